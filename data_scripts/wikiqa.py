@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""WikiQA (Yang et al. 2015) to canonical JSONL.
+
+    python data_scripts/wikiqa.py --out data/wikiqa
+    python data_scripts/wikiqa.py --out data/wikiqa --archive WikiQACorpus.zip
+
+Writes train.jsonl, dev.jsonl, test.jsonl and stats.json. ``--archive`` takes the official zip, or a
+folder of its WikiQA-{train,dev,test}.tsv files, plain or .gz.
+"""
+import argparse
+import gzip
+import hashlib
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import urllib.request
+import zipfile
+import zlib
+
+from wqa.data import FILTERS, Candidate, Question, atomic_writer, count, filter_questions, write_questions
+from wqa.errors import DataError, WqaError, shorten
+
+URL = "https://download.microsoft.com/download/E/5/F/E5FCFCEE-7005-4814-853D-DAA7C66507E0/WikiQACorpus.zip"
+ZIP_SHA256 = "467c13f9e104552c0a9c16f41836ca8d89f9c0cc4b6e4355e104d5c3109ffa45"
+HEADER = ["QuestionID", "Question", "DocumentID", "DocumentTitle", "SentenceID", "Sentence", "Label"]
+SPLITS = ("train", "dev", "test")
+
+
+def download(target):
+    """Fetch the official archive and check that it is the one that was released."""
+    try:
+        with urllib.request.urlopen(URL, timeout=60) as source, open(target, "wb") as file:
+            while block := source.read(1 << 20):
+                file.write(block)
+    except OSError as error:
+        raise DataError(URL, f"cannot be fetched ({error})", mend="fetch it elsewhere and pass it with --archive") from None
+    found = hashlib.sha256(target.read_bytes()).hexdigest()
+    if found != ZIP_SHA256:
+        raise DataError(URL, f"SHA-256 {found}", ZIP_SHA256, "fetch it again, or pass a copy that you trust with --archive")
+
+
+def read_split(archive, split):
+    """Text of one split's table, from a zip or a folder, and the name that messages give it."""
+    name = f"WikiQA-{split}.tsv"
+    try:
+        if archive.is_dir():
+            for path in (archive / name, archive / f"{name}.gz"):
+                if path.exists():
+                    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+                    return raw.decode("utf-8"), str(path)
+            raise DataError(archive, f"holds neither {name} nor {name}.gz", "the three tables of WikiQA")
+        with zipfile.ZipFile(archive) as packed:
+            for member in packed.namelist():
+                if pathlib.PurePosixPath(member).name == name and "__MACOSX" not in member:
+                    return packed.read(member).decode("utf-8"), f"{archive}, {member}"
+        raise DataError(archive, f"holds no {name}", "the official WikiQACorpus.zip")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{archive}, {name}", f"byte {error.start} is not UTF-8", "UTF-8 text") from None
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(archive, f"cannot be read ({error})", "a zip, or a folder of .tsv or .tsv.gz") from None
+
+
+def parse(text, where):
+    """Questions of one table, candidates in their order of appearance."""
+    rows = io.StringIO(text, newline="\n")
+    header = next(rows, "").rstrip("\r\n").split("\t")
+    if header != HEADER:
+        raise DataError(f"{where}, line 1", shorten(header), "the header " + " ".join(HEADER))
+    found = {}
+    for number, line in enumerate(rows, 2):
+        fields = line.rstrip("\r\n").split("\t")
+        if len(fields) != len(HEADER) or fields[-1] not in ("0", "1"):
+            raise DataError(f"{where}, line {number}", shorten(line), f"{len(HEADER)} columns, the last 0 or 1")
+        text, candidates = found.setdefault(fields[0], (fields[1], []))
+        if text != fields[1]:
+            raise DataError(f"{where}, line {number}", f"another text for question {fields[0]}", shorten(text))
+        candidates.append(Candidate(fields[5], int(fields[6])))
+    return [Question(qid, question, tuple(candidates)) for qid, (question, candidates) in found.items()]
+
+
+def convert(archive, out):
+    """Write the three splits and their counts."""
+    splits = {split: parse(*read_split(archive, split)) for split in SPLITS}
+    for split, questions in splits.items():
+        write_questions(out / f"{split}.jsonl", questions)
+    stats = {split: {name: count(filter_questions(questions, name)) for name in FILTERS}
+             for split, questions in splits.items()}
+    with atomic_writer(out / "stats.json") as file:
+        file.write(json.dumps(stats, indent=2) + "\n")
+    return stats
+
+
+def main(arguments=None):
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
+    parser.add_argument("--archive", type=pathlib.Path, help="local copy instead of a download")
+    options = parser.parse_args(arguments)
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            archive = options.archive
+            if archive is None:
+                archive = pathlib.Path(folder) / "WikiQACorpus.zip"
+                download(archive)
+            stats = convert(archive, options.out)
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for split, filters in stats.items():
+        for name, counts in filters.items():
+            print(f"{split:5} {name:15} " + "  ".join(f"{value:6,} {key}" for key, value in counts.items()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""The command line: one short file a subcommand, which parses and calls one function."""
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Optional, Sequence
+
+import wqa
+from wqa.cli import bench, evaluate, rank, train
+from wqa.errors import WqaError
+
+COMMANDS = {"train": train, "evaluate": evaluate, "rank": rank, "bench": bench}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of all subcommands.
+
+    Returns
+    -------
+    argparse.ArgumentParser
+    """
+    parser = argparse.ArgumentParser(
+        prog="wqa", description="Answer sentence selection: put the sentence that answers a question first.")
+    parser.add_argument("--version", action="version", version=f"wqa {wqa.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, module in COMMANDS.items():
+        summary = (module.__doc__ or "").strip()
+        sub = commands.add_parser(name, help=summary.splitlines()[0], description=summary,
+                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+        module.add_arguments(sub)
+    return parser
+
+
+def main(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process by default.
+
+    Returns
+    -------
+    int
+        0, or 2 after an error, whose one line went to standard error; 130 after an interrupt.
+    """
+    options = build_parser().parse_args(arguments)
+    try:
+        COMMANDS[options.command].run(options)
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        hint = "; add --resume to go on from the last checkpoint" if options.command == "train" else ""
+        print(f"interrupted{hint}", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,86 @@
+"""Options that several subcommands share."""
+from __future__ import annotations
+
+import argparse
+from typing import List, Union
+
+from wqa.data.filters import FILTERS
+from wqa.errors import OptionError, shorten
+
+
+def numbers(text: str, option: str, kind: type = int) -> List:
+    """Parse a comma-separated list.
+
+    Parameters
+    ----------
+    text : str
+    option : str
+        Its option, for messages.
+    kind : {int, float}
+
+    Returns
+    -------
+    list
+
+    Raises
+    ------
+    OptionError
+        If an entry is not such a number.
+    """
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError:
+        what = "whole numbers" if kind is int else "numbers"
+        raise OptionError(option, shorten(text), f"{what} separated by commas") from None
+
+
+def drop_ratio(text: str) -> Union[float, List[float]]:
+    """Parse a drop ratio: one number, or one an exit.
+
+    Parameters
+    ----------
+    text : str
+
+    Returns
+    -------
+    float or list of float
+
+    Raises
+    ------
+    OptionError
+        If an entry is not a number.
+    """
+    ratios = numbers(text, "--drop-ratio", float)
+    return ratios[0] if len(ratios) == 1 else ratios
+
+
+def add_ranking(parser: argparse.ArgumentParser) -> None:
+    """Add the options of cascade inference.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    """
+    parser.add_argument("--ctx", default="cpu", help="device: cpu or gpu:0 (default: cpu)")
+    parser.add_argument("--pool", default="question", choices=("question", "batch"),
+                        help="what an exit prunes among: all candidates of a question, or batches of them "
+                             "(default: question)")
+    parser.add_argument("--pool-size", type=int, default=128, metavar="B",
+                        help="candidates a batch, for --pool batch (default: 128)")
+
+
+def add_filter(parser: argparse.ArgumentParser, name: str, default: str, what: str) -> None:
+    """Add a filter of questions.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    name : str
+        The option.
+    default : str
+    what : str
+        Which questions it is about.
+    """
+    parser.add_argument(name, default=default, choices=tuple(FILTERS),
+                        help=f"{what}: all; no-all-negative, those with an answer; clean, those with both an answer "
+                             f"and a wrong candidate (default: {default})")

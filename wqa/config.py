@@ -1,0 +1,208 @@
+"""Frozen configurations, read from and written to JSON."""
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union
+
+from wqa.errors import OptionError, RunDirectoryError, shorten
+
+C = TypeVar("C")
+
+
+@dataclasses.dataclass(frozen=True)
+class BackboneConfig:
+    """Shape of a transformer encoder.
+
+    ``layout`` is ``"bert"`` or ``"roberta"``: it settles the pair input and where the
+    position table starts; everything else is a size.
+    """
+
+    layout: str = "bert"
+    vocab_size: int = 30522
+    units: int = 768
+    hidden_size: int = 3072
+    num_layers: int = 12
+    num_heads: int = 12
+    max_positions: int = 512
+    token_types: int = 2
+    layer_norm_eps: float = 1e-12
+    activation: str = "gelu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.layout not in ("bert", "roberta"):
+            raise OptionError("backbone layout", shorten(self.layout), "bert or roberta")
+        if self.activation not in ("gelu", "gelu_tanh", "relu"):
+            raise OptionError("backbone activation", shorten(self.activation), "gelu, gelu_tanh or relu")
+        for name in ("vocab_size", "units", "hidden_size", "num_layers", "num_heads", "max_positions", "token_types"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"backbone {name}", getattr(self, name), "a whole number above 0")
+        if self.units % self.num_heads:
+            raise OptionError("backbone units", self.units, f"a multiple of the {self.num_heads} attention heads")
+
+
+#: Backbones by size, named as GluonNLP names its own.
+BACKBONES: Dict[str, BackboneConfig] = {
+    "bert_12_768_12": BackboneConfig(),
+    "bert_24_1024_16": BackboneConfig(units=1024, hidden_size=4096, num_layers=24, num_heads=16),
+    "roberta_12_768_12": BackboneConfig(layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5),
+    "roberta_24_1024_16": BackboneConfig(
+        layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5,
+        units=1024, hidden_size=4096, num_layers=24, num_heads=16,
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """What the training loop is told (Soldaini and Moschitti 2020, section 5.2, for the defaults).
+
+    ``learning_rate`` is the peak of the triangular schedule, reached after
+    ``warmup_updates``; ``tokens_per_batch`` counts padded tokens a device; ``eval_every``
+    and ``checkpoint_every`` count updates (``eval_every=0``: once an epoch);
+    ``patience`` counts evaluations without a better dev MAP (0: never stop early);
+    ``max_updates=0`` and ``clip_norm=0`` mean no limit.
+    """
+
+    epochs: int = 3
+    max_updates: int = 0
+    seed: int = 0
+    learning_rate: float = 1e-6
+    warmup_updates: int = 4000
+    tokens_per_batch: int = 2000
+    clip_norm: float = 0.0
+    checkpoint_every: int = 500
+    eval_every: int = 0
+    patience: int = 0
+    log_every: int = 50
+    ctx: str = "cpu"
+    train_filter: str = "all"
+    dev_filter: str = "no-all-negative"
+
+    def __post_init__(self) -> None:
+        for name, least in (("epochs", 1), ("max_updates", 0), ("seed", 0), ("warmup_updates", 0),
+                            ("tokens_per_batch", 1), ("checkpoint_every", 1), ("eval_every", 0),
+                            ("patience", 0), ("log_every", 1)):
+            if getattr(self, name) < least:
+                raise OptionError("--" + name.replace("_", "-"), getattr(self, name), f"a whole number from {least}")
+        if not 0 < self.learning_rate < float("inf"):
+            raise OptionError("--learning-rate", self.learning_rate, "a number above 0")
+        if not 0 <= self.clip_norm < float("inf"):
+            raise OptionError("--clip-norm", self.clip_norm, "0 (off) or a number above 0")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """``config.json`` of a run directory: all that rebuilds the model, and how it came to be."""
+
+    system: str
+    backbone: BackboneConfig
+    exits: Tuple[int, ...] = ()
+    max_length: int = 128
+    training: Optional[TrainingConfig] = None
+    encoder: str = ""
+    versions: Dict[str, str] = dataclasses.field(default_factory=dict)
+    command: str = ""
+
+
+def to_json(config: Any) -> str:
+    """Render a configuration as indented JSON.
+
+    Parameters
+    ----------
+    config : dataclass instance
+
+    Returns
+    -------
+    str
+        JSON text that ends in a newline.
+    """
+    return json.dumps(dataclasses.asdict(config), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
+    """Build a configuration, refusing fields that are unknown, missing or of another type.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass.
+    values : dict
+        Its fields.
+    where : str
+        The file, for messages.
+
+    Returns
+    -------
+    kind
+
+    Raises
+    ------
+    RunDirectoryError
+        For any field that does not fit.
+    """
+    if not isinstance(values, dict):
+        raise RunDirectoryError(where, shorten(values), "a JSON object")
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    hints = _hints(kind)
+    built = {}
+    for name, value in values.items():
+        if name not in fields:
+            raise RunDirectoryError(where, f"unknown field {shorten(name)}", "one of " + ", ".join(sorted(fields)))
+        built[name] = _field(hints[name], value, f"{where}, field {name}")
+    try:
+        return kind(**built)
+    except TypeError as error:
+        raise RunDirectoryError(where, f"a field is missing ({error})", mend="restore the file from its run") from None
+
+
+def _hints(kind: type) -> Dict[str, Any]:
+    import typing
+
+    return typing.get_type_hints(kind, vars(sys.modules[kind.__module__]))
+
+
+def _field(hint: Any, value: Any, where: str) -> Any:
+    if hint == Tuple[int, ...]:
+        if not isinstance(value, (list, tuple)) or any(type(item) is not int for item in value):
+            raise RunDirectoryError(where, shorten(value), "a list of whole numbers")
+        return tuple(value)
+    if hint == Dict[str, str]:
+        return dict(value)
+    if hint == Optional[TrainingConfig]:
+        return None if value is None else from_dict(TrainingConfig, value, where)
+    if dataclasses.is_dataclass(hint):
+        return from_dict(hint, value, where)  # type: ignore[arg-type]
+    kinds: Tuple[type, ...] = (int, float) if hint is float else (hint,)
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise RunDirectoryError(where, shorten(value), f"a value of type {hint.__name__}")
+    return value
+
+
+def read_run_config(path: Union[str, Any]) -> RunConfig:
+    """Read a run's ``config.json``.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    RunConfig
+
+    Raises
+    ------
+    RunDirectoryError
+        If the file is missing, cut off or does not fit.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            values = json.load(file)
+    except FileNotFoundError:
+        raise RunDirectoryError(path, "the file is missing", "a run directory as `wqa train` writes it") from None
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(path, f"cannot be read as JSON ({error})", mend="restore the file from its run") from None
+    return from_dict(RunConfig, values, str(path))

@@ -1,0 +1,84 @@
+"""Writing so that nothing is lost: to a temporary name, flushed, then renamed."""
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from typing import IO, Iterator, Union
+
+from wqa.errors import StorageError
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+@contextlib.contextmanager
+def storage_errors(path: PathLike) -> Iterator[None]:
+    """Turn an ``OSError`` while writing into a `StorageError` that names the file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file that is being written.
+
+    Raises
+    ------
+    StorageError
+        For a full disk, a missing folder, a refused permission and the like.
+    """
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(path, f"could not be written ({reason})", mend="free space or choose another "
+                           "place, then run again; what stood there before is untouched") from error
+
+
+def sync_directory(path: PathLike) -> None:
+    """Make a rename inside a directory durable.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The directory.
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
+    """Open a file that appears under its name only when it is whole.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Final name; its folder is made if it is missing.
+    mode : {"w", "wb"}
+        Text is UTF-8 with ``\\n`` line ends.
+
+    Yields
+    ------
+    file object
+
+    Raises
+    ------
+    StorageError
+        If it cannot be written; the temporary file is removed and the old content stays.
+    """
+    target = pathlib.Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    try:
+        with storage_errors(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+            sync_directory(target.parent)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,195 @@
+"""TREC run files (``qid Q0 docid rank score tag``) and qrels (``qid 0 docid rel``)."""
+from __future__ import annotations
+
+import math
+import re
+from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
+
+import numpy as np
+
+from wqa.data import Question, atomic_writer
+from wqa.data.files import PathLike
+from wqa.errors import DataError, shorten
+
+Run = Dict[str, Dict[str, float]]
+Qrels = Dict[str, Dict[str, int]]
+
+
+def document_id(question_id: str, index: int) -> str:
+    """Name the candidate at a place (from 0) of a question in TREC files.
+
+    Parameters
+    ----------
+    question_id : str
+    index : int
+
+    Returns
+    -------
+    str
+    """
+    return f"{question_id}-{index}"
+
+
+def _rows(path: PathLike, columns: Sequence[str]) -> Iterator[Tuple[str, List[str]]]:
+    number = 0
+    try:
+        with open(path, "rb") as file:
+            for number, raw in enumerate(file, 1):
+                where = f"{path}, line {number}"
+                # Only ASCII white space separates: a document id may hold any other character.
+                fields = [field for field in re.split(r"[ \t\r\n\f\v]+", raw.decode("utf-8")) if field]
+                if len(fields) != len(columns):
+                    raise DataError(where, f"{len(fields)} columns", f"{len(columns)}: " + " ".join(columns))
+                yield where, fields
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}, line {number}", f"byte {error.start} is not UTF-8", "UTF-8 text") from None
+    except OSError as error:
+        raise DataError(path, f"cannot be read ({error.strerror})", mend="check the path") from None
+
+
+def read_run(path: PathLike) -> Run:
+    """Read a run; only question, document and score count, as in trec_eval.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    dict of dict
+        Scores by question id and document id.
+
+    Raises
+    ------
+    DataError
+        For a malformed line, a score that is not a number, or a document ranked twice.
+    """
+    run: Run = {}
+    for where, (qid, _, doc, _, score, _) in _rows(path, ("qid", "Q0", "docid", "rank", "score", "tag")):
+        try:
+            value = float(score)
+        except ValueError:
+            value = math.nan
+        if math.isnan(value):
+            raise DataError(where, f"score {shorten(score)}", "a number")
+        if doc in run.setdefault(qid, {}):
+            raise DataError(where, f"document {shorten(doc)} is ranked twice for {shorten(qid)}", "once")
+        run[qid][doc] = value
+    if not run:
+        raise DataError(path, "the file holds no ranking", "lines of: qid Q0 docid rank score tag")
+    return run
+
+
+def read_qrels(path: PathLike) -> Qrels:
+    """Read relevance judgements.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    dict of dict
+        Grades by question id and document id.
+
+    Raises
+    ------
+    DataError
+        For a malformed line, a grade that is not a whole number, or a document judged twice.
+    """
+    qrels: Qrels = {}
+    for where, (qid, _, doc, grade) in _rows(path, ("qid", "0", "docid", "rel")):
+        if not re.fullmatch(r"[+-]?[0-9]{1,9}", grade):
+            raise DataError(where, f"rel {shorten(grade)}", "a whole number")
+        if doc in qrels.setdefault(qid, {}):
+            raise DataError(where, f"document {shorten(doc)} is judged twice for {shorten(qid)}", "once")
+        qrels[qid][doc] = int(grade)
+    if not qrels:
+        raise DataError(path, "the file holds no judgement", "lines of: qid 0 docid rel")
+    return qrels
+
+
+def qrels_from(questions: Iterable[Question]) -> Qrels:
+    """Judgements of labelled questions; a candidate without a label is left unjudged.
+
+    Parameters
+    ----------
+    questions : iterable of Question
+
+    Returns
+    -------
+    dict of dict
+    """
+    return {question.id: {document_id(question.id, index): label
+                          for index, label in enumerate(question.labels) if label is not None}
+            for question in questions}
+
+
+def trec_order(scores: Dict[str, float]) -> List[str]:
+    """Documents in trec_eval's order: by falling score, ties by falling document id.
+
+    trec_eval holds scores in single precision, so scores that differ less than that tie,
+    and it compares ids byte by byte.
+
+    Parameters
+    ----------
+    scores : dict
+        Score by document id.
+
+    Returns
+    -------
+    list of str
+    """
+    with np.errstate(over="ignore"):
+        rounded = np.array(list(scores.values()), dtype=np.float32).tolist()
+    return [doc for _, _, doc in sorted(((score, doc.encode("utf-8"), doc)
+                                         for score, doc in zip(rounded, scores)), reverse=True)]
+
+
+def write_run(path: PathLike, questions: Sequence[Question], rankings: Iterable, tag: str = "wqa") -> None:
+    """Write rankings as a run that trec_eval orders as they stand.
+
+    A cascade's order is not that of its scores alone (what an early exit dropped comes after
+    the survivors), and trec_eval sorts by score. So each score is lowered, where it must be,
+    to just below the one ranked before it, in single precision.
+
+    Parameters
+    ----------
+    path : str or path-like
+    questions : sequence of Question
+    rankings : iterable of Ranking
+        One a question, in the same order.
+    tag : str
+        Name of the system.
+    """
+    with atomic_writer(path) as file:
+        for question, ranking in zip(questions, rankings):
+            _refuse_spaces(question.id)
+            last = np.float32(np.inf)
+            for rank, index in enumerate(ranking.order, 1):
+                score = np.float32(ranking.scores[index])
+                if not score < last:
+                    score = np.nextafter(last, np.float32(-np.inf))
+                score = max(score, np.finfo(np.float32).min)
+                last = score
+                file.write(f"{question.id} Q0 {document_id(question.id, index)} {rank} {score!r} {tag}\n")
+
+
+def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
+    """Write the labels of questions as qrels.
+
+    Parameters
+    ----------
+    path : str or path-like
+    questions : iterable of Question
+    """
+    with atomic_writer(path) as file:
+        for qid, grades in qrels_from(questions).items():
+            _refuse_spaces(qid)
+            file.writelines(f"{qid} 0 {doc} {grade}\n" for doc, grade in grades.items())
+
+
+def _refuse_spaces(qid: str) -> None:
+    if re.search(r"\s", qid):
+        raise DataError(f"question {shorten(qid)}", "the id holds white space", "none in a TREC file",
+                        "rename the question")

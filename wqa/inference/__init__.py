@@ -1,0 +1,7 @@
+"""Rankers: one contract for every system."""
+from wqa.inference.cascade import CascadeRanker
+from wqa.inference.cost import Cost
+from wqa.inference.load import load_ranker
+from wqa.inference.ranker import Ranker, Ranking
+
+__all__ = ["CascadeRanker", "Cost", "Ranker", "Ranking", "load_ranker"]

@@ -1,0 +1,90 @@
+"""Encodings that wait between two exits, in bounded memory."""
+from __future__ import annotations
+
+import tempfile
+from typing import Dict, List, Sequence, Tuple, Union
+
+import mxnet as mx
+import numpy as np
+
+Rows = Union[mx.nd.NDArray, np.memmap]
+
+
+class HiddenStore:
+    """Encodings of pairs by pair number; past a budget they go to a temporary file.
+
+    Parameters
+    ----------
+    budget : int
+        Bytes held in memory.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._budget, self._used = budget, 0
+        self._blocks: List[Rows] = []
+        self._place: Dict[int, Tuple[int, int]] = {}
+        self._file = None
+
+    def put(self, pairs: Sequence[int], hidden: mx.nd.NDArray) -> None:
+        """Keep a micro-batch.
+
+        Parameters
+        ----------
+        pairs : sequence of int
+            Numbers of its rows.
+        hidden : mxnet.nd.NDArray
+            (B, L, C).
+        """
+        for row, pair in enumerate(pairs):
+            self._place[pair] = (len(self._blocks), row)
+        size = hidden.size * 4
+        if self._used + size <= self._budget:
+            self._used += size
+            self._blocks.append(hidden)
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the store
+        offset = self._file.seek(0, 2)
+        self._file.write(hidden.asnumpy().tobytes())
+        self._file.flush()
+        self._blocks.append(np.memmap(self._file, dtype=np.float32, mode="r", offset=offset, shape=hidden.shape))
+
+    def take(self, pairs: Sequence[int], length: int, ctx: mx.Context) -> mx.nd.NDArray:
+        """Gather rows into a new micro-batch, trimmed or padded to a length.
+
+        Parameters
+        ----------
+        pairs : sequence of int
+            Numbers of the rows.
+        length : int
+            L of the result; no pair may be longer.
+        ctx : mxnet.Context
+
+        Returns
+        -------
+        mxnet.nd.NDArray
+            (B, L, C).
+        """
+        parts: List[mx.nd.NDArray] = []
+        start = 0
+        while start < len(pairs):
+            block = self._place[pairs[start]][0]
+            end = start
+            while end < len(pairs) and self._place[pairs[end]][0] == block:
+                end += 1
+            parts.append(_rows(self._blocks[block], [self._place[pair][1] for pair in pairs[start:end]], length, ctx))
+            start = end
+        return parts[0] if len(parts) == 1 else mx.nd.concat(*parts, dim=0)
+
+
+def _rows(block: Rows, rows: List[int], length: int, ctx: mx.Context) -> mx.nd.NDArray:
+    if isinstance(block, np.memmap):
+        part = mx.nd.array(block[rows, :length], ctx=ctx)
+    else:
+        part = mx.nd.take(block, mx.nd.array(rows, ctx=ctx, dtype="int32"))
+        if part.shape[1] > length:
+            part = mx.nd.slice_axis(part, axis=1, begin=0, end=length)
+    if part.shape[1] < length:
+        padding = mx.nd.zeros((part.shape[0], length - part.shape[1], part.shape[2]), ctx=ctx)
+        part = mx.nd.concat(part, padding, dim=1)
+    return part

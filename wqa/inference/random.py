@@ -1,0 +1,62 @@
+"""Rankers with random weights, for timing shapes without a trained run."""
+from __future__ import annotations
+
+from typing import Any, List, Sequence
+
+import mxnet as mx
+import numpy as np
+
+from wqa.config import BackboneConfig
+from wqa.inference.cascade import CascadeRanker
+from wqa.models import build_model, parse_devices
+from wqa.text import EncodedPair
+
+
+class _Layout:
+    """The part of a pair encoder that ranking encoded pairs needs."""
+
+    class tokenizer:  # noqa: N801 - stands where an instance would
+        padding_id = 0
+        layout = "roberta"
+
+
+def random_ranker(config: BackboneConfig, exits: Sequence[int] = (), seed: int = 0, **options: Any) -> CascadeRanker:
+    """Build a cascade with random weights; it ranks encoded pairs only.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+    exits : sequence of int
+        The cascade's default where it is empty.
+    seed : int
+    **options
+        Parameters of `CascadeRanker`.
+
+    Returns
+    -------
+    CascadeRanker
+    """
+    mx.random.seed(seed)
+    model = build_model("cascade", config, exits)
+    model.initialize(mx.init.Normal(0.02), ctx=parse_devices(options.get("ctx", "cpu")))
+    return CascadeRanker(model, _Layout(), **options)  # type: ignore[arg-type]
+
+
+def random_pairs(rng: np.random.Generator, count: int, shortest: int, longest: int, vocab_size: int) -> List[EncodedPair]:
+    """Draw pairs with lengths and token ids both uniform.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+    count : int
+    shortest, longest : int
+        Tokens of a pair, both included.
+    vocab_size : int
+
+    Returns
+    -------
+    list of EncodedPair
+    """
+    lengths = rng.integers(shortest, longest + 1, count)
+    return [EncodedPair(rng.integers(vocab_size, size=length, dtype=np.int32), int(length) // 3, False, False)
+            for length in lengths]

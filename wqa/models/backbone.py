@@ -1,0 +1,187 @@
+"""BERT and RoBERTa as one configurable encoder whose layers are addressable.
+
+Names follow GluonNLP where it has one. Shapes: B pairs, L positions, C units, H attention heads.
+"""
+from __future__ import annotations
+
+import math
+from typing import List, Optional
+
+import mxnet as mx
+from mxnet.gluon import HybridBlock, nn
+
+from wqa.config import BackboneConfig
+from wqa.models.runtime import Tensor
+
+#: Added to the attention scores of padding; far below any score, and finite.
+MASKED = -1e9
+
+
+def attention_mask(F, hidden: Tensor, valid_length: Tensor, heads: int) -> Tensor:
+    """Additive mask of padding, laid out once for all layers.
+
+    Adding it is then an element-wise sum, whose gradient is free; a broadcast sum computes a
+    gradient of the mask in every layer.
+
+    Parameters
+    ----------
+    F : module
+        ``mxnet.nd`` or ``mxnet.sym``.
+    hidden : Tensor
+        (B, L, C).
+    valid_length : Tensor
+        (B,), float32.
+    heads : int
+
+    Returns
+    -------
+    Tensor
+        (B * H, L, L): 0 at real positions, `MASKED` at padding.
+    """
+    steps = F.contrib.arange_like(hidden, axis=1)  # (L,)
+    padding = F.broadcast_greater_equal(F.reshape(steps, (1, 1, -1)), F.reshape(valid_length, (-1, 1, 1)))  # (B, 1, L)
+    rows = F.zeros_like(F.slice_axis(hidden, axis=2, begin=0, end=1))  # (B, L, 1)
+    mask = F.broadcast_add(rows, padding * MASKED)  # (B, L, L)
+    mask = F.broadcast_axis(F.expand_dims(mask, axis=1), axis=1, size=heads)  # (B, H, L, L)
+    return F.BlockGrad(F.reshape(mask, (-3, 0, 0)))
+
+
+class Embeddings(HybridBlock):
+    """Sum of word, position and token-type embeddings, normalised.
+
+    Inputs are ``token_ids`` and ``token_types``, (B, L), int32; the output is (B, L, C). Dropout
+    comes after the normalisation, as in the encoders' original code.
+    """
+
+    def __init__(self, config: BackboneConfig, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self._sizes = (config.max_positions, config.units)
+        with self.name_scope():
+            self.word = nn.Embedding(config.vocab_size, config.units)
+            self.token_type = nn.Embedding(config.token_types, config.units)
+            self.position_weight = self.params.get("position_weight", shape=self._sizes)
+            self.layer_norm = nn.LayerNorm(in_channels=config.units, epsilon=config.layer_norm_eps)
+            self.dropout = nn.Dropout(config.dropout)
+
+    def hybrid_forward(self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor) -> Tensor:
+        positions, units = self._sizes
+        steps = F.contrib.arange_like(token_ids, axis=1)  # (L,)
+        position = F.Embedding(steps, position_weight, input_dim=positions, output_dim=units)  # (L, C)
+        hidden = self.word(token_ids) + self.token_type(token_types)
+        return self.dropout(self.layer_norm(F.broadcast_add(hidden, F.expand_dims(position, axis=0))))
+
+
+class EncoderLayer(HybridBlock):
+    """One transformer layer: self-attention by one joined QKV product, then feed-forward.
+
+    Inputs are ``hidden``, (B, L, C), and the mask of `attention_mask`, (B * H, L, L); the output
+    has the shape of ``hidden``.
+    """
+
+    def __init__(self, config: BackboneConfig, **kwargs) -> None:
+        super().__init__(**kwargs)
+        units, norm = config.units, {"in_channels": config.units, "epsilon": config.layer_norm_eps}
+        self._heads, self._scale = config.num_heads, 1 / math.sqrt(units // config.num_heads)
+        self._activation = config.activation
+        with self.name_scope():
+            self.qkv = nn.Dense(3 * units, flatten=False, in_units=units)
+            self.proj = nn.Dense(units, flatten=False, in_units=units)
+            self.attention_norm = nn.LayerNorm(**norm)
+            self.ffn_1 = nn.Dense(config.hidden_size, flatten=False, in_units=units)
+            self.ffn_2 = nn.Dense(units, flatten=False, in_units=config.hidden_size)
+            self.ffn_norm = nn.LayerNorm(**norm)
+            self.dropout = nn.Dropout(config.dropout)
+            self.attention_dropout = nn.Dropout(config.attention_dropout)
+
+    def hybrid_forward(self, F, hidden: Tensor, mask: Tensor) -> Tensor:
+        hidden = self.attention_norm(hidden + self.dropout(self.proj(self._attend(F, self.qkv(hidden), mask))))
+        return self.ffn_norm(hidden + self.dropout(self.ffn_2(self._activate(F, self.ffn_1(hidden)))))
+
+    def _attend(self, F, qkv: Tensor, mask: Tensor) -> Tensor:
+        heads = self._heads
+        qkv = F.transpose(F.reshape(qkv, (0, 0, 3, heads, -1)), (2, 0, 3, 1, 4))  # (3, B, H, L, C / H)
+        query, key, value = (F.reshape(part, (-3, 0, 0))  # (B * H, L, C / H)
+                             for part in F.split(qkv, num_outputs=3, axis=0, squeeze_axis=True))
+        scores = F.batch_dot(query * self._scale, key, transpose_b=True) + mask  # (B * H, L, L)
+        context = F.batch_dot(self.attention_dropout(F.softmax(scores)), value)  # (B * H, L, C / H)
+        context = F.transpose(F.reshape(context, (-4, -1, heads, 0, 0)), (0, 2, 1, 3))  # (B, L, H, C / H)
+        return F.reshape(context, (0, 0, -3))  # (B, L, C)
+
+    def _activate(self, F, hidden: Tensor) -> Tensor:
+        if self._activation == "gelu":
+            return F.LeakyReLU(hidden, act_type="gelu")
+        if self._activation == "relu":
+            return F.relu(hidden)
+        cubic = hidden + 0.044715 * hidden * hidden * hidden
+        return 0.5 * hidden * (1 + F.tanh(math.sqrt(2 / math.pi) * cubic))
+
+
+class LayerStack(HybridBlock):
+    """Layers in sequence; ``stack[i:j]`` shares parameters and runs on hidden states.
+
+    Parameters
+    ----------
+    layers : list of EncoderLayer
+    """
+
+    def __init__(self, layers: List[EncoderLayer], **kwargs) -> None:
+        super().__init__(**kwargs)
+        for layer in layers:
+            self.register_child(layer)
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    def __getitem__(self, key):
+        layers = list(self._children.values())[key]
+        return LayerStack(layers) if isinstance(key, slice) else layers
+
+    def hybrid_forward(self, F, hidden: Tensor, mask: Tensor) -> Tensor:
+        for layer in self._children.values():
+            hidden = layer(hidden, mask)
+        return hidden
+
+
+class Backbone(HybridBlock):
+    """A pretrained encoder: ``embeddings``, then ``layers``.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+    """
+
+    def __init__(self, config: BackboneConfig, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.config = config
+        with self.name_scope():
+            self.embeddings = Embeddings(config)
+            self.layers = LayerStack([EncoderLayer(config) for _ in range(config.num_layers)])
+
+    def hybrid_forward(self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor) -> Tensor:
+        hidden = self.embeddings(token_ids, token_types)
+        return self.layers(hidden, attention_mask(F, hidden, valid_length, self.config.num_heads))
+
+    def hidden_states(self, token_ids: mx.nd.NDArray, valid_length: mx.nd.NDArray,
+                      token_types: Optional[mx.nd.NDArray] = None) -> List[mx.nd.NDArray]:
+        """Embeddings' output and every layer's, for checks and probes.
+
+        Parameters
+        ----------
+        token_ids : mxnet.nd.NDArray
+            (B, L), int32.
+        valid_length : mxnet.nd.NDArray
+            (B,), float32.
+        token_types : mxnet.nd.NDArray, optional
+            (B, L), int32; all 0 by default.
+
+        Returns
+        -------
+        list of mxnet.nd.NDArray
+            1 + layers arrays, each (B, L, C).
+        """
+        types = mx.nd.zeros_like(token_ids) if token_types is None else token_types
+        states = [self.embeddings(token_ids, types)]
+        mask = attention_mask(mx.nd, states[0], valid_length.astype("float32"), self.config.num_heads)
+        for layer in self.layers:
+            states.append(layer(states[-1], mask))
+        return states

@@ -1,0 +1,61 @@
+"""The one place that prepares the process for MXNet, and that names its devices.
+
+MXNet reads ``OMP_NUM_THREADS`` when it is first imported. Left alone it takes half of the
+processors, for machines whose cores are hyper-threads; here it is given all that the process may
+use, unless the variable is already set.
+"""
+from __future__ import annotations
+
+import os
+import re
+from typing import List, Union
+
+from wqa.errors import DeviceError, MissingDependency, shorten
+
+os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+try:
+    import mxnet as mx
+except ModuleNotFoundError as error:
+    raise MissingDependency(
+        "mxnet", f"MXNet cannot be imported ({error})", "MXNet 1.9.1",
+        "install wqa with an extra: pip install 'wqa[cpu]', or 'wqa[cu112]' for CUDA 11.2") from None
+
+#: Arrays or symbols: what flows through ``hybrid_forward``.
+Tensor = Union[mx.nd.NDArray, mx.sym.Symbol]
+
+
+def parse_devices(ctx: str) -> List[mx.Context]:
+    """Devices that a ``--ctx`` names.
+
+    Parameters
+    ----------
+    ctx : str
+        ``cpu``, ``gpu``, ``gpu:2``, or a range such as ``gpu:0-7``; ``cpu:0-1`` makes two
+        separate CPU contexts.
+
+    Returns
+    -------
+    list of mxnet.Context
+
+    Raises
+    ------
+    DeviceError
+        If the name is not of that form, or this machine lacks such a GPU.
+    """
+    match = re.fullmatch(r"(cpu|gpu)(?::(\d{1,3})(?:-(\d{1,3}))?)?", ctx if isinstance(ctx, str) else "")
+    first = int(match.group(2) or 0) if match else 0
+    last = int(match.group(3) or first) if match else -1
+    if not match or last < first:
+        raise DeviceError("--ctx", shorten(ctx), "cpu, gpu:0, or a range such as gpu:0-7")
+    kind = match.group(1)
+    if kind == "gpu" and last >= _gpus():
+        raise DeviceError("--ctx", f"gpu:{last}, but this machine shows {_gpus()} GPUs to MXNet",
+                          "a GPU that is there", "use --ctx cpu, or install the extra wqa[cu112] where there is a GPU")
+    return [mx.Context(kind, place) for place in range(first, last + 1)]
+
+
+def _gpus() -> int:
+    try:
+        return mx.context.num_gpus()
+    except mx.base.MXNetError:  # a CUDA build without a driver
+        return 0

@@ -1,0 +1,23 @@
+"""Losses take scores and labels and know no model."""
+from __future__ import annotations
+
+import mxnet as mx
+
+
+def cross_entropy(scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
+    """Binary cross-entropy of log-odds, point-wise (Soldaini and Moschitti 2020, section 3.1).
+
+    Parameters
+    ----------
+    scores : mxnet.nd.NDArray
+        (B,), log-odds of the positive class.
+    labels : mxnet.nd.NDArray
+        (B,), 0 or 1.
+
+    Returns
+    -------
+    mxnet.nd.NDArray
+        (B,), in nats.
+    """
+    # log(1 + exp(s)) - y s, written so that a large s does not overflow.
+    return mx.nd.relu(scores) - scores * labels + mx.nd.Activation(-mx.nd.abs(scores), act_type="softrelu")

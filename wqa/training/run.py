@@ -1,0 +1,144 @@
+"""From options to a run directory: what `wqa train` calls, and a notebook can."""
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import platform
+from typing import Callable, Dict, Optional, Sequence
+
+import gluonnlp
+import mxnet as mx
+import numpy as np
+import tokenizers
+
+import wqa
+from wqa.config import BackboneConfig, RunConfig, TrainingConfig, read_run_config, to_json
+from wqa.data import atomic_writer, filter_questions, read_questions, storage_errors
+from wqa.errors import OptionError, RunDirectoryError
+from wqa.models import build_model, parse_devices
+from wqa.models.heads import ExitNetwork
+from wqa.pretrained import initialize_from, locate_encoder, read_backbone_config
+from wqa.text import PairEncoder, load_tokenizer
+from wqa.training.checkpoint import State
+from wqa.training.pairs import TrainingPairs
+from wqa.training.trainer import Evaluator, Trainer
+
+
+def train(system: str, train_file: str, out: str, encoder: str = "", init: str = "", exits: Sequence[int] = (),
+          config: TrainingConfig = TrainingConfig(), max_length: int = 128, resume: bool = False,
+          make_evaluator: Optional[Callable[[PairEncoder], Evaluator]] = None, command: str = "") -> State:
+    """Train a system into a run directory.
+
+    Parameters
+    ----------
+    system : str
+        A key of `wqa.models.SYSTEMS`.
+    train_file : str
+        Canonical JSONL.
+    out : str
+        Run directory; must not hold a run yet, unless ``resume``.
+    encoder : str
+        Pretrained encoder to start from: a directory, or a name of `wqa.pretrained.INSTALLED`.
+    init : str
+        Run directory to start from instead (the adapt step of TANDA). Heads are taken over where
+        the systems and their exits are the same.
+    exits : sequence of int
+        The system's default where it is empty.
+    config : TrainingConfig
+    max_length : int
+        Greatest length of a pair in tokens.
+    resume : bool
+        Go on with the run that stands in ``out``; its settings must be the same.
+    make_evaluator : callable, optional
+        Takes the pair encoder, gives the evaluator that the trainer calls.
+    command : str
+        The command line, for the record.
+
+    Returns
+    -------
+    State
+        Where the training ended.
+
+    Raises
+    ------
+    WqaError
+        Of the type that fits what was wrong.
+    """
+    if bool(encoder) == bool(init):
+        raise OptionError("--encoder and --init", "both" if encoder else "neither", "one of the two")
+    run = pathlib.Path(out)
+    devices = parse_devices(config.ctx)
+    source = locate_encoder(encoder) if encoder else pathlib.Path(init)
+    backbone = read_backbone_config(source) if encoder else read_run_config(source / "config.json").backbone
+    model = build_model(system, backbone, exits)
+    record = RunConfig(system, backbone, model.exits, max_length, config, encoder or init, _versions(), command)
+    tokenizer = load_tokenizer(source)
+    pair_encoder = PairEncoder(tokenizer, _within(max_length, backbone))
+    pairs = TrainingPairs(filter_questions(read_questions(train_file), config.train_filter), pair_encoder)
+    evaluator = make_evaluator(pair_encoder) if make_evaluator else None
+    if _begin(run, record, resume):
+        return State(finished=True)
+    with storage_errors(run / "tokenizer.json"):
+        tokenizer.save(run / "tokenizer.json")
+    np.random.seed(config.seed)
+    mx.random.seed(config.seed)
+    if encoder:
+        initialize_from(model, source, devices)
+    else:
+        _initialize_from_run(model, system, source, devices)
+    trainer = Trainer(model, pairs, config, run, evaluator)
+    if resume:
+        trainer.resume()
+    state = trainer.fit()
+    trainer.checkpoints.finish(model, run / "model.params")
+    return state
+
+
+def _within(max_length: int, backbone: BackboneConfig) -> int:
+    if max_length > backbone.max_positions:
+        raise OptionError("--max-length", max_length, f"at most {backbone.max_positions}, the positions of the encoder")
+    return max_length
+
+
+def _versions() -> Dict[str, str]:
+    return {"wqa": wqa.__version__, "mxnet": mx.__version__, "gluonnlp": gluonnlp.__version__, "numpy": np.__version__,
+            "tokenizers": tokenizers.__version__, "python": platform.python_version()}
+
+
+def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
+    """Write config.json, or hold it against the one that stands; True if the run is complete."""
+    path = run / "config.json"
+    if not path.exists():
+        with atomic_writer(path) as file:
+            file.write(to_json(record))
+        return False
+    if not resume:
+        raise RunDirectoryError(run, "holds a run already", "an empty directory",
+                                "choose another --out, or pass --resume to go on with this run")
+    stands = read_run_config(path)
+    for field in ("system", "backbone", "exits", "max_length", "encoder"):
+        if getattr(stands, field) != getattr(record, field):
+            raise RunDirectoryError(path, f"{field} was {getattr(stands, field)}", f"{getattr(record, field)}, as given now",
+                                    "resume with the options that the run was started with")
+    old, new = dataclasses.asdict(stands.training or TrainingConfig()), dataclasses.asdict(record.training)  # type: ignore[arg-type]
+    for name in old:
+        if old[name] != new[name]:
+            raise RunDirectoryError(path, f"{name} was {old[name]}", f"{new[name]}, as given now",
+                                    "resume with the options that the run was started with")
+    return (run / "model.params").exists()
+
+
+def _initialize_from_run(model: ExitNetwork, system: str, source: pathlib.Path, devices: Sequence[mx.Context]) -> None:
+    stands = read_run_config(source / "config.json")
+    model.initialize(mx.init.Normal(0.02), ctx=list(devices))
+    path = source / "model.params"
+    try:
+        arrays = mx.nd.load(str(path))
+    except mx.base.MXNetError:
+        raise RunDirectoryError(path, "is missing or cut off", "the parameters of a finished run") from None
+    same = stands.system == system and stands.exits == model.exits
+    for name, parameter in model._collect_params_with_prefix().items():
+        if name.startswith("backbone.") or same:
+            if name not in arrays or arrays[name].shape != parameter.shape:
+                raise RunDirectoryError(path, f"parameter {name} is missing or of another shape", "that of config.json")
+            parameter.set_data(arrays[name])
