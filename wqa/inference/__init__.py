@@ -1,4 +1,5 @@
 """Rankers: one contract for every system."""
+import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.cost import Cost
 from wqa.inference.load import load_ranker

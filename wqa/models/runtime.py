@@ -3,9 +3,14 @@
 MXNet reads ``OMP_NUM_THREADS`` when it is first imported. Left alone it takes half of the
 processors, for machines whose cores are hyper-threads; here it is given all that the process may
 use, unless the variable is already set.
+
+MXNet's CPU storage asks the C library for each array anew, and glibc hands large blocks back to the
+system at once, so that every operator faults its output in page by page. The C library is told to
+keep them.
 """
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from typing import List, Union
@@ -13,6 +18,12 @@ from typing import List, Union
 from wqa.errors import DeviceError, MissingDependency, shorten
 
 os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+try:
+    _libc = ctypes.CDLL("libc.so.6")
+    _libc.mallopt(-3, 1 << 30)        # M_MMAP_THRESHOLD: blocks up to 1 GiB come from the heap
+    _libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: and stay there
+except (OSError, AttributeError):     # another C library; slower, otherwise the same
+    pass
 try:
     import mxnet as mx
 except ModuleNotFoundError as error:

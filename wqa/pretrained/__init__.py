@@ -1,4 +1,5 @@
 """Pretrained encoders: Hugging Face directories to backbone parameters."""
+import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.pretrained.huggingface import initialize_from, load_backbone, read_backbone_config
 from wqa.pretrained.locate import INSTALLED, locate_encoder
 
