@@ -16,7 +16,7 @@ class WqaError(Exception):
         What to do about it.
     """
 
-    def __init__(self, where, found, expected="", mend=""):
+    def __init__(self, where: object, found: object, expected: object = "", mend: object = "") -> None:
         self.where, self.found, self.expected, self.mend = str(where), str(found), str(expected), str(mend)
         parts = [f"{self.where}: {self.found}"]
         if self.expected:
@@ -66,7 +66,7 @@ class MissingDependency(WqaError, ImportError):
     """A library that comes by an extra and is not installed."""
 
 
-def shorten(value, width=60):
+def shorten(value: object, width: int = 60) -> str:
     """Quote a value for a message, at most ``width`` characters of it.
 
     Parameters

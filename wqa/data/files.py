@@ -81,4 +81,5 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
             os.replace(temporary, target)
             sync_directory(target.parent)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink()

@@ -45,7 +45,7 @@ def read_questions(path: PathLike) -> Iterator[Question]:
 def _lines(path: PathLike) -> Iterator[Tuple[int, str]]:
     number = 0
     try:
-        with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:  # type: ignore[operator]
+        with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:
             for number, raw in enumerate(file, 1):
                 try:
                     yield number, raw.decode("utf-8")

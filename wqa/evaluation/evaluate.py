@@ -121,12 +121,12 @@ def table(rows: Sequence[Mapping[str, Union[str, float]]]) -> str:
     str
     """
     def cell(name: str, value: Union[str, float]) -> str:
-        if isinstance(value, str) or isinstance(value, int):
+        if isinstance(value, (str, int)):
             return str(value)
         if name in ("map", "mrr") or "@" in name:
             return f"{100 * value:.2f}"
         return f"{value:.3f}"
 
-    lines = [[name for name in rows[0]]] + [[cell(name, value) for name, value in row.items()] for row in rows]
+    lines = [list(rows[0])] + [[cell(name, value) for name, value in row.items()] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines)]
     return "\n".join("  ".join(text.rjust(width) for text, width in zip(line, widths)) for line in lines)

@@ -120,7 +120,7 @@ class _Flight:
         self._layers = np.diff([0, *ranker.model.exits])
 
     def rank(self) -> List[Ranking]:
-        ranker, filled = self._ranker, np.array([not pair.empty for pair in self._pairs])
+        filled = np.array([not pair.empty for pair in self._pairs])
         alive = np.flatnonzero(filled)
         alive = alive[np.argsort(self._lengths[alive], kind="stable")]
         pools = [pool for start, end in zip(self._starts, self._starts[1:])

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import tempfile
-from typing import Dict, List, Sequence, Tuple, Union
+from typing import IO, Dict, List, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
@@ -23,7 +23,7 @@ class HiddenStore:
         self._budget, self._used = budget, 0
         self._blocks: List[Rows] = []
         self._place: Dict[int, Tuple[int, int]] = {}
-        self._file = None
+        self._file: Optional[IO[bytes]] = None
 
     def put(self, pairs: Sequence[int], hidden: mx.nd.NDArray) -> None:
         """Keep a micro-batch.

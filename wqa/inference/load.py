@@ -14,7 +14,7 @@ from wqa.models import build_model, parse_devices
 from wqa.text import PairEncoder, load_tokenizer
 
 
-def load_ranker(run: Union[str, "os.PathLike[str]"], drop_ratio: Any = 0.0, ctx: str = "cpu",
+def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: str = "cpu",
                 precision: str = "float32", **options: Any) -> CascadeRanker:
     """Load the ranker of a run directory.
 

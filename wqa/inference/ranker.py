@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Iterable, Iterator, Optional, Sequence
+from typing import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -36,8 +36,8 @@ class Ranking:
     exits: np.ndarray
     truncated: np.ndarray
     blank: np.ndarray
-    cost: Optional[Cost] = None
-    exit_scores: Optional[np.ndarray] = None
+    cost: Cost
+    exit_scores: np.ndarray
 
 
 class Ranker:

@@ -76,8 +76,7 @@ def drop_ratios(alpha: Union[float, Sequence[float]], exits: int) -> List[float]
     OptionError
         If a ratio is outside [0, 1), or there are too many or too few.
     """
-    single = isinstance(alpha, (int, float)) and not isinstance(alpha, bool)
-    ratios = [alpha] * exits if single else list(alpha)  # type: ignore[arg-type, list-item]
+    ratios: List[float] = [alpha] * exits if isinstance(alpha, (int, float)) else list(alpha)
     if len(ratios) not in (exits - 1, exits):
         raise OptionError("--drop-ratio", f"{len(ratios)} ratios", f"one, or one for each of the {exits} exits")
     for ratio in ratios:

@@ -127,7 +127,7 @@ def _read(directory: PathLike) -> Arrays:
         raise EncoderError(path, "the file is missing", "a Hugging Face directory with its weights")
     try:
         with safe_open(str(path), framework="numpy") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file object is no dict
     except (SafetensorError, OSError, TypeError) as error:
         raise EncoderError(path, f"cannot be read ({error})", mend="fetch the file again") from None
     prefixes = tuple(f"{layout}." for layout in FIRST_POSITION)

@@ -1,7 +1,7 @@
 """Batches by token budget, over few bucketed lengths."""
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -26,7 +26,7 @@ def bucketed(length: int, most: Optional[int] = None) -> int:
     return padded if most is None else max(length, min(padded, most))
 
 
-def plan_batches(lengths: Sequence[int], tokens: int,
+def plan_batches(lengths: Union[Sequence[int], np.ndarray], tokens: int,
                  rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
     """Group samples into batches of at most ``tokens`` padded tokens; every sample once.
 

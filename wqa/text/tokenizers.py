@@ -31,10 +31,12 @@ class Tokenizer:
         inner.no_padding()
         self._inner = inner
         for layout, names in SPECIALS.items():
-            ids = [inner.token_to_id(name) for name in names]
-            if None not in ids:
+            ids = [number for number in map(inner.token_to_id, names) if number is not None]
+            if len(ids) == len(names):
                 self.layout = layout
-                self.start_id, self.separator_id, self.padding_id = ids
+                self.start_id: int = ids[0]
+                self.separator_id: int = ids[1]
+                self.padding_id: int = ids[2]
                 return
         raise EncoderError(where, "has neither [CLS] [SEP] [PAD] nor <s> </s> <pad>",
                            "the tokenizer of a BERT or RoBERTa encoder")
@@ -70,7 +72,7 @@ class Tokenizer:
                     raise InputError("text", shorten(text), "a string of whole characters") from None
             raise
 
-    def save(self, path: Union[str, "os.PathLike[str]"]) -> None:
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
         """Write ``tokenizer.json``.
 
         Parameters
@@ -80,7 +82,7 @@ class Tokenizer:
         pathlib.Path(path).write_text(self._inner.to_str(pretty=True), encoding="utf-8")
 
 
-def load_tokenizer(directory: Union[str, "os.PathLike[str]"]) -> Tokenizer:
+def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
     """Load the tokenizer of an encoder or run directory.
 
     Parameters

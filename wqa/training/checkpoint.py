@@ -236,7 +236,8 @@ def _read_record(folder: pathlib.Path) -> Dict[str, Any]:
         try:
             found = _sha256(folder / name)
         except OSError as error:
-            raise RunDirectoryError(folder / name, f"cannot be read ({error.strerror})", "the file as it was written", mend) from None
+            raise RunDirectoryError(folder / name, f"cannot be read ({error.strerror})", "the file as it was written",
+                                    mend) from None
         if found != expected:
             raise RunDirectoryError(folder / name, f"SHA-256 {found[:12]}...", f"{expected[:12]}..., as it was written", mend)
     return record

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Iterable, List, Sequence, Tuple
+from typing import Iterable, List, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -49,12 +49,12 @@ class TrainingPairs:
     def __len__(self) -> int:
         return len(self._pairs)
 
-    def batch(self, indices: Sequence[int]) -> Tuple[np.ndarray, ...]:
+    def batch(self, indices: np.ndarray) -> Tuple[np.ndarray, ...]:
         """Lay a batch out.
 
         Parameters
         ----------
-        indices : sequence of int
+        indices : numpy.ndarray
 
         Returns
         -------

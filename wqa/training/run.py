@@ -25,7 +25,7 @@ from wqa.training.trainer import Evaluator, Trainer
 
 
 def train(system: str, train_file: str, out: str, encoder: str = "", init: str = "", exits: Sequence[int] = (),
-          config: TrainingConfig = TrainingConfig(), max_length: int = 128, resume: bool = False,
+          config: Optional[TrainingConfig] = None, max_length: int = 128, resume: bool = False,
           make_evaluator: Optional[Callable[[PairEncoder], Evaluator]] = None, command: str = "") -> State:
     """Train a system into a run directory.
 
@@ -44,7 +44,8 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
         the systems and their exits are the same.
     exits : sequence of int
         The system's default where it is empty.
-    config : TrainingConfig
+    config : TrainingConfig, optional
+        The defaults of section 5.2 where it is left out.
     max_length : int
         Greatest length of a pair in tokens.
     resume : bool
@@ -64,6 +65,7 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     WqaError
         Of the type that fits what was wrong.
     """
+    config = config or TrainingConfig()
     if bool(encoder) == bool(init):
         raise OptionError("--encoder and --init", "both" if encoder else "neither", "one of the two")
     run = pathlib.Path(out)

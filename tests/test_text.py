@@ -1,0 +1,140 @@
+import json
+import string
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.errors import EncoderError, InputError, OptionError, QuestionTooLong
+from wqa.text import PairEncoder, bucketed, load_tokenizer, pad_pairs, plan_batches, split_rows
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_encoder):
+    return load_tokenizer(tiny_encoder)
+
+
+@pytest.fixture(scope="module")
+def roberta(tmp_path_factory):
+    """Byte-level BPE of single bytes and two merges."""
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    folder = tmp_path_factory.mktemp("roberta")
+    vocab = ["<s>", "<pad>", "</s>", "<unk>", *sorted(ByteLevel.alphabet()), "th", "the", "<mask>"]
+    (folder / "vocab.json").write_text(json.dumps({token: number for number, token in enumerate(vocab)}))
+    (folder / "merges.txt").write_text("#version: 0.2\nt h\nth e\n")
+    return load_tokenizer(folder)
+
+
+def test_bert_form(bert):
+    pair = PairEncoder(bert).encode("who ?", ["the moon ."])[0]
+    who, mark, the, moon, stop = (bert.encode([word])[0][0] for word in ("who", "?", "the", "moon", "."))
+    cls, sep = bert.start_id, bert.separator_id
+    assert pair.token_ids.tolist() == [cls, who, mark, sep, the, moon, stop, sep]
+    assert pair.boundary == 4 and not pair.truncated and not pair.empty
+    ids, types, length = pad_pairs([pair], 16, bert.padding_id, typed=True)
+    assert types.tolist() == [[0] * 4 + [1] * 4 + [0] * 8] and length.tolist() == [8.0]
+    assert ids[0, 8:].tolist() == [bert.padding_id] * 8
+    assert not pad_pairs([pair], 16, bert.padding_id, typed=False)[1].any()
+
+
+def test_roberta_form(roberta):
+    pair = PairEncoder(roberta).encode("the", ["to the"])[0]
+    the, (t, o, space) = roberta.encode(["the"])[0][0], (roberta.encode([c])[0][0] for c in ("t", "o", " "))
+    start, end = roberta.start_id, roberta.separator_id
+    assert pair.token_ids.tolist() == [start, the, end, end, t, o, space, the, end]
+    assert roberta.layout == "roberta" and bool(roberta.vocab_size)
+
+
+def test_only_the_candidate_is_shortened(bert):
+    encoder = PairEncoder(bert, 32)
+    whole, cut, blank, spaces = encoder.encode("who is it ?", ["the moon", "moon " * 40, "", " \t"])
+    assert (whole.truncated, cut.truncated, blank.truncated) == (False, True, False)
+    assert (whole.empty, cut.empty, blank.empty, spaces.empty) == (False, False, True, True)
+    assert len(cut.token_ids) == 32 and cut.token_ids[-1] == bert.separator_id
+    assert cut.token_ids[:6].tolist() == whole.token_ids[:6].tolist()
+    # Exactly as long as there is room is not shortened.
+    room = 32 - 3 - 4
+    assert [p.truncated for p in encoder.encode("who is it ?", ["moon " * room, "moon " * (room + 1)])] == [False, True]
+
+
+def test_questions_that_cannot_be_encoded(bert):
+    encoder = PairEncoder(bert, 32)
+    encoder.encode("moon " * 13, ["x"])  # leaves 16
+    with pytest.raises(QuestionTooLong, match="Q9.*leave 15 of 32"):
+        encoder.encode("moon " * 14, ["x"], name="Q9")
+    for question in ("", "  \n"):
+        with pytest.raises(InputError, match="the question is empty"):
+            encoder.encode(question, ["x"])
+    with pytest.raises(InputError, match="the candidate list is empty"):
+        encoder.encode("who ?", [])
+    with pytest.raises(InputError, match="whole characters"):
+        encoder.encode("who ?", ["fine", "half \ud83d"])
+    with pytest.raises(InputError, match="list of strings"):
+        encoder.encode("who ?", "one string")
+    with pytest.raises(OptionError, match="--max-length"):
+        PairEncoder(bert, 19)
+
+
+def test_a_huge_candidate(bert):
+    pair = PairEncoder(bert).encode("who ?", ["moon " * 100_000])[0]
+    assert len(pair.token_ids) == 128 and pair.truncated
+
+
+def test_missing_and_broken_tokenizers(tmp_path, bert):
+    with pytest.raises(EncoderError, match="holds no tokenizer"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(EncoderError, match="cannot be read"):
+        load_tokenizer(tmp_path)
+    bert.save(tmp_path / "tokenizer.json")
+    assert load_tokenizer(tmp_path).encode(["The moon?"]) == bert.encode(["the moon ?"])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "vocab.txt").write_text("a\nb\n[UNK]\n")
+    with pytest.raises(EncoderError, match="CLS"):
+        load_tokenizer(tmp_path / "other")
+
+
+def test_minilm_tokenizer_gives_the_reference_ids(minilm):
+    from conftest import DATA
+
+    expected, tokenizer = np.load(DATA / "minilm_expected.npz"), load_tokenizer(minilm)
+    for row, (question, candidate) in enumerate(zip(expected["questions"], expected["candidates"])):
+        pair = PairEncoder(tokenizer).encode(str(question), [str(candidate)])[0]
+        length = int(expected["valid_length"][row])
+        assert pair.token_ids.tolist() == expected["token_ids"][row, :length].tolist()
+        assert pair.boundary == expected["token_types"][row].tolist().index(1)
+
+
+def test_vocab_txt_equals_tokenizer_json(minilm, tmp_path):
+    (tmp_path / "vocab.txt").write_bytes((minilm / "vocab.txt").read_bytes())
+    texts = ["Zürich, it's 1,000 km!", "日本 unaffable\tNaïve", string.punctuation, "İstanbul ﬁne", "a\u200bb"]
+    assert load_tokenizer(tmp_path).encode(texts) == load_tokenizer(minilm).encode(texts)
+
+
+def test_buckets():
+    assert [bucketed(length) for length in (1, 8, 9, 128)] == [8, 8, 16, 128]
+    assert bucketed(125, 126) == 126 and bucketed(126, 126) == 126 and bucketed(20, 126) == 24
+
+
+LENGTHS = st.lists(st.integers(1, 128), min_size=1, max_size=300)
+
+
+@given(lengths=LENGTHS, tokens=st.integers(1, 2000), seed=st.integers(0, 9))
+def test_batches_hold_every_sample_once_and_keep_the_budget(lengths, tokens, seed):
+    batches = plan_batches(lengths, tokens, np.random.default_rng(seed))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(lengths)))
+    for batch in batches:
+        padded = bucketed(max(lengths[index] for index in batch)) * len(batch)
+        assert padded <= tokens or len(batch) == 1
+    assert len(batches) == len(plan_batches(lengths, tokens))  # whatever the shuffle
+
+
+def test_unshuffled_batches_are_by_length():
+    order = np.concatenate(plan_batches([30, 5, 60, 6], 64)).tolist()
+    assert order == [1, 3, 0, 2]
+
+
+def test_split_rows():
+    assert split_rows(5, 2) == [(0, 2), (2, 5)] and split_rows(1, 2) == [(0, 0), (0, 1)]

@@ -1,0 +1,83 @@
+import gzip
+import importlib.util
+import json
+import zipfile
+
+import pytest
+from conftest import ROOT
+
+from wqa.data import read_questions
+
+spec = importlib.util.spec_from_file_location("wikiqa_script", ROOT / "data_scripts" / "wikiqa.py")
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+
+HEADER = "\t".join(script.HEADER)
+ROW = "Q1\twho ?\tD1\tTitle\tD1-0\tHe \"said\" so .\t1"
+
+
+def write_tables(folder, rows=(HEADER, ROW), packed=False):
+    for split in script.SPLITS:
+        raw = ("\r\n".join(rows) + "\r\n").encode()
+        if packed:
+            (folder / f"WikiQA-{split}.tsv.gz").write_bytes(gzip.compress(raw))
+        else:
+            (folder / f"WikiQA-{split}.tsv").write_bytes(raw)
+
+
+def test_published_counts(wikiqa_archive, tmp_path):
+    assert script.main(["--archive", str(wikiqa_archive), "--out", str(tmp_path)]) == 0
+    stats = json.loads((tmp_path / "stats.json").read_text())
+
+    def counts(split, name):
+        return tuple(stats[split][name].values())
+
+    # Cascade Transformer, Table 1; Multiple-Heads Student, Table 1.
+    assert counts("train", "no-all-negative") == (873, 8672, 1040)
+    assert counts("dev", "no-all-negative") == (126, 1130, 140)
+    assert counts("test", "no-all-negative") == (243, 2351, 293)
+    # MSPP, Table 5.
+    assert counts("train", "all")[:2] == (2118, 20360)
+    assert counts("dev", "clean")[:2] == (122, 1126)
+    assert counts("test", "clean")[:2] == (237, 2341)
+    questions = list(read_questions(tmp_path / "train.jsonl"))
+    assert questions[0].id == "Q1" and len(questions[0].candidates) == 5 and questions[0].labels == (0, 0, 0, 1, 0)
+    assert len(questions) == 2118
+
+
+@pytest.mark.parametrize("kind", ["folder", "gz", "zip"])
+def test_archives(tmp_path, kind):
+    source = tmp_path / "WikiQACorpus"
+    source.mkdir()
+    write_tables(source, packed=kind == "gz")
+    archive = source
+    if kind == "zip":
+        archive = tmp_path / "corpus.zip"
+        with zipfile.ZipFile(archive, "w") as packed:
+            for path in source.iterdir():
+                packed.write(path, f"WikiQACorpus/{path.name}")
+    assert script.main(["--archive", str(archive), "--out", str(tmp_path / "out")]) == 0
+    question = next(read_questions(tmp_path / "out" / "dev.jsonl"))
+    assert question.texts == ('He "said" so .',) and question.labels == (1,)
+
+
+@pytest.mark.parametrize("rows, found", [
+    ((HEADER, ROW, ROW[:-1] + "2"), "line 3"),
+    ((HEADER, "Q1\twho ?"), "line 2"),
+    (("a\tb", ROW), "line 1"),
+    ((HEADER, ROW, ROW.replace("who", "what")), "another text for question Q1"),
+])
+def test_bad_tables(tmp_path, capsys, rows, found):
+    write_tables(tmp_path, rows)
+    assert script.main(["--archive", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert found in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_bad_archives(tmp_path, capsys):
+    (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04cut")
+    assert script.main(["--archive", str(tmp_path / "cut.zip"), "--out", str(tmp_path / "out")]) == 2
+    assert "cut.zip" in capsys.readouterr().err
+    (tmp_path / "empty").mkdir()
+    assert script.main(["--archive", str(tmp_path / "empty"), "--out", str(tmp_path / "out")]) == 2
+    assert "WikiQA-train.tsv" in capsys.readouterr().err
