@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Optional, Sequence, Tuple, Type
 
+import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
@@ -29,9 +30,11 @@ class MeanHead(HybridBlock):
         super().__init__(**kwargs)
         with self.name_scope():
             self.dense = nn.HybridSequential()
+            # BERT's 0.02 would shrink the signal threefold in each of the three new layers.
             for _ in range(3):
-                self.dense.add(nn.Dense(units, activation="tanh", in_units=units), nn.Dropout(dropout))
-            self.out = nn.Dense(1, in_units=units)
+                self.dense.add(nn.Dense(units, activation="tanh", in_units=units, weight_initializer=mx.init.Xavier()),
+                               nn.Dropout(dropout))
+            self.out = nn.Dense(1, in_units=units, weight_initializer=mx.init.Xavier())
 
     def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
         steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, -1))  # (1, L)

@@ -1,0 +1,244 @@
+import subprocess
+import sys
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import DATA, write_tiny_encoder
+from hypothesis import given
+from hypothesis import strategies as st
+from mxnet import autograd
+
+from wqa.config import BACKBONES, BackboneConfig
+from wqa.errors import DeviceError, EncoderError, OptionError
+from wqa.models import CascadeTransformer, PairwiseTransformer, build_model, parse_devices
+from wqa.models.cascade import drop_ratios, dropped, relative_cost
+from wqa.models.heads import FirstPositionHead, MeanHead
+from wqa.pretrained import initialize_from, load_backbone, locate_encoder
+
+SMALL = BackboneConfig(vocab_size=50, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=40)
+
+
+def inputs(rng, rows=5, length=12, vocab=50):
+    lengths = rng.integers(4, length + 1, rows)
+    ids = rng.integers(5, vocab, (rows, length))
+    ids[np.arange(length)[None] >= lengths[:, None]] = 0
+    types = (np.arange(length)[None] >= 3).astype(int) * np.ones((rows, 1), int)
+    return (mx.nd.array(ids, dtype="int32"), mx.nd.array(types, dtype="int32"), mx.nd.array(lengths))
+
+
+def small_model(system="cascade", exits=(1, 2, 4)):
+    mx.random.seed(3)
+    model = build_model(system, SMALL, exits)
+    model.initialize(mx.init.Normal(0.2))
+    return model
+
+
+@pytest.mark.parametrize("name", ["tiny_bert", "tiny_roberta", "minilm"])
+def test_hidden_states_equal_the_references(name, request):
+    folder = request.getfixturevalue("minilm") if name == "minilm" else DATA / name
+    expected = np.load(DATA / "minilm_expected.npz" if name == "minilm" else folder / "expected.npz")
+    backbone = load_backbone(folder)
+    ids, types = (mx.nd.array(expected[key], dtype="int32") for key in ("token_ids", "token_types"))
+    lengths = mx.nd.array(expected["valid_length"])
+    states = backbone.hidden_states(ids, lengths, types)
+    assert len(states) == backbone.config.num_layers + 1
+    real = np.arange(ids.shape[1])[None] < expected["valid_length"][:, None]
+    stride = 4 if name == "minilm" else 1
+    for ours, theirs in zip(states, expected["states"]):
+        np.testing.assert_allclose(ours.asnumpy()[..., ::stride][real], theirs[real], atol=1e-4)
+    backbone.hybridize()
+    np.testing.assert_allclose(backbone(ids, types, lengths).asnumpy()[real], states[-1].asnumpy()[real], atol=1e-5)
+
+
+def test_padding_changes_nothing():
+    backbone, row = load_backbone(DATA / "tiny_bert"), mx.nd.array([[7, 8, 9, 10]], dtype="int32")
+    padded = mx.nd.array([[7, 8, 9, 10, 33, 34, 35]], dtype="int32")
+    alone = backbone.hidden_states(row, mx.nd.array([4]))[-1].asnumpy()
+    beside = backbone.hidden_states(padded, mx.nd.array([4]))[-1].asnumpy()[:, :4]
+    np.testing.assert_allclose(alone, beside, atol=1e-6)
+
+
+def test_layer_slices_run_on_hidden_states():
+    backbone, (ids, types, lengths) = small_model().backbone, inputs(np.random.default_rng(0))
+    states = backbone.hidden_states(ids, lengths, types)
+    from wqa.models.backbone import attention_mask
+    mask = attention_mask(mx.nd, states[1], lengths, SMALL.num_heads)
+    np.testing.assert_array_equal(backbone.layers[1:3](states[1], mask).asnumpy(), states[3].asnumpy())
+    assert len(backbone.layers) == 4 and len(backbone.layers[1:3]) == 2
+    assert backbone.layers[1:3][0] is backbone.layers[1]
+
+
+def test_stages_compose_to_the_full_model_and_to_paths():
+    model, arrays = small_model(), inputs(np.random.default_rng(1))
+    full = model(*arrays).asnumpy()
+    state, scores = arrays, []
+    for index in range(3):
+        hidden, score = model.stage(index)(*state)
+        state = (hidden, arrays[2])
+        scores.append(score.asnumpy())
+        np.testing.assert_array_equal(model.path(index)(*arrays)[1].asnumpy(), scores[-1])
+    np.testing.assert_array_equal(scores[-1], full)
+    for block in [model, *map(model.path, range(3))]:
+        block.hybridize()
+    np.testing.assert_allclose(model(*arrays).asnumpy(), full, atol=1e-5)
+    for index in range(3):
+        np.testing.assert_allclose(model.path(index)(*arrays)[1].asnumpy(), scores[index], atol=1e-5)
+
+
+def test_mean_head_takes_positions_1_to_m():
+    head = MeanHead(2, dropout=0.0)
+    head.initialize(mx.init.One())
+    hidden = mx.nd.array([[[9, 9], [0.1, 0.2], [0.3, 0.0], [7, 7]]])
+    # Means (0.2, 0.1); each dense layer of ones gives the sum in both units.
+    value = np.tanh(2 * np.tanh(2 * np.tanh(0.3)))
+    assert head(hidden, mx.nd.array([3])).asnumpy() == pytest.approx([2 * value], abs=1e-6)
+    assert len(head.dense) == 6  # three dense layers, each with its dropout
+
+
+def test_first_position_head():
+    head = FirstPositionHead(2)
+    head.initialize(mx.init.One())
+    hidden = mx.nd.array([[[0.1, 0.2], [5, 5]]])
+    assert head(hidden, mx.nd.array([2])).asnumpy() == pytest.approx([2 * np.tanh(0.3)], abs=1e-6)
+
+
+def test_the_loss_of_an_exit_reaches_the_embeddings_and_nothing_above():
+    model, arrays = small_model(), inputs(np.random.default_rng(2))
+    for parameter in model.collect_params().values():
+        parameter.zero_grad()
+    with autograd.record():
+        loss = model.path(1)(*arrays)[1].sum()
+    loss.backward()
+    norms = {name: float(parameter.grad().norm().asscalar())
+             for name, parameter in model._collect_params_with_prefix().items()}
+    for name, norm in norms.items():
+        below = name.startswith(("backbone.embeddings", "backbone.layers.0", "backbone.layers.1", "head_2"))
+        if below and "qkv.bias" not in name:
+            assert norm > 0, name
+        if not below:
+            assert norm == 0, name
+
+
+def test_default_exits():
+    assert CascadeTransformer.default_exits(BACKBONES["roberta_12_768_12"]) == (4, 6, 8, 10, 12)
+    assert CascadeTransformer.default_exits(BackboneConfig(num_layers=6)) == (2, 4, 6)
+    assert PairwiseTransformer.default_exits(BackboneConfig()) == (12,)
+
+
+@pytest.mark.parametrize("exits", [(2, 2), (4, 2), (0, 2), (2, 5), (-1,)])
+def test_exits_that_do_not_fit(exits):
+    with pytest.raises(OptionError, match="--exits"):
+        CascadeTransformer(SMALL, exits)
+
+
+def test_wrong_systems_and_shapes():
+    with pytest.raises(OptionError, match="cascade, pairwise"):
+        build_model("cascad", SMALL)
+    with pytest.raises(OptionError, match="one layer"):
+        build_model("pairwise", SMALL, (1, 2))
+    with pytest.raises(OptionError, match="multiple of the 12"):
+        BackboneConfig(units=100)
+
+
+@given(k=st.integers(1, 10_000), hundredths=st.integers(0, 99))
+def test_drop_rule(k, hundredths):
+    count = dropped(hundredths / 100, k)
+    assert count == hundredths * k // 100  # exact, where floating point is not
+    assert 0 <= count < k
+
+
+def test_drop_rule_of_the_paper():
+    # Section 4.3.2: alpha 0.3 takes 128 to 90 and then to 63.
+    assert 128 - dropped(0.3, 128) == 90 and 90 - dropped(0.3, 90) == 63
+
+
+@pytest.mark.parametrize("alpha, published", [(0.3, -37), (0.4, -45), (0.5, -51)])
+def test_published_costs(alpha, published):
+    cost = relative_cost((4, 6, 8, 10, 12), drop_ratios(alpha, 5), 100_000, 12)
+    assert round(100 * (cost - 1)) == published  # Table 3
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1, 1.0, float("nan"), "0.3", [0.3, 1.0], [0.1] * 4, [], True])
+def test_drop_ratios_that_do_not_fit(alpha):
+    with pytest.raises(OptionError, match="--drop-ratio"):
+        drop_ratios(alpha, 3)
+
+
+def test_drop_ratios():
+    assert drop_ratios(0.3, 3) == [0.3, 0.3, 0.0]
+    assert drop_ratios([0.1, 0.2], 3) == drop_ratios([0.1, 0.2, 0.9], 3) == [0.1, 0.2, 0.0]
+
+
+@pytest.mark.parametrize("ctx", ["tpu", "cpu:1-0", "gpu:x", "", "cpu:"])
+def test_unknown_devices(ctx):
+    with pytest.raises(DeviceError, match="--ctx"):
+        parse_devices(ctx)
+
+
+def test_devices():
+    assert parse_devices("cpu:0-1") == [mx.cpu(0), mx.cpu(1)] and parse_devices("cpu") == [mx.cpu(0)]
+    if not mx.context.num_gpus():
+        with pytest.raises(DeviceError, match="shows 0 GPUs"):
+            parse_devices("gpu:0")
+
+
+def test_pooler_starts_the_monolithic_head(tiny_encoder):
+    from safetensors.numpy import load_file
+
+    model = build_model("pairwise", load_backbone(tiny_encoder).config)
+    initialize_from(model, tiny_encoder)
+    pooler = load_file(str(tiny_encoder / "model.safetensors"))["pooler.dense.weight"]
+    np.testing.assert_array_equal(model.head(0).dense.weight.data().asnumpy(), pooler)
+
+
+def test_broken_encoders(tmp_path, tiny_encoder):
+    from safetensors.numpy import load_file, save_file
+
+    with pytest.raises(EncoderError, match="no such directory"):
+        locate_encoder(str(tmp_path / "absent"))
+    with pytest.raises(EncoderError, match="config.json: the file is missing"):
+        load_backbone(tmp_path)
+    for change, found in (({"model_type": "t5"}, "model_type 't5'"), ({"hidden_act": "swish"}, "hidden_act 'swish'")):
+        with pytest.raises(EncoderError, match=found):
+            load_backbone(write_tiny_encoder(tmp_path / found[-4:-1], **change))
+    folder = write_tiny_encoder(tmp_path / "tiny")
+    tensors = load_file(str(folder / "model.safetensors"))
+    name = "encoder.layer.1.output.dense.weight"
+    save_file({key: value for key, value in tensors.items() if key != name}, str(folder / "model.safetensors"))
+    with pytest.raises(EncoderError, match=f"{name} is missing"):
+        load_backbone(folder)
+    save_file({**tensors, name: tensors[name][:, :-1].copy()}, str(folder / "model.safetensors"))
+    with pytest.raises(EncoderError, match="shape"):
+        load_backbone(folder)
+    whole = (tiny_encoder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:1000])
+    with pytest.raises(EncoderError, match="cannot be read"):
+        load_backbone(folder)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(EncoderError, match="model.safetensors: the file is missing"):
+        load_backbone(folder)
+    (folder / "config.json").write_text("{")
+    with pytest.raises(EncoderError, match="cannot be read as JSON"):
+        load_backbone(folder)
+
+
+def test_without_mxnet_the_extra_is_named():
+    code = ("import sys; sys.modules['mxnet'] = None\n"
+            "from wqa.errors import MissingDependency\n"
+            "try: import wqa.models\n"
+            "except MissingDependency as error: print(error)")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "wqa[cpu]" in out.stdout and "wqa[cu112]" in out.stdout, out.stderr
+
+
+def test_every_layer_prepares_the_process_before_mxnet_loads():
+    for name in ("models", "pretrained", "training", "inference", "inference.random"):
+        code = ("import os; os.environ.pop('OMP_NUM_THREADS', None)\n"
+                "import builtins; real = builtins.__import__\n"
+                "def check(name, *rest):\n"
+                "    if name == 'mxnet': assert 'OMP_NUM_THREADS' in os.environ\n"
+                "    return real(name, *rest)\n"
+                f"builtins.__import__ = check\nimport wqa.{name}")
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        assert out.returncode == 0, out.stderr

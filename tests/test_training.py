@@ -1,0 +1,223 @@
+import json
+import math
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+from wqa.config import TrainingConfig, read_run_config
+from wqa.data import builtin_path, filter_questions, read_questions
+from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
+from wqa.models import build_model, parse_devices
+from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.text import PairEncoder, load_tokenizer
+from wqa.training import Trainer, TrainingPairs, train
+from wqa.training.losses import cross_entropy
+from wqa.training.sampling import dropout_seed, exit_of_update
+from wqa.training.schedules import triangular
+
+
+def test_triangular_schedule():
+    rates = [triangular(update, 1.0, 4, 9) for update in range(1, 10)]
+    assert rates == pytest.approx([0.25, 0.5, 0.75, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
+    assert triangular(1, 2.0, 0, 1) == pytest.approx(1.0)
+    assert triangular(10, 1.0, 4000, 10) == pytest.approx(10 / 4000)  # shorter than its warm-up
+
+
+def test_defaults_of_the_paper():
+    config = TrainingConfig()  # section 5.2
+    assert (config.learning_rate, config.warmup_updates, config.tokens_per_batch) == (1e-6, 4000, 2000)
+
+
+def test_loss():
+    scores, labels = mx.nd.array([0.0, 2.0, 2.0, 200.0, -200.0]), mx.nd.array([1, 1, 0, 0, 0])
+    expected = [math.log(2), math.log(1 + math.exp(-2)), math.log(1 + math.exp(2)), 200, 0]
+    np.testing.assert_allclose(cross_entropy(scores, labels).asnumpy(), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_exits_are_drawn_uniformly_and_without_state():
+    draws = [exit_of_update(7, update, 5) for update in range(1, 5001)]
+    assert np.bincount(draws, minlength=5) == pytest.approx([1000] * 5, abs=120)
+    assert exit_of_update(7, 4000, 5) == draws[3999]
+    assert [exit_of_update(8, update, 5) for update in range(1, 50)] != draws[:49]
+    assert len({dropout_seed(7, update) for update in range(100)}) == 100
+
+
+@pytest.fixture
+def make_trainer(tiny_encoder, tmp_path):
+    def make(name="run", system="cascade", exits=(1, 2, 3), dropout=None, **options):
+        config = TrainingConfig(**{"learning_rate": 1e-3, "warmup_updates": 2, "tokens_per_batch": 400, **options})
+        backbone = read_backbone_config(tiny_encoder)
+        if dropout is not None:
+            import dataclasses
+
+            backbone = dataclasses.replace(backbone, dropout=dropout, attention_dropout=dropout)
+        model = build_model(system, backbone, exits)
+        mx.random.seed(config.seed)
+        initialize_from(model, tiny_encoder, parse_devices(config.ctx))
+        pairs = TrainingPairs(read_questions(builtin_path("dev")), PairEncoder(load_tokenizer(tiny_encoder), 64))
+        (tmp_path / name).mkdir()
+        return Trainer(model, pairs, config, tmp_path / name)
+    return make
+
+
+def values(model, ctx=None):
+    return {name: parameter.data(ctx or mx.cpu(0)).asnumpy()
+            for name, parameter in model._collect_params_with_prefix().items()}
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 0.05])
+def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
+    one = make_trainer("one", dropout=0.0, tokens_per_batch=400, max_updates=6, clip_norm=clip_norm)
+    two = make_trainer("two", dropout=0.0, tokens_per_batch=200, max_updates=6, clip_norm=clip_norm, ctx="cpu:0-1")
+    before = values(one.model)
+    one.fit()
+    two.fit()
+    first, second, other = values(one.model), values(two.model), values(two.model, mx.cpu(1))
+    assert any(abs(first[name] - before[name]).max() > 1e-4 for name in first)
+    for name in first:
+        np.testing.assert_allclose(first[name], second[name], atol=1e-6, err_msg=name)
+        np.testing.assert_array_equal(second[name], other[name], err_msg=name)
+
+
+def test_a_batch_with_fewer_rows_than_devices(make_trainer):
+    # A budget of one token makes every row a batch of its own.
+    one = make_trainer("one", dropout=0.0, tokens_per_batch=1, max_updates=4, ctx="cpu")
+    two = make_trainer("two", dropout=0.0, tokens_per_batch=1, max_updates=4, ctx="cpu:0-1")
+    assert one.updates_per_epoch == len(one.pairs)
+    one.fit()
+    two.fit()
+    for name, value in values(one.model).items():
+        np.testing.assert_allclose(value, values(two.model, mx.cpu(1))[name], atol=1e-6, err_msg=name)
+
+
+def test_layers_above_the_sampled_exit_are_not_touched(make_trainer):
+    trainer = make_trainer(max_updates=30)
+    before, touched_top = values(trainer.model), False
+    for update in range(1, 31):
+        index = exit_of_update(0, update, 3)
+        trainer.total = update
+        trainer.fit()
+        after = values(trainer.model)
+        for name in after:
+            layer = int(name.split(".")[2]) if name.startswith("backbone.layers") else 0
+            head = int(name.split(".")[0][5:]) - 1 if name.startswith("head_") else index
+            if layer > index or head != index:
+                np.testing.assert_array_equal(before[name], after[name], err_msg=name)
+        assert (before["backbone.embeddings.position_weight"] != after["backbone.embeddings.position_weight"]).any()
+        assert (before[f"head_{index + 1}.out.weight"] != after[f"head_{index + 1}.out.weight"]).any()
+        touched_top |= index == 2
+        before = after
+    assert touched_top
+
+
+def test_an_epoch_sees_every_pair_once(make_trainer):
+    trainer, seen = make_trainer(epochs=2), []
+    for _ in range(trainer.updates_per_epoch):
+        seen += trainer._next_batch().tolist()
+    assert sorted(seen) == list(range(len(trainer.pairs))) and (trainer.state.epoch, trainer.state.batch) == (1, 0)
+    again = [trainer._next_batch().tolist() for _ in range(3)]
+    assert again != [seen[:len(again[0])]]
+
+
+def test_training_learns_and_repeats_bit_for_bit(tiny_encoder, tmp_path):
+    config = TrainingConfig(epochs=6, learning_rate=5e-3, warmup_updates=5, tokens_per_batch=1000, log_every=1)
+    for name in ("a", "b"):
+        train("pairwise", str(builtin_path("dev")), str(tmp_path / name), str(tiny_encoder), config=config, max_length=64)
+    assert (tmp_path / "a" / "model.params").read_bytes() == (tmp_path / "b" / "model.params").read_bytes()
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()]
+    assert np.mean(losses[-6:]) < 0.8 * losses[0]
+    record = read_run_config(tmp_path / "a" / "config.json")
+    assert record.system == "pairwise" and record.exits == (3,) and record.training == config
+    assert set(record.versions) >= {"wqa", "mxnet", "numpy"} and not (tmp_path / "a" / "checkpoints").exists()
+
+
+def test_a_nan_loss_names_the_update_and_keeps_the_checkpoint(make_trainer, tmp_path):
+    trainer = make_trainer(max_updates=20, checkpoint_every=2, learning_rate=1e-3)
+    real, calls = trainer._backward, []
+
+    def backward(batch, index):
+        calls.append(index)
+        if len(calls) == 6:
+            trainer.model.head(index).out.bias.set_data(mx.nd.array([np.nan]))
+        return real(batch, index)
+
+    trainer._backward = backward
+    with pytest.raises(TrainingDiverged, match="update 6: the loss is nan"):
+        trainer.fit()
+    assert [path.name for path in trainer.checkpoints.all()] == ["update-00000002", "update-00000004"]
+    trainer.resume()
+    assert trainer.state.update == 4 and all(np.isfinite(value).all() for value in values(trainer.model).values())
+
+
+def test_parameters_that_are_not_finite_are_not_saved(make_trainer):
+    trainer = make_trainer(max_updates=3, checkpoint_every=1, exits=(1, 3))
+    trainer.model.backbone.layers[2].ffn_1.bias.set_data(mx.nd.array([np.inf] * 32))
+    with pytest.raises(TrainingDiverged):
+        trainer.fit()
+    assert not trainer.checkpoints.all()
+
+
+def test_early_stopping_keeps_the_best(make_trainer):
+    trainer = make_trainer(max_updates=40, eval_every=2, patience=3, checkpoint_every=1000)
+    maps, kept = iter([0.1, 0.5, 0.4, 0.5, 0.3, 0.9]), {}
+
+    def evaluator(model):
+        kept[trainer.state.update] = values(model)
+        return {"map": next(maps), "questions": 1}
+
+    trainer.evaluator = evaluator
+    state = trainer.fit()
+    assert (state.update, state.best_update, state.best_map, state.finished) == (10, 4, 0.5, True)
+    trainer.checkpoints.finish(trainer.model, trainer._metrics.with_name("model.params"))
+    best = mx.nd.load(str(trainer._metrics.with_name("model.params")))
+    for name, value in kept[4].items():
+        np.testing.assert_array_equal(best[name].asnumpy(), value)
+
+
+def test_adapt_starts_from_a_run(tiny_run, tmp_path):
+    config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
+    for system, exits in (("cascade", (1, 2, 3)), ("pairwise", ())):
+        out = tmp_path / system
+        train(system, str(builtin_path("dev")), str(out), init=str(tiny_run), exits=exits, config=config, max_length=64)
+        source, target = mx.nd.load(str(tiny_run / "model.params")), mx.nd.load(str(out / "model.params"))
+        for name, value in target.items():
+            if name.startswith("backbone.") or system == "cascade":
+                np.testing.assert_allclose(value.asnumpy(), source[name].asnumpy(), atol=1e-7, err_msg=name)
+
+
+def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):
+    data, encoder = str(builtin_path("dev")), str(tiny_encoder)
+    with pytest.raises(RunDirectoryError, match="holds a run already"):
+        train("cascade", data, str(tiny_run), encoder)
+    with pytest.raises(RunDirectoryError, match="learning_rate was 0.01"):
+        train("cascade", data, str(tiny_run), encoder, exits=(1, 2, 3), max_length=64, resume=True,
+              config=TrainingConfig(max_updates=8, warmup_updates=2, tokens_per_batch=500, log_every=2))
+    with pytest.raises(RunDirectoryError, match="exits was"):
+        train("cascade", data, str(tiny_run), encoder, exits=(1, 3), max_length=64, resume=True)
+    with pytest.raises(OptionError, match="one of the two"):
+        train("cascade", data, str(tmp_path / "x"))
+    with pytest.raises(OptionError, match="at most 160"):
+        train("cascade", data, str(tmp_path / "x"), encoder, max_length=161)
+    with pytest.raises(DataError, match="no label"):
+        path = jsonl('{"id": "a", "question": "b ?", "candidates": [{"text": "x"}]}')
+        train("cascade", str(path), str(tmp_path / "x"), encoder)
+    assert not (tmp_path / "x").exists()
+    for option in ("epochs", "learning_rate", "tokens_per_batch", "checkpoint_every"):
+        with pytest.raises(OptionError, match="--" + option.replace("_", "-")):
+            TrainingConfig(**{option: 0})
+
+
+def test_real_text_trains(minilm, tmp_path, wikiqa_archive):
+    """A few updates from the real encoder lower the loss on real questions."""
+    import test_wikiqa
+
+    test_wikiqa.script.main(["--archive", str(wikiqa_archive), "--out", str(tmp_path / "data")])
+    questions = filter_questions(read_questions(tmp_path / "data" / "dev.jsonl"), "clean")[:4]
+    from wqa.data import write_questions
+
+    write_questions(tmp_path / "few.jsonl", questions)
+    config = TrainingConfig(max_updates=20, epochs=20, learning_rate=2e-4, warmup_updates=1, log_every=1)
+    train("cascade", str(tmp_path / "few.jsonl"), str(tmp_path / "run"), str(minilm), config=config)
+    losses = [json.loads(line)["loss"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert np.mean(losses[-3:]) < 0.75 * losses[0]
