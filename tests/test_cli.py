@@ -1,0 +1,170 @@
+"""The real commands, end to end, in a process of their own."""
+import json
+import subprocess
+import sys
+
+import pytest
+
+from wqa.cli import COMMANDS, build_parser, main
+from wqa.data import builtin_path, read_questions
+from wqa.evaluation import read_run
+
+
+def wqa(*arguments, text=""):
+    return subprocess.run([sys.executable, "-m", "wqa", *map(str, arguments)], input=text, capture_output=True, text=True,
+                          timeout=120)
+
+
+@pytest.fixture
+def run_main(capsys, monkeypatch):
+    """Run in this process, for speed; the same entry point."""
+    def run(*arguments):
+        code = main(list(map(str, arguments)))
+        out = capsys.readouterr()
+        return code, out.out, out.err
+    return run
+
+
+def test_train_evaluate_rank(tiny_encoder, tmp_path, run_main):
+    run, dev = tmp_path / "run", builtin_path("dev")
+    code, out, err = run_main("train", "cascade", "--encoder", tiny_encoder, "--train", dev, "--dev", dev, "--out", run,
+                              "--exits", "1,3", "--epochs", "2", "--learning-rate", "1e-2", "--warmup-updates", "2",
+                              "--max-length", "64", "--seed", "5")
+    assert code == 0 and "best dev MAP" in out, err
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    evaluations = [line["dev"] for line in lines if "dev" in line]
+    assert len(evaluations) == 2 and {"map", "mrr", "p@1", "ndcg@10", "exit_1_map"} <= set(evaluations[0])
+    assert json.loads((run / "config.json").read_text())["training"]["seed"] == 5
+
+    code, out, _ = run_main("evaluate", run, "--data", dev, "--drop-ratio", "0", "--drop-ratio", "0.5", "--filter", "clean",
+                            "--exits", "--json", tmp_path / "figures.json")
+    rows = json.loads((tmp_path / "figures.json").read_text())
+    assert code == 0 and out.startswith("25 questions scored, filter clean") and len(rows) == 4
+    assert rows[0]["map"] == pytest.approx(max(line["map"] for line in evaluations))
+    assert rows[0]["cost"] == 1 and rows[1]["cost"] == pytest.approx(1 / 3 + 2 / 3 * 0.5, abs=0.02)
+    assert [row["drop_ratio"] for row in rows] == ["0", "0.5", "exit 1", "exit 3"] and rows[3]["map"] == rows[0]["map"]
+
+    done = wqa("rank", run, "--question", "what is a glacier ?", "--candidates", "-", "--drop-ratio", "0.5", "--top-k", "3",
+               text="ice\n\nthe moon is bright\na body of slow ice\n")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 5 and "cost" in done.stdout.splitlines()[-1]
+
+
+def test_trec_files_score_as_the_run_did(tiny_run, tmp_path, run_main):
+    dev = builtin_path("dev")
+    code, out, _ = run_main("evaluate", tiny_run, "--data", dev, "--drop-ratio", "0.4", "--trec-run", tmp_path / "run",
+                            "--qrels", tmp_path / "qrels", "--json", "-")
+    first = json.loads(out)
+    assert code == 0 and len(read_run(tmp_path / "run")) == 25
+    code, out, _ = run_main("evaluate", "--trec-run", tmp_path / "run", "--qrels", tmp_path / "qrels", "--json", "-")
+    second = json.loads(out)
+    assert code == 0 and {name: first[name] for name in ("map", "mrr", "p@1", "ndcg@10")} == pytest.approx(
+        {name: second[name] for name in ("map", "mrr", "p@1", "ndcg@10")})
+    lines = (tmp_path / "run").read_text().splitlines(keepends=True)
+    first_id = lines[0].split()[0]
+    (tmp_path / "run").write_text("".join(line for line in lines if line.split()[0] != first_id))
+    code, out, err = run_main("evaluate", "--trec-run", tmp_path / "run", "--qrels", tmp_path / "qrels")
+    assert code == 0 and "24 questions scored" in out and "1 judged questions are not in the run" in err
+
+
+def test_rank_as_json_and_table(tiny_run, tmp_path, run_main):
+    question = next(read_questions(builtin_path("test")))
+    (tmp_path / "c.txt").write_text("\n".join([*question.texts, "", "word " * 200]), encoding="utf-8")
+    arguments = ("rank", tiny_run, "--question", question.question, "--candidates", tmp_path / "c.txt",
+                 "--drop-ratio", "0.5,0.2")
+    code, out, _ = run_main(*arguments, "--json")
+    found = json.loads(out)
+    k = len(question.texts)
+    assert code == 0 and [row["rank"] for row in found["ranking"]] == list(range(1, k + 3))
+    assert sorted(row["index"] for row in found["ranking"]) == list(range(k + 2))
+    blank = found["ranking"][-1]
+    assert blank["blank"] and blank["score"] is None and blank["exit"] == 0 and blank["index"] == k
+    assert [row["truncated"] for row in sorted(found["ranking"], key=lambda row: row["index"])] == [False] * (k + 1) + [True]
+    exits = [row["exit"] for row in found["ranking"]]
+    assert exits == sorted(exits, reverse=True) and set(exits) == {0, 1, 2, 3}
+    code, out, _ = run_main(*arguments)
+    assert out.splitlines()[0].split() == ["rank", "score", "exit", "sentence"]
+    assert "(dropped at exit 1)" in out and "(blank)" in out and "(shortened)" in out and len(out.splitlines()) == k + 4
+
+
+def test_bench(tiny_run, run_main):
+    code, out, _ = run_main("bench", tiny_run, "--data", builtin_path("dev"), "--rounds", "1", "--json", "-")
+    rows = json.loads(out)
+    assert code == 0 and [row["drop_ratio"] for row in rows] == ["0", "0.3", "0.4", "0.5"]
+    assert rows[0]["time_ratio"] == rows[0]["cost"] == 1 and rows[3]["cost"] < rows[1]["cost"] < 1
+
+
+def test_help_of_every_command():
+    assert main_exit("--help") == 0
+    for name in COMMANDS:
+        assert main_exit(name, "--help") == 0
+    assert build_parser().format_help().count("\n") > 8
+
+
+def main_exit(*arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(list(arguments))
+    return caught.value.code
+
+
+BAD = {
+    "malformed JSON on line 7": (lambda f: ["evaluate", f.run, "--data", f.bad_json], "line 7"),
+    "not UTF-8": (lambda f: ["rank", f.run, "--question", "q ?", "--candidates", f.bad_bytes], "line 2: byte 0 is not UTF-8"),
+    "no candidates": (lambda f: ["rank", f.run, "--question", "q ?", "--candidates", f.empty], "candidate list is empty"),
+    "no such candidates": (lambda f: ["rank", f.run, "--question", "q ?", "--candidates", f.run / "x"], "cannot be read"),
+    "empty question": (lambda f: ["rank", f.run, "--question", "  ", "--candidates", f.one], "the question is empty"),
+    "long question": (lambda f: ["rank", f.run, "--question", "moon " * 99, "--candidates", f.one], "leave 0 of 64"),
+    "drop ratio 1": (lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--drop-ratio", "1"], "--drop-ratio"),
+    "drop ratio -1": (lambda f: ["evaluate", f.run, "--data", f.good, "--drop-ratio=-1"], "--drop-ratio"),
+    "drop ratio x": (lambda f: ["evaluate", f.run, "--data", f.good, "--drop-ratio", "x"], "--drop-ratio"),
+    "unknown device": (lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--ctx", "tpu"], "--ctx: 'tpu'"),
+    "no GPU": (lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--ctx", "gpu:0"], "use --ctx cpu"),
+    "no run": (lambda f: ["rank", f.run / "x", "--question", "q", "--candidates", f.one], "no such directory"),
+    "exits beyond the encoder": (lambda f: [*f.train, "--exits", "1,9"], "at most 3, the layers"),
+    "exits not increasing": (lambda f: [*f.train, "--exits", "2,1"], "increasing layer numbers"),
+    "exits no numbers": (lambda f: [*f.train, "--exits", "a"], "--exits: 'a'"),
+    "unknown system": (lambda f: [f.train[0], "casc", *f.train[2:]], "cascade, pairwise"),
+    "unknown encoder": (lambda f: [*f.train[:3], "nowhere", *f.train[4:]], "no such directory"),
+    "training without a GPU": (lambda f: [*f.train, "--ctx", "gpu:0-1"], "0 GPUs"),
+    "neither run nor qrels": (lambda f: ["evaluate", "--trec-run", f.one], "neither RUN nor both"),
+    "a run that is a data file": (lambda f: ["evaluate", f.good, "--data", f.good], "no such directory"),
+    "one TREC run for two ratios": (lambda f: ["evaluate", f.run, "--data", f.good, "--drop-ratio", "0", "--drop-ratio", "0.1",
+                                               "--trec-run", f.run / "t"], "--trec-run: 2 drop ratios"),
+    "bench of nothing": (lambda f: ["bench"], "neither RUN with --data nor --random"),
+    "bench of an unknown shape": (lambda f: ["bench", "--random", "bert_1_2_3"], "roberta_12_768_12"),
+    "unknown metric": (lambda f: ["evaluate", f.run, "--data", f.good, "--metrics", "f1"], "ndcg@K"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, tiny_run, tiny_encoder):
+    class Files:
+        folder = tmp_path_factory.mktemp("bad")
+        run, good, one, empty, bad_bytes, bad_json = (
+            tiny_run, builtin_path("dev"), folder / "one", folder / "empty", folder / "bytes", folder / "json.jsonl")
+        train = ["train", "cascade", "--encoder", tiny_encoder, "--train", good, "--out", folder / "run"]
+
+    Files.one.write_text("one\n")
+    Files.empty.write_text("")
+    Files.bad_bytes.write_bytes(b"good\n\xff\n")
+    lines = Files.good.read_text(encoding="utf-8").splitlines()
+    Files.bad_json.write_text("\n".join([*lines[:6], lines[6][:-5], *lines[7:]]), encoding="utf-8")
+    return Files
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_an_error_is_one_line_and_exit_code_2(kind, files, run_main):
+    import mxnet
+
+    if "GPU" in kind and mxnet.context.num_gpus():
+        pytest.skip("this machine has a GPU")
+    make, found = BAD[kind]
+    code, out, err = run_main(*make(files))
+    lines = [line for line in err.splitlines() if line.startswith("error: ")]
+    assert code == 2 and len(lines) == 1 and found in lines[0] and "Traceback" not in err and not out
+    assert not (files.folder / "run").exists()
+
+
+def test_no_traceback_in_a_real_process(tiny_run):
+    done = wqa("rank", tiny_run, "--question", "", "--candidates", "-", text="x\n")
+    assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1

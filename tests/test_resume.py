@@ -1,0 +1,167 @@
+"""A training that was killed with SIGKILL, or whose disk was full, goes on and ends with the same bits."""
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from wqa.data import builtin_path, read_questions, write_questions
+from wqa.errors import RunDirectoryError
+
+FEW = {}
+
+#: Dies by SIGKILL at a given call of a given function, before or after it.
+KILLER = """
+import importlib, os, signal, sys
+module, name, call, when = sys.argv[1:5]
+place = importlib.import_module(module)
+*path, name = name.split('.')
+for part in path:
+    place = getattr(place, part)
+real, calls = getattr(place, name), []
+def deadly(*arguments, **options):
+    calls.append(1)
+    if when == 'before' and len(calls) == int(call):
+        os.kill(os.getpid(), signal.SIGKILL)
+    result = real(*arguments, **options)
+    if when == 'after' and len(calls) == int(call):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return result
+setattr(place, name, deadly)
+from wqa.cli import main
+sys.exit(main(sys.argv[5:]))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few(tmp_path_factory):
+    """Eight questions are enough to train on here, and three to evaluate on."""
+    questions = list(read_questions(builtin_path("dev")))
+    FEW["train"], FEW["dev"] = (tmp_path_factory.mktemp("few") / f"{name}.jsonl" for name in ("train", "dev"))
+    write_questions(FEW["train"], questions[:8])
+    write_questions(FEW["dev"], questions[8:11])
+
+
+def command(encoder, out, *more):
+    return ["train", "cascade", "--encoder", str(encoder), "--train", str(FEW["train"]), "--dev", str(FEW["dev"]), "--out",
+            str(out), "--exits", "1,2,3", "--max-length", "64", "--max-updates", "14", "--epochs", "9", "--seed", "1",
+            "--learning-rate", "1e-2", "--warmup-updates", "3", "--tokens-per-batch", "600", "--checkpoint-every", "4",
+            "--eval-every", "3", "--log-every", "2", *more]
+
+
+def run(arguments, killer=(), **options):
+    start = [sys.executable, "-c", KILLER, *killer] if killer else [sys.executable, "-m", "wqa"]
+    return subprocess.run([*start, *arguments], capture_output=True, text=True, timeout=120, **options)
+
+
+def metrics(out):
+    """metrics.jsonl without what the clock decides."""
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.pop("pairs_per_second", None)
+    return lines
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tiny_encoder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("whole") / "run"
+    done = run(command(tiny_encoder, out))
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+KILLS = {
+    "before the first checkpoint": ("wqa.training.trainer", "Trainer._step", "3", "before"),
+    "between checkpoints": ("wqa.training.trainer", "Trainer._step", "11", "after"),
+    "while a checkpoint's parameters are written": ("wqa.training.checkpoint", "save_parameters", "5", "before"),
+    "while a checkpoint is complete but not yet renamed": ("wqa.training.checkpoint", "_sha256", "8", "after"),
+    "after the rename, before the old ones are deleted": ("wqa.training.checkpoint", "Checkpoints._prune", "3", "before"),
+    "after an evaluation, before its checkpoint": ("wqa.training.checkpoint", "Checkpoints.keep_best", "2", "after"),
+    "after the last update": ("wqa.training.checkpoint", "Checkpoints.finish", "1", "before"),
+}
+
+
+@pytest.mark.parametrize("moment", KILLS)
+def test_kill_and_resume(tiny_encoder, uninterrupted, tmp_path, moment):
+    out = tmp_path / "run"
+    killed = run(command(tiny_encoder, out), KILLS[moment])
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert not (out / "model.params").exists()
+    resumed = run(command(tiny_encoder, out, "--resume"))
+    assert resumed.returncode == 0, resumed.stderr
+    assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
+    assert metrics(out) == metrics(uninterrupted)
+    assert not (out / "checkpoints").exists()
+    again = run(command(tiny_encoder, out, "--resume"))
+    assert again.returncode == 0 and "complete already" in again.stdout
+
+
+def test_two_devices_resume_too(tiny_encoder, tmp_path):
+    outs = []
+    for name, killer in (("whole", ()), ("killed", ("wqa.training.trainer", "Trainer._step", "10", "before"))):
+        out = tmp_path / name
+        arguments = command(tiny_encoder, out, "--ctx", "cpu:0-1", "--clip-norm", "0.5")
+        done = run(arguments, killer)
+        if killer:
+            assert done.returncode == -signal.SIGKILL
+            done = run([*arguments, "--resume"])
+        assert done.returncode == 0, done.stderr
+        outs.append((out / "model.params").read_bytes())
+    assert outs[0] == outs[1]
+
+
+def test_a_full_disk_while_a_checkpoint_is_written(tiny_encoder, uninterrupted, tmp_path):
+    """A limit on the size of a file stands in for the disk: the write fails in the same place."""
+    out = tmp_path / "run"
+    stopped = run(command(tiny_encoder, out), ("wqa.training.trainer", "Trainer._step", "6", "before"))
+    assert stopped.returncode == -signal.SIGKILL
+    before = {path.name: path.read_bytes() for path in (out / "checkpoints" / "update-00000004").iterdir()}
+    limit = len(before["model.params"]) // 2
+    full = run(command(tiny_encoder, out, "--resume"),
+               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    assert full.returncode == 2 and "Traceback" not in full.stderr
+    assert "could not be written" in full.stderr.splitlines()[-1] and "checkpoints" in full.stderr.splitlines()[-1]
+    assert {path.name: path.read_bytes() for path in (out / "checkpoints" / "update-00000004").iterdir()} == before
+    assert not [path for path in (out / "checkpoints").iterdir() if path.name.endswith(".tmp")]
+    assert run(command(tiny_encoder, out, "--resume")).returncode == 0
+    assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
+
+
+def test_a_damaged_checkpoint_is_not_loaded(tiny_encoder, uninterrupted, tmp_path):
+    out = tmp_path / "run"
+    run(command(tiny_encoder, out), ("wqa.training.trainer", "Trainer._step", "10", "before"))
+    newest = out / "checkpoints" / "update-00000008"
+    whole = (newest / "optimizer.states").read_bytes()
+    (newest / "optimizer.states").write_bytes(whole[:-10])
+    refused = run(command(tiny_encoder, out, "--resume"))
+    assert refused.returncode == 2 and "optimizer.states: SHA-256" in refused.stderr
+    assert "delete update-00000008" in refused.stderr
+    import shutil
+
+    shutil.rmtree(newest)  # as the message says
+    assert run(command(tiny_encoder, out, "--resume")).returncode == 0
+    assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
+
+
+def test_an_interrupt_says_how_to_go_on(tiny_encoder, tmp_path):
+    out = tmp_path / "run"
+    process = subprocess.Popen([sys.executable, "-m", "wqa", *command(tiny_encoder, out, "--epochs", "5000"),
+                                "--max-updates", "100000"], stderr=subprocess.PIPE, text=True,
+                               env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    for line in iter(lambda: process.stderr.readline(), ""):
+        if "dev map" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130 and "--resume" in rest and "Traceback" not in rest
+
+
+def test_state_that_is_no_json(tmp_path):
+    from wqa.training.checkpoint import _read_record
+
+    (tmp_path / "state.json").write_text("{")
+    with pytest.raises(RunDirectoryError, match="state.json"):
+        _read_record(tmp_path)
