@@ -19,6 +19,8 @@ import urllib.request
 import zipfile
 import zlib
 
+from tqdm import tqdm
+
 from wqa.data import FILTERS, Candidate, Question, atomic_writer, count, filter_questions, write_questions
 from wqa.errors import DataError, WqaError, shorten
 
@@ -31,9 +33,10 @@ SPLITS = ("train", "dev", "test")
 def download(target):
     """Fetch the official archive and check that it is the one that was released."""
     try:
-        with urllib.request.urlopen(URL, timeout=60) as source, open(target, "wb") as file:
-            while block := source.read(1 << 20):
-                file.write(block)
+        with urllib.request.urlopen(URL, timeout=60) as source, open(target, "wb") as file, \
+                tqdm(total=source.length, unit="B", unit_scale=True, desc=target.name) as bar:
+            while block := source.read(1 << 16):
+                bar.update(file.write(block))
     except OSError as error:
         raise DataError(URL, f"cannot be fetched ({error})", mend="fetch it elsewhere and pass it with --archive") from None
     found = hashlib.sha256(target.read_bytes()).hexdigest()

@@ -167,6 +167,8 @@ def test_bad_questions(tiny_run):
         load_ranker(tiny_run, precision="int4")
     with pytest.raises(DeviceError):
         load_ranker(tiny_run, ctx="tpu")
+    with pytest.raises(OptionError, match="which is 2 devices"):
+        load_ranker(tiny_run, ctx="cpu:0-1")
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.params", "tokenizer.json"])

@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
 
     candidates = read_candidates(options.candidates)
     ranker = load_ranker(options.run, drop_ratio(options.drop_ratio), options.ctx, pool=options.pool,
-                         pool_size=options.pool_size)
+                         pool_size=options.pool_size, progress=True)
     ranking = ranker.rank(options.question, candidates)
     rows = [_row(place, index, ranking, candidates) for place, index in enumerate(ranking.order.tolist(), 1)]
     rows = rows[: options.top_k] if options.top_k > 0 else rows

@@ -107,6 +107,7 @@ def dev_evaluator(path: str, filter: str, ctx: str) -> Callable:
         Takes a pair encoder; gives what the trainer calls.
     """
     import numpy as np
+    from tqdm import tqdm
 
     from wqa.data import filter_questions, read_questions
     from wqa.evaluation import METRICS, evaluate
@@ -123,7 +124,8 @@ def dev_evaluator(path: str, filter: str, ctx: str) -> Callable:
         def figures(model: ExitNetwork) -> Dict[str, float]:
             nonlocal ranker
             ranker = ranker or CascadeRanker(model, encoder, ctx=device)
-            rankings = list(ranker.rank_all(questions))
+            rankings = list(tqdm(ranker.rank_all(questions), total=len(questions), desc="evaluating", unit="question",
+                                 delay=2, leave=False, file=sys.stderr, mininterval=0.5 if sys.stderr.isatty() else 20))
             found = evaluate(rankings, questions, metrics=METRICS)
             for place, layer in enumerate(model.exits[:-1]):
                 orders = [np.argsort(-np.nan_to_num(ranking.exit_scores[place], nan=-np.inf), kind="stable")

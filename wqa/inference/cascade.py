@@ -7,10 +7,12 @@ exit that drops none, a micro-batch goes straight on to the next layers.
 """
 from __future__ import annotations
 
+import sys
 from typing import Iterable, Iterator, List, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
+from tqdm import tqdm
 
 from wqa.data import Question
 from wqa.errors import OptionError, shorten
@@ -49,11 +51,13 @@ class CascadeRanker(Ranker):
         Tokens of the questions that are ranked together; a longer question flies alone.
     hidden_bytes : int
         Encodings held in memory between exits; more go to a temporary file.
+    progress : bool
+        Show a bar on standard error while a flight takes longer than two seconds.
     """
 
     def __init__(self, model: ExitNetwork, encoder: PairEncoder, drop_ratio: Union[float, Sequence[float]] = 0.0,
                  ctx: str = "cpu", pool: str = "question", pool_size: int = 128, batch_tokens: int = 2048,
-                 flight_tokens: int = 32768, hidden_bytes: int = 1 << 29) -> None:
+                 flight_tokens: int = 32768, hidden_bytes: int = 1 << 29, progress: bool = False) -> None:
         if pool not in POOLS:
             raise OptionError("--pool", shorten(pool), "one of " + ", ".join(POOLS))
         for name, value in (("--pool-size", pool_size), ("--batch-tokens", batch_tokens)):
@@ -63,7 +67,7 @@ class CascadeRanker(Ranker):
         self.drop_ratio = drop_ratio
         self._pool_size = pool_size if pool == "batch" else 0
         self._batch_tokens, self._flight_tokens, self._hidden_bytes = batch_tokens, flight_tokens, hidden_bytes
-        self._ctx = parse_devices(ctx)[0]
+        self._ctx, self._progress = _one_device(ctx), progress
         self._stages = [model.stage(index) for index in range(len(model.exits))]
         for stage in self._stages:
             stage.hybridize()
@@ -104,6 +108,13 @@ class CascadeRanker(Ranker):
         list of Ranking
         """
         return _Flight(self, flight).rank()
+
+
+def _one_device(ctx: str) -> mx.Context:
+    devices = parse_devices(ctx)
+    if len(devices) > 1:
+        raise OptionError("--ctx", f"{ctx}, which is {len(devices)} devices", "one device to rank on")
+    return devices[0]
 
 
 class _Flight:
@@ -156,7 +167,9 @@ class _Flight:
         most = ranker.model.config.max_positions
         is_last = segment[-1] == len(ranker.model.exits) - 1
         following = HiddenStore(ranker._hidden_bytes)
-        for rows in plan_batches(self._lengths[alive], ranker._batch_tokens):
+        batches = plan_batches(self._lengths[alive], ranker._batch_tokens)
+        for rows in tqdm(batches, desc=f"to exit {ranker.model.exits[segment[-1]]}", unit="batch", delay=2, leave=False,
+                         disable=not ranker._progress, file=sys.stderr):
             batch = alive[rows]
             length = bucketed(int(self._lengths[batch].max()), most)
             inputs = self._inputs(batch, length, store)

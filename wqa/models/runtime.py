@@ -4,18 +4,38 @@ MXNet reads ``OMP_NUM_THREADS`` when it is first imported. Left alone it takes h
 processors, for machines whose cores are hyper-threads; here it is given all that the process may
 use, unless the variable is already set.
 
+The CUDA wheel links libraries that come as wheels of their own (the extra ``cu112``), in folders where
+the loader does not look; they are loaded by path first.
+
 MXNet's CPU storage asks the C library for each array anew, and glibc hands large blocks back to the
 system at once, so that every operator faults its output in page by page. The C library is told to
 keep them.
 """
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib.util
 import os
+import pathlib
 import re
 from typing import List, Union
 
 from wqa.errors import DeviceError, MissingDependency, shorten
+
+#: In the order in which they need one another.
+_CUDA_LIBRARIES = ("libcudart.so.11.0", "libnvrtc.so.11.2", "libcublasLt.so.11", "libcublas.so.11", "libcufft.so.10",
+                   "libcurand.so.10", "libcusolver.so.11", "libcudnn.so.8", "libnccl.so.2", "libnvToolsExt.so.1")
+
+
+def _load_cuda() -> None:
+    spec = importlib.util.find_spec("nvidia")
+    for name in _CUDA_LIBRARIES if spec else ():
+        for folder in spec.submodule_search_locations or ():  # type: ignore[union-attr]
+            for path in sorted(pathlib.Path(folder).glob(f"*/lib/{name}")):
+                with contextlib.suppress(OSError):  # MXNet's own import says what is still missing
+                    ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+
 
 os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
 try:
@@ -24,9 +44,10 @@ try:
     _libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: and stay there
 except (OSError, AttributeError):     # another C library; slower, otherwise the same
     pass
+_load_cuda()
 try:
     import mxnet as mx
-except ModuleNotFoundError as error:
+except (ModuleNotFoundError, OSError) as error:  # OSError: a library that the wheel links is absent
     raise MissingDependency(
         "mxnet", f"MXNet cannot be imported ({error})", "MXNet 1.9.1",
         "install wqa with an extra: pip install 'wqa[cpu]', or 'wqa[cu112]' for CUDA 11.2") from None
