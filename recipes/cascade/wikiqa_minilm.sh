@@ -14,7 +14,7 @@ wqa=${WQA:-wqa}
 
 if [ "${SMOKE:-0}" = 1 ]; then
   data=wqa/data/builtin out=${OUT:-runs/smoke/wikiqa_minilm} logs=$out results=$out
-  short=(--max-updates 3 --eval-every 3 --warmup-updates 1)
+  short=(--max-updates 3 --warmup-updates 1)
 else
   data=${DATA:-data/wikiqa} out=${OUT:-runs/wikiqa_minilm}
   logs=recipes/cascade/logs results=recipes/cascade/results short=()
@@ -23,11 +23,11 @@ mkdir -p "$out" "$logs" "$results"
 
 train() {  # NAME SYSTEM OPTIONS...
   "$wqa" train "$2" --encoder minilm --train "$data/train.jsonl" --dev "$data/dev.jsonl" --out "$out/$1" --resume \
-    --train-filter no-all-negative --warmup-updates 100 --seed 0 "${@:3}" "${short[@]+"${short[@]}"}"
+    --train-filter all --warmup-updates 100 --seed 0 "${@:3}" "${short[@]+"${short[@]}"}"
   cp "$out/$1/metrics.jsonl" "$logs/wikiqa_minilm_$1.metrics.jsonl"
 }
-train pairwise pairwise --epochs 4 --learning-rate 5e-5
-train cascade cascade --exits 2,4,6 --epochs 6 --learning-rate 7e-5
+train pairwise pairwise --epochs 2 --learning-rate 5e-5 --eval-every 218
+train cascade cascade --exits 2,4,6 --epochs 3 --learning-rate 7e-5 --eval-every 218
 
 evaluate() {  # NAME OPTIONS...
   "$wqa" evaluate "$out/$1" --data "$data/test.jsonl" --filter no-all-negative --metrics map,mrr,p@1,ndcg@10 "${@:2}"
