@@ -7,9 +7,13 @@ import re
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from safetensors.numpy import save_file
 
 from wqa.data import builtin_path, read_questions
+
+settings.register_profile("wqa", deadline=None, derandomize=True)
+settings.load_profile("wqa")
 
 ROOT = pathlib.Path(__file__).parent.parent
 DATA = pathlib.Path(__file__).parent / "data"

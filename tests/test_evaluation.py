@@ -55,7 +55,7 @@ RUNS = st.dictionaries(st.sampled_from(["q1", "q2", "q3"]), st.dictionaries(DOCS
 QRELS = st.dictionaries(st.sampled_from(["q1", "q2", "q3"]), st.dictionaries(DOCS, st.integers(-1, 3), min_size=1), min_size=1)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(run=RUNS, qrels=QRELS)
 def test_equal_to_trec_eval(run, qrels):
     names = {"map": "map", "recip_rank": "mrr", "P_1": "p@1", "P_5": "p@5", "ndcg_cut_5": "ndcg@5", "ndcg_cut_10": "ndcg@10"}

@@ -77,7 +77,7 @@ KILLS = {
     "before the first checkpoint": ("wqa.training.trainer", "Trainer._step", "3", "before"),
     "between checkpoints": ("wqa.training.trainer", "Trainer._step", "11", "after"),
     "while a checkpoint's parameters are written": ("wqa.training.checkpoint", "save_parameters", "5", "before"),
-    "while a checkpoint is complete but not yet renamed": ("wqa.training.checkpoint", "_sha256", "8", "after"),
+    "while a checkpoint is complete but not yet renamed": ("wqa.training.checkpoint", "sha256", "9", "after"),
     "after the rename, before the old ones are deleted": ("wqa.training.checkpoint", "Checkpoints._prune", "3", "before"),
     "after an evaluation, before its checkpoint": ("wqa.training.checkpoint", "Checkpoints.keep_best", "2", "after"),
     "after the last update": ("wqa.training.checkpoint", "Checkpoints.finish", "1", "before"),

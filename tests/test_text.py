@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wqa.config import BackboneConfig
 from wqa.errors import EncoderError, InputError, OptionError, QuestionTooLong
 from wqa.text import PairEncoder, bucketed, load_tokenizer, pad_pairs, plan_batches, split_rows
 
@@ -94,6 +95,15 @@ def test_missing_and_broken_tokenizers(tmp_path, bert):
     (tmp_path / "other" / "vocab.txt").write_text("a\nb\n[UNK]\n")
     with pytest.raises(EncoderError, match="CLS"):
         load_tokenizer(tmp_path / "other")
+
+
+def test_a_tokenizer_of_another_encoder_is_refused(bert, roberta):
+    config = BackboneConfig(vocab_size=bert.vocab_size)
+    bert.check_fits(config, "here")
+    with pytest.raises(EncoderError, match="a bert encoder with a roberta tokenizer"):
+        roberta.check_fits(config, "here")
+    with pytest.raises(EncoderError, match="here: a tokenizer of"):
+        bert.check_fits(BackboneConfig(vocab_size=bert.vocab_size - 1), "here")
 
 
 def test_minilm_tokenizer_gives_the_reference_ids(minilm):

@@ -46,6 +46,7 @@ class BackboneConfig:
 
 #: Backbones by size, named as GluonNLP names its own.
 BACKBONES: Dict[str, BackboneConfig] = {
+    "bert_6_384_12": BackboneConfig(units=384, hidden_size=1536, num_layers=6),  # MiniLM
     "bert_12_768_12": BackboneConfig(),
     "bert_24_1024_16": BackboneConfig(units=1024, hidden_size=4096, num_layers=24, num_heads=16),
     "roberta_12_768_12": BackboneConfig(layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5),
@@ -104,6 +105,7 @@ class RunConfig:
     max_length: int = 128
     training: Optional[TrainingConfig] = None
     encoder: str = ""
+    train_sha256: str = ""
     versions: Dict[str, str] = dataclasses.field(default_factory=dict)
     command: str = ""
 

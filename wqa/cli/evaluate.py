@@ -126,8 +126,6 @@ def _cost(rankings: List) -> Dict[str, float]:
 
 
 def _rows_of_exits(ranker: Any, questions: List, metrics: List[str], filter: str) -> List[Dict[str, Any]]:
-    import numpy as np
-
     from wqa.evaluation import evaluate
 
     ranker.drop_ratio = 0.0
@@ -135,7 +133,7 @@ def _rows_of_exits(ranker: Any, questions: List, metrics: List[str], filter: str
     rankings = _rank(ranker, questions, "each exit")
     seconds, depth, rows = time.perf_counter() - begin, ranker.model.config.num_layers, []
     for place, layer in enumerate(ranker.model.exits):
-        orders = [np.argsort(-np.nan_to_num(ranking.exit_scores[place], nan=-np.inf), kind="stable") for ranking in rankings]
+        orders = [ranking.order_at(place) for ranking in rankings]
         share = layer / depth
         rows.append({"drop_ratio": f"exit {layer}", "filter": filter, **evaluate(orders, questions, metrics=metrics),
                      "cost": share, "token_cost": share, "seconds": seconds * share})

@@ -106,7 +106,6 @@ def dev_evaluator(path: str, filter: str, ctx: str) -> Callable:
     callable
         Takes a pair encoder; gives what the trainer calls.
     """
-    import numpy as np
     from tqdm import tqdm
 
     from wqa.data import filter_questions, read_questions
@@ -128,8 +127,7 @@ def dev_evaluator(path: str, filter: str, ctx: str) -> Callable:
                                  delay=2, leave=False, file=sys.stderr, mininterval=0.5 if sys.stderr.isatty() else 20))
             found = evaluate(rankings, questions, metrics=METRICS)
             for place, layer in enumerate(model.exits[:-1]):
-                orders = [np.argsort(-np.nan_to_num(ranking.exit_scores[place], nan=-np.inf), kind="stable")
-                          for ranking in rankings]
+                orders = [ranking.order_at(place) for ranking in rankings]
                 found[f"exit_{layer}_map"] = evaluate(orders, questions, metrics=("map",))["map"]
             return found
 

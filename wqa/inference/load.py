@@ -48,6 +48,7 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
     devices = parse_devices(ctx)
     try:
         tokenizer = load_tokenizer(folder)
+        tokenizer.check_fits(config.backbone, folder / "tokenizer.json")
     except EncoderError as error:
         raise RunDirectoryError(folder / "tokenizer.json", error.found, "the tokenizer of the run",
                                 "restore the file from its run") from None

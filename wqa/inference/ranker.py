@@ -39,6 +39,21 @@ class Ranking:
     cost: Cost
     exit_scores: np.ndarray
 
+    def order_at(self, index: int) -> np.ndarray:
+        """Order by the scores of one exit alone, candidates without one there last.
+
+        Parameters
+        ----------
+        index : int
+            Exit, from 0.
+
+        Returns
+        -------
+        numpy.ndarray
+            (k,) candidate indices, best first.
+        """
+        return np.argsort(-np.nan_to_num(self.exit_scores[index], nan=-np.inf), kind="stable")
+
 
 class Ranker:
     """Base of every ranker; a system brings `rank_all`."""

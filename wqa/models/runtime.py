@@ -50,7 +50,7 @@ try:
 except (ModuleNotFoundError, OSError) as error:  # OSError: a library that the wheel links is absent
     raise MissingDependency(
         "mxnet", f"MXNet cannot be imported ({error})", "MXNet 1.9.1",
-        "install wqa with an extra: pip install 'wqa[cpu]', or 'wqa[cu112]' for CUDA 11.2") from None
+        "install wqa with an extra: pip install 'wqa[cpu]', or 'wqa[cu112]' on a machine with an NVIDIA driver") from None
 
 #: Arrays or symbols: what flows through ``hybrid_forward``.
 Tensor = Union[mx.nd.NDArray, mx.sym.Symbol]

@@ -9,6 +9,7 @@ from typing import List, Sequence, Union
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from wqa.config import BackboneConfig
 from wqa.errors import EncoderError, InputError, shorten
 
 #: Start, separator and padding tokens of the two pair layouts.
@@ -45,6 +46,25 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """Number of token ids, added tokens included."""
         return self._inner.get_vocab_size(with_added_tokens=True)
+
+    def check_fits(self, config: BackboneConfig, where: object) -> None:
+        """Refuse a tokenizer of another encoder, whose ids would silently stand for other words.
+
+        Parameters
+        ----------
+        config : BackboneConfig
+        where : object
+            The directory, for messages.
+
+        Raises
+        ------
+        EncoderError
+            If its ids exceed the encoder's vocabulary, or its pair layout is another.
+        """
+        if self.layout != config.layout:
+            raise EncoderError(where, f"a {config.layout} encoder with a {self.layout} tokenizer", "both of one kind")
+        if self.vocab_size > config.vocab_size:
+            raise EncoderError(where, f"a tokenizer of {self.vocab_size} ids", f"at most {config.vocab_size}, the encoder's")
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
         """Token ids of each text, without special tokens and without a length limit.

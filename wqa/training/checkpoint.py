@@ -18,7 +18,7 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from wqa.data import atomic_writer, storage_errors
-from wqa.data.files import sync_directory
+from wqa.data.files import PathLike, sync_directory
 from wqa.errors import RunDirectoryError
 
 #: Whole checkpoints that stay on disk.
@@ -129,7 +129,7 @@ class Checkpoints:
                 save_optimizer(str(temporary / "optimizer.states"))
                 if self._best is not None:
                     _link(self._best, temporary / "best.params")
-                files = {path.name: _sha256(path) for path in sorted(temporary.iterdir())}
+                files = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
                 with atomic_writer(temporary / "state.json") as file:
                     json.dump({"state": dataclasses.asdict(state), "sha256": files}, file, indent=2)
                 shutil.rmtree(target, ignore_errors=True)
@@ -217,7 +217,18 @@ def _link(source: pathlib.Path, target: pathlib.Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _sha256(path: pathlib.Path) -> str:
+def sha256(path: PathLike) -> str:
+    """Digest of a file.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    str
+        Hexadecimal.
+    """
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -234,7 +245,7 @@ def _read_record(folder: pathlib.Path) -> Dict[str, Any]:
         raise RunDirectoryError(folder / "state.json", f"cannot be read ({error})", "a checkpoint's state", mend) from None
     for name, expected in names:
         try:
-            found = _sha256(folder / name)
+            found = sha256(folder / name)
         except OSError as error:
             raise RunDirectoryError(folder / name, f"cannot be read ({error.strerror})", "the file as it was written",
                                     mend) from None

@@ -19,7 +19,7 @@ from wqa.models import build_model, parse_devices
 from wqa.models.heads import ExitNetwork
 from wqa.pretrained import initialize_from, locate_encoder, read_backbone_config
 from wqa.text import PairEncoder, load_tokenizer
-from wqa.training.checkpoint import State
+from wqa.training.checkpoint import State, sha256
 from wqa.training.pairs import TrainingPairs
 from wqa.training.trainer import Evaluator, Trainer
 
@@ -73,11 +73,13 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     source = locate_encoder(encoder) if encoder else pathlib.Path(init)
     backbone = read_backbone_config(source) if encoder else read_run_config(source / "config.json").backbone
     model = build_model(system, backbone, exits)
-    record = RunConfig(system, backbone, model.exits, max_length, config, encoder or init, _versions(), command)
     tokenizer = load_tokenizer(source)
+    tokenizer.check_fits(backbone, source)
     pair_encoder = PairEncoder(tokenizer, _within(max_length, backbone))
     pairs = TrainingPairs(filter_questions(read_questions(train_file), config.train_filter), pair_encoder)
     evaluator = make_evaluator(pair_encoder) if make_evaluator else None
+    record = RunConfig(system, backbone, model.exits, max_length, config, encoder or init, sha256(train_file), _versions(),
+                       command)
     if _begin(run, record, resume):
         return State(finished=True)
     with storage_errors(run / "tokenizer.json"):
@@ -118,7 +120,7 @@ def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
         raise RunDirectoryError(run, "holds a run already", "an empty directory",
                                 "choose another --out, or pass --resume to go on with this run")
     stands = read_run_config(path)
-    for field in ("system", "backbone", "exits", "max_length", "encoder"):
+    for field in ("system", "backbone", "exits", "max_length", "encoder", "train_sha256"):
         if getattr(stands, field) != getattr(record, field):
             raise RunDirectoryError(path, f"{field} was {getattr(stands, field)}", f"{getattr(record, field)}, as given now",
                                     "resume with the options that the run was started with")
