@@ -81,6 +81,7 @@ KILLS = {
     "after the rename, before the old ones are deleted": ("wqa.training.checkpoint", "Checkpoints._prune", "3", "before"),
     "after an evaluation, before its checkpoint": ("wqa.training.checkpoint", "Checkpoints.keep_best", "2", "after"),
     "after the last update": ("wqa.training.checkpoint", "Checkpoints.finish", "1", "before"),
+    "before the checkpoints are cleared away": ("shutil", "copyfile", "1", "after"),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import platform
+import shutil
 from typing import Callable, Dict, Optional, Sequence
 
 import gluonnlp
@@ -81,6 +82,7 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     record = RunConfig(system, backbone, model.exits, max_length, config, encoder or init, sha256(train_file), _versions(),
                        command)
     if _begin(run, record, resume):
+        shutil.rmtree(run / "checkpoints", ignore_errors=True)  # left by a kill after the last rename
         return State(finished=True)
     with storage_errors(run / "tokenizer.json"):
         tokenizer.save(run / "tokenizer.json")
