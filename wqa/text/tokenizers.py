@@ -10,6 +10,7 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from wqa.config import BackboneConfig
+from wqa.data import atomic_writer
 from wqa.errors import EncoderError, InputError, shorten
 
 #: Start, separator and padding tokens of the two pair layouts.
@@ -99,7 +100,8 @@ class Tokenizer:
         ----------
         path : str or path-like
         """
-        pathlib.Path(path).write_text(self._inner.to_str(pretty=True), encoding="utf-8")
+        with atomic_writer(path) as file:
+            file.write(self._inner.to_str(pretty=True))
 
 
 def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:

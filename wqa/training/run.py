@@ -14,7 +14,7 @@ import tokenizers
 
 import wqa
 from wqa.config import BackboneConfig, RunConfig, TrainingConfig, read_run_config, to_json
-from wqa.data import atomic_writer, filter_questions, read_questions, storage_errors
+from wqa.data import atomic_writer, filter_questions, read_questions
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import build_model, parse_devices
 from wqa.models.heads import ExitNetwork
@@ -84,8 +84,7 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     if _begin(run, record, resume):
         shutil.rmtree(run / "checkpoints", ignore_errors=True)  # left by a kill after the last rename
         return State(finished=True)
-    with storage_errors(run / "tokenizer.json"):
-        tokenizer.save(run / "tokenizer.json")
+    tokenizer.save(run / "tokenizer.json")
     np.random.seed(config.seed)
     mx.random.seed(config.seed)
     if encoder:
