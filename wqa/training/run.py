@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import platform
+import random
 import shutil
 from typing import Callable, Dict, Optional, Sequence
 
@@ -85,6 +86,7 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
         shutil.rmtree(run / "checkpoints", ignore_errors=True)  # left by a kill after the last rename
         return State(finished=True)
     tokenizer.save(run / "tokenizer.json")
+    random.seed(config.seed)
     np.random.seed(config.seed)
     mx.random.seed(config.seed)
     if encoder:
