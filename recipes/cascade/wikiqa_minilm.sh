@@ -23,12 +23,11 @@ mkdir -p "$out" "$logs" "$results"
 
 train() {  # NAME SYSTEM OPTIONS...
   "$wqa" train "$2" --encoder minilm --train "$data/train.jsonl" --dev "$data/dev.jsonl" --out "$out/$1" --resume \
-    --train-filter no-all-negative --warmup-updates 100 --tokens-per-batch 1000 \
-    --clip-norm 1 --eval-every 185 --seed 0 "${@:3}" "${short[@]+"${short[@]}"}"
+    --train-filter no-all-negative --warmup-updates 100 --seed 0 "${@:3}" "${short[@]+"${short[@]}"}"
   cp "$out/$1/metrics.jsonl" "$logs/wikiqa_minilm_$1.metrics.jsonl"
 }
-train pairwise pairwise --epochs 3 --learning-rate 5e-5
-train cascade cascade --exits 2,4,6 --epochs 3 --learning-rate 7e-5
+train pairwise pairwise --epochs 3 --learning-rate 1e-4
+train cascade cascade --exits 2,4,6 --epochs 3 --learning-rate 1e-4
 
 evaluate() {  # NAME OPTIONS...
   "$wqa" evaluate "$out/$1" --data "$data/test.jsonl" --filter no-all-negative --metrics map,mrr,p@1,ndcg@10 "${@:2}"
