@@ -5,7 +5,7 @@
 
 Run in an environment of its own (`pip install torch transformers`); the tests read the files that it
 wrote and need neither. It writes under tests/data/: a tiny BERT and a tiny RoBERTa with random weights,
-as Hugging Face directories with their hidden states, and hidden states of MiniLM on real pairs.
+as Hugging Face directories with their hidden states and gradients, and hidden states of MiniLM on real pairs.
 """
 import pathlib
 import sys
@@ -33,6 +33,19 @@ def states(model, token_ids, token_types, valid_length):
     return np.stack([state.numpy() for state in out.hidden_states])
 
 
+def gradients(model, token_ids, token_types, valid_length, weights):
+    """Gradients of the weighted sum of the last layer's real positions, by parameter."""
+    mask = (np.arange(token_ids.shape[1])[None] < valid_length[:, None]).astype(np.int64)
+    out = model.eval()(torch.tensor(token_ids), attention_mask=torch.tensor(mask), token_type_ids=torch.tensor(token_types))
+    (out.last_hidden_state * torch.tensor(weights * mask[..., None])).sum().backward()
+    parameters, layer = dict(model.named_parameters()), "encoder.layer.1"
+    qkv = [parameters[f"{layer}.attention.self.{part}.weight"].grad.numpy() for part in ("query", "key", "value")]
+    return {"gradient_of_words": parameters["embeddings.word_embeddings.weight"].grad.numpy(),
+            "gradient_of_ffn_1": parameters[f"{layer}.intermediate.dense.weight"].grad.numpy(),
+            "gradient_of_qkv": np.concatenate(qkv),
+            "gradient_of_norm": parameters[f"{layer}.attention.output.LayerNorm.weight"].grad.numpy()}
+
+
 def tiny(name, model, first_id):
     rng = np.random.default_rng(0)
     with torch.no_grad():  # the default initialisation leaves biases 0 and norms 1, which would hide mistakes
@@ -45,8 +58,10 @@ def tiny(name, model, first_id):
     token_types = np.zeros_like(token_ids)
     if model.config.type_vocab_size > 1:
         token_types[:, 4:] = 1
+    weights = rng.normal(size=(3, 12, SIZES["hidden_size"])).astype(np.float32)
     np.savez_compressed(HERE / name / "expected.npz", token_ids=token_ids, token_types=token_types, valid_length=lengths,
-                        states=states(model, token_ids, token_types, lengths))
+                        states=states(model, token_ids, token_types, lengths), weights=weights,
+                        **gradients(model, token_ids, token_types, lengths, weights))
 
 
 def minilm(directory):

@@ -51,6 +51,26 @@ def test_hidden_states_equal_the_references(name, request):
     np.testing.assert_allclose(backbone(ids, types, lengths).asnumpy()[real], states[-1].asnumpy()[real], atol=1e-5)
 
 
+@pytest.mark.parametrize("hybridized", [False, True])
+@pytest.mark.parametrize("name", ["tiny_bert", "tiny_roberta"])
+def test_gradients_equal_the_references(name, hybridized):
+    expected, backbone = np.load(DATA / name / "expected.npz"), load_backbone(DATA / name)
+    if hybridized:
+        backbone.hybridize()
+    ids, types = (mx.nd.array(expected[key], dtype="int32") for key in ("token_ids", "token_types"))
+    real = np.arange(ids.shape[1])[None] < expected["valid_length"][:, None]
+    with autograd.record(train_mode=False):  # gradients without dropout
+        hidden = backbone(ids, types, mx.nd.array(expected["valid_length"]))
+        total = (hidden * mx.nd.array(expected["weights"] * real[..., None])).sum()
+    total.backward()
+    parameters = backbone._collect_params_with_prefix()
+    for key, ours in (("words", "embeddings.word.weight"), ("ffn_1", "layers.1.ffn_1.weight"),
+                      ("qkv", "layers.1.qkv.weight"), ("norm", "layers.1.attention_norm.gamma")):
+        theirs = expected[f"gradient_of_{key}"]
+        assert abs(theirs).max() > 0.1
+        np.testing.assert_allclose(parameters[ours].grad().asnumpy(), theirs, atol=1e-3, err_msg=key)
+
+
 def test_padding_changes_nothing():
     backbone, row = load_backbone(DATA / "tiny_bert"), mx.nd.array([[7, 8, 9, 10]], dtype="int32")
     padded = mx.nd.array([[7, 8, 9, 10, 33, 34, 35]], dtype="int32")
