@@ -138,7 +138,6 @@ class _Flight:
                  for pool in self._split(start + np.flatnonzero(filled[start:end]))]
         store = None
         for segment in self._segments():
-            # The store of the exit before is let go batch by batch with the last reference to it.
             store = self._run(segment, alive, store)
             last = segment[-1]
             pools = [self._keep(pool, last) for pool in pools]

@@ -1,13 +1,27 @@
 """Encodings that wait between two exits, in bounded memory."""
 from __future__ import annotations
 
+import os
 import tempfile
-from typing import IO, Dict, List, Optional, Sequence, Tuple, Union
+from typing import IO, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
 
-Rows = Union[mx.nd.NDArray, np.memmap]
+
+class _Spilled(NamedTuple):
+    """A micro-batch in the temporary file. It is read, not mapped: a mapped page counts as memory."""
+
+    descriptor: int
+    offset: int
+    shape: Tuple[int, ...]
+
+    def read(self) -> np.ndarray:
+        raw = os.pread(self.descriptor, 4 * int(np.prod(self.shape)), self.offset)
+        return np.frombuffer(raw, dtype=np.float32).reshape(self.shape)
+
+
+Block = Union[mx.nd.NDArray, _Spilled, None]
 
 
 class HiddenStore:
@@ -21,7 +35,7 @@ class HiddenStore:
 
     def __init__(self, budget: int) -> None:
         self._budget, self._used = budget, 0
-        self._blocks: List[Rows] = []
+        self._blocks: List[Block] = []
         self._place: Dict[int, Tuple[int, int]] = {}
         self._file: Optional[IO[bytes]] = None
 
@@ -47,10 +61,12 @@ class HiddenStore:
         offset = self._file.seek(0, 2)
         self._file.write(hidden.asnumpy().tobytes())
         self._file.flush()
-        self._blocks.append(np.memmap(self._file, dtype=np.float32, mode="r", offset=offset, shape=hidden.shape))
+        self._blocks.append(_Spilled(self._file.fileno(), offset, hidden.shape))
 
     def take(self, pairs: Sequence[int], length: int, ctx: mx.Context) -> mx.nd.NDArray:
         """Gather rows into a new micro-batch, trimmed or padded to a length.
+
+        Rows are taken in the order in which they were put; what comes before them is let go.
 
         Parameters
         ----------
@@ -66,7 +82,8 @@ class HiddenStore:
             (B, L, C).
         """
         parts: List[mx.nd.NDArray] = []
-        start = 0
+        start, first = 0, self._place[pairs[0]][0]
+        self._blocks[:first] = [None] * first
         while start < len(pairs):
             block = self._place[pairs[start]][0]
             end = start
@@ -77,9 +94,9 @@ class HiddenStore:
         return parts[0] if len(parts) == 1 else mx.nd.concat(*parts, dim=0)
 
 
-def _rows(block: Rows, rows: List[int], length: int, ctx: mx.Context) -> mx.nd.NDArray:
-    if isinstance(block, np.memmap):
-        part = mx.nd.array(block[rows, :length], ctx=ctx)
+def _rows(block: Block, rows: List[int], length: int, ctx: mx.Context) -> mx.nd.NDArray:
+    if isinstance(block, _Spilled):
+        part = mx.nd.array(block.read()[rows, :length], ctx=ctx)
     else:
         part = mx.nd.take(block, mx.nd.array(rows, ctx=ctx, dtype="int32"))
         if part.shape[1] > length:
