@@ -43,6 +43,7 @@ def test_train_evaluate_rank(tiny_encoder, tmp_path, run_main):
     assert rows[0]["map"] == pytest.approx(max(line["map"] for line in evaluations))
     assert rows[0]["cost"] == 1 and rows[1]["cost"] == pytest.approx(1 / 3 + 2 / 3 * 0.5, abs=0.02)
     assert [row["drop_ratio"] for row in rows] == ["0", "0.5", "exit 1", "exit 3"] and rows[3]["map"] == rows[0]["map"]
+    assert rows[1]["seconds"] > 0 and rows[2]["seconds"] is None  # an exit on its own was not timed
 
     done = wqa("rank", run, "--question", "what is a glacier ?", "--candidates", "-", "--drop-ratio", "0.5", "--top-k", "3",
                text="ice\n\nthe moon is bright\na body of slow ice\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+import typing
 from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union
 
 from wqa.errors import OptionError, RunDirectoryError, shorten
@@ -162,8 +163,6 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
 
 
 def _hints(kind: type) -> Dict[str, Any]:
-    import typing
-
     return typing.get_type_hints(kind, vars(sys.modules[kind.__module__]))
 
 

@@ -2,7 +2,7 @@
 # WikiQA from MiniLM: the monolithic ranker and a cascade with exits at layers 2, 4 and 6
 # (Soldaini and Moschitti 2020, Table 2, at the size of a 6-layer encoder).
 #
-#   recipes/cascade/wikiqa_minilm.sh           about an hour on two cores; needs data/wikiqa/
+#   recipes/cascade/wikiqa_minilm.sh           some 40 minutes on two cores; needs data/wikiqa/
 #   SMOKE=1 recipes/cascade/wikiqa_minilm.sh   a minute on the built-in corpus, to see that it runs
 #
 # data/wikiqa/ is written by: python data_scripts/wikiqa.py --out data/wikiqa

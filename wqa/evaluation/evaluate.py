@@ -108,19 +108,21 @@ def _counts(grades: Mapping[str, int], filter: str) -> bool:
     return filter == "all" or (positive and (filter == "no-all-negative" or negative))
 
 
-def table(rows: Sequence[Mapping[str, Union[str, float]]]) -> str:
+def table(rows: Sequence[Mapping[str, Union[str, float, None]]]) -> str:
     """Lay rows out as a plain table.
 
     Parameters
     ----------
     rows : sequence of mapping
-        The same keys in each; metrics in [0, 1] are shown times 100, as the papers do.
+        The same keys in each; metrics in [0, 1] are shown times 100, as the papers do, and None as a dash.
 
     Returns
     -------
     str
     """
-    def cell(name: str, value: Union[str, float]) -> str:
+    def cell(name: str, value: Union[str, float, None]) -> str:
+        if value is None:
+            return "-"
         if isinstance(value, (str, int)):
             return str(value)
         if name in ("map", "mrr") or "@" in name:
