@@ -51,7 +51,7 @@ def make_trainer(tiny_encoder, tmp_path):
         if dropout is not None:
             import dataclasses
 
-            backbone = dataclasses.replace(backbone, dropout=dropout, attention_dropout=dropout)
+            backbone = dataclasses.replace(backbone, dropout=dropout, attention_dropout=dropout, head_dropout=dropout)
         model = build_model(system, backbone, exits)
         mx.random.seed(config.seed)
         initialize_from(model, tiny_encoder, parse_devices(config.ctx))

@@ -12,12 +12,18 @@ from wqa.errors import OptionError, RunDirectoryError, shorten
 C = TypeVar("C")
 
 
+#: Families of encoders, and the form of their pair input: one separator between the segments, or two.
+LAYOUTS = {"bert": "bert", "roberta": "roberta", "electra": "bert", "albert": "bert"}
+
+
 @dataclasses.dataclass(frozen=True)
 class BackboneConfig:
     """Shape of a transformer encoder.
 
-    ``layout`` is ``"bert"`` or ``"roberta"``: it settles the pair input and where the
-    position table starts; everything else is a size.
+    ``layout`` is ``"bert"``, ``"roberta"``, ``"electra"`` or ``"albert"``: it settles the pair input
+    and the monolithic ranker's head; everything else is a size. ``embedding_size`` is that of the
+    tables where a projection follows them (0: ``units``, and none follows); ``first_position`` is
+    the table's row for the first token; ``shared_layers`` says that all layers are one.
     """
 
     layout: str = "bert"
@@ -32,29 +38,51 @@ class BackboneConfig:
     activation: str = "gelu"
     dropout: float = 0.1
     attention_dropout: float = 0.1
+    head_dropout: float = 0.1
+    embedding_size: int = 0
+    first_position: int = 0
+    shared_layers: bool = False
 
     def __post_init__(self) -> None:
-        if self.layout not in ("bert", "roberta"):
-            raise OptionError("backbone layout", shorten(self.layout), "bert or roberta")
+        if self.layout not in LAYOUTS:
+            raise OptionError("backbone layout", shorten(self.layout), "one of " + ", ".join(LAYOUTS))
         if self.activation not in ("gelu", "gelu_tanh", "relu"):
             raise OptionError("backbone activation", shorten(self.activation), "gelu, gelu_tanh or relu")
         for name in ("vocab_size", "units", "hidden_size", "num_layers", "num_heads", "max_positions", "token_types"):
             if getattr(self, name) < 1:
                 raise OptionError(f"backbone {name}", getattr(self, name), "a whole number above 0")
+        for name in ("embedding_size", "first_position"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"backbone {name}", getattr(self, name), "a whole number from 0")
         if self.units % self.num_heads:
             raise OptionError("backbone units", self.units, f"a multiple of the {self.num_heads} attention heads")
 
+    @property
+    def pair_form(self) -> str:
+        """``"bert"`` for ``[CLS] q [SEP] c [SEP]``, ``"roberta"`` for ``<s> q </s></s> c </s>``."""
+        return LAYOUTS[self.layout]
 
-#: Backbones by size, named as GluonNLP names its own.
+
+_ROBERTA = BackboneConfig(layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5, first_position=2)
+_ELECTRA = BackboneConfig(layout="electra")
+_ALBERT = BackboneConfig(layout="albert", vocab_size=30000, embedding_size=128, shared_layers=True, activation="gelu_tanh",
+                         dropout=0.0, attention_dropout=0.0)
+_LARGE = {"units": 1024, "hidden_size": 4096, "num_layers": 24, "num_heads": 16}
+
+#: Backbones by size (layers, units, attention heads), named as GluonNLP names its own; ALBERT's are version 2.
 BACKBONES: Dict[str, BackboneConfig] = {
     "bert_6_384_12": BackboneConfig(units=384, hidden_size=1536, num_layers=6),  # MiniLM
     "bert_12_768_12": BackboneConfig(),
-    "bert_24_1024_16": BackboneConfig(units=1024, hidden_size=4096, num_layers=24, num_heads=16),
-    "roberta_12_768_12": BackboneConfig(layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5),
-    "roberta_24_1024_16": BackboneConfig(
-        layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5,
-        units=1024, hidden_size=4096, num_layers=24, num_heads=16,
-    ),
+    "bert_24_1024_16": BackboneConfig(**_LARGE),  # type: ignore[arg-type]
+    "roberta_12_768_12": _ROBERTA,
+    "roberta_24_1024_16": dataclasses.replace(_ROBERTA, **_LARGE),  # type: ignore[arg-type]
+    "electra_12_256_4": dataclasses.replace(_ELECTRA, units=256, hidden_size=1024, num_heads=4, embedding_size=128),
+    "electra_12_768_12": _ELECTRA,
+    "electra_24_1024_16": dataclasses.replace(_ELECTRA, **_LARGE),  # type: ignore[arg-type]
+    "albert_12_768_12": _ALBERT,
+    "albert_24_1024_16": dataclasses.replace(_ALBERT, **_LARGE),  # type: ignore[arg-type]
+    "albert_24_2048_16": dataclasses.replace(_ALBERT, units=2048, hidden_size=8192, num_layers=24, num_heads=16),
+    "albert_12_4096_64": dataclasses.replace(_ALBERT, units=4096, hidden_size=16384, num_heads=64),
 }
 
 
@@ -178,7 +206,7 @@ def _field(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         return from_dict(hint, value, where)  # type: ignore[arg-type]
     kinds: Tuple[type, ...] = (int, float) if hint is float else (hint,)
-    if not isinstance(value, kinds) or isinstance(value, bool):
+    if not isinstance(value, kinds) or isinstance(value, bool) != (hint is bool):
         raise RunDirectoryError(where, shorten(value), f"a value of type {hint.__name__}")
     return value
 

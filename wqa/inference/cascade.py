@@ -189,7 +189,7 @@ class _Flight:
         if store is not None:
             valid_length = mx.nd.array(self._lengths[batch], ctx=ctx, dtype="float32")
             return store.take(batch.tolist(), length, ctx), valid_length
-        arrays = pad_pairs([self._pairs[pair] for pair in batch], length, tokenizer.padding_id, tokenizer.layout == "bert")
+        arrays = pad_pairs([self._pairs[pair] for pair in batch], length, tokenizer.padding_id, tokenizer.pair_form == "bert")
         return tuple(mx.nd.array(array, ctx=ctx, dtype=array.dtype) for array in arrays)
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:

@@ -17,7 +17,7 @@ class _Layout:
 
     class tokenizer:  # noqa: N801 - stands where an instance would
         padding_id = 0
-        layout = "roberta"
+        pair_form = "roberta"
 
 
 def random_ranker(config: BackboneConfig, exits: Sequence[int] = (), seed: int = 0, **options: Any) -> CascadeRanker:

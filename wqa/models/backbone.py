@@ -1,11 +1,11 @@
-"""BERT and RoBERTa as one configurable encoder whose layers are addressable.
+"""BERT, RoBERTa, ELECTRA and ALBERT as one configurable encoder whose layers are addressable.
 
 Names follow GluonNLP where it has one. Shapes: B pairs, L positions, C units, H attention heads.
 """
 from __future__ import annotations
 
 import math
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
@@ -47,28 +47,31 @@ def attention_mask(F, hidden: Tensor, valid_length: Tensor, heads: int) -> Tenso
 
 
 class Embeddings(HybridBlock):
-    """Sum of word, position and token-type embeddings, normalised.
+    """Sum of word, position and token-type embeddings, normalised; projected where the tables are narrower.
 
     Inputs are ``token_ids`` and ``token_types``, (B, L), int32; the output is (B, L, C). Dropout
-    comes after the normalisation, as in the encoders' original code.
+    comes after the normalisation, as in the encoders' original code, and before the projection.
     """
 
     def __init__(self, config: BackboneConfig, **kwargs) -> None:
         super().__init__(**kwargs)
-        self._sizes = (config.max_positions, config.units)
+        width = config.embedding_size or config.units  # E
+        self._first, self._sizes = config.first_position, (config.first_position + config.max_positions, width)
         with self.name_scope():
-            self.word = nn.Embedding(config.vocab_size, config.units)
-            self.token_type = nn.Embedding(config.token_types, config.units)
+            self.word = nn.Embedding(config.vocab_size, width)
+            self.token_type = nn.Embedding(config.token_types, width)
             self.position_weight = self.params.get("position_weight", shape=self._sizes)
-            self.layer_norm = nn.LayerNorm(in_channels=config.units, epsilon=config.layer_norm_eps)
+            self.layer_norm = nn.LayerNorm(in_channels=width, epsilon=config.layer_norm_eps)
             self.dropout = nn.Dropout(config.dropout)
+            self.projection = nn.Dense(config.units, flatten=False, in_units=width) if config.embedding_size else None
 
     def hybrid_forward(self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor) -> Tensor:
-        positions, units = self._sizes
-        steps = F.contrib.arange_like(token_ids, axis=1)  # (L,)
-        position = F.Embedding(steps, position_weight, input_dim=positions, output_dim=units)  # (L, C)
+        rows, width = self._sizes
+        steps = F.contrib.arange_like(token_ids, axis=1) + self._first  # (L,)
+        position = F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)  # (L, E)
         hidden = self.word(token_ids) + self.token_type(token_types)
-        return self.dropout(self.layer_norm(F.broadcast_add(hidden, F.expand_dims(position, axis=0))))
+        hidden = self.dropout(self.layer_norm(F.broadcast_add(hidden, F.expand_dims(position, axis=0))))
+        return hidden if self.projection is None else self.projection(hidden)  # (B, L, C)
 
 
 class EncoderLayer(HybridBlock):
@@ -121,23 +124,24 @@ class LayerStack(HybridBlock):
 
     Parameters
     ----------
-    layers : list of EncoderLayer
+    layers : sequence of EncoderLayer
+        In the order in which they run; one that occurs several times has its parameters once.
     """
 
-    def __init__(self, layers: List[EncoderLayer], **kwargs) -> None:
+    def __init__(self, layers: Sequence[EncoderLayer], **kwargs) -> None:
         super().__init__(**kwargs)
-        for layer in layers:
+        self._sequence = tuple(layers)
+        for layer in dict.fromkeys(layers):
             self.register_child(layer)
 
     def __len__(self) -> int:
-        return len(self._children)
+        return len(self._sequence)
 
     def __getitem__(self, key):
-        layers = list(self._children.values())[key]
-        return LayerStack(layers) if isinstance(key, slice) else layers
+        return LayerStack(self._sequence[key]) if isinstance(key, slice) else self._sequence[key]
 
     def hybrid_forward(self, F, hidden: Tensor, mask: Tensor) -> Tensor:
-        for layer in self._children.values():
+        for layer in self._sequence:
             hidden = layer(hidden, mask)
         return hidden
 
@@ -155,7 +159,13 @@ class Backbone(HybridBlock):
         self.config = config
         with self.name_scope():
             self.embeddings = Embeddings(config)
-            self.layers = LayerStack([EncoderLayer(config) for _ in range(config.num_layers)])
+            # ALBERT's layers are one layer (Lan et al. 2020, section 3.1).
+            self.layers = LayerStack([EncoderLayer(config)] * config.num_layers if config.shared_layers else
+                                     [EncoderLayer(config) for _ in range(config.num_layers)])
+
+    def parameter_count(self) -> int:
+        """Numbers that the encoder learns; no pooler, and what layers share counts once."""
+        return sum(math.prod(parameter.shape) for parameter in self.collect_params().values())
 
     def hybrid_forward(self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor) -> Tensor:
         hidden = self.embeddings(token_ids, token_types)

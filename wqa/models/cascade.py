@@ -26,13 +26,16 @@ class CascadeTransformer(ExitNetwork):
         rho(1), ..., rho(N); 4, 6, 8, 10, 12 by default for a base encoder.
     """
 
-    head_type = MeanHead
-
     @staticmethod
     def default_exits(config: BackboneConfig) -> Tuple[int, ...]:
         """rho(i) = 4 + 2 (i - 1) (section 4.2); encoders under 12 layers start at a third of their depth."""
         depth = config.num_layers
         return tuple(range(depth, max(1, min(4, depth // 3)) - 1, -2))[::-1]
+
+    @staticmethod
+    def make_head(config: BackboneConfig) -> MeanHead:
+        """Classifier C."""
+        return MeanHead(config.units, config.head_dropout)
 
 
 def dropped(alpha: float, k: int) -> int:

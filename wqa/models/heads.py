@@ -4,7 +4,7 @@ Shapes: B pairs, L positions, C units.
 """
 from __future__ import annotations
 
-from typing import ClassVar, Optional, Sequence, Tuple, Type
+from typing import Optional, Sequence, Tuple
 
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
@@ -13,6 +13,9 @@ from wqa.config import BackboneConfig
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, Embeddings, LayerStack, attention_mask
 from wqa.models.runtime import Tensor
+
+#: Layouts whose pretraining leaves a dense layer on the first position.
+POOLED = ("bert", "albert")
 
 
 class MeanHead(HybridBlock):
@@ -47,24 +50,29 @@ class MeanHead(HybridBlock):
 
 
 class FirstPositionHead(HybridBlock):
-    """Classifier D on the first position's encoding: dense with tanh, dropout, one output.
+    """Classifier D on the first position's encoding: dense, activation, dropout, one output.
 
-    The dense layer takes a pretrained pooler's weights where the encoder has one (section 4.1).
+    For BERT and ALBERT the dense layer with tanh is the encoder's own pooler, whose pretrained
+    weights it takes (section 4.1). RoBERTa and ELECTRA bring none: as in their reference
+    classifiers, the dense layer is new, and dropout stands before it as well; ELECTRA's uses GELU.
 
     Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,), which it does not need; the
     output is (B,).
     """
 
-    def __init__(self, units: int, dropout: float = 0.1, **kwargs) -> None:
+    def __init__(self, units: int, dropout: float = 0.1, layout: str = "bert", **kwargs) -> None:
         super().__init__(**kwargs)
+        self._gelu, self._has_pooler = layout == "electra", layout in POOLED
         with self.name_scope():
-            self.dense = nn.Dense(units, activation="tanh", in_units=units)
+            self.dense = nn.Dense(units, in_units=units)
             self.dropout = nn.Dropout(dropout)
             self.out = nn.Dense(1, in_units=units)
 
     def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
         first = F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0))  # (B, C)
-        return F.reshape(self.out(self.dropout(self.dense(first))), (-1,))
+        first = self.dense(first if self._has_pooler else self.dropout(first))
+        first = F.LeakyReLU(first, act_type="gelu") if self._gelu else F.tanh(first)
+        return F.reshape(self.out(self.dropout(first)), (-1,))
 
 
 def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
@@ -128,8 +136,6 @@ class ExitNetwork(HybridBlock):
         Layers after which a head stands, counted from 1; the system's default where empty.
     """
 
-    head_type: ClassVar[Type[HybridBlock]]
-
     def __init__(self, config: BackboneConfig, exits: Sequence[int] = (), **kwargs) -> None:
         super().__init__(**kwargs)
         self.config = config
@@ -137,12 +143,17 @@ class ExitNetwork(HybridBlock):
         with self.name_scope():
             self.backbone = Backbone(config)
             for layer in self.exits:
-                self.register_child(self.head_type(config.units, config.dropout), f"head_{layer}")
+                self.register_child(self.make_head(config), f"head_{layer}")
 
     @staticmethod
     def default_exits(config: BackboneConfig) -> Tuple[int, ...]:
         """Exits of an encoder when none are named."""
         return (config.num_layers,)
+
+    @staticmethod
+    def make_head(config: BackboneConfig) -> HybridBlock:
+        """One exit's head."""
+        raise NotImplementedError
 
     def head(self, index: int) -> HybridBlock:
         """Head of an exit, ``index`` from 0."""

@@ -22,9 +22,12 @@ class PairwiseTransformer(ExitNetwork):
         At most one layer; a lower one gives the shallower rankers of Table 2.
     """
 
-    head_type = FirstPositionHead
-
     def __init__(self, config: BackboneConfig, exits: Sequence[int] = (), **kwargs) -> None:
         if len(exits) > 1:
             raise OptionError("--exits", ",".join(map(str, exits)), "at most one layer for a monolithic ranker")
         super().__init__(config, exits, **kwargs)
+
+    @staticmethod
+    def make_head(config: BackboneConfig) -> FirstPositionHead:
+        """Classifier D, in the form of the encoder's family."""
+        return FirstPositionHead(config.units, config.head_dropout, config.layout)

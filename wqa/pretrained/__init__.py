@@ -1,6 +1,6 @@
-"""Pretrained encoders: Hugging Face directories to backbone parameters."""
+"""Pretrained encoders, in the files of other libraries, to backbone parameters and back."""
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
-from wqa.pretrained.huggingface import initialize_from, load_backbone, read_backbone_config
-from wqa.pretrained.locate import INSTALLED, locate_encoder
+from wqa.pretrained.load import initialize_from, load_backbone, read_backbone_config
+from wqa.pretrained.locate import INSTALLED, encoder_directory, locate_encoder
 
-__all__ = ["INSTALLED", "initialize_from", "load_backbone", "locate_encoder", "read_backbone_config"]
+__all__ = ["INSTALLED", "encoder_directory", "initialize_from", "load_backbone", "locate_encoder", "read_backbone_config"]

@@ -29,7 +29,7 @@ class TrainingPairs:
 
     def __init__(self, questions: Iterable[Question], encoder: PairEncoder) -> None:
         self._padding_id = encoder.tokenizer.padding_id
-        self._typed = encoder.tokenizer.layout == "bert"
+        self._typed = encoder.tokenizer.pair_form == "bert"
         self._most = encoder.max_length
         self._pairs: List[EncodedPair] = []
         labels: List[int] = []
