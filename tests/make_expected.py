@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
-"""Make the arrays that the parity tests expect, with PyTorch and transformers.
+"""Make the files that the parity tests read, with PyTorch and transformers.
 
-    python tests/make_expected.py MINILM_DIR
+    python tests/make_expected.py models MINILM_DIR     # transformers of any recent version
+    python tests/make_expected.py tokenizers MINILM_DIR # transformers 4.46, sentencepiece, protobuf
 
-Run in an environment of its own (`pip install torch transformers`); the tests read the files that it
-wrote and need neither. It writes under tests/data/: a tiny BERT and a tiny RoBERTa with random weights,
-as Hugging Face directories with their hidden states and gradients, and hidden states of MiniLM on real pairs.
+Run in an environment of its own; the tests need none of these libraries. `models` writes, under
+tests/data/, a tiny classifier of every family with random weights as a Hugging Face directory with what
+it computes, the same weights as PyTorch's own checkpoints, and hidden states of MiniLM. `tokenizers`
+trains small vocabularies on the built-in corpus and stores digests of the ids that tests/sentences.py
+gets: by the reference's own Python tokenizers, and by the compiled ones that it uses by default.
 """
+import json
 import pathlib
+import shutil
 import sys
+import tempfile
 
 import numpy as np
-import torch
-import transformers
 
 HERE = pathlib.Path(__file__).parent / "data"
+sys.path.insert(0, str(HERE.parent.parent / "wqa" / "pretrained"))
 SIZES = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
 PAIRS = [
     ("how are glacier caves formed ?", "Meltwater that runs through or under a glacier carves its caves."),
@@ -22,62 +27,160 @@ PAIRS = [
                            "the play is by William Shakespeare (about 1600)."),
     ("what is naïve Bayes ?", "日本語 and emoji 🙂 are unknown to some vocabularies, Zürich is not."),
 ]
-
-
-def states(model, token_ids, token_types, valid_length):
-    """Embeddings' and every layer's output, (layers + 1, batch, length, units)."""
-    mask = (np.arange(token_ids.shape[1])[None] < valid_length[:, None]).astype(np.int64)
-    with torch.no_grad():
-        out = model.eval()(torch.tensor(token_ids), attention_mask=torch.tensor(mask),
-                           token_type_ids=torch.tensor(token_types), output_hidden_states=True)
-    return np.stack([state.numpy() for state in out.hidden_states])
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def gradients(model, token_ids, token_types, valid_length, weights):
     """Gradients of the weighted sum of the last layer's real positions, by parameter."""
-    mask = (np.arange(token_ids.shape[1])[None] < valid_length[:, None]).astype(np.int64)
-    out = model.eval()(torch.tensor(token_ids), attention_mask=torch.tensor(mask), token_type_ids=torch.tensor(token_types))
-    (out.last_hidden_state * torch.tensor(weights * mask[..., None])).sum().backward()
-    parameters, layer = dict(model.named_parameters()), "encoder.layer.1"
-    qkv = [parameters[f"{layer}.attention.self.{part}.weight"].grad.numpy() for part in ("query", "key", "value")]
-    return {"gradient_of_words": parameters["embeddings.word_embeddings.weight"].grad.numpy(),
-            "gradient_of_ffn_1": parameters[f"{layer}.intermediate.dense.weight"].grad.numpy(),
-            "gradient_of_qkv": np.concatenate(qkv),
-            "gradient_of_norm": parameters[f"{layer}.attention.output.LayerNorm.weight"].grad.numpy()}
+    import reference
+
+    mask = np.arange(token_ids.shape[1])[None] < valid_length[:, None]
+    hidden = reference.run(model, token_ids, token_types, valid_length).hidden_states[-1]
+    (hidden * torch.tensor(weights * mask[..., None])).sum().backward()
+    encoder = getattr(model, model.base_model_prefix)
+    parameters, layer = dict(encoder.named_parameters()), "encoder.layer.1."
+    names = {"words": "embeddings.word_embeddings.weight", "positions": "embeddings.position_embeddings.weight",
+             "ffn_1": layer + "intermediate.dense.weight", "norm": layer + "attention.output.LayerNorm.weight"}
+    qkv = [layer + f"attention.self.{part}.weight" for part in ("query", "key", "value")]
+    if model.config.model_type == "albert":
+        layer = "encoder.albert_layer_groups.0.albert_layers.0."
+        names.update(ffn_1=layer + "ffn.weight", norm=layer + "attention.LayerNorm.weight")
+        qkv = [layer + f"attention.{part}.weight" for part in ("query", "key", "value")]
+    found = {f"gradient_of_{key}": parameters[name].grad.numpy() for key, name in names.items()}
+    found["gradient_of_qkv"] = np.concatenate([parameters[name].grad.numpy() for name in qkv])
+    return found
 
 
-def tiny(name, model, first_id):
-    rng = np.random.default_rng(0)
+def tiny(name, family, labels=2, **options):
+    """A tiny classifier's directory, with what it computes."""
+    import reference
+
+    config = getattr(transformers, f"{family}Config")(num_labels=labels, **{"max_position_embeddings": 32, **SIZES, **options})
+    torch.manual_seed(0)
+    model, rng = getattr(transformers, f"{family}ForSequenceClassification")(config), np.random.default_rng(0)
     with torch.no_grad():  # the default initialisation leaves biases 0 and norms 1, which would hide mistakes
         for parameter in model.parameters():
             parameter.add_(torch.tensor(rng.normal(0, 0.1, tuple(parameter.shape)), dtype=torch.float32))
+    shutil.rmtree(HERE / name, ignore_errors=True)
     model.save_pretrained(HERE / name)
     lengths = np.array([9, 5, 12])
-    token_ids = rng.integers(first_id, SIZES["vocab_size"], (3, 12))
+    token_ids = rng.integers(5, SIZES["vocab_size"], (3, 12))
     token_ids[np.arange(12)[None] >= lengths[:, None]] = model.config.pad_token_id
     token_types = np.zeros_like(token_ids)
     if model.config.type_vocab_size > 1:
         token_types[:, 4:] = 1
     weights = rng.normal(size=(3, 12, SIZES["hidden_size"])).astype(np.float32)
     np.savez_compressed(HERE / name / "expected.npz", token_ids=token_ids, token_types=token_types, valid_length=lengths,
-                        states=states(model, token_ids, token_types, lengths), weights=weights,
+                        weights=weights, **reference.outputs(model, token_ids, token_types, lengths),
                         **gradients(model, token_ids, token_types, lengths, weights))
+    return model
+
+
+def checkpoints(model):
+    """One model's tensors in the formats that PyTorch has written over the years."""
+    folder = HERE / "pickled"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    tensors = model.state_dict()
+    torch.save(tensors, folder / "zip.bin")
+    torch.save(tensors, folder / "legacy.bin", _use_new_zipfile_serialization=False)
+    torch.save({name: tensor.to(torch.bfloat16) for name, tensor in tensors.items()}, folder / "bfloat16.bin")
+    torch.save({name: torch.nn.Parameter(tensor.half().t().contiguous().t() if tensor.dim() == 2 else tensor.half())
+                for name, tensor in tensors.items()}, folder / "half_transposed.bin")
+    whole = torch.arange(12.0)
+    torch.save({"a": whole[2:8].view(2, 3), "b": whole[::2], "n": torch.tensor(3), "e": torch.zeros(0, 4), "t": "text"},
+               folder / "views.bin")
+    torch.save(torch.nn.Linear(2, 2), folder / "module.bin")
 
 
 def minilm(directory):
+    import reference
+
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     batch = tokenizer([q for q, _ in PAIRS], [c for _, c in PAIRS], padding=True, return_tensors="np")
     lengths = batch["attention_mask"].sum(1)
-    found = states(transformers.BertModel.from_pretrained(directory), batch["input_ids"], batch["token_type_ids"], lengths)
+    model = transformers.BertModel.from_pretrained(directory)
+    found = reference.outputs(model, batch["input_ids"], batch["token_type_ids"], lengths)["states"]
     # Every fourth unit is enough to tell, and keeps the file small.
     np.savez_compressed(HERE / "minilm_expected.npz", token_ids=batch["input_ids"], token_types=batch["token_type_ids"],
                         valid_length=lengths, states=found[..., ::4], questions=[q for q, _ in PAIRS],
                         candidates=[c for _, c in PAIRS])
+    # Mean over the real positions, as its own package pools, of 200 sentences.
+    from sentences import pairs
+
+    texts, pooled = [candidate for _, candidate in pairs()[:1000:5]], []
+    for text in texts:
+        batch = tokenizer([text], truncation=True, max_length=128, return_tensors="pt")
+        with torch.no_grad():
+            pooled.append(model.eval()(**batch).last_hidden_state[0].mean(0).numpy())
+    np.savez_compressed(HERE / "minilm_pooled.npz", pooled=np.stack(pooled).astype(np.float32))
+
+
+def models(directory):
+    bert = tiny("tiny_bert", "Bert")
+    tiny("tiny_roberta", "Roberta", max_position_embeddings=34, type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1)
+    tiny("tiny_electra", "Electra", labels=1, embedding_size=16)
+    tiny("tiny_electra_small", "Electra", embedding_size=8)
+    tiny("tiny_albert_v1", "Albert", embedding_size=8, hidden_act="gelu")
+    tiny("tiny_albert_v2", "Albert", embedding_size=8, hidden_act="gelu_new")
+    checkpoints(bert)
+    minilm(directory)
+
+
+def vocabularies():
+    """Small vocabularies, of the built-in corpus and single characters of the difficult text."""
+    import sentencepiece
+    import tokenizers
+    from sentences import PIECES, pairs
+
+    texts = [text for pair in pairs()[:1200] for text in pair] + [piece for piece in PIECES if "\n" not in piece]
+    folder = HERE / "tokenizers"
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, lowercase in (("uncased", True), ("cased", False)):
+        trained = tokenizers.BertWordPieceTokenizer(lowercase=lowercase)
+        trained.train_from_iterator(texts, vocab_size=1200, special_tokens=SPECIALS)
+        (folder / name).mkdir(parents=True)
+        trained.save_model(str(folder / name))
+        (folder / name / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}) + "\n")
+    trained = tokenizers.ByteLevelBPETokenizer()
+    trained.train_from_iterator(texts, vocab_size=1200, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    (folder / "byte_level").mkdir()
+    trained.save_model(str(folder / "byte_level"))
+    (folder / "sentencepiece").mkdir()
+    with tempfile.TemporaryDirectory() as scratch:
+        sentencepiece.SentencePieceTrainer.Train(
+            sentence_iterator=iter(text.lower() for text in texts), model_prefix=f"{scratch}/spiece", vocab_size=1200,
+            pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, pad_piece="<pad>", control_symbols="[CLS],[SEP],[MASK]",
+            character_coverage=0.9995, hard_vocab_limit=False, minloglevel=2)
+        shutil.copy(f"{scratch}/spiece.model", folder / "sentencepiece")
+    return folder
+
+
+def token_ids(minilm):
+    """Digests of the reference's ids."""
+    import transformers
+    from sentences import digest, pairs
+
+    folder, found = vocabularies(), pairs()
+    for name, family, source in (("uncased", "Bert", None), ("cased", "Bert", None), ("byte_level", "Roberta", None),
+                                 ("sentencepiece", "Albert", None), ("minilm", "Bert", minilm)):
+        (folder / name).mkdir(exist_ok=True)
+        slow = getattr(transformers, f"{family}Tokenizer").from_pretrained(source or folder / name)
+        fast = getattr(transformers, f"{family}TokenizerFast").from_pretrained(source or folder / name)
+        ids = [[tokenizer(*pair)["input_ids"] for pair in found] for tokenizer in (slow, fast)]
+        differ = [number for number, (one, other) in enumerate(zip(*ids)) if one != other]
+        unknown = sum(row.count(fast.unk_token_id) for row in ids[1]) / sum(map(len, ids[1]))
+        print(f"{name}: {len(found)} pairs, {len(differ)} differ between the reference's two, {100 * unknown:.1f} % unknown")
+        digests = {kind: np.array([digest(row) for row in rows]) for kind, rows in zip(("python", "compiled"), ids)}
+        np.savez_compressed(folder / name / "expected.npz", python_sorted=np.array([digest(sorted(row)) for row in ids[0]]),
+                            **digests)
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
-    tiny("tiny_bert", transformers.BertModel(transformers.BertConfig(max_position_embeddings=32, **SIZES)), 5)
-    tiny("tiny_roberta", transformers.RobertaModel(transformers.RobertaConfig(
-        max_position_embeddings=34, type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1, **SIZES)), 5)
-    minilm(sys.argv[1])
+    if sys.argv[1] == "tokenizers":
+        token_ids(sys.argv[2])
+    else:
+        import torch
+        import transformers
+
+        models(sys.argv[2])

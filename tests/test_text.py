@@ -45,7 +45,7 @@ def test_roberta_form(roberta):
     the, (t, o, space) = roberta.encode(["the"])[0][0], (roberta.encode([c])[0][0] for c in ("t", "o", " "))
     start, end = roberta.start_id, roberta.separator_id
     assert pair.token_ids.tolist() == [start, the, end, end, t, o, space, the, end]
-    assert roberta.layout == "roberta" and bool(roberta.vocab_size)
+    assert roberta.pair_form == "roberta" and bool(roberta.vocab_size)
 
 
 def test_only_the_candidate_is_shortened(bert):
@@ -100,7 +100,7 @@ def test_missing_and_broken_tokenizers(tmp_path, bert):
 def test_a_tokenizer_of_another_encoder_is_refused(bert, roberta):
     config = BackboneConfig(vocab_size=bert.vocab_size)
     bert.check_fits(config, "here")
-    with pytest.raises(EncoderError, match="a bert encoder with a roberta tokenizer"):
+    with pytest.raises(EncoderError, match="a tokenizer for roberta.s pairs"):
         roberta.check_fits(config, "here")
     with pytest.raises(EncoderError, match="here: a tokenizer of"):
         bert.check_fits(BackboneConfig(vocab_size=bert.vocab_size - 1), "here")

@@ -29,14 +29,14 @@ class PairEncoder:
     Parameters
     ----------
     tokenizer : Tokenizer
-        Its layout settles the form.
+        Settles the form.
     max_length : int
         Greatest length of a pair, special tokens included.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_length: int = 128) -> None:
         self.tokenizer, self.max_length = tokenizer, max_length
-        self._specials = 3 if tokenizer.layout == "bert" else 4
+        self._specials = 3 if tokenizer.pair_form == "bert" else 4
         if max_length < self._specials + 1 + LEAST_CANDIDATE_TOKENS:
             raise OptionError("--max-length", max_length,
                               f"at least {self._specials + 1 + LEAST_CANDIDATE_TOKENS} tokens")
@@ -78,7 +78,7 @@ class PairEncoder:
                 name, f"its {len(first)} tokens leave {max(room, 0)} of {self.max_length} for candidates",
                 f"at least {LEAST_CANDIDATE_TOKENS}", "shorten the question or raise --max-length")
         start, separator = self.tokenizer.start_id, self.tokenizer.separator_id
-        middle = [separator] if self.tokenizer.layout == "bert" else [separator, separator]
+        middle = [separator] if self.tokenizer.pair_form == "bert" else [separator, separator]
         head = [start, *first, *middle]
         return [EncodedPair(np.array([*head, *second[:room], separator], dtype=np.int32), len(head),
                             len(second) > room, not second) for second in rest]

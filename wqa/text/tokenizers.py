@@ -1,20 +1,20 @@
 """Tokenizers from the files that pretrained encoders come with, by the `tokenizers` library."""
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from typing import List, Sequence, Union
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from wqa.config import BackboneConfig
 from wqa.data import atomic_writer
 from wqa.errors import EncoderError, InputError, shorten
+from wqa.text.vocabularies import byte_level, read_settings, sentencepiece, wordpiece, zoo_wordpiece
 
-#: Start, separator and padding tokens of the two pair layouts.
-SPECIALS = {"bert": ("[CLS]", "[SEP]", "[PAD]"), "roberta": ("<s>", "</s>", "<pad>")}
+#: Start, separator and padding tokens, and the form of the pair input that goes with them.
+SPECIALS = ((("[CLS]", "[SEP]", "[PAD]"), "bert"), (("<s>", "</s>", "<pad>"), "roberta"),
+            (("[CLS]", "[SEP]", "<pad>"), "bert"))  # the last are ALBERT's
 
 
 class Tokenizer:
@@ -32,16 +32,16 @@ class Tokenizer:
         inner.no_truncation()
         inner.no_padding()
         self._inner = inner
-        for layout, names in SPECIALS.items():
+        for names, form in SPECIALS:
             ids = [number for number in map(inner.token_to_id, names) if number is not None]
             if len(ids) == len(names):
-                self.layout = layout
+                self.pair_form = form
                 self.start_id: int = ids[0]
                 self.separator_id: int = ids[1]
                 self.padding_id: int = ids[2]
                 return
-        raise EncoderError(where, "has neither [CLS] [SEP] [PAD] nor <s> </s> <pad>",
-                           "the tokenizer of a BERT or RoBERTa encoder")
+        raise EncoderError(where, "has none of " + ", ".join(" ".join(names) for names, _ in SPECIALS),
+                           "the tokenizer of a BERT, RoBERTa, ELECTRA or ALBERT encoder")
 
     @property
     def vocab_size(self) -> int:
@@ -60,10 +60,13 @@ class Tokenizer:
         Raises
         ------
         EncoderError
-            If its ids exceed the encoder's vocabulary, or its pair layout is another.
+            If its ids exceed the encoder's vocabulary, or its pairs have another form.
         """
-        if self.layout != config.layout:
-            raise EncoderError(where, f"a {config.layout} encoder with a {self.layout} tokenizer", "both of one kind")
+        if self.pair_form != config.pair_form:
+            raise EncoderError(where, f"a {config.layout} encoder with a tokenizer for {self.pair_form}'s pairs",
+                               f"a tokenizer for {config.pair_form}'s pairs")
+        if self.pair_form == "bert" and config.token_types < 2:
+            raise EncoderError(where, "an encoder with one token type", "two: the question's and the candidate's")
         if self.vocab_size > config.vocab_size:
             raise EncoderError(where, f"a tokenizer of {self.vocab_size} ids", f"at most {config.vocab_size}, the encoder's")
 
@@ -110,8 +113,9 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
     Parameters
     ----------
     directory : str or path-like
-        Holds ``tokenizer.json``, or ``vocab.txt`` (WordPiece), or ``vocab.json`` and
-        ``merges.txt`` (byte-level BPE); the first of these that is there is taken.
+        Holds ``tokenizer.json``, or ``vocab.txt`` (WordPiece), or ``vocab.json`` and ``merges.txt``
+        (byte-level BPE), or ``spiece.model`` (SentencePiece), or one ``.vocab`` file of GluonNLP's
+        for a BERT of its zoo (WordPiece); the first of these that is there is taken.
 
     Returns
     -------
@@ -124,47 +128,19 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
     """
     folder = pathlib.Path(directory)
     try:
-        if (folder / "tokenizer.json").exists():
-            return Tokenizer(tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), str(folder / "tokenizer.json"))
-        if (folder / "vocab.txt").exists():
-            return Tokenizer(_wordpiece(folder), str(folder / "vocab.txt"))
-        if (folder / "vocab.json").exists() and (folder / "merges.txt").exists():
-            return Tokenizer(_byte_level(folder), str(folder / "vocab.json"))
+        for names, build in (("tokenizer.json",), _complete), (("vocab.txt",), wordpiece), \
+                (("vocab.json", "merges.txt"), byte_level), (("spiece.model",), sentencepiece):
+            if all((folder / name).exists() for name in names):
+                return Tokenizer(build(folder, read_settings(folder)), str(folder / names[0]))
+        for path in sorted(folder.glob("*.vocab")):
+            return Tokenizer(zoo_wordpiece(path), str(path))
     except EncoderError:
         raise
     except Exception as error:  # the library raises bare Exception for a malformed file
         raise EncoderError(folder, f"the tokenizer cannot be read ({error})", mend="fetch the files again") from None
-    raise EncoderError(folder, "holds no tokenizer", "tokenizer.json, vocab.txt, or vocab.json with merges.txt")
+    raise EncoderError(folder, "holds no tokenizer",
+                       "tokenizer.json, vocab.txt, vocab.json with merges.txt, or spiece.model")
 
 
-def _settings(folder: pathlib.Path) -> dict:
-    path = folder / "tokenizer_config.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-
-
-def _wordpiece(folder: pathlib.Path) -> tokenizers.Tokenizer:
-    settings = _settings(folder)
-    lowercase = settings.get("do_lower_case", True)
-    inner = tokenizers.Tokenizer(models.WordPiece.from_file(str(folder / "vocab.txt"), unk_token="[UNK]"))
-    inner.normalizer = normalizers.BertNormalizer(
-        lowercase=lowercase, strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True))
-    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    inner.decoder = decoders.WordPiece()
-    _register(inner, ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"))
-    return inner
-
-
-def _byte_level(folder: pathlib.Path) -> tokenizers.Tokenizer:
-    settings = _settings(folder)
-    inner = tokenizers.Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
-    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=settings.get("add_prefix_space", False))
-    inner.decoder = decoders.ByteLevel()
-    _register(inner, ("<s>", "</s>", "<pad>", "<unk>", "<mask>"))
-    return inner
-
-
-def _register(inner: tokenizers.Tokenizer, names: Sequence[str]) -> None:
-    # RoBERTa's mask takes the space before it, as in its released tokenizer.
-    inner.add_special_tokens([tokenizers.AddedToken(name, lstrip=name == "<mask>", special=True)
-                              for name in names if inner.token_to_id(name) is not None])
+def _complete(folder: pathlib.Path, settings: dict) -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
