@@ -4,6 +4,8 @@ import json
 import os
 import pathlib
 import re
+import shutil
+import tarfile
 
 import numpy as np
 import pytest
@@ -55,6 +57,50 @@ def write_tiny_encoder(folder, seed=0, **changes):
               for name, shape in shapes.items()}
     save_file({name: array.astype(np.float32) for name, array in arrays.items()}, str(folder / "model.safetensors"))
     return folder
+
+
+#: Families of encoders at a tiny size, and the stored vocabulary that each takes.
+FAMILIES = {"bert": "uncased", "roberta": "byte_level", "electra": "cased", "electra_small": "uncased",
+            "albert": "sentencepiece"}
+
+
+def write_family_encoder(folder, family):
+    """A Hugging Face directory of a family, random weights in the reference's names."""
+    import mxnet as mx
+
+    from wqa.config import BackboneConfig
+    from wqa.inference.export import huggingface_tensors
+    from wqa.models import PairwiseTransformer
+    from wqa.pretrained.configs import to_huggingface
+
+    layout = family.split("_")[0]
+    changes = {"roberta": {"token_types": 1, "layer_norm_eps": 1e-5, "first_position": 2},
+               "electra_small": {"embedding_size": 8},
+               "albert": {"embedding_size": 8, "shared_layers": True, "activation": "gelu_tanh"}}.get(family, {})
+    model = PairwiseTransformer(BackboneConfig(layout=layout, vocab_size=1300, units=16, hidden_size=32, num_layers=3,
+                                               num_heads=2, max_positions=160, **changes))
+    mx.random.seed(11)
+    model.initialize(mx.init.Normal(0.3))
+    shutil.copytree(DATA / "tokenizers" / FAMILIES[family], folder)
+    (folder / "config.json").write_text(json.dumps(to_huggingface(model.config)), encoding="utf-8")
+    save_file(huggingface_tensors(model), str(folder / "model.safetensors"))
+    return folder
+
+
+def make_tar(path, folder, **extra):
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
+        for file in sorted(folder.iterdir()):
+            tar.add(file, f"models/tanda/{file.name}")
+        for name, kind in extra.items():
+            member = tarfile.TarInfo({"up": "models/../../evil", "root": "/evil", "link": "models/link"}[name])
+            member.type, member.linkname = kind, "../../evil"
+            tar.addfile(member)
+    return path
+
+
+@pytest.fixture(scope="session", params=list(FAMILIES))
+def family_encoder(request, tmp_path_factory):
+    return write_family_encoder(tmp_path_factory.mktemp("family") / request.param, request.param)
 
 
 @pytest.fixture(scope="session")

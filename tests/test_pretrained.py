@@ -8,7 +8,7 @@ import zipfile
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA
+from conftest import DATA, make_tar
 from mxnet import autograd
 from safetensors.numpy import load_file, save_file
 from sentences import digest, pairs
@@ -329,17 +329,6 @@ def test_the_zoos_vocabulary(tmp_path):
     (tmp_path / "corpus_uncased-0123abcd.vocab").write_text(json.dumps({"idx_to_token": ["a"]}))
     with pytest.raises(EncoderError, match="no WordPiece vocabulary"):
         load_tokenizer(tmp_path)
-
-
-def make_tar(path, folder, **extra):
-    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
-        for file in sorted(folder.iterdir()):
-            tar.add(file, f"models/tanda/{file.name}")
-        for name, kind in extra.items():
-            member = tarfile.TarInfo({"up": "models/../../evil", "root": "/evil", "link": "models/link"}[name])
-            member.type, member.linkname = kind, "../../evil"
-            tar.addfile(member)
-    return path
 
 
 def test_archives(tmp_path):

@@ -6,10 +6,10 @@ import sys
 from typing import Optional, Sequence
 
 import wqa
-from wqa.cli import bench, evaluate, rank, train
+from wqa.cli import bench, convert, evaluate, export, rank, train
 from wqa.errors import WqaError
 
-COMMANDS = {"train": train, "evaluate": evaluate, "rank": rank, "bench": bench}
+COMMANDS = {"train": train, "evaluate": evaluate, "rank": rank, "convert": convert, "export": export, "bench": bench}
 
 
 def build_parser() -> argparse.ArgumentParser:

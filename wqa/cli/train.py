@@ -31,7 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("system", metavar="SYSTEM", help="cascade, or pairwise for the monolithic ranker")
     start = parser.add_mutually_exclusive_group(required=True)
     start.add_argument("--encoder", default="", metavar="DIR",
-                       help="pretrained encoder: a Hugging Face directory, or minilm for the installed package")
+                       help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa convert` wrote, or "
+                            "minilm for the installed package")
     start.add_argument("--init", default="", metavar="RUN", help="run to start from instead, as TANDA's adapt step does")
     parser.add_argument("--train", required=True, metavar="FILE", help="training questions, canonical JSONL")
     parser.add_argument("--dev", metavar="FILE", help="development questions, for evaluation and early stopping")

@@ -1,6 +1,7 @@
 """A run directory to a ranker."""
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 from typing import Any, Union
@@ -11,7 +12,11 @@ from wqa.config import read_run_config
 from wqa.errors import EncoderError, OptionError, RunDirectoryError, shorten
 from wqa.inference.cascade import CascadeRanker
 from wqa.models import build_model, parse_devices
+from wqa.pretrained import encoder_directory, load_classifier
 from wqa.text import PairEncoder, load_tokenizer
+
+#: Greatest length of a pair for a classifier that does not say what it was trained with.
+MAX_LENGTH = 128
 
 
 def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: str = "cpu",
@@ -21,7 +26,8 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
     Parameters
     ----------
     run : str or path-like
-        Holds ``config.json``, ``model.params`` and ``tokenizer.json``.
+        Holds ``config.json``, ``model.params`` and ``tokenizer.json``; or a fine-tuned classifier in
+        another library's form, as `wqa.pretrained.load_classifier` takes it, such as TANDA's.
     drop_ratio : float or sequence of float
         One, or one an exit.
     ctx : str
@@ -36,16 +42,20 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
 
     Raises
     ------
-    RunDirectoryError
+    RunDirectoryError, EncoderError
         If a file is missing, cut off, or does not fit the others.
     """
     if precision != "float32":
         raise OptionError("precision", shorten(precision), "float32")
-    folder = pathlib.Path(run)
+    folder, devices = pathlib.Path(run), parse_devices(ctx)
+    if folder.is_file() or _is_huggingface(folder):
+        return _load_classifier(folder, drop_ratio, ctx, **options)
     if not folder.is_dir():
         raise RunDirectoryError(folder, "there is no such directory", "a run directory as `wqa train` writes it")
     config = read_run_config(folder / "config.json")
-    devices = parse_devices(ctx)
+    if config.system == "encoder":
+        raise RunDirectoryError(folder, "an encoder without a ranker", "a run, or a converted classifier",
+                                "train one: wqa train SYSTEM --encoder " + str(folder))
     try:
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(config.backbone, folder / "tokenizer.json")
@@ -64,3 +74,19 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
         raise RunDirectoryError(path, f"does not load ({str(error).strip().splitlines()[-1]})",
                                 "parameters that fit config.json", "restore the file from its run") from None
     return CascadeRanker(model, PairEncoder(tokenizer, config.max_length), drop_ratio, ctx, **options)
+
+
+def _is_huggingface(folder: pathlib.Path) -> bool:
+    try:
+        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return "hidden_size" in values and "system" not in values
+    except (OSError, ValueError, TypeError):  # reading it as a run tells what is wrong
+        return False
+
+
+def _load_classifier(path: pathlib.Path, drop_ratio: Any, ctx: str, **options: Any) -> CascadeRanker:
+    with encoder_directory(path) as folder:
+        model, tokenizer = load_classifier(folder, parse_devices(ctx)), load_tokenizer(folder)
+        tokenizer.check_fits(model.config, path)
+    encoder = PairEncoder(tokenizer, min(MAX_LENGTH, model.config.max_positions))
+    return CascadeRanker(model, encoder, drop_ratio, ctx, **options)

@@ -5,6 +5,7 @@ from wqa.models.cascade import CascadeTransformer
 from wqa.models.pairwise import PairwiseTransformer
 from wqa.models.registry import SYSTEMS, build_model
 
-parse_devices = runtime.parse_devices
+library_versions, parse_devices = runtime.library_versions, runtime.parse_devices
 
-__all__ = ["Backbone", "CascadeTransformer", "PairwiseTransformer", "SYSTEMS", "build_model", "parse_devices"]
+__all__ = ["Backbone", "CascadeTransformer", "PairwiseTransformer", "SYSTEMS", "build_model", "library_versions",
+           "parse_devices"]

@@ -18,9 +18,11 @@ import ctypes
 import importlib.util
 import os
 import pathlib
+import platform
 import re
-from typing import List, Union
+from typing import Dict, List, Union
 
+import wqa
 from wqa.errors import DeviceError, MissingDependency, shorten
 
 #: In the order in which they need one another.
@@ -84,6 +86,21 @@ def parse_devices(ctx: str) -> List[mx.Context]:
         raise DeviceError("--ctx", f"gpu:{last}, but this machine shows {_gpus()} GPUs to MXNet",
                           "a GPU that is there", "use --ctx cpu, or install the extra wqa[cu112] where there is a GPU")
     return [mx.Context(kind, place) for place in range(first, last + 1)]
+
+
+def library_versions() -> Dict[str, str]:
+    """Versions of what a model's numbers depend on, for the record.
+
+    Returns
+    -------
+    dict of str to str
+    """
+    import gluonnlp
+    import numpy as np
+    import tokenizers
+
+    return {"wqa": wqa.__version__, "mxnet": mx.__version__, "gluonnlp": gluonnlp.__version__, "numpy": np.__version__,
+            "tokenizers": tokenizers.__version__, "python": platform.python_version()}
 
 
 def _gpus() -> int:

@@ -114,6 +114,34 @@ def _layout(values: Dict[str, Any], tensors: Iterable[str]) -> Optional[str]:
     return None
 
 
+def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
+    """Hugging Face's ``config.json`` of a classifier with one output on this encoder.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+
+    Returns
+    -------
+    dict
+    """
+    names = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra", "albert": "Albert"}
+    values = {
+        "model_type": config.layout, "architectures": [f"{names[config.layout]}ForSequenceClassification"],
+        "id2label": {"0": "answer"}, "label2id": {"answer": 0}, "vocab_size": config.vocab_size, "hidden_size": config.units,
+        "intermediate_size": config.hidden_size, "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads, "max_position_embeddings": config.max_positions + config.first_position,
+        "type_vocab_size": config.token_types, "layer_norm_eps": config.layer_norm_eps,
+        "hidden_act": "gelu_new" if config.activation == "gelu_tanh" else config.activation,
+        "hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.attention_dropout,
+        "classifier_dropout_prob" if config.layout == "albert" else "classifier_dropout": config.head_dropout}
+    if config.layout in ("albert", "electra"):
+        values["embedding_size"] = config.embedding_size or config.units
+    if config.layout == "roberta":
+        values["pad_token_id"] = config.first_position - 1
+    return values
+
+
 def from_zoo(path: pathlib.Path, shapes: Dict[str, Any]) -> BackboneConfig:
     """Shape of an encoder of GluonNLP's zoo, by its file's name and its tensors.
 

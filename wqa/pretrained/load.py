@@ -8,6 +8,7 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig
+from wqa.errors import EncoderError
 from wqa.models import Backbone, PairwiseTransformer
 from wqa.models.heads import ExitNetwork
 from wqa.pretrained.locate import PathLike, encoder_directory
@@ -98,6 +99,41 @@ def initialize_from(model: ExitNetwork, directory: PathLike, ctx: Devices = None
         source.fill_pooler(model.head(0).dense)
     del source
     with_gradients(model)
+
+
+def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransformer:
+    """Load a fine-tuned classifier, such as TANDA's, as the monolithic ranker.
+
+    Its score is the log-odds of the second of two labels, or the one output.
+
+    Parameters
+    ----------
+    directory : str or path-like
+        As for `load_backbone`.
+    ctx : mxnet.Context or list of them, optional
+        The CPU by default.
+
+    Returns
+    -------
+    PairwiseTransformer
+
+    Raises
+    ------
+    EncoderError
+        If there is no classifier of one or two outputs, or a tensor is missing or of another shape.
+    """
+    with encoder_directory(directory) as folder:
+        source = Source(folder)
+        if not source.labels():
+            raise EncoderError(directory, "an encoder without a classifier", "a fine-tuned classifier, or a run",
+                               "train one: wqa train SYSTEM --encoder DIR")
+        model = PairwiseTransformer(source.config)
+        without_gradients(model)
+        model.initialize(mx.init.Zero(), ctx=ctx or mx.cpu())
+        source.fill(model.backbone)
+        source.fill_classifier(model.head(0))
+    with_gradients(model)
+    return model
 
 
 def without_gradients(block: Block) -> None:

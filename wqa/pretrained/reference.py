@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What the encoders' own library computes, for comparison; needs PyTorch and transformers, not MXNet.
 
-    python reference.py DIRECTORY INPUTS.npz OUTPUTS.npz
+    python reference.py DIRECTORY CLASS INPUTS.npz OUTPUTS.npz
 
 `wqa convert --check` and the tests run this file with an interpreter that has those two libraries: they
-need a newer NumPy than MXNet takes. INPUTS holds ``token_ids``, ``token_types`` (B, L) and
-``valid_length`` (B,). OUTPUTS repeats them beside ``states``, (1 + layers, B, L, C), and, for a
-classifier, ``logits``, (B, labels).
+need a newer NumPy than MXNet takes. CLASS is the library's, such as RobertaModel. INPUTS holds
+``token_ids``, ``token_types`` (B, L) and ``valid_length`` (B,). OUTPUTS repeats them beside ``states``,
+(1 + layers, B, L, C), and, for a classifier, ``logits``, (B, labels).
 """
 from __future__ import annotations
 
@@ -63,22 +63,20 @@ def outputs(model: Any, token_ids: np.ndarray, token_types: np.ndarray, valid_le
     return arrays
 
 
-def main(directory: str, inputs: str, target: str) -> None:
+def main(directory: str, kind: str, inputs: str, target: str) -> None:
     """Run a directory's model on stored inputs.
 
     Parameters
     ----------
-    directory : str
+    directory, kind : str
+        Where the model lies and the library's class for it.
     inputs, target : str
         Files in NumPy's .npz format.
     """
     import transformers
 
-    config = transformers.AutoConfig.from_pretrained(directory)
-    is_classifier = any("ForSequenceClassification" in name for name in config.architectures or ())
-    kind = transformers.AutoModelForSequenceClassification if is_classifier else transformers.AutoModel
     given = dict(np.load(inputs))
-    model = kind.from_pretrained(directory, local_files_only=True, torch_dtype="float32")
+    model = getattr(transformers, kind).from_pretrained(directory, local_files_only=True).float()
     np.savez(target, **given, **outputs(model, given["token_ids"], given["token_types"], given["valid_length"]))
 
 

@@ -56,8 +56,9 @@ class Source:
             run = read_run_config(directory / "config.json")
             self.config, self._plain = run.backbone, {re.sub(r"^backbone\.", "", name): name for name in shapes}
             self._names = {name: [name] for name in Backbone(self.config)._collect_params_with_prefix()}
-            head = f"head_{run.exits[-1]}." if run.system == "pairwise" else "pooler."
-            self._classifier = {"dense": head + "dense", "out": head + "out"}
+            self._classifier = {"dense": "pooler", "out": ""}
+            if run.system == "pairwise":
+                self._classifier = {part: f"head_{run.exits[-1]}.{part}" for part in ("dense", "out")}
         else:
             self.config = from_huggingface(values, directory / "config.json", shapes)
             self._plain = {_plain_name(name): name for name in shapes}

@@ -96,6 +96,19 @@ class Tokenizer:
                     raise InputError("text", shorten(text), "a string of whole characters") from None
             raise
 
+    def token(self, number: int) -> str:
+        """Text of a token id.
+
+        Parameters
+        ----------
+        number : int
+
+        Returns
+        -------
+        str
+        """
+        return self._inner.id_to_token(number) or ""
+
     def save(self, path: Union[str, os.PathLike[str]]) -> None:
         """Write ``tokenizer.json``.
 

@@ -1,25 +1,22 @@
 """From options to a run directory: what `wqa train` calls, and a notebook can."""
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import pathlib
-import platform
 import random
 import shutil
-from typing import Callable, Dict, Optional, Sequence
+from typing import Callable, Optional, Sequence
 
-import gluonnlp
 import mxnet as mx
 import numpy as np
-import tokenizers
 
-import wqa
 from wqa.config import BackboneConfig, RunConfig, TrainingConfig, read_run_config, to_json
 from wqa.data import atomic_writer, filter_questions, read_questions
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.models import build_model, parse_devices
+from wqa.models import build_model, library_versions, parse_devices
 from wqa.models.heads import ExitNetwork
-from wqa.pretrained import initialize_from, locate_encoder, read_backbone_config
+from wqa.pretrained import encoder_directory, initialize_from, read_backbone_config
 from wqa.text import PairEncoder, load_tokenizer
 from wqa.training.checkpoint import State, sha256
 from wqa.training.pairs import TrainingPairs
@@ -40,7 +37,7 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     out : str
         Run directory; must not hold a run yet, unless ``resume``.
     encoder : str
-        Pretrained encoder to start from: a directory, or a name of `wqa.pretrained.INSTALLED`.
+        Pretrained encoder to start from: what `wqa.pretrained.load_backbone` takes.
     init : str
         Run directory to start from instead (the adapt step of TANDA). Heads are taken over where
         the systems and their exits are the same.
@@ -70,29 +67,26 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     config = config or TrainingConfig()
     if bool(encoder) == bool(init):
         raise OptionError("--encoder and --init", "both" if encoder else "neither", "one of the two")
-    run = pathlib.Path(out)
-    devices = parse_devices(config.ctx)
-    source = locate_encoder(encoder) if encoder else pathlib.Path(init)
-    backbone = read_backbone_config(source) if encoder else read_run_config(source / "config.json").backbone
-    model = build_model(system, backbone, exits)
-    tokenizer = load_tokenizer(source)
-    tokenizer.check_fits(backbone, source)
-    pair_encoder = PairEncoder(tokenizer, _within(max_length, backbone))
-    pairs = TrainingPairs(filter_questions(read_questions(train_file), config.train_filter), pair_encoder)
-    evaluator = make_evaluator(pair_encoder) if make_evaluator else None
-    record = RunConfig(system, backbone, model.exits, max_length, config, encoder or init, sha256(train_file), _versions(),
-                       command)
-    if _begin(run, record, resume):
-        shutil.rmtree(run / "checkpoints", ignore_errors=True)  # left by a kill after the last rename
-        return State(finished=True)
-    tokenizer.save(run / "tokenizer.json")
-    random.seed(config.seed)
-    np.random.seed(config.seed)
-    mx.random.seed(config.seed)
-    if encoder:
-        initialize_from(model, source, devices)
-    else:
-        _initialize_from_run(model, system, source, devices)
+    run, devices = pathlib.Path(out), parse_devices(config.ctx)
+    with encoder_directory(encoder) if encoder else contextlib.nullcontext(pathlib.Path(init)) as source:
+        backbone = read_backbone_config(source) if encoder else read_run_config(source / "config.json").backbone
+        model = build_model(system, backbone, exits)
+        tokenizer = load_tokenizer(source)
+        tokenizer.check_fits(backbone, source)
+        pair_encoder = PairEncoder(tokenizer, _within(max_length, backbone))
+        pairs = TrainingPairs(filter_questions(read_questions(train_file), config.train_filter), pair_encoder)
+        evaluator = make_evaluator(pair_encoder) if make_evaluator else None
+        record = RunConfig(system, backbone, model.exits, max_length, config, encoder or init, sha256(train_file),
+                           library_versions(), command)
+        if _begin(run, record, resume):
+            shutil.rmtree(run / "checkpoints", ignore_errors=True)  # left by a kill after the last rename
+            return State(finished=True)
+        tokenizer.save(run / "tokenizer.json")
+        _seed(config.seed)
+        if encoder:
+            initialize_from(model, source, devices)
+        else:
+            _initialize_from_run(model, system, source, devices)
     trainer = Trainer(model, pairs, config, run, evaluator)
     if resume:
         trainer.resume()
@@ -101,15 +95,16 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     return state
 
 
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    mx.random.seed(seed)
+
+
 def _within(max_length: int, backbone: BackboneConfig) -> int:
     if max_length > backbone.max_positions:
         raise OptionError("--max-length", max_length, f"at most {backbone.max_positions}, the positions of the encoder")
     return max_length
-
-
-def _versions() -> Dict[str, str]:
-    return {"wqa": wqa.__version__, "mxnet": mx.__version__, "gluonnlp": gluonnlp.__version__, "numpy": np.__version__,
-            "tokenizers": tokenizers.__version__, "python": platform.python_version()}
 
 
 def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:

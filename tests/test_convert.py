@@ -1,0 +1,231 @@
+"""Every family through the commands: convert, train, rank, export."""
+import json
+import shutil
+import stat
+import sys
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import DATA, make_tar
+from safetensors.numpy import load_file, save_file
+
+from wqa.cli import main
+from wqa.config import TrainingConfig
+from wqa.data import builtin_path
+from wqa.errors import EncoderError, OptionError, RunDirectoryError, StorageError
+from wqa.inference import load_ranker
+from wqa.inference.export import export_huggingface, export_mxnet
+from wqa.pretrained import convert, load_backbone, load_classifier, read_backbone_config
+from wqa.text import pad_pairs
+from wqa.training import train
+
+QUESTION = "how are glacier caves formed ?"
+CANDIDATES = ["Meltwater carves them.", "The moon is bright.", "", "A cave is dark. " * 9]
+
+
+def scores(path, **options):
+    return load_ranker(path, **options).rank(QUESTION, CANDIDATES).scores
+
+
+def values(backbone):
+    return {name: parameter.data().asnumpy() for name, parameter in backbone._collect_params_with_prefix().items()}
+
+
+def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
+    config = TrainingConfig(max_updates=4, learning_rate=1e-3, warmup_updates=1, tokens_per_batch=400, log_every=2)
+    data, run = str(builtin_path("dev")), str(tmp_path / "run")
+    state = train("cascade", data, run, str(family_encoder), exits=(1, 2, 3), config=config)
+    assert state.update == 4
+    found = scores(tmp_path / "run")
+    np.testing.assert_array_equal(scores(tmp_path / "run"), found)
+    assert np.isfinite(found[[0, 1, 3]]).all() and len(set(found)) == 4
+    ranking = load_ranker(tmp_path / "run", drop_ratio=0.5).rank(QUESTION, CANDIDATES)
+    assert sorted(ranking.exits.tolist()) == [0, 1, 2, 3] or sorted(ranking.exits.tolist()) == [0, 1, 3, 3]
+    names = export_mxnet(tmp_path / "run", tmp_path / "out")
+    assert names == sorted([*(f"{prefix}-{kind}" for prefix in ("model", "exit_1", "exit_2", "exit_3")
+                              for kind in ("symbol.json", "0000.params")), "export.json", "tokenizer.json"])
+    ranker, imports = load_ranker(tmp_path / "run"), mx.gluon.SymbolBlock.imports
+    pairs = [pair for pair in ranker.encoder.encode(QUESTION, CANDIDATES) if not pair.empty]
+    tokenizer = ranker.encoder.tokenizer
+    arrays = [mx.nd.array(array, dtype=array.dtype) for array in
+              pad_pairs(pairs, 128, tokenizer.padding_id, tokenizer.pair_form == "bert")]
+    manifest = json.loads((tmp_path / "out" / "export.json").read_text())["networks"]
+
+    def network(prefix):
+        path = str(tmp_path / "out" / prefix)
+        return imports(f"{path}-symbol.json", manifest[prefix]["inputs"], f"{path}-0000.params")
+
+    np.testing.assert_allclose(network("model")(*arrays).asnumpy(), found[[0, 1, 3]], atol=1e-5)
+    hidden, _ = network("exit_1")(*arrays)
+    hidden, _ = network("exit_2")(hidden, arrays[2])
+    np.testing.assert_allclose(network("exit_3")(hidden, arrays[2])[1].asnumpy(), found[[0, 1, 3]], atol=1e-5)
+
+
+def test_classifiers_rank_at_once_convert_and_go_back(family_encoder, tmp_path):
+    found = scores(family_encoder)
+    np.testing.assert_array_equal(scores(make_tar(tmp_path / "x.tar.gz", family_encoder)), found)
+    report = convert(family_encoder, tmp_path / "converted")
+    assert report.system == "pairwise" and not report.unused and report.read == report.mapped
+    np.testing.assert_array_equal(scores(tmp_path / "converted"), found)
+    assert read_backbone_config(tmp_path / "converted") == read_backbone_config(family_encoder)
+    ours, theirs = (values(load_backbone(folder)) for folder in (tmp_path / "converted", family_encoder))
+    for name in theirs:
+        np.testing.assert_array_equal(ours[name], theirs[name])
+    names = export_huggingface(tmp_path / "converted", tmp_path / "back")
+    assert names == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+    tensors, again = (load_file(str(folder / "model.safetensors")) for folder in (family_encoder, tmp_path / "back"))
+    assert set(tensors) == set(again)
+    for name, value in tensors.items():
+        np.testing.assert_array_equal(again[name], value)
+    np.testing.assert_array_equal(scores(tmp_path / "back"), found)
+
+
+def test_a_converted_classifier_starts_both_ways(tiny_encoder, tmp_path):
+    from conftest import write_family_encoder
+
+    convert(write_family_encoder(tmp_path / "bert", "bert"), tmp_path / "converted")
+    config = TrainingConfig(max_updates=1, learning_rate=1e-12, warmup_updates=0, tokens_per_batch=200)
+    data, before = str(builtin_path("dev")), scores(tmp_path / "converted")
+    train("pairwise", data, str(tmp_path / "adapted"), init=str(tmp_path / "converted"), config=config)
+    np.testing.assert_allclose(scores(tmp_path / "adapted"), before, atol=1e-6)  # its classifier went along
+    train("pairwise", data, str(tmp_path / "fresh"), str(tmp_path / "converted"), config=config)
+    assert abs(scores(tmp_path / "fresh") - before)[[0, 1, 3]].max() > 1e-2
+    pooler = load_ranker(tmp_path / "fresh").model.head(0).dense.weight.data().asnumpy()
+    kept = load_ranker(tmp_path / "converted").model.head(0).dense.weight.data().asnumpy()
+    np.testing.assert_allclose(pooler, kept, atol=1e-6)  # BERT's pooler is the encoder's
+
+
+def test_a_shallower_ranker_leaves_the_upper_layers_out(tiny_encoder, tmp_path):
+    config = TrainingConfig(max_updates=1, tokens_per_batch=200)
+    train("pairwise", str(builtin_path("dev")), str(tmp_path / "run"), str(tiny_encoder), exits=(2,), config=config)
+    export_huggingface(tmp_path / "run", tmp_path / "out")
+    assert read_backbone_config(tmp_path / "out").num_layers == 2
+    np.testing.assert_allclose(scores(tmp_path / "out"), scores(tmp_path / "run"), atol=1e-6)
+
+
+def test_an_encoder_without_a_classifier(tiny_encoder, tmp_path):
+    tensors = load_file(str(tiny_encoder / "model.safetensors"))
+    folder = tmp_path / "encoder"
+    shutil.copytree(tiny_encoder, folder)
+    save_file({**tensors, "cls.predictions.bias": np.zeros(3, np.float32)}, str(folder / "model.safetensors"))
+    report = convert(folder, tmp_path / "converted")
+    text = str(report)
+    assert report.system == "encoder" and "1\n            cls.predictions.bias" in text and "0 missing" in text
+    assert f"{len(tensors) + 1} read, {len(tensors)} mapped" in text and "in the pooler" in text
+    for name, value in values(load_backbone(tmp_path / "converted")).items():
+        np.testing.assert_array_equal(value, values(load_backbone(tiny_encoder))[name])
+    for path in (tmp_path / "converted", tiny_encoder):
+        with pytest.raises((RunDirectoryError, EncoderError), match="an encoder without a .*train one: wqa train SYSTEM"):
+            load_ranker(path)
+    config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
+    for name, source in (("a", tiny_encoder), ("b", tmp_path / "converted")):
+        train("pairwise", str(builtin_path("dev")), str(tmp_path / name), str(source), config=config)
+    # The pooler went along, the seed did the rest.
+    np.testing.assert_array_equal(scores(tmp_path / "a"), scores(tmp_path / "b"))
+    with pytest.raises(OptionError, match="exists already"):
+        convert(folder, tmp_path / "converted")
+    with pytest.raises(OptionError, match="huggingface for a cascade"):
+        train("cascade", str(builtin_path("dev")), str(tmp_path / "c"), str(tiny_encoder), exits=(1, 3), config=config)
+        export_huggingface(tmp_path / "c", tmp_path / "out")
+
+
+@pytest.fixture
+def checked(tmp_path):
+    """The tiny BERT whose outputs are stored, with a vocabulary."""
+    folder = tmp_path / "tiny_bert"
+    shutil.copytree(DATA / "tiny_bert", folder)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    return folder
+
+
+def test_checks_against_stored_outputs(checked, tmp_path, capsys):
+    stored = checked / "expected.npz"
+    assert main(["convert", str(checked), str(tmp_path / "out"), "--check", str(stored)]) == 0
+    out = capsys.readouterr().out
+    for part in ("embeddings' output", "layer 1", "layer 3", "scores"):
+        assert any(line.startswith("difference") and line.endswith(part) for line in out.splitlines())
+    arrays = dict(np.load(stored))
+    arrays["states"][2, 0, 3] += 2e-4
+    np.savez(tmp_path / "off.npz", **arrays)
+    assert main(["convert", str(checked), str(tmp_path / "off"), "--check", str(tmp_path / "off.npz")]) == 2
+    err = capsys.readouterr().err
+    assert "layer 2 departs from the reference by 2.0e-04" in err and len(err.splitlines()) == 1
+    assert not (tmp_path / "off").exists()
+    np.savez(tmp_path / "shape.npz", **{**arrays, "states": arrays["states"][:2]})
+    np.savez(tmp_path / "none.npz", states=arrays["states"])
+    for name, found in (("shape", "hidden states of shape"), ("none", "cannot be read"), ("absent", "cannot be read")):
+        with pytest.raises(EncoderError, match=found):
+            convert(checked, tmp_path / "out2", str(tmp_path / f"{name}.npz"))
+
+
+def test_checks_against_a_live_reference(checked, tmp_path):
+    """A stand-in for an interpreter with PyTorch, which computes the reference with this package."""
+    code = f"""#!{sys.executable}
+import sys
+import mxnet as mx, numpy as np
+from wqa.pretrained import load_classifier
+script, folder, kind, given, target = sys.argv[1:]
+assert script.endswith("reference.py") and kind == "BertForSequenceClassification", sys.argv
+found = dict(np.load(given))
+model = load_classifier(folder)
+ids, types = (mx.nd.array(found[name], dtype="int32") for name in ("token_ids", "token_types"))
+lengths = mx.nd.array(found["valid_length"])
+states = [state.asnumpy() for state in model.backbone.hidden_states(ids, lengths, types)]
+np.savez(target, states=np.stack(states), logits=model(ids, types, lengths).asnumpy()[:, None], **found)
+"""
+    python = tmp_path / "python"
+    python.write_text(code)
+    python.chmod(python.stat().st_mode | stat.S_IXUSR)
+    report = convert(checked, tmp_path / "out", str(python))
+    assert len(report.differences) == 5 and max(report.differences.values()) < 1e-6
+    python.write_text(f"#!{sys.executable}\nraise SystemExit('no transformers here')\n")
+    with pytest.raises(EncoderError, match=r"the reference failed \(no transformers here\)"):
+        convert(checked, tmp_path / "out2", str(python))
+    with pytest.raises(EncoderError, match="cannot be run"):
+        convert(checked, tmp_path / "out2", str(tmp_path / "absent"))
+    assert not (tmp_path / "out2").exists()
+
+
+def test_a_vocabulary_that_does_not_fit(checked, tmp_path, capsys):
+    with open(checked / "vocab.txt", "a") as file:
+        file.writelines(f"word{number}\n" for number in range(40))
+    assert main(["convert", str(checked), str(tmp_path / "out")]) == 2
+    assert "a tokenizer of 81 ids; expected at most 64, the encoder's" in capsys.readouterr().err
+    assert main(["train", "cascade", "--encoder", str(checked), "--train", str(builtin_path("dev")), "--out",
+                 str(tmp_path / "run")]) == 2
+    assert "a tokenizer of 81 ids" in capsys.readouterr().err and not (tmp_path / "run").exists()
+
+
+def test_classifiers_of_three_labels_and_cut_ones(checked, tmp_path):
+    path, tensors = checked / "model.safetensors", load_file(str(checked / "model.safetensors"))
+    wide = {"classifier.weight": np.zeros((3, 16), np.float32), "classifier.bias": np.zeros(3, np.float32)}
+    save_file({**tensors, **wide}, str(path))
+    with pytest.raises(EncoderError, match="a classifier of 3 outputs"):
+        load_classifier(checked)
+    assert convert(checked, tmp_path / "three").system == "encoder"
+    save_file({name: value for name, value in tensors.items() if name != "classifier.bias"}, str(path))
+    with pytest.raises(EncoderError, match="classifier.bias is missing"):
+        load_classifier(checked)
+
+
+def test_a_full_disk_leaves_nothing(checked, tmp_path, monkeypatch):
+    import wqa.pretrained.folders as folders
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(folders.mx.nd, "load", full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        convert(checked, tmp_path / "out")
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+def test_export_command(tiny_run, tmp_path, capsys):
+    assert main(["export", str(tiny_run), str(tmp_path / "out")]) == 0
+    assert "model-symbol.json" in capsys.readouterr().out
+    assert main(["export", str(tiny_run), str(tmp_path / "out")]) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert main(["export", str(tiny_run), str(tmp_path / "hf"), "--format", "huggingface"]) == 2
+    assert "use --format mxnet" in capsys.readouterr().err

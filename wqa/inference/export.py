@@ -1,0 +1,179 @@
+"""A run in other libraries' files: MXNet's symbols and parameters, or a Hugging Face directory."""
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any, Dict, List, Tuple, Union
+
+import mxnet as mx
+import numpy as np
+from mxnet.gluon import HybridBlock
+from safetensors.numpy import save_file
+
+from wqa.data.files import PathLike
+from wqa.errors import OptionError
+from wqa.inference.cascade import CascadeRanker
+from wqa.inference.load import load_ranker
+from wqa.models import PairwiseTransformer
+from wqa.models.heads import Stage
+from wqa.pretrained.configs import to_huggingface
+from wqa.pretrained.folders import new_directory
+from wqa.pretrained.names import CLASSIFIERS, huggingface_names
+
+#: Inputs of the first stage; the later ones take ``hidden`` in place of the first two.
+INPUTS = ("token_ids", "token_types", "valid_length")
+
+
+class _Score(HybridBlock):
+    """The score alone, of the path to an exit."""
+
+    def __init__(self, path: Stage, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.path = path
+
+    def hybrid_forward(self, F, *inputs):
+        return self.path(*inputs)[1]
+
+
+def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
+    """Write a run's network as symbols and parameters, for MXNet's other languages and `SymbolBlock.imports`.
+
+    ``model-symbol.json`` and ``model-0000.params`` give the score of the last exit. A cascade's stages
+    come as well, ``exit_2-symbol.json`` and so on, each from the encodings of the one before to its own
+    encodings and scores, so that a program can drop candidates between them. ``export.json`` names the
+    inputs and outputs, their types and the special tokens' ids; ``tokenizer.json`` is the run's.
+
+    Parameters
+    ----------
+    run : str or path-like
+        As `load_ranker` takes it.
+    out : str or path-like
+        New directory.
+
+    Returns
+    -------
+    list of str
+        Names of the files.
+
+    Raises
+    ------
+    WqaError
+        Of the type that fits what was wrong.
+    """
+    ranker = load_ranker(run)
+    model, tokenizer = ranker.model, ranker.encoder.tokenizer
+    names = {parameter.name: name for name, parameter in model._collect_params_with_prefix().items()}
+    blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {
+        "model": (_Score(model.path(len(model.exits) - 1)), INPUTS)}
+    if len(model.exits) > 1:
+        for index, layer in enumerate(model.exits):
+            blocks[f"exit_{layer}"] = (model.stage(index), ("hidden", "valid_length") if index else INPUTS)
+    manifest = {
+        "networks": {prefix: {"inputs": list(inputs), "outputs": ["scores"] if prefix == "model" else ["hidden", "scores"]}
+                     for prefix, (_, inputs) in blocks.items()},
+        "types": {"token_ids": "int32 (B, L)", "token_types": "int32 (B, L)", "valid_length": "float32 (B,)",
+                  "hidden": f"float32 (B, L, {model.config.units})", "scores": "float32 (B,), log-odds"},
+        "pair_form": tokenizer.pair_form, "start_id": tokenizer.start_id, "separator_id": tokenizer.separator_id,
+        "padding_id": tokenizer.padding_id, "max_length": ranker.encoder.max_length}
+    with new_directory(out) as folder:
+        for prefix, (block, inputs) in blocks.items():
+            _write_network(block, inputs, names, folder / prefix)
+        tokenizer.save(folder / "tokenizer.json")
+        (folder / "export.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        return sorted(path.name for path in folder.iterdir())
+
+
+def _write_network(block: HybridBlock, inputs: Tuple[str, ...], names: Dict[str, str], prefix: pathlib.Path) -> None:
+    outputs = block(*[mx.sym.var(name) for name in inputs])
+    symbol = mx.sym.Group(list(outputs)) if isinstance(outputs, tuple) else outputs
+    graph = json.loads(symbol.tojson())
+    for node in graph["nodes"]:
+        if node["op"] == "null":  # Gluon's own names count blocks; those of the run do not change
+            node["name"] = names.get(node["name"], node["name"])
+    pathlib.Path(f"{prefix}-symbol.json").write_text(json.dumps(graph, indent=2) + "\n", encoding="utf-8")
+    arrays = {f"arg:{names[name]}": parameter.data() for name, parameter in block.collect_params().items()}
+    path = f"{prefix}-0000.params"
+    try:
+        mx.nd.save(path, arrays)
+        mx.nd.load(path)  # MXNet does not check its last write
+    except mx.base.MXNetError as error:
+        raise OSError(str(error).strip().splitlines()[-1]) from None
+
+
+def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
+    """Write a monolithic ranker as a Hugging Face directory: a sequence classifier with one output.
+
+    Its logit is this package's score.
+
+    Parameters
+    ----------
+    run : str or path-like
+        As `load_ranker` takes it.
+    out : str or path-like
+        New directory.
+
+    Returns
+    -------
+    list of str
+        Names of the files.
+
+    Raises
+    ------
+    OptionError
+        If the run is not a monolithic ranker.
+    WqaError
+        Of the type that fits what else was wrong.
+    """
+    ranker = load_ranker(run)
+    if not isinstance(ranker.model, PairwiseTransformer):
+        raise OptionError("--format", "huggingface for a cascade", "a run of the system pairwise",
+                          "use --format mxnet: the library has no cascades")
+    with new_directory(out) as folder:
+        save_file(huggingface_tensors(ranker.model), str(folder / "model.safetensors"), metadata={"format": "pt"})
+        config = {**to_huggingface(ranker.model.config), "num_hidden_layers": ranker.model.exits[-1]}
+        for name, values in (("config.json", config), ("tokenizer_config.json", _tokenizer_config(ranker))):
+            (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+        ranker.encoder.tokenizer.save(folder / "tokenizer.json")
+        return sorted(path.name for path in folder.iterdir())
+
+
+def huggingface_tensors(model: PairwiseTransformer) -> Dict[str, np.ndarray]:
+    """Parameters of a monolithic ranker by Hugging Face's names.
+
+    Parameters
+    ----------
+    model : PairwiseTransformer
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        float32.
+    """
+    prefix, tensors = f"{model.config.layout}.", {}
+    parameters = model.backbone._collect_params_with_prefix()
+    for ours, theirs in huggingface_names(model.config).items():
+        if ours in parameters and _runs(ours, model):
+            for name, part in zip(theirs, np.split(parameters[ours].data().asnumpy(), len(theirs))):
+                tensors[prefix + name] = part
+    for ours, name in CLASSIFIERS[model.config.layout].items():
+        for kind, parameter in getattr(model.head(0), ours)._collect_params_with_prefix().items():
+            tensors[(prefix if name.startswith("pooler") else "") + f"{name}.{kind}"] = parameter.data().asnumpy()
+    return tensors
+
+
+def _runs(name: str, model: PairwiseTransformer) -> bool:
+    """Whether a parameter is below the exit; a shallower ranker leaves out the layers above it."""
+    part, number = name.split(".")[:2]
+    return part != "layers" or model.config.shared_layers or int(number) < model.exits[-1]
+
+
+def _tokenizer_config(ranker: CascadeRanker) -> Dict[str, Union[str, int, List[str]]]:
+    tokenizer = ranker.encoder.tokenizer
+    names: Dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": ranker.encoder.max_length,
+                             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+    if tokenizer.pair_form == "roberta":
+        names["model_input_names"].remove("token_type_ids")
+    for key, number in (("cls_token", tokenizer.start_id), ("sep_token", tokenizer.separator_id),
+                        ("pad_token", tokenizer.padding_id)):
+        names[key] = tokenizer.token(number)
+    return names
