@@ -9,17 +9,15 @@ folder of its WikiQA-{train,dev,test}.tsv files, plain or .gz.
 """
 import argparse
 import gzip
-import hashlib
 import io
 import json
 import pathlib
 import sys
 import tempfile
-import urllib.request
 import zipfile
 import zlib
 
-from tqdm import tqdm
+from fetching import download
 
 from wqa.data import FILTERS, Candidate, Question, atomic_writer, count, filter_questions, write_questions
 from wqa.errors import DataError, WqaError, shorten
@@ -28,20 +26,6 @@ URL = "https://download.microsoft.com/download/E/5/F/E5FCFCEE-7005-4814-853D-DAA
 ZIP_SHA256 = "467c13f9e104552c0a9c16f41836ca8d89f9c0cc4b6e4355e104d5c3109ffa45"
 HEADER = ["QuestionID", "Question", "DocumentID", "DocumentTitle", "SentenceID", "Sentence", "Label"]
 SPLITS = ("train", "dev", "test")
-
-
-def download(target):
-    """Fetch the official archive and check that it is the one that was released."""
-    try:
-        with urllib.request.urlopen(URL, timeout=60) as source, open(target, "wb") as file, \
-                tqdm(total=source.length, unit="B", unit_scale=True, desc=target.name) as bar:
-            while block := source.read(1 << 16):
-                bar.update(file.write(block))
-    except OSError as error:
-        raise DataError(URL, f"cannot be fetched ({error})", mend="fetch it elsewhere and pass it with --archive") from None
-    found = hashlib.sha256(target.read_bytes()).hexdigest()
-    if found != ZIP_SHA256:
-        raise DataError(URL, f"SHA-256 {found}", ZIP_SHA256, "fetch it again, or pass a copy that you trust with --archive")
 
 
 def read_split(archive, split):
@@ -106,7 +90,7 @@ def main(arguments=None):
             archive = options.archive
             if archive is None:
                 archive = pathlib.Path(folder) / "WikiQACorpus.zip"
-                download(archive)
+                download(URL, archive, ZIP_SHA256)
             stats = convert(archive, options.out)
     except WqaError as error:
         print(f"error: {error}", file=sys.stderr)

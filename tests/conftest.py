@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import sys
 import tarfile
 
 import numpy as np
@@ -19,6 +20,7 @@ settings.load_profile("wqa")
 
 ROOT = pathlib.Path(__file__).parent.parent
 DATA = pathlib.Path(__file__).parent / "data"
+sys.path.insert(0, str(ROOT / "data_scripts"))  # the scripts import one another
 SHARED = pathlib.Path(os.environ.get("WQA_SHARED_DATA", ROOT.parent / "shared" / "data"))
 
 TINY = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32,

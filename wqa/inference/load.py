@@ -4,6 +4,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import tarfile
 from typing import Any, Union
 
 import mxnet as mx
@@ -48,10 +49,11 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
     if precision != "float32":
         raise OptionError("precision", shorten(precision), "float32")
     folder, devices = pathlib.Path(run), parse_devices(ctx)
-    if folder.is_file() or _is_huggingface(folder):
+    if _is_huggingface(folder):
         return _load_classifier(folder, drop_ratio, ctx, **options)
     if not folder.is_dir():
-        raise RunDirectoryError(folder, "there is no such directory", "a run directory as `wqa train` writes it")
+        raise RunDirectoryError(folder, "there is no such directory",
+                                "a run directory as `wqa train` writes it, or a classifier's directory or tar")
     config = read_run_config(folder / "config.json")
     if config.system == "encoder":
         raise RunDirectoryError(folder, "an encoder without a ranker", "a run, or a converted classifier",
@@ -78,6 +80,8 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
 
 def _is_huggingface(folder: pathlib.Path) -> bool:
     try:
+        if folder.is_file():
+            return tarfile.is_tarfile(folder)
         values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return "hidden_size" in values and "system" not in values
     except (OSError, ValueError, TypeError):  # reading it as a run tells what is wrong

@@ -98,7 +98,8 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
                     with source, open(folder / path.name, "wb") as target:
                         shutil.copyfileobj(source, target)
     except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        raise EncoderError(archive, f"cannot be read ({error})", "a tar of an encoder's directory", "fetch it again") from None
+        reason = "it is no tar" if isinstance(error, tarfile.ReadError) else error
+        raise EncoderError(archive, f"cannot be read ({reason})", "a tar of an encoder's directory", "fetch it again") from None
     return folder
 
 
