@@ -11,7 +11,7 @@ import io
 import pathlib
 import pickle
 import zipfile
-from typing import Any, BinaryIO, Callable, Dict, NamedTuple, Tuple
+from typing import Any, BinaryIO, Callable, Dict, NamedTuple, Optional, Tuple
 
 import numpy as np
 
@@ -105,12 +105,14 @@ class PickledTensors:
             self._check(name, tensor)
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
 
-    def read(self, name: str) -> np.ndarray:
-        """Read one tensor.
+    def read(self, name: str, start: int = 0, stop: Optional[int] = None) -> np.ndarray:
+        """Read a tensor, or rows of it.
 
         Parameters
         ----------
         name : str
+        start, stop : int
+            Rows of the first axis; all of them by default.
 
         Returns
         -------
@@ -118,10 +120,13 @@ class PickledTensors:
             Of the file's own type, bfloat16 widened to float32.
         """
         storage, offset, shape, strides = self._tensors[name]
+        if shape:
+            rows = range(*slice(start, stop).indices(shape[0]))
+            offset, shape = offset + rows.start * strides[0], (len(rows), *shape[1:])
         is_narrow = STORAGES[storage.kind] == "bfloat16"
         dtype = np.dtype("<u2" if is_narrow else STORAGES[storage.kind])
-        start = self._offsets[storage.key] + offset * dtype.itemsize
-        numbers = np.fromfile(self.path, dtype, _extent(shape, strides), offset=start)
+        place = self._offsets[storage.key] + offset * dtype.itemsize
+        numbers = np.fromfile(self.path, dtype, _extent(shape, strides), offset=place)
         if is_narrow:
             numbers = (numbers.astype("<u4") << 16).view("<f4")
         return np.lib.stride_tricks.as_strided(numbers, shape, [step * numbers.itemsize for step in strides])

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pathlib
 import re
-from typing import Iterable, List, Optional, Set, Tuple
+from typing import Iterable, Iterator, List, Optional, Set, Tuple
 
 import numpy as np
 from mxnet.gluon import HybridBlock
@@ -135,12 +135,12 @@ class Source:
         self.fill_pooler(head.dense)
         for kind, parameter in head.out._collect_params_with_prefix().items():
             name = self._held([f"{self._classifier['out']}.{kind}"])[0]
-            value = self._read(name)
+            value = np.concatenate([part for _, part in self._parts(name)])
             if self.labels() == 2 and len(value) == 2:
                 value = value[1:] - value[:1]
             if value.shape != parameter.shape:
                 self._refuse_shape(name, value.shape, parameter.shape)
-            _set(parameter, slice(0, 1), value)
+            _set(parameter, 0, value)
 
     def _shape(self, plain: str) -> Optional[Tuple[int, ...]]:
         return self.weights.shapes[self._plain[plain]] if plain in self._plain else None
@@ -151,9 +151,9 @@ class Source:
                 raise EncoderError(self.directory, f"tensor {name} is missing", "a whole classifier", "fetch the file again")
         return names
 
-    def _read(self, plain: str) -> np.ndarray:
+    def _parts(self, plain: str) -> Iterator[Tuple[int, np.ndarray]]:
         self.used.add(self._plain[plain])
-        return self.weights.read(self._plain[plain])
+        return self.weights.parts(self._plain[plain])
 
     def _write(self, parameter, theirs: Iterable[str], first: int = 0) -> None:
         """Fill a parameter's rows from tensors in turn; ``first`` rows may be absent, as in the zoo's position tables."""
@@ -165,7 +165,8 @@ class Source:
                 start = first
             elif found != shape:
                 self._refuse_shape(plain, found, shape)
-            _set(parameter, slice(start, start + found[0]), self._read(plain))
+            for row, part in self._parts(plain):
+                _set(parameter, start + row, part)
             start += found[0]
 
     def _refuse_shape(self, plain: str, found: Tuple[int, ...], needed: Tuple[int, ...]) -> None:
@@ -173,9 +174,9 @@ class Source:
                            "check config.json against the weights")
 
 
-def _set(parameter, rows: slice, value: np.ndarray) -> None:
+def _set(parameter, start: int, rows: np.ndarray) -> None:
     for array in parameter.list_data():
-        array[rows] = value
+        array[start: start + len(rows)] = rows
 
 
 def _plain_name(name: str) -> str:

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import json
+import math
 import pathlib
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -15,6 +16,9 @@ from wqa.pretrained.pickled import PickledTensors
 #: Whole or sharded weights of each kind.
 SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+
+#: Numbers that are read at a time.
+PART = 1 << 19
 
 
 class SafeTensors:
@@ -35,12 +39,14 @@ class SafeTensors:
         with self._opened() as file:
             self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
-    def read(self, name: str) -> np.ndarray:
-        """Read one tensor.
+    def read(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Read rows of a tensor.
 
         Parameters
         ----------
         name : str
+        start, stop : int
+            Rows of the first axis.
 
         Returns
         -------
@@ -48,20 +54,22 @@ class SafeTensors:
         """
         # Opened anew each time, so that the pages of what was read before do not stay in memory.
         with self._opened() as file:
-            kind = file.get_slice(name).get_dtype()
+            tensor = file.get_slice(name)
+            kind = tensor.get_dtype()
             if kind == "BF16":
-                return self._read_bfloat16(name)
+                return self._read_bfloat16(name, start, stop)
             if kind.startswith("F8"):
                 raise EncoderError(self.path, f"tensor {name} is of type {kind}", "float32, float16 or bfloat16")
-            return file.get_tensor(name)
+            return tensor[start:stop]
 
-    def _read_bfloat16(self, name: str) -> np.ndarray:
+    def _read_bfloat16(self, name: str, start: int, stop: int) -> np.ndarray:
         """The library leaves out the type that NumPy lacks; the file's header says where its numbers are."""
+        shape = (stop - start, *self.shapes[name][1:])
         with open(self.path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            start, end = json.loads(file.read(size))[name]["data_offsets"]
-        halves = np.fromfile(self.path, "<u2", (end - start) // 2, offset=8 + size + start)
-        return (halves.astype("<u4") << 16).view("<f4").reshape(self.shapes[name])
+            place = 8 + size + json.loads(file.read(size))[name]["data_offsets"][0] + 2 * start * math.prod(shape[1:])
+        halves = np.fromfile(self.path, "<u2", math.prod(shape), offset=place)
+        return (halves.astype("<u4") << 16).view("<f4").reshape(shape)
 
     def _opened(self) -> Any:
         try:
@@ -94,18 +102,23 @@ class ParameterFile:
         self._arrays = arrays
         self.shapes = {name: array.shape for name, array in arrays.items()}
 
-    def read(self, name: str) -> np.ndarray:
-        """Take one array out, so that its memory can go.
+    def read(self, name: str, start: int, stop: int) -> np.ndarray:
+        """Read rows of an array; with the last ones its memory goes.
 
         Parameters
         ----------
         name : str
+        start, stop : int
+            Rows of the first axis.
 
         Returns
         -------
         numpy.ndarray
         """
-        return self._arrays.pop(name).asnumpy()
+        rows = self._arrays[name][start:stop].asnumpy()
+        if stop == self.shapes[name][0]:
+            del self._arrays[name]
+        return rows
 
 
 class Weights:
@@ -133,19 +146,24 @@ class Weights:
         self._holder = {name: file for file in self._files for name in file.shapes}
         self.shapes: Dict[str, Tuple[int, ...]] = {name: file.shapes[name] for name, file in self._holder.items()}
 
-    def read(self, name: str) -> np.ndarray:
-        """Read one tensor.
+    def parts(self, name: str) -> Iterator[Tuple[int, np.ndarray]]:
+        """Read a tensor a few rows at a time, so that no second copy of it is ever in memory.
 
         Parameters
         ----------
         name : str
 
-        Returns
-        -------
+        Yields
+        ------
+        int
+            First row.
         numpy.ndarray
-            float32.
+            Rows, float32.
         """
-        return self._holder[name].read(name).astype(np.float32, copy=False)
+        rows, *others = self.shapes[name]
+        step = max(1, PART // max(1, math.prod(others)))
+        for start in range(0, rows, step):
+            yield start, self._holder[name].read(name, start, min(rows, start + step)).astype(np.float32, copy=False)
 
 
 def weights_path(directory: pathlib.Path) -> pathlib.Path:
