@@ -63,12 +63,14 @@ def test_gradients_equal_the_references(name, hybridized):
         total = (hidden * mx.nd.array(expected["weights"] * real[..., None])).sum()
     total.backward()
     parameters, layer = backbone._collect_params_with_prefix(), 0 if "albert" in name else 1
-    positions = real.sum(axis=0).astype(bool)  # the reference also moves the row of the padding's position
+    positions = real.sum(axis=0).astype(bool)
     for key, ours in (("words", "embeddings.word.weight"), ("positions", "embeddings.position_weight"),
                       ("ffn_1", f"layers.{layer}.ffn_1.weight"), ("qkv", f"layers.{layer}.qkv.weight"),
                       ("norm", f"layers.{layer}.attention_norm.gamma")):
         theirs, found = expected[f"gradient_of_{key}"], parameters[ours].grad().asnumpy()
         assert abs(theirs).max() > 0.1 and found.shape == theirs.shape
+        if key == "words":  # the reference keeps the padding token's row as it is, for its padded rows alone
+            theirs, found = (np.delete(array, expected["token_ids"][0, 5], axis=0) for array in (theirs, found))
         if key == "positions":
             first = backbone.config.first_position
             theirs, found = (array[first: first + len(positions)] for array in (theirs, found))

@@ -67,10 +67,16 @@ class Embeddings(HybridBlock):
 
     def hybrid_forward(self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor) -> Tensor:
         rows, width = self._sizes
-        steps = F.contrib.arange_like(token_ids, axis=1) + self._first  # (L,)
-        position = F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)  # (L, E)
         hidden = self.word(token_ids) + self.token_type(token_types)
-        hidden = self.dropout(self.layer_norm(F.broadcast_add(hidden, F.expand_dims(position, axis=0))))
+        if self._first:
+            # RoBERTa's: a padding token takes the row before the first, and no position, even inside a text.
+            real = token_ids != self._first - 1
+            steps = F.cumsum(real, axis=1) * real + (self._first - 1)  # (B, L)
+            hidden = hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
+        else:
+            steps = F.expand_dims(F.contrib.arange_like(token_ids, axis=1), axis=0)  # (1, L)
+            hidden = F.broadcast_add(hidden, F.Embedding(steps, position_weight, input_dim=rows, output_dim=width))
+        hidden = self.dropout(self.layer_norm(hidden))
         return hidden if self.projection is None else self.projection(hidden)  # (B, L, C)
 
 
