@@ -14,12 +14,12 @@ import pathlib
 import shutil
 from typing import Any, Callable, Dict, List, Optional
 
-import mxnet as mx
 from mxnet.gluon import Block
 
 from wqa.data import atomic_writer, storage_errors
 from wqa.data.files import PathLike, sync_directory
 from wqa.errors import RunDirectoryError
+from wqa.pretrained.folders import write_parameters
 
 #: Whole checkpoints that stay on disk.
 KEPT = 2
@@ -41,10 +41,7 @@ class State:
 
 
 def save_parameters(block: Block, path: pathlib.Path) -> None:
-    """Write a block's parameters and make sure that they can be read back.
-
-    MXNet does not check the last write to a file, so a full disk can pass unseen: the file is
-    read again before it counts.
+    """Write a block's parameters so that they are on the disk and can be read back.
 
     Parameters
     ----------
@@ -57,11 +54,7 @@ def save_parameters(block: Block, path: pathlib.Path) -> None:
         If the file is not whole.
     """
     with storage_errors(path):
-        try:
-            block.save_parameters(str(path))
-            mx.nd.load(str(path))
-        except mx.base.MXNetError as error:
-            raise OSError(str(error).splitlines()[-1]) from None
+        write_parameters(block, path)
         with open(path, "rb+") as file:
             os.fsync(file.fileno())
 
