@@ -65,6 +65,9 @@ def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
 def test_classifiers_rank_at_once_convert_and_go_back(family_encoder, tmp_path):
     found = scores(family_encoder)
     np.testing.assert_array_equal(scores(make_tar(tmp_path / "x.tar.gz", family_encoder)), found)
+    config, data = TrainingConfig(max_updates=1, tokens_per_batch=200), str(builtin_path("dev"))
+    train("pairwise", data, str(tmp_path / "run"), str(tmp_path / "x.tar.gz"), config=config)
+    assert np.isfinite(scores(tmp_path / "run")[0])
     report = convert(family_encoder, tmp_path / "converted")
     assert report.system == "pairwise" and not report.unused and report.read == report.mapped
     np.testing.assert_array_equal(scores(tmp_path / "converted"), found)

@@ -288,8 +288,8 @@ def test_zoo_files_load_as_gluonnlp_computes(tmp_path, layout):
     path.rename(tmp_path / "weights.params")
     with pytest.raises(EncoderError, match="a name without sizes.*bert_12_768_12"):
         load_backbone(tmp_path)
-    (tmp_path / "weights.params").rename(tmp_path / "bert_3_16_2.params")
-    with pytest.raises(EncoderError, match="is missing"):
+    (tmp_path / "weights.params").rename(tmp_path / f"{layout}_3_16_2.params")
+    with pytest.raises(EncoderError, match="missing tensors: encoder.transformer_cells.2.*;"):
         load_backbone(tmp_path)
 
 
@@ -365,7 +365,7 @@ def test_broken_encoders(tmp_path):
         load_backbone(folder)
     name = "bert.encoder.layer.1.attention.self.key.weight"
     save_file({key: value for key, value in tensors.items() if key != name}, str(path))
-    with pytest.raises(EncoderError, match="encoder.layer.1.attention.self.key.weight is missing"):
+    with pytest.raises(EncoderError, match="missing tensors: encoder.layer.1.attention.self.key.weight;"):
         load_backbone(folder)
     save_file({**tensors, name: tensors[name][:, :-1].copy()}, str(path))
     with pytest.raises(EncoderError, match=rf"tensor {name}: shape \(16, 15\); expected \(16, 16\)"):

@@ -16,6 +16,9 @@ from wqa.pretrained.configs import from_huggingface, from_zoo, read_json
 from wqa.pretrained.names import CLASSIFIERS, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
 
+#: Missing tensors that a message names.
+NAMED = 20
+
 _PREFIX = re.compile("^(" + "|".join(LAYOUTS) + r")\.")
 
 
@@ -80,8 +83,8 @@ class Source:
         parameters = backbone._collect_params_with_prefix()
         missing = self.missing()
         if missing:
-            count = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise EncoderError(self.directory, f"tensor {missing[0]} is missing{count}", "all tensors of the encoder",
+            named = ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
+            raise EncoderError(self.directory, f"missing tensors: {named}", "all tensors of the encoder",
                                "fetch the file again")
         for ours, theirs in self._names.items():
             self._write(parameters[ours], theirs, self.config.first_position if ours == "embeddings.position_weight" else 0)
