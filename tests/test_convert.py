@@ -99,6 +99,34 @@ def test_a_converted_classifier_starts_both_ways(tiny_encoder, tmp_path):
     np.testing.assert_allclose(pooler, kept, atol=1e-6)  # BERT's pooler is the encoder's
 
 
+def test_an_adaptation_does_not_start_from_another_librarys_directory(tmp_path):
+    from conftest import write_family_encoder
+
+    folder = write_family_encoder(tmp_path / "bert", "bert")
+    with pytest.raises(RunDirectoryError, match="a Hugging Face directory.*wqa convert SRC OUT"):
+        train("pairwise", str(builtin_path("dev")), str(tmp_path / "run"), init=str(folder))
+
+
+def test_a_zoo_directory_converts_with_its_vocabulary(tmp_path):
+    from gluonnlp.model import BERTModel
+    from gluonnlp.model.bert import BERTEncoder
+
+    words = (DATA / "tokenizers" / "uncased" / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    model = BERTModel(BERTEncoder(num_layers=2, units=16, hidden_size=32, num_heads=2, max_length=160), vocab_size=len(words),
+                      token_type_vocab_size=2, units=16, embed_size=16)
+    model.initialize(mx.init.Normal(0.3))
+    model(mx.nd.ones((1, 4)), mx.nd.zeros((1, 4)), mx.nd.array([4]), mx.nd.array([[1]]))  # settles the shapes
+    (tmp_path / "zoo").mkdir()
+    model.save_parameters(str(tmp_path / "zoo" / "bert_2_16_2_corpus_uncased-0123abcd.params"))
+    (tmp_path / "zoo" / "corpus_uncased-0123abcd.vocab").write_text(json.dumps({"idx_to_token": words}))
+    report = convert(tmp_path / "zoo", tmp_path / "out")
+    assert report.system == "encoder" and all(name.startswith(("decoder.", "classifier.")) for name in report.unused)
+    config = TrainingConfig(max_updates=1, tokens_per_batch=200)
+    for name, source in (("a", "zoo"), ("b", "out")):
+        train("pairwise", str(builtin_path("dev")), str(tmp_path / name), str(tmp_path / source), config=config)
+    np.testing.assert_array_equal(scores(tmp_path / "a"), scores(tmp_path / "b"))
+
+
 def test_a_shallower_ranker_leaves_the_upper_layers_out(tiny_encoder, tmp_path):
     config = TrainingConfig(max_updates=1, tokens_per_batch=200)
     train("pairwise", str(builtin_path("dev")), str(tmp_path / "run"), str(tiny_encoder), exits=(2,), config=config)

@@ -234,4 +234,7 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
         raise RunDirectoryError(path, "the file is missing", "a run directory as `wqa train` writes it") from None
     except (OSError, ValueError) as error:
         raise RunDirectoryError(path, f"cannot be read as JSON ({error})", mend="restore the file from its run") from None
+    if isinstance(values, dict) and "hidden_size" in values:
+        raise RunDirectoryError(path, "the configuration of a Hugging Face directory", "that of a run",
+                                "make one of it: wqa convert SRC OUT")
     return from_dict(RunConfig, values, str(path))
