@@ -73,7 +73,8 @@ def main(directory, data, pooling, epochs):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        print(f"epoch {epoch + 1}: dev MAP {100 * mean_average_precision(tokenizer, model.eval(), pooling, dev):.2f}", flush=True)
+        found = mean_average_precision(tokenizer, model.eval(), pooling, dev)
+        print(f"epoch {epoch + 1}: dev MAP {100 * found:.2f}", flush=True)
 
 
 if __name__ == "__main__":
