@@ -71,7 +71,7 @@ class FirstPositionHead(HybridBlock):
     def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
         first = F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0))  # (B, C)
         first = self.dense(first if self._has_pooler else self.dropout(first))
-        first = F.LeakyReLU(first, act_type="gelu") if self._gelu else F.tanh(first)
+        first = F.LeakyReLU(first, act_type="gelu") if self._gelu else F.Activation(first, act_type="tanh")
         return F.reshape(self.out(self.dropout(first)), (-1,))
 
 
