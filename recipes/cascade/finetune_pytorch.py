@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A plain PyTorch fine-tuning of MiniLM, to lay its dev MAP beside that of `wqa train`.
+"""A plain PyTorch fine-tuning of MiniLM, to lay its MAP beside that of `wqa train`.
 
     python recipes/cascade/finetune_pytorch.py MINILM_DIR data/wikiqa first 3
     python recipes/cascade/finetune_pytorch.py MINILM_DIR data/wikiqa mean 3
@@ -75,6 +75,8 @@ def main(directory, data, pooling, epochs):
             optimizer.step()
         found = mean_average_precision(tokenizer, model.eval(), pooling, dev)
         print(f"epoch {epoch + 1}: dev MAP {100 * found:.2f}", flush=True)
+    found = mean_average_precision(tokenizer, model, pooling, read(f"{data}/test.jsonl"))
+    print(f"after the last epoch: test MAP {100 * found:.2f}", flush=True)
 
 
 if __name__ == "__main__":
