@@ -133,6 +133,8 @@ def test_a_shallower_ranker_leaves_the_upper_layers_out(tiny_encoder, tmp_path):
     export_huggingface(tmp_path / "run", tmp_path / "out")
     assert read_backbone_config(tmp_path / "out").num_layers == 2
     np.testing.assert_allclose(scores(tmp_path / "out"), scores(tmp_path / "run"), atol=1e-6)
+    convert(tmp_path / "run", tmp_path / "again")
+    np.testing.assert_array_equal(scores(tmp_path / "again"), scores(tmp_path / "run"))
 
 
 def test_an_encoder_without_a_classifier(tiny_encoder, tmp_path):

@@ -127,7 +127,7 @@ def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransfo
         if not source.labels():
             raise EncoderError(directory, "an encoder without a classifier", "a fine-tuned classifier, or a run",
                                "train one: wqa train SYSTEM --encoder DIR")
-        model = PairwiseTransformer(source.config)
+        model = PairwiseTransformer(source.config, source.exits)
         without_gradients(model)
         model.initialize(mx.init.Zero(), ctx=ctx or mx.cpu())
         source.fill(model.backbone)

@@ -33,6 +33,8 @@ class Source:
     ----------
     config : BackboneConfig
     weights : Weights
+    exits : tuple of int
+        The exit of a run's monolithic ranker; empty for the last layer.
     used : set of str
         Tensors, by the files' names, that went into a parameter so far.
 
@@ -51,6 +53,7 @@ class Source:
             raise EncoderError(directory / "config.json", "the file is missing", "a Hugging Face directory")
         self.weights = Weights(directory)
         self.used: Set[str] = set()
+        self.exits: Tuple[int, ...] = ()
         shapes = self.weights.shapes
         if values is None:
             self.config, self._plain = from_zoo(self.weights.path, shapes), {name: name for name in shapes}
@@ -61,6 +64,7 @@ class Source:
             self._names = {name: [name] for name in Backbone(self.config)._collect_params_with_prefix()}
             self._classifier = {"dense": "pooler", "out": ""}
             if run.system == "pairwise":
+                self.exits = run.exits
                 self._classifier = {part: f"head_{run.exits[-1]}.{part}" for part in ("dense", "out")}
         else:
             self.config = from_huggingface(values, directory / "config.json", shapes)
