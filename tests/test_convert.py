@@ -41,7 +41,7 @@ def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
     np.testing.assert_array_equal(scores(tmp_path / "run"), found)
     assert np.isfinite(found[[0, 1, 3]]).all() and len(set(found)) == 4
     ranking = load_ranker(tmp_path / "run", drop_ratio=0.5).rank(QUESTION, CANDIDATES)
-    assert sorted(ranking.exits.tolist()) == [0, 1, 2, 3] or sorted(ranking.exits.tolist()) == [0, 1, 3, 3]
+    assert sorted(ranking.exits.tolist()) == [0, 1, 2, 3]  # 3 candidates with text: 1 dropped, then 1 of 2
     names = export_mxnet(tmp_path / "run", tmp_path / "out")
     assert names == sorted([*(f"{prefix}-{kind}" for prefix in ("model", "exit_1", "exit_2", "exit_3")
                               for kind in ("symbol.json", "0000.params")), "export.json", "tokenizer.json"])

@@ -58,6 +58,8 @@ class Report:
         ``"pairwise"`` if a classifier was read, else ``"encoder"``.
     read, mapped : int
         Tensors in the files, and those that went into a parameter.
+    missing : list of str
+        Tensors of the encoder that the files lack; loading refuses them, so there are none.
     unused : list of str
         The others, by the files' names.
     parameters, head_parameters : int
@@ -70,6 +72,7 @@ class Report:
     system: str
     read: int
     mapped: int
+    missing: List[str]
     unused: List[str]
     parameters: int
     head_parameters: int
@@ -78,7 +81,7 @@ class Report:
     def __str__(self) -> str:
         config, kind = self.config, "classifier" if self.system == "pairwise" else "pooler"
         lines = [f"layout      {config.layout}, {config.num_layers} layers, {config.units} units, {config.num_heads} heads, "
-                 f"{config.vocab_size:,} tokens", f"tensors     {self.read} read, {self.mapped} mapped, 0 missing",
+                 f"{config.vocab_size:,} tokens", f"tensors     {self.read} read, {self.mapped} mapped, {len(self.missing)} missing",
                  f"unused      {len(self.unused)}" + "".join(f"\n            {name}" for name in self.unused),
                  f"parameters  {self.parameters:,} in the encoder, {self.head_parameters:,} in the {kind}"]
         lines += [f"difference  {value:.1e} {part}" for part, value in self.differences.items()]
@@ -128,7 +131,7 @@ def convert(source: PathLike, out: PathLike, check: str = "", command: str = "")
         numbers = sum(math.prod(parameter.shape) for parameter in model._collect_params_with_prefix().values())
         encoder = model.backbone.parameter_count()
         report = Report(found.config, "pairwise" if is_ranker else "encoder", len(found.weights.shapes), len(found.used),
-                        found.unused(), encoder, numbers - encoder, differences)
+                        found.missing(), found.unused(), encoder, numbers - encoder, differences)
         record = RunConfig(report.system, found.config, model.exits if is_ranker else (), min(128, found.config.max_positions),
                            encoder=str(source), versions=library_versions(), command=command)
         with new_directory(out) as target:
