@@ -81,7 +81,8 @@ class Report:
     def __str__(self) -> str:
         config, kind = self.config, "classifier" if self.system == "pairwise" else "pooler"
         lines = [f"layout      {config.layout}, {config.num_layers} layers, {config.units} units, {config.num_heads} heads, "
-                 f"{config.vocab_size:,} tokens", f"tensors     {self.read} read, {self.mapped} mapped, {len(self.missing)} missing",
+                 f"{config.vocab_size:,} tokens",
+                 f"tensors     {self.read} read, {self.mapped} mapped, {len(self.missing)} missing",
                  f"unused      {len(self.unused)}" + "".join(f"\n            {name}" for name in self.unused),
                  f"parameters  {self.parameters:,} in the encoder, {self.head_parameters:,} in the {kind}"]
         lines += [f"difference  {value:.1e} {part}" for part, value in self.differences.items()]
