@@ -27,7 +27,11 @@ setup(
         "tqdm",
     ],
     extras_require={
-        "cpu": ["mxnet==1.9.1"],
+        "cpu": [
+            "mxnet==1.9.1",
+            # oneDNN 3.2 as a library of its own: MXNet's is 2.4, sealed inside it, and ranks far slower.
+            "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64'",
+        ],
         "cu112": [
             "mxnet-cu112==1.9.1",
             # The CUDA 11 libraries that the wheel links.

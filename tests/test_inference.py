@@ -223,6 +223,6 @@ def test_trained_saved_and_loaded_scores_are_the_same(tiny_encoder, tmp_path):
         Trainer(model, TrainingPairs(read_questions(builtin_path("dev")), encoder), config, tmp_path / f"again_{system}").fit()
         questions = list(read_questions(builtin_path("test")))[:5]
         in_memory = list(CascadeRanker(model, encoder).rank_all(questions))
-        loaded = list(load_ranker(out).rank_all(questions))
+        loaded = list(load_ranker(out, engine="mxnet").rank_all(questions))
         for first, second in zip(in_memory, loaded):
             np.testing.assert_array_equal(first.scores, second.scores)

@@ -46,6 +46,10 @@ class DeviceError(WqaError):
     """A device that is unknown or absent."""
 
 
+class PrecisionError(WqaError):
+    """A precision that this processor does not compute in."""
+
+
 class EncoderError(WqaError):
     """A pretrained encoder that cannot be read."""
 

@@ -6,10 +6,11 @@ import sys
 from typing import Optional, Sequence
 
 import wqa
-from wqa.cli import bench, convert, evaluate, export, rank, train
+from wqa.cli import bench, convert, evaluate, export, quantize, rank, train
 from wqa.errors import WqaError
 
-COMMANDS = {"train": train, "evaluate": evaluate, "rank": rank, "convert": convert, "export": export, "bench": bench}
+COMMANDS = {"train": train, "evaluate": evaluate, "rank": rank, "convert": convert, "export": export, "bench": bench,
+            "quantize": quantize}
 
 
 def build_parser() -> argparse.ArgumentParser:

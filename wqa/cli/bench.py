@@ -18,7 +18,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, List, Tuple
 
-from wqa.cli.options import add_ranking, drop_ratio, numbers
+from wqa.cli.options import add_ranking, drop_ratio, numbers, ranking_options
 from wqa.config import BACKBONES
 from wqa.errors import OptionError, shorten
 
@@ -75,7 +75,7 @@ def _of_run(options: argparse.Namespace) -> Tuple[Any, Callable[[], List]]:
 
     if not options.run or not options.data:
         raise OptionError("wqa bench", "neither RUN with --data nor --random", "one or the other")
-    ranker = load_ranker(options.run, ctx=options.ctx, pool=options.pool, pool_size=options.pool_size)
+    ranker = load_ranker(options.run, **ranking_options(options))
     questions = list(read_questions(options.data))
     return ranker, lambda: list(ranker.rank_all(questions))
 
@@ -93,8 +93,7 @@ def _random(options: argparse.Namespace) -> Tuple[Any, Callable[[], List]]:
         raise OptionError("--tokens and --candidates", f"{options.tokens} and {options.candidates}",
                           "lengths from 4 to 512, and at least one candidate")
     exits = numbers(options.exits, "--exits") if options.exits else ()
-    ranker = random_ranker(BACKBONES[options.random], exits, options.seed, ctx=options.ctx, pool=options.pool,
-                           pool_size=options.pool_size)
+    ranker = random_ranker(BACKBONES[options.random], exits, options.seed, **ranking_options(options))
     rng = np.random.default_rng(options.seed)
     pairs = random_pairs(rng, options.candidates, shortest, longest, BACKBONES[options.random].vocab_size)
     return ranker, lambda: ranker.rank_pairs([pairs])

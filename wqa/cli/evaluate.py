@@ -15,7 +15,7 @@ import sys
 import time
 from typing import Any, Dict, List
 
-from wqa.cli.options import add_filter, add_ranking, drop_ratio
+from wqa.cli.options import add_filter, add_ranking, drop_ratio, ranking_options
 from wqa.errors import OptionError
 
 
@@ -94,7 +94,7 @@ def _rows_of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
     if not questions:
         raise OptionError("--filter", f"{options.filter} leaves no question of {options.data}", "at least one")
     metrics = options.metrics.split(",")
-    ranker = load_ranker(options.run, ctx=options.ctx, pool=options.pool, pool_size=options.pool_size)
+    ranker = load_ranker(options.run, **ranking_options(options))
     rows = []
     for text in texts:
         ranker.drop_ratio = drop_ratio(text)

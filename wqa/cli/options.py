@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import List, Union
+from typing import Any, Dict, List, Union
 
 from wqa.data.filters import FILTERS
 from wqa.errors import OptionError, shorten
@@ -67,6 +67,26 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
                              "(default: question)")
     parser.add_argument("--pool-size", type=int, default=128, metavar="B",
                         help="candidates a batch, for --pool batch (default: 128)")
+    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16", "int8"),
+                        help="what products compute in; int8 needs a run that `wqa quantize` calibrated (default: float32)")
+    parser.add_argument("--engine", default="auto", choices=("auto", "mxnet", "onednn"),
+                        help="auto takes oneDNN on a CPU where it is installed (default: auto)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads on a CPU (default: all that the process may use)")
+
+
+def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
+    """Keyword arguments of `wqa.inference.load_ranker` that the options of cascade inference stand for.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+
+    Returns
+    -------
+    dict of str to Any
+    """
+    return {"ctx": options.ctx, "pool": options.pool, "pool_size": options.pool_size, "precision": options.precision,
+            "engine": options.engine, "threads": options.threads}
 
 
 def add_filter(parser: argparse.ArgumentParser, name: str, default: str, what: str) -> None:

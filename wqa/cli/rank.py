@@ -16,7 +16,7 @@ import math
 import sys
 from typing import Any, Dict, List
 
-from wqa.cli.options import add_ranking, drop_ratio
+from wqa.cli.options import add_ranking, drop_ratio, ranking_options
 from wqa.errors import DataError, InputError
 
 
@@ -47,8 +47,7 @@ def run(options: argparse.Namespace) -> None:
     from wqa.inference import load_ranker
 
     candidates = read_candidates(options.candidates)
-    ranker = load_ranker(options.run, drop_ratio(options.drop_ratio), options.ctx, pool=options.pool,
-                         pool_size=options.pool_size, progress=True)
+    ranker = load_ranker(options.run, drop_ratio(options.drop_ratio), progress=True, **ranking_options(options))
     ranking = ranker.rank(options.question, candidates)
     rows = [_row(place, index, ranking, candidates) for place, index in enumerate(ranking.order.tolist(), 1)]
     rows = rows[: options.top_k] if options.top_k > 0 else rows

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import pathlib
 from typing import IO, Iterator, Union
@@ -83,3 +84,22 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def sha256(path: PathLike) -> str:
+    """Digest of a file.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    str
+        Hexadecimal.
+    """
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()

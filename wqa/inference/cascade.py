@@ -1,28 +1,28 @@
 """Cascade inference (Soldaini and Moschitti 2020, section 4.3.2), also of one-exit rankers.
 
-Pairs of all questions in flight are sorted by length and run in micro-batches of bucketed shapes.
+Pairs of all questions in flight are sorted by length and run in micro-batches of nearly one length.
 At an exit that drops candidates, every question keeps its best, and the survivors of all questions
-are regrouped and trimmed into new micro-batches, so that what was dropped costs nothing more. At an
-exit that drops none, a micro-batch goes straight on to the next layers.
+are regrouped into new micro-batches, so that what was dropped costs nothing more. At an exit that
+drops none, a micro-batch goes straight on to the next layers. While one flight is ranked, the next
+is tokenized and encoded in a thread.
 """
 from __future__ import annotations
 
 import sys
-from typing import Iterable, Iterator, List, Sequence, Tuple, Union
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Iterable, Iterator, List, Sequence, Union
 
-import mxnet as mx
 import numpy as np
 from tqdm import tqdm
 
 from wqa.data import Question
 from wqa.errors import OptionError, shorten
 from wqa.inference.cost import Cost
-from wqa.inference.hidden import HiddenStore
+from wqa.inference.engine import build_engine
 from wqa.inference.ranker import Ranker, Ranking
-from wqa.models import parse_devices
 from wqa.models.cascade import drop_ratios, dropped, relative_cost
 from wqa.models.heads import ExitNetwork
-from wqa.text import EncodedPair, PairEncoder, bucketed, pad_pairs, plan_batches
+from wqa.text import EncodedPair, PairEncoder
 
 #: What candidates an exit compares: all of a question's, or those of a batch of it.
 POOLS = ("question", "batch")
@@ -45,32 +45,28 @@ class CascadeRanker(Ranker):
         batches of ``pool_size`` of them.
     pool_size : int
         b, for ``pool="batch"``.
-    batch_tokens : int
-        Padded tokens of a micro-batch.
     flight_tokens : int
         Tokens of the questions that are ranked together; a longer question flies alone.
-    hidden_bytes : int
-        Encodings held in memory between exits; more go to a temporary file.
     progress : bool
         Show a bar on standard error while a flight takes longer than two seconds.
+    **engine
+        Parameters of `wqa.inference.engine.build_engine`: ``engine``, ``precision``, ``threads``,
+        ``batch_tokens``, ``hidden_bytes``. MXNet's engine, the default here, reads the model's
+        parameters as they are at each ranking; oneDNN's reads them once.
     """
 
     def __init__(self, model: ExitNetwork, encoder: PairEncoder, drop_ratio: Union[float, Sequence[float]] = 0.0,
-                 ctx: str = "cpu", pool: str = "question", pool_size: int = 128, batch_tokens: int = 2048,
-                 flight_tokens: int = 32768, hidden_bytes: int = 1 << 29, progress: bool = False) -> None:
+                 ctx: str = "cpu", pool: str = "question", pool_size: int = 128, flight_tokens: int = 65536,
+                 progress: bool = False, **engine: Any) -> None:
         if pool not in POOLS:
             raise OptionError("--pool", shorten(pool), "one of " + ", ".join(POOLS))
-        for name, value in (("--pool-size", pool_size), ("--batch-tokens", batch_tokens)):
-            if value < 1:
-                raise OptionError(name, value, "a whole number above 0")
+        if pool_size < 1:
+            raise OptionError("--pool-size", pool_size, "a whole number above 0")
         self.model, self.encoder = model, encoder
         self.drop_ratio = drop_ratio
         self._pool_size = pool_size if pool == "batch" else 0
-        self._batch_tokens, self._flight_tokens, self._hidden_bytes = batch_tokens, flight_tokens, hidden_bytes
-        self._ctx, self._progress = _one_device(ctx), progress
-        self._stages = [model.stage(index) for index in range(len(model.exits))]
-        for stage in self._stages:
-            stage.hybridize()
+        self._flight_tokens, self._progress = flight_tokens, progress
+        self._engine = build_engine(model, encoder.tokenizer, ctx, **engine)
 
     @property
     def drop_ratio(self) -> List[float]:
@@ -81,19 +77,33 @@ class CascadeRanker(Ranker):
     def drop_ratio(self, alpha: Union[float, Sequence[float]]) -> None:
         self._ratios = drop_ratios(alpha, len(self.model.exits))
 
+    def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
+        return self.rank_pairs([self.encoder.encode(question, candidates)])[0]
+
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
+        flights = self._flights(questions)
+        with ThreadPoolExecutor(1) as thread:
+            coming = thread.submit(next, flights, None)
+            while True:
+                flight = coming.result()
+                if flight is None:
+                    return
+                coming = thread.submit(next, flights, None)
+                yield from self.rank_pairs(flight)
+
+    def _flights(self, questions: Iterable[Question]) -> Iterator[List[List[EncodedPair]]]:
         flight: List[List[EncodedPair]] = []
         tokens = 0
         for question in questions:
             pairs = self.encoder.encode(question.question, question.texts, question.id)
             size = sum(len(pair.token_ids) for pair in pairs)
             if flight and tokens + size > self._flight_tokens:
-                yield from self.rank_pairs(flight)
+                yield flight
                 flight, tokens = [], 0
             flight.append(pairs)
             tokens += size
         if flight:
-            yield from self.rank_pairs(flight)
+            yield flight
 
     def rank_pairs(self, flight: Sequence[Sequence[EncodedPair]]) -> List[Ranking]:
         """Rank questions that are encoded already.
@@ -108,13 +118,6 @@ class CascadeRanker(Ranker):
         list of Ranking
         """
         return _Flight(self, flight).rank()
-
-
-def _one_device(ctx: str) -> mx.Context:
-    devices = parse_devices(ctx)
-    if len(devices) > 1:
-        raise OptionError("--ctx", f"{ctx}, which is {len(devices)} devices", "one device to rank on")
-    return devices[0]
 
 
 class _Flight:
@@ -136,7 +139,7 @@ class _Flight:
         alive = alive[np.argsort(self._lengths[alive], kind="stable")]
         pools = [pool for start, end in zip(self._starts, self._starts[1:])
                  for pool in self._split(start + np.flatnonzero(filled[start:end]))]
-        store = None
+        store: Any = None
         for segment in self._segments():
             store = self._run(segment, alive, store)
             last = segment[-1]
@@ -161,36 +164,17 @@ class _Flight:
                 segments.append([])
         return segments
 
-    def _run(self, segment: List[int], alive: np.ndarray, store: Union[HiddenStore, None]) -> HiddenStore:
-        ranker = self._ranker
-        most = ranker.model.config.max_positions
+    def _run(self, segment: List[int], alive: np.ndarray, store: Any) -> Any:
+        ranker, engine = self._ranker, self._ranker._engine
         is_last = segment[-1] == len(ranker.model.exits) - 1
-        following = HiddenStore(ranker._hidden_bytes)
-        batches = plan_batches(self._lengths[alive], ranker._batch_tokens)
-        for rows in tqdm(batches, desc=f"to exit {ranker.model.exits[segment[-1]]}", unit="batch", delay=2, leave=False,
-                         disable=not ranker._progress, file=sys.stderr):
+        following = None if is_last else engine.store()
+        for rows in tqdm(engine.plan(self._lengths[alive]), desc=f"to exit {ranker.model.exits[segment[-1]]}", unit="batch",
+                         delay=2, leave=False, disable=not ranker._progress, file=sys.stderr):
             batch = alive[rows]
-            length = bucketed(int(self._lengths[batch].max()), most)
-            inputs = self._inputs(batch, length, store)
-            scores = []
-            for stage in segment:
-                hidden, score = ranker._stages[stage](*inputs)
-                inputs = (hidden, inputs[-1])
-                scores.append(score)
-            if not is_last:
-                following.put(batch.tolist(), hidden)
-            for stage, score in zip(segment, scores):
-                self._scores[stage, batch] = score.asnumpy()
-                self._padded[batch] += self._layers[stage] * length
+            scores, length = engine.run(segment, batch, [self._pairs[pair] for pair in batch], store, following)
+            self._scores[np.ix_(segment, batch)] = scores
+            self._padded[batch] += self._layers[segment].sum() * length
         return following
-
-    def _inputs(self, batch: np.ndarray, length: int, store: Union[HiddenStore, None]) -> Tuple[mx.nd.NDArray, ...]:
-        ctx, tokenizer = self._ranker._ctx, self._ranker.encoder.tokenizer
-        if store is not None:
-            valid_length = mx.nd.array(self._lengths[batch], ctx=ctx, dtype="float32")
-            return store.take(batch.tolist(), length, ctx), valid_length
-        arrays = pad_pairs([self._pairs[pair] for pair in batch], length, tokenizer.padding_id, tokenizer.pair_form == "bert")
-        return tuple(mx.nd.array(array, ctx=ctx, dtype=array.dtype) for array in arrays)
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
         """The pool without its floor(alpha k) lowest scores; ties keep the earlier candidate."""

@@ -15,10 +15,11 @@ class _Spilled(NamedTuple):
     descriptor: int
     offset: int
     shape: Tuple[int, ...]
+    dtype: np.dtype = np.dtype(np.float32)
 
     def read(self) -> np.ndarray:
-        raw = os.pread(self.descriptor, 4 * int(np.prod(self.shape)), self.offset)
-        return np.frombuffer(raw, dtype=np.float32).reshape(self.shape)
+        raw = os.pread(self.descriptor, self.dtype.itemsize * int(np.prod(self.shape)), self.offset)
+        return np.frombuffer(raw, dtype=self.dtype).reshape(self.shape)
 
 
 Block = Union[mx.nd.NDArray, _Spilled, None]
@@ -105,3 +106,72 @@ def _rows(block: Block, rows: List[int], length: int, ctx: mx.Context) -> mx.nd.
         padding = mx.nd.zeros((part.shape[0], length - part.shape[1], part.shape[2]), ctx=ctx)
         part = mx.nd.concat(part, padding, dim=1)
     return part
+
+
+class RowStore:
+    """Encodings of pairs as packed rows, by pair number; past a budget they go to a temporary file.
+
+    Parameters
+    ----------
+    budget : int
+        Bytes held in memory.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self._budget, self._used = budget, 0
+        self._blocks: List[Union[np.ndarray, _Spilled, None]] = []
+        self._place: Dict[int, Tuple[int, int, int]] = {}
+        self._file: Optional[IO[bytes]] = None
+
+    def put(self, pairs: Sequence[int], lengths: np.ndarray, rows: np.ndarray) -> None:
+        """Keep a micro-batch.
+
+        Parameters
+        ----------
+        pairs : sequence of int
+            Numbers of its pairs.
+        lengths : numpy.ndarray
+            Rows of each.
+        rows : numpy.ndarray
+            (sum of lengths, C); copied.
+        """
+        start = 0
+        for pair, length in zip(pairs, lengths.tolist()):
+            self._place[pair] = (len(self._blocks), start, start + length)
+            start += length
+        if self._used + rows.nbytes <= self._budget:
+            self._used += rows.nbytes
+            self._blocks.append(rows.copy())
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the store
+        offset = self._file.seek(0, 2)
+        self._file.write(rows.tobytes())
+        self._file.flush()
+        self._blocks.append(_Spilled(self._file.fileno(), offset, rows.shape, rows.dtype))
+
+    def take(self, pairs: Sequence[int]) -> List[np.ndarray]:
+        """Rows of pairs, each (length, C).
+
+        Pairs are taken in the order in which they were put; what comes before them is let go.
+
+        Parameters
+        ----------
+        pairs : sequence of int
+
+        Returns
+        -------
+        list of numpy.ndarray
+        """
+        first = self._place[pairs[0]][0]
+        self._blocks[:first] = [None] * first
+        rows: List[np.ndarray] = []
+        number, block = -1, np.empty(0, np.float32)
+        for pair in pairs:
+            place, start, end = self._place[pair]
+            if place != number:
+                number, kept = place, self._blocks[place]
+                assert kept is not None
+                block = kept.read() if isinstance(kept, _Spilled) else kept
+            rows.append(block[start:end])
+        return rows

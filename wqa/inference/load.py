@@ -5,13 +5,15 @@ import json
 import os
 import pathlib
 import tarfile
-from typing import Any, Union
+from typing import Any, Optional, Union
 
 import mxnet as mx
 
 from wqa.config import read_run_config
-from wqa.errors import EncoderError, OptionError, RunDirectoryError, shorten
+from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.inference.cascade import CascadeRanker
+from wqa.inference.engine import check_precision
+from wqa.inference.quantized import read_quantized
 from wqa.models import build_model, parse_devices
 from wqa.pretrained import encoder_directory, load_classifier
 from wqa.text import PairEncoder, load_tokenizer
@@ -21,7 +23,8 @@ MAX_LENGTH = 128
 
 
 def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: str = "cpu",
-                precision: str = "float32", **options: Any) -> CascadeRanker:
+                precision: str = "float32", threads: Optional[int] = None, engine: str = "auto",
+                **options: Any) -> CascadeRanker:
     """Load the ranker of a run directory.
 
     Parameters
@@ -33,7 +36,13 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
         One, or one an exit.
     ctx : str
         Device.
-    precision : {"float32"}
+    precision : {"float32", "bfloat16", "int8"}
+        What products compute in. bfloat16 and int8 need a CPU with instructions for them; int8 also a
+        run that `wqa quantize` has calibrated.
+    threads : int, optional
+        Threads of oneDNN's engine; all that the process may use by default.
+    engine : {"auto", "mxnet", "onednn"}
+        ``auto`` takes oneDNN on a CPU where its library is installed, MXNet otherwise.
     **options
         Further parameters of `CascadeRanker`.
 
@@ -45,9 +54,11 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
     ------
     RunDirectoryError, EncoderError
         If a file is missing, cut off, or does not fit the others.
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If the options do not go together, or this machine lacks what they ask for.
     """
-    if precision != "float32":
-        raise OptionError("precision", shorten(precision), "float32")
+    check_precision(precision)
+    options.update(precision=precision, threads=threads, engine=engine)
     folder, devices = pathlib.Path(run), parse_devices(ctx)
     if _is_huggingface(folder):
         return _load_classifier(folder, drop_ratio, ctx, **options)
@@ -75,6 +86,8 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
     except (mx.base.MXNetError, AssertionError, ValueError, OSError) as error:
         raise RunDirectoryError(path, f"does not load ({str(error).strip().splitlines()[-1]})",
                                 "parameters that fit config.json", "restore the file from its run") from None
+    if precision == "int8":
+        options["quantized"] = read_quantized(folder, model)
     return CascadeRanker(model, PairEncoder(tokenizer, config.max_length), drop_ratio, ctx, **options)
 
 
@@ -89,6 +102,9 @@ def _is_huggingface(folder: pathlib.Path) -> bool:
 
 
 def _load_classifier(path: pathlib.Path, drop_ratio: Any, ctx: str, **options: Any) -> CascadeRanker:
+    if options["precision"] == "int8":
+        raise OptionError("--precision", f"int8 of {path}, another library's directory", "a calibrated run",
+                          f"wqa convert {path} RUN, then wqa quantize RUN --data DEV.jsonl")
     with encoder_directory(path) as folder:
         model, tokenizer = load_classifier(folder, parse_devices(ctx)), load_tokenizer(folder)
         tokenizer.check_fits(model.config, path)

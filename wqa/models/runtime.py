@@ -7,6 +7,9 @@ use, unless the variable is already set.
 The CUDA wheel links libraries that come as wheels of their own (the extra ``cu112``), in folders where
 the loader does not look; they are loaded by path first.
 
+MXNet's oneDNN has kernels for AMX, Intel's matrix unit, but leaves them off unless it is told, before
+the import, how far it may go. It is told so on processors that have the unit.
+
 MXNet's CPU storage asks the C library for each array anew, and glibc hands large blocks back to the
 system at once, so that every operator faults its output in page by page. The C library is told to
 keep them.
@@ -39,7 +42,16 @@ def _load_cuda() -> None:
                     ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
+def _has_amx() -> bool:
+    try:
+        return "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return False
+
+
 os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+if not {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"} & set(os.environ) and _has_amx():
+    os.environ["DNNL_MAX_CPU_ISA"] = "AVX512_CORE_AMX"
 try:
     _libc = ctypes.CDLL("libc.so.6")
     _libc.mallopt(-3, 1 << 30)        # M_MMAP_THRESHOLD: blocks up to 1 GiB come from the heap

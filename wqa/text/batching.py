@@ -63,6 +63,30 @@ def plan_batches(lengths: Union[Sequence[int], np.ndarray], tokens: int,
     return batches
 
 
+def pack_batches(lengths: Union[Sequence[int], np.ndarray], tokens: int) -> List[np.ndarray]:
+    """Group samples, in their order, into batches of at most ``tokens`` tokens; nothing is padded.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+        Tokens of each sample, ascending, so that equal ones stand together.
+    tokens : int
+        Budget. A sample longer than it is a batch of its own.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        Sample indices.
+    """
+    ends = np.cumsum(lengths)
+    batches, start, before = [], 0, 0
+    while start < len(ends):
+        end = max(start + 1, int(np.searchsorted(ends, before + tokens, side="right")))
+        batches.append(np.arange(start, end))
+        start, before = end, int(ends[end - 1])
+    return batches
+
+
 def split_rows(rows: int, parts: int) -> List[Tuple[int, int]]:
     """Share rows out over devices as evenly as they go.
 

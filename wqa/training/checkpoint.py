@@ -7,7 +7,6 @@ written under another name and renamed, so a kill at any moment leaves the one b
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
@@ -17,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional
 from mxnet.gluon import Block
 
 from wqa.data import atomic_writer, storage_errors
-from wqa.data.files import PathLike, sync_directory
+from wqa.data.files import sha256, sync_directory
 from wqa.errors import RunDirectoryError
 from wqa.pretrained.folders import write_parameters
 
@@ -208,25 +207,6 @@ def _link(source: pathlib.Path, target: pathlib.Path) -> None:
         os.link(source, target)
     except OSError:  # a file system without hard links
         shutil.copyfile(source, target)
-
-
-def sha256(path: PathLike) -> str:
-    """Digest of a file.
-
-    Parameters
-    ----------
-    path : str or path-like
-
-    Returns
-    -------
-    str
-        Hexadecimal.
-    """
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _read_record(folder: pathlib.Path) -> Dict[str, Any]:

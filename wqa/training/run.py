@@ -13,12 +13,13 @@ import numpy as np
 
 from wqa.config import BackboneConfig, RunConfig, TrainingConfig, read_run_config, to_json
 from wqa.data import atomic_writer, filter_questions, read_questions
+from wqa.data.files import sha256
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import build_model, library_versions, parse_devices
 from wqa.models.heads import ExitNetwork
 from wqa.pretrained import encoder_directory, initialize_from, read_backbone_config
 from wqa.text import PairEncoder, load_tokenizer
-from wqa.training.checkpoint import State, sha256
+from wqa.training.checkpoint import State
 from wqa.training.pairs import TrainingPairs
 from wqa.training.trainer import Evaluator, Trainer
 
