@@ -1,0 +1,45 @@
+"""Calibrate a run for int8, on questions of its development split.
+
+example:
+  wqa quantize runs/wikiqa --data data/wikiqa/dev.jsonl
+  wqa rank runs/wikiqa --precision int8 --question "how are glacier caves formed ?" --candidates sentences.txt
+
+The 8-bit weights go to int8.safetensors in the run directory, beside model.params, which stays as it is.
+Labels are not looked at.
+"""
+from __future__ import annotations
+
+import argparse
+
+from wqa.errors import OptionError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+    """
+    parser.add_argument("run", metavar="RUN", help="run directory")
+    parser.add_argument("--data", required=True, metavar="FILE", help="questions to calibrate on, canonical JSONL")
+    parser.add_argument("--questions", type=int, default=100, metavar="N", help="questions taken of them (default: 100)")
+    parser.add_argument("--strength", type=float, default=None, metavar="A",
+                        help="share of the inputs' outliers that the weights take over, 0 to 1")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Quantize as the options say, and print what was written.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+    """
+    from wqa.data import read_questions
+    from wqa.inference.quantize import STRENGTH, quantize
+
+    if options.questions < 1:
+        raise OptionError("--questions", options.questions, "a whole number above 0")
+    strength = STRENGTH if options.strength is None else options.strength
+    pairs = quantize(options.run, read_questions(options.data), options.questions, strength)
+    print(f"{options.run}/int8.safetensors: calibrated on {pairs} pairs")
