@@ -168,12 +168,14 @@ class _Flight:
         ranker, engine = self._ranker, self._ranker._engine
         is_last = segment[-1] == len(ranker.model.exits) - 1
         following = None if is_last else engine.store()
-        for rows in tqdm(engine.plan(self._lengths[alive]), desc=f"to exit {ranker.model.exits[segment[-1]]}", unit="batch",
+        batches = engine.plan(self._lengths[alive])
+        for rows in tqdm(batches, desc=f"to exit {ranker.model.exits[segment[-1]]}", unit="batch",
                          delay=2, leave=False, disable=not ranker._progress, file=sys.stderr):
             batch = alive[rows]
-            scores, length = engine.run(segment, batch, [self._pairs[pair] for pair in batch], store, following)
-            self._scores[np.ix_(segment, batch)] = scores
+            length = engine.run(segment, batch, [self._pairs[pair] for pair in batch], store, following)
             self._padded[batch] += self._layers[segment].sum() * length
+        if batches:
+            self._scores[np.ix_(segment, alive[np.concatenate(batches)])] = engine.collect()
         return following
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:

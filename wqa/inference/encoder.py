@@ -9,10 +9,25 @@ import numpy as np
 
 from wqa.inference import onednn
 from wqa.inference.onednn import DST, SRC, WEIGHTS, Array, Call
-from wqa.inference.packed import ATTENTIONS, STEPS, Attention, Batch, Compiler, Quantized, Watch, Weight, Workspace, round_up
+from wqa.inference.packed import (
+    ATTENTIONS,
+    STEPS,
+    Attention,
+    Batch,
+    Compiler,
+    Quantized,
+    Vector,
+    Watch,
+    Weight,
+    Workspace,
+    round_up,
+)
 from wqa.inference.parameters import EmbeddingParameters, HeadParameters, LayerParameters
 from wqa.models.heads import ExitNetwork
 from wqa.text import EncodedPair
+
+#: Pairs whose heads run together.
+HEAD_ROWS = 256
 
 
 def as_float32(rows: np.ndarray) -> np.ndarray:
@@ -41,7 +56,8 @@ class PackedEncoder:
                  quantized: Optional[Sequence[Dict[str, Quantized]]] = None) -> None:
         config = model.config
         self.config, self.kind, self._quantized = config, kind, quantized
-        self._compiler, self._space, self._firsts = Compiler(), Workspace(round_up(rows)), Workspace(round_up(rows))
+        self._compiler, self._space = Compiler(), Workspace(round_up(rows))
+        self._firsts = Workspace(max(HEAD_ROWS, round_up(rows)))
         self._work = (onednn.Scratch(), onednn.Scratch(), self._compiler.scratch)
         self._embeddings = EmbeddingParameters(model, typed)
         scale = 1 / math.sqrt(config.units // config.num_heads)
@@ -157,8 +173,10 @@ class PackedEncoder:
                 calls = [self._compiler.layer_norm(sums, *table.norm, out, self.config.layer_norm_eps)]
             else:
                 normed = space.array("other", rows, table.width, "float32")
+                total = space.array("total", rows, units, "float32")
                 calls = [self._compiler.layer_norm(sums, *table.norm, normed, self.config.layer_norm_eps),
-                         self._compiler.product(normed, table.projection, out)]
+                         self._compiler.product(normed, table.projection, total),
+                         self._compiler.scaled(total, Vector(np.ones(units)), out)]  # to the encodings' type
             self._calls[key] = {"embed": calls}
         return self._calls[key]["embed"]
 
@@ -254,6 +272,10 @@ class PackedEncoder:
         numpy.ndarray
             (pairs,), float32.
         """
+        return np.concatenate([self._chunk_scores(exit, pooled[start: start + HEAD_ROWS])
+                               for start in range(0, len(pooled), HEAD_ROWS)])
+
+    def _chunk_scores(self, exit: int, pooled: np.ndarray) -> np.ndarray:
         count, units, space = len(pooled), self.config.units, self._firsts
         rows = round_up(count)
         names, key = ("pooled", "hidden"), ("head", exit, rows)

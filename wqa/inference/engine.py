@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -55,7 +55,7 @@ class Engine:
         raise NotImplementedError
 
     def run(self, segment: Sequence[int], numbers: np.ndarray, pairs: Sequence[EncodedPair], store: Any,
-            following: Any) -> Tuple[np.ndarray, np.ndarray]:
+            following: Any) -> np.ndarray:
         """Run stages on a micro-batch.
 
         Parameters
@@ -72,11 +72,13 @@ class Engine:
 
         Returns
         -------
-        scores : numpy.ndarray
-            (stages, pairs).
-        rows : numpy.ndarray
+        numpy.ndarray
             (pairs,) positions that each pair took, padding included.
         """
+        raise NotImplementedError
+
+    def collect(self) -> np.ndarray:
+        """Scores of all micro-batches since the last call, (stages, pairs), pairs in the order of the runs."""
         raise NotImplementedError
 
 
@@ -90,6 +92,7 @@ class HybridEngine(Engine):
         self._stages = [model.stage(index) for index in range(len(model.exits))]
         for stage in self._stages:
             stage.hybridize()
+        self._scores: List[np.ndarray] = []
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return plan_batches(lengths, self._batch_tokens)
@@ -98,7 +101,7 @@ class HybridEngine(Engine):
         return HiddenStore(self._hidden_bytes)
 
     def run(self, segment: Sequence[int], numbers: np.ndarray, pairs: Sequence[EncodedPair], store: Optional[HiddenStore],
-            following: Optional[HiddenStore]) -> Tuple[np.ndarray, np.ndarray]:
+            following: Optional[HiddenStore]) -> np.ndarray:
         lengths = np.array([len(pair.token_ids) for pair in pairs])
         length = bucketed(int(lengths.max()), self.model.config.max_positions)
         if store is None:
@@ -113,7 +116,12 @@ class HybridEngine(Engine):
             scores.append(score)
         if following is not None:
             following.put(numbers.tolist(), hidden)
-        return np.stack([score.asnumpy() for score in scores]), np.full(len(pairs), length)
+        self._scores.append(np.stack([score.asnumpy() for score in scores]))
+        return np.full(len(pairs), length)
+
+    def collect(self) -> np.ndarray:
+        scores, self._scores = np.concatenate(self._scores, axis=1), []
+        return scores
 
 
 class PackedEngine(Engine):
@@ -144,6 +152,7 @@ class PackedEngine(Engine):
         kind = "float32" if precision == "float32" else "bfloat16"
         self._encoder = PackedEncoder(model, typed, kind, batch_tokens, quantized)
         self._bounds = [0, *model.exits]
+        self._pooled: Dict[int, List[np.ndarray]] = {}
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return pack_batches(lengths, self._batch_tokens)
@@ -152,7 +161,7 @@ class PackedEngine(Engine):
         return RowStore(self._hidden_bytes)
 
     def run(self, segment: Sequence[int], numbers: np.ndarray, pairs: Sequence[EncodedPair], store: Optional[RowStore],
-            following: Optional[RowStore]) -> Tuple[np.ndarray, np.ndarray]:
+            following: Optional[RowStore]) -> np.ndarray:
         if self._threads:
             _openmp().omp_set_num_threads(self._threads)
         encoder, lengths = self._encoder, np.array([len(pair.token_ids) for pair in pairs])
@@ -161,18 +170,24 @@ class PackedEngine(Engine):
             encoder.embed(pairs, batch)
         else:
             encoder.load(store.take(numbers.tolist()))
-        scores = [self._stage(stage, batch) for stage in segment]
+        for stage in segment:
+            self._pooled.setdefault(stage, []).append(self._stage(stage, batch))
         if following is not None:
             following.put(numbers.tolist(), lengths, encoder.encodings[: batch.tokens])
-        return np.stack(scores), lengths
+        return lengths
+
+    def collect(self) -> np.ndarray:
+        # Heads are small beside their weights, so they wait for all micro-batches.
+        scores = np.stack([self._encoder.scores(stage, np.concatenate(self._pooled[stage])) for stage in sorted(self._pooled)])
+        self._pooled.clear()
+        return scores
 
     def _stage(self, stage: int, batch: Batch) -> np.ndarray:
         encoder, start, end = self._encoder, *self._bounds[stage: stage + 2]
         only_first = encoder.takes_first(stage) and end == self._bounds[-1]  # nothing else is read any more
         for layer in range(start, end - only_first):
             encoder.layer(layer, batch)
-        pooled = encoder.last_layer_first_rows(end - 1, batch) if only_first else encoder.pooled(stage, batch)
-        return encoder.scores(stage, pooled)
+        return encoder.last_layer_first_rows(end - 1, batch) if only_first else encoder.pooled(stage, batch)
 
 
 def check_precision(precision: str) -> None:

@@ -95,11 +95,15 @@ def _stream() -> _Pointer:
 class _Handle:
     """Something of oneDNN's that is destroyed with its owner."""
 
+    handle = _Pointer()  # null where the creation failed
+
     def __init__(self, kind: str, handle: _Pointer) -> None:
-        self.handle, self._destroy = handle, getattr(_library(), f"dnnl_{kind}_destroy")
+        self._destroy = getattr(_library(), f"dnnl_{kind}_destroy")
+        self.handle = handle
 
     def __del__(self) -> None:
-        self._destroy(self.handle)
+        if self.handle:
+            self._destroy(self.handle)
 
 
 class Layout(_Handle):

@@ -16,30 +16,29 @@ from wqa.text import EncodedPair
 PRODUCTS = {"query": "project", "key": "project", "value": "project", "output": "merge", "inner": "widen", "outer": "narrow"}
 
 
-def product_weights(layer: EncoderLayer, scale: float) -> Dict[str, Tuple[np.ndarray, np.ndarray]]:
-    """Weights and biases of a layer's products, the queries' scaled for the attention.
+def product_parameters(layer: EncoderLayer, name: str, scale: float) -> Tuple[np.ndarray, np.ndarray]:
+    """Weight and bias of one of a layer's products, the queries' scaled for the attention.
 
     Parameters
     ----------
     layer : EncoderLayer
+    name : str
+        One of `PRODUCTS`.
     scale : float
         1 / sqrt of a head's width.
 
     Returns
     -------
-    dict of str to (numpy.ndarray, numpy.ndarray)
-        (out, in) and (out,), float32, by the names in `PRODUCTS`.
+    (numpy.ndarray, numpy.ndarray)
+        (out, in) and (out,), float32.
     """
-    weights = dict(zip(("query", "key", "value"), zip(*(np.split(parameter.data().asnumpy(), 3)
-                                                        for parameter in (layer.qkv.weight, layer.qkv.bias)))))
-    weights["query"] = tuple(part * np.float32(scale) for part in weights["query"])
-    for name, dense in (("output", layer.proj), ("inner", layer.ffn_1), ("outer", layer.ffn_2)):
-        weights[name] = (dense.weight.data().asnumpy(), dense.bias.data().asnumpy())
-    return weights
-
-
-def _weight(layer: EncoderLayer, scale: float, name: str) -> np.ndarray:
-    return product_weights(layer, scale)[name][0]
+    dense = {"output": layer.proj, "inner": layer.ffn_1, "outer": layer.ffn_2}.get(name, layer.qkv)
+    weight, bias = dense.weight.data().asnumpy(), dense.bias.data().asnumpy()
+    if dense is not layer.qkv:
+        return weight, bias
+    part = ("query", "key", "value").index(name)
+    factor = np.float32(scale if name == "query" else 1)
+    return np.split(weight, 3)[part] * factor, np.split(bias, 3)[part] * factor
 
 
 class Norm(NamedTuple):
@@ -59,9 +58,9 @@ class LayerParameters:
 
     def __init__(self, layer: EncoderLayer, scale: float, quantized: Optional[Dict[str, Quantized]]) -> None:
         self.products: Dict[str, Weight] = {}
-        for name, (_, bias) in product_weights(layer, scale).items():
-            self.products[name] = Weight(functools.partial(_weight, layer, scale, name), bias,
-                                         quantized[name] if quantized else None)
+        for name in PRODUCTS:
+            parameters = functools.partial(product_parameters, layer, name, scale)
+            self.products[name] = Weight(parameters, quantized[name] if quantized else None)
         self.attention_norm, self.ffn_norm = Norm.of(layer.attention_norm), Norm.of(layer.ffn_norm)
 
 
@@ -114,4 +113,4 @@ class HeadParameters:
 
 
 def _dense(block: nn.Dense) -> Weight:
-    return Weight(lambda: block.weight.data().asnumpy(), block.bias.data().asnumpy())
+    return Weight(lambda: (block.weight.data().asnumpy(), block.bias.data().asnumpy()))

@@ -21,7 +21,7 @@ from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference.encoder import PackedEncoder
 from wqa.inference.load import load_ranker
 from wqa.inference.packed import Batch, Quantized
-from wqa.inference.parameters import PRODUCTS, product_weights
+from wqa.inference.parameters import PRODUCTS, product_parameters
 from wqa.inference.quantized import FILE
 from wqa.models.heads import ExitNetwork
 from wqa.text import PairEncoder, pack_batches
@@ -72,7 +72,8 @@ def quantize(run: PathLike, questions: Iterable[Question], most: int = 100, stre
     reach, pairs = _magnitudes(ranker.model, ranker.encoder, taken)
     tensors: Dict[str, np.ndarray] = {}
     for place, layer in enumerate(ranker.model.backbone.layers[: ranker.model.exits[-1]]):
-        for name, product in _quantized_layer(product_weights(layer, _scale(ranker.model)), reach[place], strength).items():
+        weights = {name: product_parameters(layer, name, _scale(ranker.model))[0] for name in PRODUCTS}
+        for name, product in _quantized_layer(weights, reach[place], strength).items():
             for part, array in zip(Quantized._fields, product):
                 tensors[f"layers.{place}.{name}.{part}"] = np.ascontiguousarray(array)
     content = save(tensors, metadata={"model_sha256": sha256(folder / "model.params"), "questions": str(len(taken)),
@@ -109,15 +110,15 @@ def _magnitudes(model: ExitNetwork, encoder: PairEncoder,
     return reach, len(pairs)
 
 
-def _quantized_layer(weights: Dict[str, Tuple[np.ndarray, np.ndarray]], reach: Dict[str, np.ndarray],
+def _quantized_layer(weights: Dict[str, np.ndarray], reach: Dict[str, np.ndarray],
                      strength: float) -> Dict[str, Quantized]:
     products = {}
     for step in dict.fromkeys(PRODUCTS.values()):
         names = [name for name, of in PRODUCTS.items() if of == step]
-        rows = np.concatenate([weights[name][0] for name in names])  # (out of all, in): they share their input
+        rows = np.concatenate([weights[name] for name in names])  # (out of all, in): they share their input
         factor = _factor(reach[step], np.abs(rows).max(axis=0), strength)
         for name in names:
-            smooth = weights[name][0].T / factor[:, None]  # (in, out)
+            smooth = weights[name].T / factor[:, None]  # (in, out)
             scale = np.maximum(np.abs(smooth).max(axis=0), 1e-20) / 127
             products[name] = Quantized(np.rint(smooth / scale).astype(np.int8), scale.astype(np.float32), factor)
     return products

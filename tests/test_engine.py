@@ -1,0 +1,260 @@
+import importlib.metadata
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import mxnet as mx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wqa.config import BackboneConfig
+from wqa.data import builtin_path, read_questions
+from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
+from wqa.inference import CascadeRanker, load_ranker, onednn
+from wqa.inference.engine import PRECISIONS, check_precision
+from wqa.inference.hidden import RowStore
+from wqa.inference.packed import GROUP_SCORES, GROUPS, Batch
+from wqa.inference.quantize import _factor, _quantized_layer, quantize
+from wqa.inference.quantized import FILE
+from wqa.inference.random import random_pairs, random_ranker
+from wqa.models import build_model
+from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.text import EncodedPair, PairEncoder, load_tokenizer, pack_batches
+
+ROOT = pathlib.Path(__file__).parent.parent
+CONFIG = BackboneConfig(vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64)
+
+try:
+    check_precision("int8")
+    check_precision("bfloat16")
+except (PrecisionError, MissingDependency) as error:
+    pytest.skip(f"engine tests: {error}", allow_module_level=True)
+
+
+def both(model, encoder, **options):
+    """MXNet's engine, and oneDNN's on the same parameters."""
+    return CascadeRanker(model, encoder, engine="mxnet"), CascadeRanker(model, encoder, engine="onednn", **options)
+
+
+def family_model(system, folder, exits):
+    model = build_model(system, read_backbone_config(folder), exits)
+    mx.random.seed(3)
+    initialize_from(model, folder)
+    return model, PairEncoder(load_tokenizer(folder), 96)
+
+
+@pytest.mark.parametrize("system, exits", [("cascade", (1, 2, 3)), ("pairwise", (3,)), ("pairwise", (2,))])
+def test_every_family_has_the_scores_of_mxnets_engine(family_encoder, system, exits):
+    model, encoder = family_model(system, family_encoder, exits)
+    questions = list(read_questions(builtin_path("test")))[:4]
+    slow, fast = both(model, encoder)
+    for first, second in zip(slow.rank_all(questions), fast.rank_all(questions)):
+        np.testing.assert_allclose(second.exit_scores, first.exit_scores, rtol=1e-4, atol=1e-4)
+        assert second.cost.padded_token_layers == second.cost.token_layers <= first.cost.padded_token_layers
+
+
+def test_bfloat16_differs_by_its_rounding_alone(family_encoder):
+    model, encoder = family_model("cascade", family_encoder, (1, 2, 3))
+    questions = list(read_questions(builtin_path("test")))[:4]
+    slow, fast = both(model, encoder, precision="bfloat16")
+    pairs = list(zip(slow.rank_all(questions), fast.rank_all(questions)))
+    exact, rounded = (np.concatenate([ranking.exit_scores.ravel() for ranking in side]) for side in zip(*pairs))
+    error = np.abs(exact - rounded).max()
+    assert 0 < error < 0.15 * exact.std() + 0.02
+
+
+def test_a_padding_token_inside_a_text_takes_no_position():
+    config = BackboneConfig(vocab_size=50, units=16, hidden_size=32, num_layers=2, num_heads=2, max_positions=40,
+                            layout="roberta", token_types=1, first_position=2)
+    ranker = random_ranker(config, (1, 2))
+    pair = EncodedPair(np.array([0, 7, 1, 8, 2, 2, 9, 1, 1, 4, 2], np.int32), 6, False, False)
+    slow, fast = both(ranker.model, ranker.encoder)
+    [[first], [second]] = slow.rank_pairs([[pair]]), fast.rank_pairs([[pair]])
+    np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-5)
+
+
+def test_scores_do_not_depend_on_the_company_of_a_pair():
+    ranker = random_ranker(CONFIG, (1, 2, 4), engine="onednn")
+    pairs = random_pairs(np.random.default_rng(1), 40, 4, 60, 200)
+    [together] = ranker.rank_pairs([pairs])
+    alone = [ranker.rank_pairs([[pair]])[0].exit_scores[:, 0] for pair in pairs]
+    np.testing.assert_allclose(together.exit_scores.T, alone, atol=1e-5)
+
+
+def test_longest_pairs_and_many_shapes():
+    """Lengths up to the encoder's positions, the budget smaller than one of them, and more shapes than are kept."""
+    ranker = random_ranker(CONFIG, (1, 2, 4), engine="onednn", batch_tokens=1)
+    slow = CascadeRanker(ranker.model, ranker.encoder, engine="mxnet")
+    pairs = [EncodedPair(np.arange(length, dtype=np.int32), 2, False, False) for length in (2, 3, 63, 64, 64)]
+    [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
+    np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
+
+
+def test_old_attentions_are_let_go(monkeypatch):
+    monkeypatch.setattr("wqa.inference.encoder.ATTENTIONS", 3)
+    ranker = random_ranker(CONFIG, (1, 2, 4), engine="onednn")
+    pairs = random_pairs(np.random.default_rng(2), 60, 4, 60, 200)
+    slow = CascadeRanker(ranker.model, ranker.encoder, engine="mxnet")
+    [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
+    np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
+    assert len(ranker._engine._encoder._attentions) <= 3
+
+
+@given(st.lists(st.integers(1, 512), min_size=1, max_size=80).map(sorted))
+def test_groups_cover_every_row_once(lengths):
+    batch = Batch(np.array(lengths))
+    pairs, rows = [], []
+    for group in batch.groups:
+        assert group.pairs in GROUPS
+        assert group.pairs == 1 or group.pairs * group.length ** 2 <= GROUP_SCORES
+        assert lengths[group.pair: group.pair + group.pairs] == [group.length] * group.pairs
+        pairs += range(group.pair, group.pair + group.pairs)
+        rows += range(group.row, group.row + group.pairs * group.length)
+    assert pairs == list(range(len(lengths))) and rows == list(range(sum(lengths)))
+
+
+@given(st.lists(st.integers(1, 100), max_size=60).map(sorted), st.integers(1, 300))
+def test_packed_batches_keep_order_and_budget(lengths, tokens):
+    batches = pack_batches(lengths, tokens)
+    assert [row for batch in batches for row in batch] == list(range(len(lengths)))
+    for batch, following in zip(batches, [*batches[1:], None]):
+        size = sum(lengths[row] for row in batch)
+        assert size <= tokens or len(batch) == 1
+        assert following is None or size + lengths[following[0]] > tokens
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=5), st.integers(0, 400), st.data())
+def test_rows_come_back_in_memory_or_from_the_file(blocks, budget, data):
+    store, rows, number = RowStore(budget), {}, 0
+    for lengths in blocks:
+        block = np.arange(sum(lengths) * 3, dtype=np.uint16).reshape(-1, 3) + 100 * number
+        numbers = list(range(number, number + len(lengths)))
+        store.put(numbers, np.array(lengths), block)
+        rows.update(zip(numbers, np.split(block.copy(), np.cumsum(lengths)[:-1])))
+        block[:] = 0  # the engine writes there again
+        number += len(lengths)
+    wanted = sorted(data.draw(st.sets(st.integers(0, number - 1), min_size=1)))
+    cut = data.draw(st.integers(0, len(wanted)))
+    for part in (wanted[:cut], wanted[cut:]):
+        for pair, found in zip(part, store.take(part) if part else []):
+            np.testing.assert_array_equal(found, rows[pair])
+
+
+def test_factors_and_integers_by_hand():
+    # Channel 0 reaches 8 and its weights 2; channel 1 reaches 2 and its weights 0.5: at strength 1/2, both
+    # are divided by 2, so their largest input is 4 and 1, and 127 stands for 4.
+    factor = _factor(np.array([8.0, 2.0]), np.array([2.0, 0.5]), 0.5)
+    np.testing.assert_allclose(factor, [127 / 4 / 2] * 2, rtol=1e-6)
+    weight = np.array([[2.0, 0.25], [-1.0, 0.5]], np.float32)  # (out, in)
+    weights = dict.fromkeys(("query", "key", "value", "output", "inner", "outer"), weight)
+    reach = {step: np.array([8.0, 2.0]) for step in ("project", "merge", "widen", "narrow")}
+    product = _quantized_layer(weights, reach, 0.5)["inner"]
+    np.testing.assert_array_equal(product.weight, [[127, -127], [16, 64]])  # 0.25 / 2 and 0.5 / 1 of 127, rounded
+    inputs = np.array([8.0, -2.0], np.float32)
+    integers = np.rint(inputs * product.factor)
+    np.testing.assert_array_equal(integers, [127, -32])
+    np.testing.assert_allclose(integers @ product.weight.astype(float) * product.scale, weight @ inputs, rtol=0.02)
+
+
+def test_int8_ranks_nearly_as_float32_does(tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    questions = list(read_questions(builtin_path("test")))
+    assert quantize(run, read_questions(builtin_path("dev")), most=5) == sum(
+        len(question.texts) for question in list(read_questions(builtin_path("dev")))[:5])
+    exact, rounded = load_ranker(run), load_ranker(run, precision="int8")
+    errors, spread = [], []
+    for first, second in zip(exact.rank_all(questions), rounded.rank_all(questions)):
+        errors.append(np.abs(first.exit_scores - second.exit_scores).max())
+        spread.append(first.exit_scores)
+    assert 0 < max(errors) < 0.5 * np.concatenate(spread, axis=1).std(axis=1).max()
+
+
+def test_quantization_is_refused_where_it_does_not_belong(tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    with pytest.raises(RunDirectoryError, match="wqa quantize"):
+        load_ranker(run, precision="int8")
+    quantize(run, read_questions(builtin_path("dev")), most=2)
+    whole = (run / FILE).read_bytes()
+    for size in (0, 5, 100, len(whole) - 1):
+        (run / FILE).write_bytes(whole[:size])
+        with pytest.raises(RunDirectoryError, match="int8.safetensors: does not load"):
+            load_ranker(run, precision="int8")
+    (run / FILE).write_bytes(whole)
+    load_ranker(run, precision="int8")
+    other = mx.nd.load(str(run / "model.params"))
+    mx.nd.save(str(run / "model.params"), {name: array * 1.01 for name, array in other.items()})
+    with pytest.raises(RunDirectoryError, match="made of other weights"):
+        load_ranker(run, precision="int8")
+    with pytest.raises(OptionError, match="no question"):
+        quantize(run, [])
+    with pytest.raises(OptionError, match="--strength"):
+        quantize(run, read_questions(builtin_path("dev")), strength=2.0)
+
+
+def test_precisions_need_their_engine_and_their_processor(tiny_run, monkeypatch):
+    with pytest.raises(OptionError, match="other precisions are computed by oneDNN"):
+        load_ranker(tiny_run, precision="bfloat16", engine="mxnet")
+    with pytest.raises(OptionError, match="--engine"):
+        load_ranker(tiny_run, engine="tvm")
+    with pytest.raises(OptionError, match="without calibration"):
+        random_ranker(CONFIG, (1, 2), engine="onednn", precision="int8")
+    monkeypatch.setattr(onednn, "instruction_set", lambda: 0x27)  # AVX-512 and nothing more
+    for precision, name in (("bfloat16", "AVX512_BF16"), ("int8", "AVX512_VNNI")):
+        with pytest.raises(PrecisionError, match=f"without {name}.*--precision float32"):
+            load_ranker(tiny_run, precision=precision)
+    load_ranker(tiny_run, precision="float32")
+
+
+@pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "float32"])
+def test_the_command_says_what_the_processor_lacks(tiny_run, tmp_path, precision):
+    candidates = tmp_path / "candidates.txt"
+    candidates.write_text("a b\n", encoding="utf-8")
+    command = [sys.executable, "-m", "wqa", "rank", str(tiny_run), "--question", "how", "--candidates", str(candidates)]
+    done = subprocess.run([*command, "--precision", precision], capture_output=True, text=True, cwd=ROOT,
+                          env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"})
+    assert done.returncode == 2 and "take --precision float32" in done.stderr and len(done.stderr.splitlines()) == 1
+    done = subprocess.run(command, capture_output=True, cwd=ROOT, env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"})
+    assert done.returncode == 0
+
+
+def test_threads_are_those_of_the_process(tiny_run):
+    most = len(os.sched_getaffinity(0))
+    for threads in (0, -1, most + 1):
+        with pytest.raises(OptionError, match=f"--threads.*1 to {most}"):
+            load_ranker(tiny_run, threads=threads)
+    question = next(read_questions(builtin_path("test")))
+    scores = [load_ranker(tiny_run, threads=threads, engine=engine).rank(question.question, question.texts).scores
+              for engine in ("onednn", "mxnet") for threads in (1, most)]
+    for each in scores[1:]:
+        np.testing.assert_allclose(each, scores[0], atol=1e-5)
+
+
+def test_without_its_library_float32_falls_back_on_mxnet(tiny_run, monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "files", lambda name: [])
+    onednn._library.cache_clear()
+    try:
+        assert type(load_ranker(tiny_run)._engine).__name__ == "HybridEngine"
+        with pytest.raises(MissingDependency, match="onednn-cpu-gomp"):
+            load_ranker(tiny_run, engine="onednn")
+        with pytest.raises(MissingDependency, match="onednn-cpu-gomp"):
+            load_ranker(tiny_run, precision="bfloat16")
+    finally:
+        monkeypatch.undo()
+        onednn._library.cache_clear()
+    assert type(load_ranker(tiny_run)._engine).__name__ == "PackedEngine"
+
+
+def test_the_matrix_unit_is_switched_on_where_there_is_one():
+    has = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii")
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("MAX_CPU_ISA")}
+    code = "import os, wqa.models; print(os.environ.get('DNNL_MAX_CPU_ISA'))"
+    for extra, expected in (({}, "AVX512_CORE_AMX" if has else "None"), ({"DNNL_MAX_CPU_ISA": "AVX2"}, "AVX2"),
+                            ({"ONEDNN_MAX_CPU_ISA": "AVX2"}, "None")):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT,
+                              env={**environment, **extra})
+        assert done.stdout.strip() == expected, done.stderr
