@@ -54,7 +54,7 @@ def make_runs(folder, shape):
     return folder / "pairwise", folder / "cascade"
 
 
-def make_questions(path, tokenizer_folder, questions, candidates, seed=0):
+def make_questions(path, tokenizer_folder, count, candidates, seed=0):
     """Write questions of random words, as long as WikiQA's."""
     rng = np.random.default_rng(seed)
     encoder = PairEncoder(load_tokenizer(tokenizer_folder), 128)
@@ -72,7 +72,7 @@ def make_questions(path, tokenizer_folder, questions, candidates, seed=0):
 
     write_questions(path, (Question(f"Q{number}", text(QUESTION_TOKENS),
                                     tuple(Candidate(text(CANDIDATE_TOKENS)) for _ in range(candidates)))
-                           for number in range(questions)))
+                           for number in range(count)))
 
 
 def calibrate(runs, data, most=100):
@@ -82,11 +82,16 @@ def calibrate(runs, data, most=100):
             quantize(run, read_questions(data), most)
 
 
-def make(folder, data, shape, questions, candidates):
+def make(folder, data, shape, count, candidates):
     """All that the comparison needs, with random weights."""
     runs = make_runs(folder, shape)
-    make_questions(data, folder, int(questions), int(candidates))
+    make_questions(data, folder, int(count), int(candidates))
     calibrate(runs, data, most=3)
+
+
+def questions(path, run, count, candidates):
+    """Questions for a run of one's own."""
+    make_questions(path, run, int(count), int(candidates))
 
 
 def prepare(pairwise, cascade, huggingface, calibration):
@@ -96,4 +101,4 @@ def prepare(pairwise, cascade, huggingface, calibration):
 
 
 if __name__ == "__main__":
-    {"make": make, "prepare": prepare}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "prepare": prepare, "questions": questions}[sys.argv[1]](*sys.argv[2:])

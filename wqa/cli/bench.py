@@ -3,15 +3,20 @@
 examples:
   wqa bench runs/wikiqa --data data/wikiqa/test.jsonl
   wqa bench --random bert_12_768_12 --candidates 400 --tokens 20-60
+  wqa bench runs/wikiqa --data data/wikiqa/test.jsonl --latency 200
 
 Each round runs every drop ratio once, so the ratios of one round saw the same machine. The table gives
 medians over the rounds: seconds, seconds over those of ratio 0 (paired in each round), and the cost in
 layers x candidates and layers x tokens over the full encoder's. --random needs no run: an encoder of a
 named shape with random weights, and random candidates.
+
+--latency N ranks N questions one by one, text in, ranking out, and gives the median and the 99th percentile
+of their milliseconds; the first call, which compiles, is shown apart.
 """
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import sys
@@ -38,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exits", default="", metavar="I,J,...", help="with --random (default: as the papers)")
     parser.add_argument("--drop-ratio", action="append", metavar="A", help="give it once a row (default: 0, 0.3, 0.4, 0.5)")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="counted rounds, after one warm-up (default: 5)")
+    parser.add_argument("--latency", type=int, metavar="N", help="time N questions one by one instead")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of --random (default: 0)")
     parser.add_argument("--json", metavar="FILE", help="write the figures too; - for standard output instead of the table")
     add_ranking(parser)
@@ -57,8 +63,13 @@ def run(options: argparse.Namespace) -> None:
         raise OptionError("--rounds", options.rounds, "a whole number above 0")
     ratios = options.drop_ratio or ["0", "0.3", "0.4", "0.5"]
     ratios = ratios if "0" in ratios else ["0", *ratios]
-    ranker, rank = _random(options) if options.random else _of_run(options)
-    rows = _time(ranker, rank, ratios, options.rounds)
+    if options.latency is not None and options.latency < 2:
+        raise OptionError("--latency", options.latency, "at least 2 questions")
+    ranker, questions, rank = _random(options) if options.random else _of_run(options)
+    if options.latency is not None:
+        rows = _latency(ranker, [functools.partial(rank, [question]) for question in questions], ratios, options.latency)
+    else:
+        rows = _time(ranker, functools.partial(rank, questions), ratios, options.rounds)
     text = json.dumps(rows, indent=2) + "\n"
     if options.json == "-":
         sys.stdout.write(text)
@@ -69,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
             file.write(text)
 
 
-def _of_run(options: argparse.Namespace) -> Tuple[Any, Callable[[], List]]:
+def _of_run(options: argparse.Namespace) -> Tuple[Any, List, Callable[[List], List]]:
     from wqa.data import read_questions
     from wqa.inference import load_ranker
 
@@ -77,10 +88,12 @@ def _of_run(options: argparse.Namespace) -> Tuple[Any, Callable[[], List]]:
         raise OptionError("wqa bench", "neither RUN with --data nor --random", "one or the other")
     ranker = load_ranker(options.run, **ranking_options(options))
     questions = list(read_questions(options.data))
-    return ranker, lambda: list(ranker.rank_all(questions))
+    if not questions:
+        raise OptionError("--data", f"{options.data}, which has no question", "at least one")
+    return ranker, questions, lambda some: list(ranker.rank_all(some))
 
 
-def _random(options: argparse.Namespace) -> Tuple[Any, Callable[[], List]]:
+def _random(options: argparse.Namespace) -> Tuple[Any, List, Callable[[List], List]]:
     import numpy as np
 
     from wqa.inference.random import random_pairs, random_ranker
@@ -95,8 +108,27 @@ def _random(options: argparse.Namespace) -> Tuple[Any, Callable[[], List]]:
     exits = numbers(options.exits, "--exits") if options.exits else ()
     ranker = random_ranker(BACKBONES[options.random], exits, options.seed, **ranking_options(options))
     rng = np.random.default_rng(options.seed)
-    pairs = random_pairs(rng, options.candidates, shortest, longest, BACKBONES[options.random].vocab_size)
-    return ranker, lambda: ranker.rank_pairs([pairs])
+    flight = [random_pairs(rng, options.candidates, shortest, longest, BACKBONES[options.random].vocab_size)
+              for _ in range(min(options.latency or 1, 20))]
+    return ranker, flight, ranker.rank_pairs
+
+
+def _latency(ranker: Any, questions: List[Callable[[], List]], ratios: List[str], count: int) -> List[Dict[str, Any]]:
+    import numpy as np
+    from tqdm import tqdm
+
+    rows = []
+    for ratio in ratios:
+        ranker.drop_ratio = drop_ratio(ratio)
+        milliseconds = []
+        for number in tqdm(range(count + 1), desc=f"drop ratio {ratio}", unit="question", delay=1, file=sys.stderr):
+            begin = time.perf_counter()
+            questions[max(number - 1, 0) % len(questions)]()  # the first question twice: once to warm up
+            milliseconds.append(1000 * (time.perf_counter() - begin))
+        first, rest = milliseconds[0], milliseconds[1:]
+        rows.append({"drop_ratio": ratio, "questions": count, "first_ms": first, "p50_ms": float(np.percentile(rest, 50)),
+                     "p99_ms": float(np.percentile(rest, 99))})
+    return rows
 
 
 def _time(ranker: Any, rank: Callable[[], List], ratios: List[str], rounds: int) -> List[Dict[str, Any]]:

@@ -116,15 +116,17 @@ class Weight:
 
     Parameters
     ----------
-    parameters : callable
-        Returns the weight, (out, in), and the bias, (out,), float32; it is called again for each layout.
+    weight : callable
+        Returns the weight, (out, in), float32; it is called for each layout.
+    bias : numpy.ndarray
+        (out,).
     quantized : Quantized, optional
         Takes the weight's place.
     """
 
-    def __init__(self, parameters: Callable[[], Tuple[np.ndarray, np.ndarray]], quantized: Optional[Quantized] = None) -> None:
-        self._parameters, self._quantized = parameters, quantized
-        self.bias = Vector(parameters()[1])
+    def __init__(self, weight: Callable[[], np.ndarray], bias: np.ndarray, quantized: Optional[Quantized] = None) -> None:
+        self._weight, self._quantized = weight, quantized
+        self.bias = Vector(bias)
         self.scale = Vector(quantized.scale, axes=1) if quantized else None
         self.factor = Vector(quantized.factor) if quantized else None
         self._packed: List[PackedWeights] = []
@@ -134,7 +136,7 @@ class Weight:
         for packed in self._packed:
             if packed.fits(kernel):
                 return packed
-        plain = self._quantized.weight if self._quantized else self._parameters()[0].T
+        plain = self._quantized.weight if self._quantized else self._weight().T
         self._packed.append(PackedWeights(plain, kernel))
         return self._packed[-1]
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence
 
 import numpy as np
 from mxnet.gluon import HybridBlock, nn
@@ -16,29 +16,30 @@ from wqa.text import EncodedPair
 PRODUCTS = {"query": "project", "key": "project", "value": "project", "output": "merge", "inner": "widen", "outer": "narrow"}
 
 
-def product_parameters(layer: EncoderLayer, name: str, scale: float) -> Tuple[np.ndarray, np.ndarray]:
-    """Weight and bias of one of a layer's products, the queries' scaled for the attention.
+def product_parameter(layer: EncoderLayer, name: str, kind: str, scale: float) -> np.ndarray:
+    """Weight or bias of one of a layer's products, the queries' scaled for the attention.
 
     Parameters
     ----------
     layer : EncoderLayer
     name : str
         One of `PRODUCTS`.
+    kind : {"weight", "bias"}
     scale : float
         1 / sqrt of a head's width.
 
     Returns
     -------
-    (numpy.ndarray, numpy.ndarray)
-        (out, in) and (out,), float32.
+    numpy.ndarray
+        (out, in) or (out,), float32.
     """
-    dense = {"output": layer.proj, "inner": layer.ffn_1, "outer": layer.ffn_2}.get(name, layer.qkv)
-    weight, bias = dense.weight.data().asnumpy(), dense.bias.data().asnumpy()
-    if dense is not layer.qkv:
-        return weight, bias
-    part = ("query", "key", "value").index(name)
-    factor = np.float32(scale if name == "query" else 1)
-    return np.split(weight, 3)[part] * factor, np.split(bias, 3)[part] * factor
+    dense = {"output": layer.proj, "inner": layer.ffn_1, "outer": layer.ffn_2}.get(name)
+    if dense is not None:
+        return getattr(dense, kind).data().asnumpy()
+    place, joined = ("query", "key", "value").index(name), getattr(layer.qkv, kind).data()
+    units = len(joined) // 3
+    part = joined[place * units: (place + 1) * units].asnumpy()
+    return part * np.float32(scale) if name == "query" else part
 
 
 class Norm(NamedTuple):
@@ -59,8 +60,8 @@ class LayerParameters:
     def __init__(self, layer: EncoderLayer, scale: float, quantized: Optional[Dict[str, Quantized]]) -> None:
         self.products: Dict[str, Weight] = {}
         for name in PRODUCTS:
-            parameters = functools.partial(product_parameters, layer, name, scale)
-            self.products[name] = Weight(parameters, quantized[name] if quantized else None)
+            self.products[name] = Weight(functools.partial(product_parameter, layer, name, "weight", scale),
+                                         product_parameter(layer, name, "bias", scale), quantized[name] if quantized else None)
         self.attention_norm, self.ffn_norm = Norm.of(layer.attention_norm), Norm.of(layer.ffn_norm)
 
 
@@ -113,4 +114,4 @@ class HeadParameters:
 
 
 def _dense(block: nn.Dense) -> Weight:
-    return Weight(lambda: (block.weight.data().asnumpy(), block.bias.data().asnumpy()))
+    return Weight(lambda: block.weight.data().asnumpy(), block.bias.data().asnumpy())

@@ -21,7 +21,7 @@ from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference.encoder import PackedEncoder
 from wqa.inference.load import load_ranker
 from wqa.inference.packed import Batch, Quantized
-from wqa.inference.parameters import PRODUCTS, product_parameters
+from wqa.inference.parameters import PRODUCTS, product_parameter
 from wqa.inference.quantized import FILE
 from wqa.models.heads import ExitNetwork
 from wqa.text import PairEncoder, pack_batches
@@ -72,7 +72,7 @@ def quantize(run: PathLike, questions: Iterable[Question], most: int = 100, stre
     reach, pairs = _magnitudes(ranker.model, ranker.encoder, taken)
     tensors: Dict[str, np.ndarray] = {}
     for place, layer in enumerate(ranker.model.backbone.layers[: ranker.model.exits[-1]]):
-        weights = {name: product_parameters(layer, name, _scale(ranker.model))[0] for name in PRODUCTS}
+        weights = {name: product_parameter(layer, name, "weight", _scale(ranker.model)) for name in PRODUCTS}
         for name, product in _quantized_layer(weights, reach[place], strength).items():
             for part, array in zip(Quantized._fields, product):
                 tensors[f"layers.{place}.{name}.{part}"] = np.ascontiguousarray(array)

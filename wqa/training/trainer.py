@@ -67,6 +67,7 @@ class Trainer:
         if config.max_updates:
             self.total = min(self.total, config.max_updates)
         self._plan: Tuple[int, List[np.ndarray]] = (-1, [])
+        self._since, self._pairs_since = time.perf_counter(), 0
 
     def resume(self) -> None:
         """Go back to the newest checkpoint, or to the start where there is none yet."""
