@@ -3,14 +3,16 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 BUILTIN := wqa/data/builtin
 RUN := runs/quickstart
+BENCH ?=
 
 .PHONY: quickstart test lint bench clean help
 
 help:
 	@echo "make quickstart  train a cascade on the built-in corpus, evaluate it, rank a question"
 	@echo "make test        ruff, mypy and the tests"
-	@echo "make bench       time a base-size cascade at several drop ratios"
-	@echo "make clean       delete .venv and runs/quickstart"
+	@echo "make bench       rank beside PyTorch, sentence-transformers and ONNX Runtime, in turn (45 minutes;"
+	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
+	@echo "make clean       delete .venv, .venv-peers and runs/quickstart"
 
 # Pinned versions; the constraint also holds for what builds gluonnlp's extension.
 .venv/.installed: setup.py constraints.txt
@@ -37,8 +39,14 @@ lint: .venv/.installed
 test: lint
 	$(BIN)/python -m pytest tests
 
-bench: .venv/.installed
-	$(BIN)/wqa bench --random bert_12_768_12 --candidates 400 --tokens 20-60
+# The peers' NumPy is newer than MXNet's, so they have an environment of their own.
+.venv-peers/.installed: recipes/bench/peers.txt
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --disable-pip-version-check -r recipes/bench/peers.txt
+	@touch $@
+
+bench: .venv/.installed .venv-peers/.installed
+	$(BIN)/python recipes/bench/compare.py --peers-python .venv-peers/bin/python $(BENCH)
 
 clean:
-	rm -rf .venv $(RUN)
+	rm -rf .venv .venv-peers $(RUN)

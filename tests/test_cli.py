@@ -1,5 +1,6 @@
 """The real commands, end to end, in a process of their own."""
 import json
+import shutil
 import subprocess
 import sys
 
@@ -88,6 +89,24 @@ def test_rank_as_json_and_table(tiny_run, tmp_path, run_main):
     assert "(dropped at exit 1)" in out and "(blank)" in out and "(shortened)" in out and len(out.splitlines()) == k + 4
 
 
+def test_bench_of_latency(tiny_run, run_main):
+    code, out, _ = run_main("bench", tiny_run, "--data", builtin_path("dev"), "--latency", "12", "--drop-ratio", "0.3",
+                            "--json", "-")
+    rows = json.loads(out)
+    assert code == 0 and [row["drop_ratio"] for row in rows] == ["0", "0.3"]
+    assert all(row["questions"] == 12 and 0 < row["p50_ms"] <= row["p99_ms"] and row["first_ms"] > 0 for row in rows)
+
+
+def test_quantize_then_rank(tiny_run, tmp_path, run_main):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    code, out, _ = run_main("quantize", run, "--data", builtin_path("dev"), "--questions", "2")
+    assert code == 0 and "calibrated on" in out
+    code, out, _ = run_main("evaluate", run, "--data", builtin_path("test"), "--precision", "int8", "--json", "-")
+    assert code == 0 and json.loads(out)["map"] > 0
+    code, _, err = run_main("quantize", run, "--data", builtin_path("dev"), "--questions", "0")
+    assert code == 2 and "--questions" in err
+
+
 def test_bench(tiny_run, run_main):
     code, out, _ = run_main("bench", tiny_run, "--data", builtin_path("dev"), "--rounds", "1", "--json", "-")
     rows = json.loads(out)
@@ -131,6 +150,10 @@ BAD = {
     "a run that is a data file": (lambda f: ["evaluate", f.good, "--data", f.good], "no such directory"),
     "one TREC run for two ratios": (lambda f: ["evaluate", f.run, "--data", f.good, "--drop-ratio", "0", "--drop-ratio", "0.1",
                                                "--trec-run", f.run / "t"], "--trec-run: 2 drop ratios"),
+    "one question's latency": (lambda f: ["bench", f.run, "--data", builtin_path("dev"), "--latency", "1"], "--latency"),
+    "no thread": (lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--threads", "0"], "--threads"),
+    "int8 without calibration": (lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--precision", "int8"],
+                                 "wqa quantize"),
     "bench of nothing": (lambda f: ["bench"], "neither RUN with --data nor --random"),
     "bench of an unknown shape": (lambda f: ["bench", "--random", "bert_1_2_3"], "roberta_12_768_12"),
     "unknown metric": (lambda f: ["evaluate", f.run, "--data", f.good, "--metrics", "f1"], "ndcg@K"),

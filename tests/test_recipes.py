@@ -1,5 +1,6 @@
 """Every recipe in its smoke mode, and the house's own rules."""
 import ast
+import json
 import os
 import pathlib
 import subprocess
@@ -22,6 +23,48 @@ def test_recipe_in_smoke_mode(recipe, minilm, tmp_path):
     results = list((tmp_path / "out").glob("*.txt"))
     assert results and "questions scored" in results[0].read_text()
     assert list((tmp_path / "out").glob("*.metrics.jsonl"))
+
+
+BENCH = ROOT / "recipes" / "bench"
+
+
+def test_the_comparison_of_speeds(tmp_path):
+    """All of it but the peers, which another environment holds."""
+    command = [sys.executable, BENCH / "compare.py", "--shape", "tiny", "--questions", "4", "--candidates", "12", "--chunk", "2"]
+    done = subprocess.run([*command, "--json", tmp_path / "bench.json"], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    assert "4 questions, 48 candidates" in done.stdout
+    rows = {(row["name"], row["precision"], row["drop_ratio"]): row
+            for row in json.loads((tmp_path / "bench.json").read_text())["rows"]}
+    assert len(rows) == 12
+    for (name, precision, ratio), row in rows.items():
+        assert row["candidates_per_s"] > 0 and row["tokens_per_s"] > row["candidates_per_s"] and row["memory_mib"] > 0
+        assert row["time_over_0"] == 1 or ratio > 0
+        assert row["spearman"] > (0.5 if ratio == 0 else -1), (name, precision)
+    assert rows["wqa pairwise", "float32", 0.0]["same_first"] == 1
+
+
+def test_the_comparison_lays_peers_beside(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    import compare
+
+    def contender(name, precision, seconds, scores, **extra):
+        made = compare.Contender.__new__(compare.Contender)
+        made.name, made.precision, made.memory = name, precision, 1.0
+        made.turns = [{"tokens": 30, "rows": [{"drop_ratio": 0.0, "seconds": each, "scores": scores, **extra}]}
+                      for each in seconds]
+        return made
+
+    found = [contender("pytorch", "float32", [4, 9, 4], [[1, 2, 3]]),
+             contender("cross-encoder", "float32", [8, 8, 8], [[1, 2, 3]]),
+             contender("wqa pairwise", "int8", [1, 3, 2], [[1, 3, 2]], end_to_end=2.0)]
+    rows = compare.rows_of(found, [("q", ["a", "b", "c"])] * 3)
+    ours = rows[-1]
+    assert ours["over"] == {"pytorch float32": 3, "cross-encoder float32": 4}  # text in beside text in
+    assert ours["candidates_per_s"] == 9 / 6 and ours["tokens_per_s"] == 90 / 6
+    assert ours["end_to_end"] == 1 and ours["spearman"] == 0.5 and ours["same_first"] == 0
+    assert "wqa pairwise  int8" in compare.table(rows)
 
 
 LAYERS = ["errors", "config", "data", "evaluation", "text", "models", "pretrained", "training", "inference", "cli"]
