@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from wqa.config import BackboneConfig
 from wqa.data import builtin_path, read_questions
 from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
-from wqa.inference import CascadeRanker, load_ranker, onednn
-from wqa.inference.engine import PRECISIONS, check_precision
+from wqa.inference import CascadeRanker, load_ranker
 from wqa.inference.hidden import RowStore
 from wqa.inference.packed import GROUP_SCORES, GROUPS, Batch
 from wqa.inference.quantize import _factor, _quantized_layer, quantize
 from wqa.inference.quantized import FILE
 from wqa.inference.random import random_pairs, random_ranker
-from wqa.models import build_model
+from wqa.models import build_model, onednn
+from wqa.models.onednn import PRECISIONS, check_precision
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.text import EncodedPair, PairEncoder, load_tokenizer, pack_batches
 

@@ -30,9 +30,9 @@ BENCH = ROOT / "recipes" / "bench"
 
 def test_the_comparison_of_speeds(tmp_path):
     """All of it but the peers, which another environment holds."""
-    command = [sys.executable, BENCH / "compare.py", "--shape", "tiny", "--questions", "4", "--candidates", "12", "--chunk", "2"]
-    done = subprocess.run([*command, "--json", tmp_path / "bench.json"], capture_output=True, text=True, timeout=300,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+    command = [sys.executable, BENCH / "compare.py", "--shape", "tiny", "--questions", "4", "--candidates", "12"]
+    done = subprocess.run([*command, "--chunk", "2", "--json", tmp_path / "bench.json"], capture_output=True, text=True,
+                          timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 0, done.stderr
     assert "4 questions, 48 candidates" in done.stdout
     rows = {(row["name"], row["precision"], row["drop_ratio"]): row

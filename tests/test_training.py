@@ -91,7 +91,7 @@ def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
 
 def test_a_batch_with_fewer_rows_than_devices(make_trainer):
     # A budget of one token makes every row a batch of its own.
-    one = make_trainer("one", dropout=0.0, tokens_per_batch=1, max_updates=4, ctx="cpu")
+    one = make_trainer("one", dropout=0.0, tokens_per_batch=1, max_updates=4, ctx="cpu", engine="mxnet")
     two = make_trainer("two", dropout=0.0, tokens_per_batch=1, max_updates=4, ctx="cpu:0-1")
     assert one.updates_per_epoch == len(one.pairs)
     one.fit()

@@ -94,7 +94,8 @@ class TrainingConfig:
     ``warmup_updates``; ``tokens_per_batch`` counts padded tokens a device; ``eval_every``
     and ``checkpoint_every`` count updates (``eval_every=0``: once an epoch);
     ``patience`` counts evaluations without a better dev MAP (0: never stop early);
-    ``max_updates=0`` and ``clip_norm=0`` mean no limit.
+    ``max_updates=0`` and ``clip_norm=0`` mean no limit. ``engine="auto"`` has oneDNN compute the
+    layers on a single CPU where its library is installed; ``precision="bfloat16"`` needs it.
     """
 
     epochs: int = 3
@@ -109,6 +110,8 @@ class TrainingConfig:
     patience: int = 0
     log_every: int = 50
     ctx: str = "cpu"
+    engine: str = "auto"
+    precision: str = "float32"
     train_filter: str = "all"
     dev_filter: str = "no-all-negative"
 
@@ -118,6 +121,9 @@ class TrainingConfig:
                             ("patience", 0), ("log_every", 1)):
             if getattr(self, name) < least:
                 raise OptionError("--" + name.replace("_", "-"), getattr(self, name), f"a whole number from {least}")
+        for name, known in (("engine", ("auto", "mxnet", "onednn")), ("precision", ("float32", "bfloat16"))):
+            if getattr(self, name) not in known:
+                raise OptionError(f"--{name}", shorten(getattr(self, name)), "one of " + ", ".join(known))
         if not 0 < self.learning_rate < float("inf"):
             raise OptionError("--learning-rate", self.learning_rate, "a number above 0")
         if not 0 <= self.clip_norm < float("inf"):

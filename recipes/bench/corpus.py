@@ -71,7 +71,7 @@ def make_questions(path, tokenizer_folder, count, candidates, seed=0):
         return " ".join(chosen)
 
     write_questions(path, (Question(f"Q{number}", text(QUESTION_TOKENS),
-                                    tuple(Candidate(text(CANDIDATE_TOKENS)) for _ in range(candidates)))
+                                    tuple(Candidate(text(CANDIDATE_TOKENS), int(place == 0)) for place in range(candidates)))
                            for number in range(count)))
 
 
@@ -101,4 +101,4 @@ def prepare(pairwise, cascade, huggingface, calibration):
 
 
 if __name__ == "__main__":
-    {"make": make, "prepare": prepare, "questions": questions}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "prepare": prepare, "questions": questions, "export": export_huggingface}[sys.argv[1]](*sys.argv[2:])

@@ -41,6 +41,7 @@ class OnnxRuntime:
         import onnx
         import onnxruntime
         from onnxruntime.quantization import QuantType, quantize_dynamic
+        from onnxruntime.transformers.fusion_options import FusionOptions
         from onnxruntime.transformers.optimizer import optimize_model
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -51,8 +52,10 @@ class OnnxRuntime:
             torch.onnx.export(model, (inputs,), f"{folder}/model.onnx", input_names=list(inputs), output_names=["logits"],
                               dynamic_axes={**axes, "logits": {0: "batch"}}, opset_version=17, dynamo=False)
             path = f"{folder}/model.onnx"
+            fusions = FusionOptions("bert")
+            fusions.enable_embed_layer_norm = False  # its fused form takes BERT's token types wrongly
             fused = optimize_model(path, model_type="bert", num_heads=model.config.num_attention_heads,
-                                   hidden_size=model.config.hidden_size)
+                                   hidden_size=model.config.hidden_size, optimization_options=fusions)
             fused.save_model_to_file(f"{folder}/fused.onnx")
             path = f"{folder}/fused.onnx"
             if precision == "int8":

@@ -1,9 +1,9 @@
 """Our training, for `compare_training.py`: takes so many updates when it is told to, and says how long they took.
 
-    python recipes/bench/train_ours.py RUN DATA BATCHES.npz
+    python recipes/bench/train_ours.py RUN DATA ENGINE PRECISION BATCHES.npz
 
 The trainer, its batches and its optimizer are those of `wqa train`; the batches of the first updates go to
-BATCHES.npz for the peer.
+BATCHES.npz for the peers, where a file is named.
 """
 import json
 import pathlib
@@ -25,14 +25,15 @@ from wqa.training.trainer import Trainer
 UPDATES = 64
 
 
-def main(run, data, batches):
+def main(run, data, engine, precision, batches):
     folder = pathlib.Path(run)
     config = read_run_config(folder / "config.json")
     model = build_model(config.system, config.backbone, config.exits)
     model.load_parameters(str(folder / "model.params"), ctx=mx.cpu())
     pairs = TrainingPairs(list(read_questions(data)), PairEncoder(load_tokenizer(folder), config.max_length))
     with tempfile.TemporaryDirectory() as out:
-        trainer = Trainer(model, pairs, TrainingConfig(epochs=50, log_every=10 ** 6, learning_rate=1e-5), pathlib.Path(out))
+        settings = TrainingConfig(epochs=50, log_every=10 ** 6, learning_rate=1e-5, engine=engine, precision=precision)
+        trainer = Trainer(model, pairs, settings, pathlib.Path(out))
         if batches:
             arrays = {}
             for number in range(UPDATES):

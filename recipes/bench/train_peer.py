@@ -1,6 +1,8 @@
 """PyTorch's training of the same classifier on the same batches, for `compare_training.py`; the protocol of `train_ours.py`.
 
-    python recipes/bench/train_peer.py DIRECTORY BATCHES.npz
+    python recipes/bench/train_peer.py DIRECTORY BATCHES.npz PRECISION
+
+In bfloat16 under autocast, as PyTorch advises.
 """
 import json
 import os
@@ -12,7 +14,7 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 
-def main(directory, batches):
+def main(directory, batches, precision):
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(0)
     model = AutoModelForSequenceClassification.from_pretrained(directory).train()
@@ -29,7 +31,9 @@ def main(directory, batches):
             inputs = {"input_ids": ids.long(), "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long()}
             if typed:
                 inputs["token_type_ids"] = types.long()
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(model(**inputs).logits[:, 0], labels.float())
+            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+                scores = model(**inputs).logits[:, 0]
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(scores.float(), labels.float())
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -60,6 +60,8 @@ def _add_training(group: argparse._ArgumentGroup) -> None:
         ("eval-every", int, "UPDATES", "updates between evaluations, 0: once an epoch"),
         ("patience", int, "N", "stop after so many evaluations without a better dev MAP, 0: never"),
         ("log-every", int, "UPDATES", "updates between lines of metrics.jsonl"),
+        ("engine", str, "E", "what computes the layers: mxnet; onednn, on a CPU; auto, onednn where it is installed"),
+        ("precision", str, "P", "what products compute in: float32, or bfloat16 on a CPU with instructions for it"),
     ):
         default = getattr(_DEFAULTS, option.replace("-", "_"))
         group.add_argument(f"--{option}", type=kind, default=default, metavar=metavar, help=f"{text} (default: {default})")
@@ -80,7 +82,7 @@ def run(options: argparse.Namespace) -> None:
     state = train(
         options.system, options.train, options.out, options.encoder, options.init,
         numbers(options.exits, "--exits") if options.exits else (), config, options.max_length, options.resume,
-        dev_evaluator(options.dev, options.dev_filter, config.ctx) if options.dev else None,
+        dev_evaluator(options.dev, options.dev_filter, config.ctx, config.engine) if options.dev else None,
         shlex.join(["wqa", *sys.argv[1:]]))
     if state.update == 0:
         print(f"{options.out} is complete already")
@@ -90,7 +92,7 @@ def run(options: argparse.Namespace) -> None:
         print(f"{options.out}: {state.update} updates")
 
 
-def dev_evaluator(path: str, filter: str, ctx: str) -> Callable:
+def dev_evaluator(path: str, filter: str, ctx: str, engine: str = "auto") -> Callable:
     """Evaluator of every exit on the development questions.
 
     Parameters
@@ -101,6 +103,7 @@ def dev_evaluator(path: str, filter: str, ctx: str) -> Callable:
         Which questions count.
     ctx : str
         Devices of the training; the first one evaluates.
+    engine : {"auto", "mxnet", "onednn"}
 
     Returns
     -------
@@ -123,7 +126,8 @@ def dev_evaluator(path: str, filter: str, ctx: str) -> Callable:
 
         def figures(model: ExitNetwork) -> Dict[str, float]:
             nonlocal ranker
-            ranker = ranker or CascadeRanker(model, encoder, ctx=device)
+            if ranker is None or engine != "mxnet":  # oneDNN's engine has read the parameters as they were
+                ranker = CascadeRanker(model, encoder, ctx=device, engine=engine)
             rankings = list(tqdm(ranker.rank_all(questions), total=len(questions), desc="evaluating", unit="question",
                                  delay=2, leave=False, file=sys.stderr, mininterval=0.5 if sys.stderr.isatty() else 20))
             found = evaluate(rankings, questions, metrics=METRICS)

@@ -7,8 +7,6 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from wqa.inference import onednn
-from wqa.inference.onednn import DST, SRC, WEIGHTS, Array, Call
 from wqa.inference.packed import (
     ATTENTIONS,
     STEPS,
@@ -16,14 +14,15 @@ from wqa.inference.packed import (
     Batch,
     Compiler,
     Quantized,
-    Vector,
     Watch,
     Weight,
     Workspace,
     round_up,
 )
 from wqa.inference.parameters import EmbeddingParameters, HeadParameters, LayerParameters
+from wqa.models import onednn
 from wqa.models.heads import ExitNetwork
+from wqa.models.onednn import DST, SRC, WEIGHTS, Array, Call
 from wqa.text import EncodedPair
 
 #: Pairs whose heads run together.
@@ -176,7 +175,7 @@ class PackedEncoder:
                 total = space.array("total", rows, units, "float32")
                 calls = [self._compiler.layer_norm(sums, *table.norm, normed, self.config.layer_norm_eps),
                          self._compiler.product(normed, table.projection, total),
-                         self._compiler.scaled(total, Vector(np.ones(units)), out)]  # to the encodings' type
+                         self._compiler.converted(total, out)]
             self._calls[key] = {"embed": calls}
         return self._calls[key]["embed"]
 

@@ -12,20 +12,16 @@ from typing import Any, Dict, List, Optional, Sequence
 import mxnet as mx
 import numpy as np
 
-from wqa.errors import OptionError, PrecisionError, shorten
-from wqa.inference import onednn
+from wqa.errors import OptionError, shorten
 from wqa.inference.encoder import PackedEncoder
 from wqa.inference.hidden import HiddenStore, RowStore
 from wqa.inference.packed import Batch, Quantized
-from wqa.models import parse_devices
+from wqa.models import onednn, parse_devices
 from wqa.models.heads import ExitNetwork
+from wqa.models.onednn import check_precision
 from wqa.text import EncodedPair, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
 
 ENGINES = ("auto", "mxnet", "onednn")
-
-#: What products compute in, and the instructions that make it worth while, as oneDNN's bit sets.
-PRECISIONS = {"float32": 0, "bfloat16": 0xE7, "int8": 0x67}
-
 
 class Engine:
     """Base of the engines.
@@ -130,7 +126,7 @@ class PackedEngine(Engine):
     Parameters
     ----------
     precision : str
-        A key of `PRECISIONS`.
+        A key of `wqa.models.onednn.PRECISIONS`.
     threads : int, optional
         OpenMP threads; all that MXNet was given by default.
     quantized : list of dict, optional
@@ -188,29 +184,6 @@ class PackedEngine(Engine):
         for layer in range(start, end - only_first):
             encoder.layer(layer, batch)
         return encoder.last_layer_first_rows(end - 1, batch) if only_first else encoder.pooled(stage, batch)
-
-
-def check_precision(precision: str) -> None:
-    """Check that this processor computes in a precision at a gain.
-
-    Parameters
-    ----------
-    precision : str
-
-    Raises
-    ------
-    OptionError
-        If it is not one of `PRECISIONS`.
-    PrecisionError
-        If the processor lacks its instructions.
-    """
-    if precision not in PRECISIONS:
-        raise OptionError("--precision", shorten(precision), "one of " + ", ".join(PRECISIONS))
-    needed = PRECISIONS[precision]
-    if needed and onednn.instruction_set() & needed != needed:
-        name = "AVX512_BF16" if precision == "bfloat16" else "AVX512_VNNI"
-        raise PrecisionError("--precision", f"{precision} on a processor without {name}",
-                             f"a processor with {name} or AMX", "take --precision float32, which runs everywhere")
 
 
 def check_threads(threads: Optional[int]) -> None:

@@ -12,9 +12,9 @@ import mxnet as mx
 from wqa.config import read_run_config
 from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.inference.cascade import CascadeRanker
-from wqa.inference.engine import check_precision
 from wqa.inference.quantized import read_quantized
 from wqa.models import build_model, parse_devices
+from wqa.models.onednn import check_precision
 from wqa.pretrained import encoder_directory, load_classifier
 from wqa.text import PairEncoder, load_tokenizer
 

@@ -16,8 +16,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from wqa.inference import onednn
-from wqa.inference.onednn import BETA, BIAS, DST, GAMMA, SRC, SRC_1, WEIGHTS, Array, Call, Kernel, Layout, Memory, PackedWeights
+from wqa.models import onednn
+from wqa.models.onednn import BETA, BIAS, DST, GAMMA, SRC, SRC_1, WEIGHTS, Array, Call, Kernel, Layout, Memory, PackedWeights
 
 #: Rows are rounded up to a multiple of this: two of AMX's tiles.
 ROWS = 32
@@ -136,9 +136,11 @@ class Weight:
         for packed in self._packed:
             if packed.fits(kernel):
                 return packed
-        plain = self._quantized.weight if self._quantized else self._weight().T
-        self._packed.append(PackedWeights(plain, kernel))
-        return self._packed[-1]
+        plain = np.ascontiguousarray(self._quantized.weight if self._quantized else self._weight().T)
+        packed = PackedWeights(kernel)
+        packed.filler(Array(Layout(plain.shape, "int8" if self._quantized else "float32"), plain))()
+        self._packed.append(packed)
+        return packed
 
 
 class Compiler:
@@ -183,6 +185,11 @@ class Compiler:
         key = ("scaled", source.layout.shape, source.layout.kind, out.layout.kind)
         kernel = self.kernel(key, lambda: onednn.scaled(source.layout, factor.layout, out.layout))
         return kernel.bind({SRC: source, SRC_1: factor, DST: out}, scratch=self.scratch)
+
+    def converted(self, source: Array, out: Array) -> Call:
+        """Bind a copy into another type."""
+        key = ("converted", source.layout.shape, source.layout.kind, out.layout.kind)
+        return self.kernel(key, lambda: onednn.converted(source.layout, out.layout)).bind({SRC: source, DST: out})
 
 
 class Attention:

@@ -66,18 +66,20 @@ class Embeddings(HybridBlock):
             self.projection = nn.Dense(config.units, flatten=False, in_units=width) if config.embedding_size else None
 
     def hybrid_forward(self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor) -> Tensor:
+        hidden = self.dropout(self.layer_norm(self.sums(F, token_ids, token_types, position_weight)))
+        return hidden if self.projection is None else self.projection(hidden)  # (B, L, C)
+
+    def sums(self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor) -> Tensor:
+        """Sums of the three embeddings, (B, L, E), before they are normalised."""
         rows, width = self._sizes
         hidden = self.word(token_ids) + self.token_type(token_types)
         if self._first:
             # RoBERTa's: a padding token takes the row before the first, and no position, even inside a text.
             real = token_ids != self._first - 1
             steps = F.cumsum(real, axis=1) * real + (self._first - 1)  # (B, L)
-            hidden = hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
-        else:
-            steps = F.expand_dims(F.contrib.arange_like(token_ids, axis=1), axis=0)  # (1, L)
-            hidden = F.broadcast_add(hidden, F.Embedding(steps, position_weight, input_dim=rows, output_dim=width))
-        hidden = self.dropout(self.layer_norm(hidden))
-        return hidden if self.projection is None else self.projection(hidden)  # (B, L, C)
+            return hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
+        steps = F.expand_dims(F.contrib.arange_like(token_ids, axis=1), axis=0)  # (1, L)
+        return F.broadcast_add(hidden, F.Embedding(steps, position_weight, input_dim=rows, output_dim=width))
 
 
 class EncoderLayer(HybridBlock):

@@ -46,7 +46,11 @@ class MeanHead(HybridBlock):
         real = F.broadcast_mul(F.broadcast_lesser(steps, length), steps > 0)
         weights = F.broadcast_div(real, length - 1)  # (B, L)
         mean = F.batch_dot(F.expand_dims(F.BlockGrad(weights), axis=1), hidden)  # (B, 1, C)
-        return F.reshape(self.out(self.dense(F.reshape(mean, (-3, 0)))), (-1,))
+        return self.classify(F, F.reshape(mean, (-3, 0)))
+
+    def classify(self, F, mean: Tensor) -> Tensor:
+        """Scores of mean encodings, (B, C)."""
+        return F.reshape(self.out(self.dense(mean)), (-1,))
 
 
 class FirstPositionHead(HybridBlock):
@@ -69,7 +73,10 @@ class FirstPositionHead(HybridBlock):
             self.out = nn.Dense(1, in_units=units)
 
     def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
-        first = F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0))  # (B, C)
+        return self.classify(F, F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0)))
+
+    def classify(self, F, first: Tensor) -> Tensor:
+        """Scores of the first positions' encodings, (B, C)."""
         first = self.dense(first if self._has_pooler else self.dropout(first))
         first = F.LeakyReLU(first, act_type="gelu") if self._gelu else F.Activation(first, act_type="tanh")
         return F.reshape(self.out(self.dropout(first)), (-1,))

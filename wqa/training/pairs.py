@@ -30,7 +30,7 @@ class TrainingPairs:
     def __init__(self, questions: Iterable[Question], encoder: PairEncoder) -> None:
         self._padding_id = encoder.tokenizer.padding_id
         self._typed = encoder.tokenizer.pair_form == "bert"
-        self._most = encoder.max_length
+        self.most = encoder.max_length
         self._pairs: List[EncodedPair] = []
         labels: List[int] = []
         for question in tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr):
@@ -61,6 +61,6 @@ class TrainingPairs:
         token_ids, token_types, valid_length, labels : numpy.ndarray
             (B, L), (B, L), (B,) and (B,); L is bucketed.
         """
-        length = bucketed(int(self.lengths[indices].max()), self._most)
+        length = bucketed(int(self.lengths[indices].max()), self.most)
         pairs = [self._pairs[index] for index in indices]
         return (*pad_pairs(pairs, length, self._padding_id, self._typed), self.labels[indices])

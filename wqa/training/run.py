@@ -21,7 +21,7 @@ from wqa.pretrained import encoder_directory, initialize_from, read_backbone_con
 from wqa.text import PairEncoder, load_tokenizer
 from wqa.training.checkpoint import State
 from wqa.training.pairs import TrainingPairs
-from wqa.training.trainer import Evaluator, Trainer
+from wqa.training.trainer import Evaluator, Trainer, uses_onednn
 
 
 def train(system: str, train_file: str, out: str, encoder: str = "", init: str = "", exits: Sequence[int] = (),
@@ -69,6 +69,7 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     if bool(encoder) == bool(init):
         raise OptionError("--encoder and --init", "both" if encoder else "neither", "one of the two")
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
+    uses_onednn(config)  # before anything is written
     with encoder_directory(encoder) if encoder else contextlib.nullcontext(pathlib.Path(init)) as source:
         backbone = read_backbone_config(source) if encoder else read_run_config(source / "config.json").backbone
         model = build_model(system, backbone, exits)

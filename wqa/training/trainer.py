@@ -15,11 +15,13 @@ from tqdm import tqdm
 
 from wqa.config import TrainingConfig
 from wqa.data import atomic_writer
-from wqa.errors import TrainingDiverged
+from wqa.errors import OptionError, TrainingDiverged
 from wqa.models import parse_devices
 from wqa.models.heads import ExitNetwork
+from wqa.models.onednn import available, check_precision, instruction_set
 from wqa.text import plan_batches, split_rows
 from wqa.training.checkpoint import Checkpoints, State
+from wqa.training.fused import FusedNetwork
 from wqa.training.losses import cross_entropy
 from wqa.training.pairs import TrainingPairs
 from wqa.training.sampling import dropout_seed, exit_of_update, order_of_epoch
@@ -27,6 +29,33 @@ from wqa.training.schedules import triangular
 
 #: Scores a model on the development questions; ``"map"`` decides which parameters are kept.
 Evaluator = Callable[[ExitNetwork], Dict[str, float]]
+
+
+def uses_onednn(config: TrainingConfig) -> bool:
+    """Whether oneDNN computes the layers, rather than MXNet.
+
+    Parameters
+    ----------
+    config : TrainingConfig
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If the engine, the precision and the devices do not go together, or this machine lacks them.
+    """
+    alone = [device.device_type for device in parse_devices(config.ctx)] == ["cpu"]
+    wanted = config.engine == "onednn" or config.precision != "float32"
+    if wanted and (config.engine == "mxnet" or not alone):
+        raise OptionError("--engine and --precision", f"{config.engine} and {config.precision} on {config.ctx}",
+                          "float32 by MXNet", "oneDNN computes on one CPU: --ctx cpu without --engine mxnet")
+    if wanted:
+        check_precision(config.precision)
+        return instruction_set() >= 0  # or says what is not installed
+    return config.engine == "auto" and alone and available()
 
 
 class Trainer:
@@ -62,6 +91,8 @@ class Trainer:
             list(model._collect_params_with_prefix().values()), "adam", {"learning_rate": config.learning_rate},
             kvstore="device", update_on_kvstore=False)
         self._budget = config.tokens_per_batch * len(self.devices)
+        self._uses_onednn = uses_onednn(config)
+        self._fused: Optional[FusedNetwork] = None
         self.updates_per_epoch = len(plan_batches(pairs.lengths, self._budget))
         self.total = config.epochs * self.updates_per_epoch
         if config.max_updates:
@@ -141,7 +172,12 @@ class Trainer:
 
     def _backward(self, batch: np.ndarray, index: int) -> float:
         arrays, losses = self.pairs.batch(batch), []
-        mx.random.seed(dropout_seed(self.config.seed, self.state.update))
+        seed = dropout_seed(self.config.seed, self.state.update)
+        mx.random.seed(seed)
+        if self._uses_onednn:
+            # Made here, as it holds on to the parameters' memory and a resumption may have moved them.
+            self._fused = self._fused or FusedNetwork(self.model, self.config.precision, self._budget, self.pairs.most)
+            return self._fused.gradients(index, arrays, cross_entropy, seed)
         with autograd.record():
             for (start, end), ctx in zip(split_rows(len(batch), len(self.devices)), self.devices):
                 # A device without a row repeats the first at weight 0, so that its gradient is fresh.

@@ -13,23 +13,29 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.metadata
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.errors import MissingDependency
+from wqa.errors import MissingDependency, OptionError, PrecisionError, shorten
 
 #: Element types: oneDNN's number, and the NumPy type that carries it (bfloat16 as its 16 bits).
 TYPES = {"bfloat16": (2, np.uint16), "float32": (3, np.float32), "int8": (5, np.int8)}
 
+#: What products compute in, and the instructions that make it worth while, as oneDNN's bit sets.
+PRECISIONS = {"float32": 0, "bfloat16": 0xE7, "int8": 0x67}
+
 #: Activations by name, as oneDNN numbers them.
 ACTIVATIONS = {"relu": 32, "tanh": 33, "gelu_tanh": 43, "gelu": 49}
+_LINEAR = 38
 
 #: Arguments of an operation, as oneDNN numbers them.
-SRC, SRC_1, DST, WEIGHTS, BIAS, GAMMA, BETA, SCRATCH = 1, 2, 17, 33, 41, 51, 52, 80
+SRC, SRC_1, DST, WEIGHTS, BIAS, MEAN, VARIANCE, GAMMA, BETA, SCRATCH = 1, 2, 17, 33, 41, 49, 50, 51, 52, 80
+DIFF_SRC, DIFF_DST, DIFF_GAMMA, DIFF_BETA = 129, 145, 255, 256
 _SCALES, _POST_OP = 4096, 32768
 
-_CPU, _IN_ORDER, _ANY_LAYOUT, _INFERENCE, _ACCURATE_SOFTMAX, _ADD, _MULTIPLY = 1, 1, 1, 96, 196608, 131056, 131057
+_CPU, _IN_ORDER, _ANY_LAYOUT, _ACCURATE_SOFTMAX, _ADD, _MULTIPLY = 1, 1, 1, 196608, 131056, 131057
+_TRAINING, _INFERENCE, _BACKWARD = 64, 96, 128
 _QUERY_IMPLEMENTATION, _QUERY_WEIGHTS, _QUERY_SCRATCH, _NORM_FLAGS, _USER_SCRATCH = 8, 131, 136, 6, 1
 
 _Pointer = ctypes.c_void_p
@@ -72,6 +78,29 @@ def available() -> bool:
 def instruction_set() -> int:
     """What oneDNN uses of this processor, as its bit set; ``ONEDNN_MAX_CPU_ISA`` lowers it."""
     return _library().dnnl_get_effective_cpu_isa()
+
+
+def check_precision(precision: str) -> None:
+    """Check that this processor computes in a precision at a gain.
+
+    Parameters
+    ----------
+    precision : str
+
+    Raises
+    ------
+    OptionError
+        If it is not one of `PRECISIONS`.
+    PrecisionError
+        If the processor lacks its instructions.
+    """
+    if precision not in PRECISIONS:
+        raise OptionError("--precision", shorten(precision), "one of " + ", ".join(PRECISIONS))
+    needed = PRECISIONS[precision]
+    if needed and instruction_set() & needed != needed:
+        name = "AVX512_BF16" if precision == "bfloat16" else "AVX512_VNNI"
+        raise PrecisionError("--precision", f"{precision} on a processor without {name}",
+                             f"a processor with {name} or AMX", "take --precision float32, which runs everywhere")
 
 
 def _create(name: str, *arguments: Any) -> _Pointer:
@@ -123,6 +152,7 @@ class Layout(_Handle):
         self.shape, self.kind = tuple(shape), kind
         if strides is None:
             strides = [int(np.prod(self.shape[axis + 1:])) for axis in range(len(self.shape))]
+        self.strides = tuple(strides)
         dims = (ctypes.c_int64 * 12)(*self.shape)
         if any_layout:
             handle = _create("memory_desc_create_with_tag", len(self.shape), dims, TYPES[kind][0], _ANY_LAYOUT)
@@ -130,6 +160,10 @@ class Layout(_Handle):
             handle = _create("memory_desc_create_with_strides", len(self.shape), dims, TYPES[kind][0],
                              (ctypes.c_int64 * 12)(*strides))
         super().__init__("memory_desc", handle)
+
+
+#: A step after an operation, as `Attributes` takes it.
+Step = Tuple[str, Union[Layout, float, None]]
 
 
 class Memory(_Handle):
@@ -168,22 +202,21 @@ class Array(Memory):
 
 
 class PackedWeights(Memory):
-    """Weights as a product wants them.
+    """Weights laid out as a product wants its right operand.
 
     Parameters
     ----------
-    weights : numpy.ndarray
-        (in, out), float32 or int8.
     kernel : Kernel
         Compiled with ``any_layout`` for its right operand.
     """
 
-    def __init__(self, weights: np.ndarray, kernel: Kernel) -> None:
-        kind = "int8" if weights.dtype == np.int8 else "float32"
-        plain = Array(Layout(weights.shape, kind), np.ascontiguousarray(weights))
+    def __init__(self, kernel: Kernel) -> None:
         self._kernel, self._wanted = kernel, kernel.layout_of(_QUERY_WEIGHTS)  # which owns the description
         super().__init__(self._wanted, zeros((_library().dnnl_memory_desc_get_size(self._wanted),), "int8"))
-        Kernel("reorder", plain.layout.handle, _engine(), self._wanted, _engine()).bind({SRC: plain, DST: self})()
+
+    def filler(self, source: Array) -> Call:
+        """What lays the weights of an array out here, each time that it is called."""
+        return Kernel("reorder", source.layout.handle, _engine(), self._wanted, _engine()).bind({SRC: source, DST: self})
 
     def fits(self, kernel: Kernel) -> bool:
         """Whether another product wants the same layout."""
@@ -238,6 +271,11 @@ class Kernel(_Handle):
         self.scratch_bytes = _library().dnnl_memory_desc_get_size(self._scratch)
         super().__init__("primitive", _create("primitive_create", self._description.handle))
 
+    @property
+    def description(self) -> _Pointer:
+        """What the gradient's operation is compiled from."""
+        return self._description.handle
+
     def layout_of(self, query: int) -> _Pointer:
         """oneDNN's description of an operand; it lives as long as the kernel."""
         return _Pointer(_library().dnnl_primitive_desc_query_md(self._description.handle, query, 0))
@@ -284,11 +322,12 @@ class Attributes(_Handle):
     ----------
     scales : dict of int to int
         Arguments that are multiplied by a scale: 0 for one number, otherwise the axes' bits.
-    steps : sequence of (str, Layout or None)
-        ``add`` or ``multiply`` with a second operand of that layout, or an activation's name.
+    steps : sequence of (str, Layout, float or None)
+        ``add`` or ``multiply`` with a second operand of that layout; ``times`` with a number; ``sum``
+        with what stood in the output (None); or an activation's name (None).
     """
 
-    def __init__(self, scales: Optional[Dict[int, int]] = None, steps: Sequence[Tuple[str, Optional[Layout]]] = ()) -> None:
+    def __init__(self, scales: Optional[Dict[int, int]] = None, steps: Sequence[Step] = ()) -> None:
         super().__init__("primitive_attr", _create("primitive_attr_create"))
         library = _library()
         library.dnnl_primitive_attr_set_scratchpad_mode(self.handle, _USER_SCRATCH)
@@ -297,8 +336,11 @@ class Attributes(_Handle):
         chain = _Handle("post_ops", _create("post_ops_create"))
         self.places = []
         for number, (step, layout) in enumerate(steps, 1):
-            if layout is None:
-                library.dnnl_post_ops_append_eltwise(chain.handle, ACTIVATIONS[step], ctypes.c_float(0), ctypes.c_float(0))
+            if step == "sum":
+                library.dnnl_post_ops_append_sum(chain.handle, ctypes.c_float(1), 0, TYPES["float32"][0])
+            elif not isinstance(layout, Layout):
+                library.dnnl_post_ops_append_eltwise(chain.handle, ACTIVATIONS.get(step, _LINEAR), ctypes.c_float(layout or 0),
+                                                     ctypes.c_float(0))
             else:
                 library.dnnl_post_ops_append_binary(chain.handle, {"add": _ADD, "multiply": _MULTIPLY}[step], layout.handle)
                 self.places.append(_POST_OP * number | SRC_1)
@@ -306,7 +348,7 @@ class Attributes(_Handle):
 
 
 def product(left: Layout, right: Layout, out: Layout, bias: Optional[Layout] = None, scales: Optional[Dict[int, int]] = None,
-            steps: Sequence[Tuple[str, Optional[Layout]]] = ()) -> Kernel:
+            steps: Sequence[Step] = ()) -> Kernel:
     """Compile ``out = steps(left @ right + bias)``.
 
     Parameters
@@ -332,18 +374,58 @@ def scale_place(place: int) -> int:
     return _SCALES | place
 
 
-def layer_norm(source: Layout, out: Layout, epsilon: float) -> Kernel:
-    """Compile a layer normalisation over the last axis, with gain `GAMMA` and offset `BETA` in float32."""
-    return Kernel("layer_normalization_forward", _engine(), _INFERENCE, source.handle, out.handle, None,
-                  ctypes.c_float(epsilon), ctypes.c_uint(_NORM_FLAGS), attributes=Attributes())
+def layer_norm(source: Layout, out: Layout, epsilon: float, statistics: Optional[Layout] = None) -> Kernel:
+    """Compile a normalisation over the last axis, with gain `GAMMA` and offset `BETA` in float32.
+
+    With ``statistics``, float32 of a row, it also writes `MEAN` and `VARIANCE`, for `layer_norm_backward`.
+    """
+    return Kernel("layer_normalization_forward", _engine(), _TRAINING if statistics else _INFERENCE, source.handle, out.handle,
+                  statistics.handle if statistics else None, ctypes.c_float(epsilon), ctypes.c_uint(_NORM_FLAGS),
+                  attributes=Attributes())
 
 
-def softmax(source: Layout, out: Layout) -> Kernel:
+def layer_norm_backward(forward: Kernel, source: Layout, slope: Layout, statistics: Layout, epsilon: float) -> Kernel:
+    """Compile the gradients of a normalisation: `DIFF_SRC`, `DIFF_GAMMA` and `DIFF_BETA` of `DIFF_DST`.
+
+    ``slope`` is the layout of both `DIFF_DST` and `DIFF_SRC`.
+    """
+    return Kernel("layer_normalization_backward", _engine(), _BACKWARD, slope.handle, slope.handle, source.handle,
+                  statistics.handle, ctypes.c_float(epsilon), ctypes.c_uint(_NORM_FLAGS), forward.description,
+                  attributes=Attributes())
+
+
+def softmax(source: Layout, out: Layout, training: bool = False) -> Kernel:
     """Compile a softmax over the last axis."""
-    return Kernel("softmax_forward", _engine(), _INFERENCE, _ACCURATE_SOFTMAX, source.handle, out.handle,
-                  len(source.shape) - 1, attributes=Attributes())
+    return Kernel("softmax_forward", _engine(), _TRAINING if training else _INFERENCE, _ACCURATE_SOFTMAX, source.handle,
+                  out.handle, len(source.shape) - 1, attributes=Attributes())
+
+
+def softmax_backward(forward: Kernel, out: Layout) -> Kernel:
+    """Compile the gradient of a softmax, `DIFF_SRC` of `DIFF_DST`, from its output `DST`; all of one layout."""
+    return Kernel("softmax_backward", _engine(), _ACCURATE_SOFTMAX, out.handle, out.handle, out.handle, len(out.shape) - 1,
+                  forward.description, attributes=Attributes())
+
+
+def activation(name: str, both: Layout) -> Kernel:
+    """Compile an activation of `ACTIVATIONS`."""
+    return Kernel("eltwise_forward", _engine(), _TRAINING, ACTIVATIONS[name], both.handle, both.handle, ctypes.c_float(0),
+                  ctypes.c_float(0), attributes=Attributes())
+
+
+def activation_backward(forward: Kernel, name: str, all_three: Layout) -> Kernel:
+    """Compile the gradient of an activation, `DIFF_SRC` of `DIFF_DST`, from its input `SRC`."""
+    return Kernel("eltwise_backward", _engine(), ACTIVATIONS[name], all_three.handle, all_three.handle, all_three.handle,
+                  ctypes.c_float(0), ctypes.c_float(0), forward.description, attributes=Attributes())
 
 
 def scaled(source: Layout, factors: Layout, out: Layout) -> Kernel:
-    """Compile ``out = source * factors``, rounded and clipped where ``out`` is int8."""
+    """Compile ``out = source * factors``, rounded and clipped where ``out`` is int8.
+
+    From float32 to bfloat16 oneDNN has slow code only: multiply in float32, then use `converted`.
+    """
     return Kernel("binary", _engine(), _MULTIPLY, source.handle, factors.handle, out.handle, attributes=Attributes())
+
+
+def converted(source: Layout, out: Layout) -> Kernel:
+    """Compile a copy into another type."""
+    return Kernel("reorder", source.handle, _engine(), out.handle, _engine(), attributes=Attributes())
