@@ -203,7 +203,7 @@ def test_precisions_need_their_engine_and_their_processor(tiny_run, monkeypatch)
         load_ranker(tiny_run, engine="tvm")
     with pytest.raises(OptionError, match="without calibration"):
         random_ranker(CONFIG, (1, 2), engine="onednn", precision="int8")
-    monkeypatch.setattr(onednn, "instruction_set", lambda: 0x27)  # AVX-512 and nothing more
+    monkeypatch.setattr(onednn.library, "instruction_set", lambda: 0x27)  # AVX-512 and nothing more
     for precision, name in (("bfloat16", "AVX512_BF16"), ("int8", "AVX512_VNNI")):
         with pytest.raises(PrecisionError, match=f"without {name}.*--precision float32"):
             load_ranker(tiny_run, precision=precision)
@@ -236,7 +236,7 @@ def test_threads_are_those_of_the_process(tiny_run):
 
 def test_without_its_library_float32_falls_back_on_mxnet(tiny_run, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "files", lambda name: [])
-    onednn._library.cache_clear()
+    onednn.library.library.cache_clear()
     try:
         assert type(load_ranker(tiny_run)._engine).__name__ == "HybridEngine"
         with pytest.raises(MissingDependency, match="onednn-cpu-gomp"):
@@ -245,7 +245,7 @@ def test_without_its_library_float32_falls_back_on_mxnet(tiny_run, monkeypatch):
             load_ranker(tiny_run, precision="bfloat16")
     finally:
         monkeypatch.undo()
-        onednn._library.cache_clear()
+        onednn.library.library.cache_clear()
     assert type(load_ranker(tiny_run)._engine).__name__ == "PackedEngine"
 
 

@@ -45,6 +45,23 @@ def test_the_comparison_of_speeds(tmp_path):
     assert rows["wqa pairwise", "float32", 0.0]["same_first"] == 1
 
 
+def test_the_comparison_of_trainings(tmp_path):
+    command = [sys.executable, BENCH / "compare_training.py", "--shape", "tiny", "--updates", "1", "--turns", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("2 turns of 1 updates") and len(lines) == 7
+    for line in lines[2:]:
+        assert float(line.split()[4]) > 0, line
+
+
+def test_the_log_of_memory(tiny_run):
+    done = subprocess.run([sys.executable, BENCH / "memory.py", tiny_run, "100", "float32"], capture_output=True, text=True,
+                          timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    assert "after 10 questions" in done.stdout and "after 100" in done.stdout
+
+
 def test_the_comparison_lays_peers_beside(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCH))
     import compare

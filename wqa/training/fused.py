@@ -19,7 +19,8 @@ from mxnet import autograd
 from wqa.models.backbone import MASKED, EncoderLayer
 from wqa.models.heads import ExitNetwork, FirstPositionHead
 from wqa.models.onednn import Array
-from wqa.training.operations import Norm, Operations, Product, Shape, shared_memory
+from wqa.training.operations import Operations
+from wqa.training.parameters import Norm, Product, Shape, shared_memory
 
 
 class _Layer:
