@@ -1,8 +1,9 @@
 """Operations of a transformer's gradients, by oneDNN, on padded mini-batches.
 
 Rows are (B * L, C), a head's queries, keys and values are views of them, (B, H, L, C / H), and scores are
-(B, H, L, L). An operation is compiled once for its layouts and bound once to its memory; what is returned is
-called at each update. Memory goes by names, and is as large as the largest mini-batch asks.
+(B, H, Q, L), where Q positions of each pair ask. An operation is compiled once for its layouts and bound
+once to its memory; what is returned is called at each update. Memory goes by names, and is as large as the
+largest mini-batch asks.
 """
 from __future__ import annotations
 
@@ -90,13 +91,12 @@ class Operations:
         strides = (pair, head, 1, row) if turned else (pair, head, row, 1)
         return self.array(name, self._tokens * units, view, self.kind, strides)
 
-    def scores(self, name: str, shape: Shape, kind: str = "", turned: bool = False) -> Array:
-        """(B, H, L, L)."""
-        heads, length = self._config.num_heads, shape.length
-        square = (heads * length ** 2, length ** 2, length, 1)
-        strides = (*square[:2], 1, length) if turned else square
-        return self.array(name, self._tokens * heads * self._length, (shape.pairs, heads, length, length), kind or self.kind,
-                           strides)
+    def scores(self, name: str, shape: Shape, asked: Shape, kind: str = "", turned: bool = False) -> Array:
+        """(B, H, Q, L), Q positions of each pair that ask; or with the last two axes exchanged."""
+        heads, asking, length = self._config.num_heads, asked.length, shape.length
+        strides = (heads * asking * length, asking * length, *((1, length) if turned else (length, 1)))
+        view = (shape.pairs, heads, *((length, asking) if turned else (asking, length)))
+        return self.array(name, self._tokens * heads * self._length, view, kind or self.kind, strides)
 
     def mask(self, name: str, shape: Shape, like: Array, rate: float) -> Optional[Array]:
         """Dropout's factors for an array, 0 or 1 / (1 - rate), drawn anew each update."""
@@ -105,7 +105,7 @@ class Operations:
         items = like.data.size
         array = self.array(name, items, like.layout.shape, "float32")
         size = int(np.prod(like.layout.shape))
-        if name not in {known for known, _, _ in self._masks.setdefault(shape, [])}:
+        if (name, size) not in {(known, len(data)) for known, data, _ in self._masks.setdefault(shape, [])}:
             self._masks[shape].append((name, array.data[:size], rate))
         return array
 
