@@ -249,8 +249,8 @@ def build_engine(model: ExitNetwork, tokenizer: Tokenizer, ctx: str = "cpu", eng
     if len(devices) > 1:
         raise OptionError("--ctx", f"{ctx}, which is {len(devices)} devices", "one device to rank on")
     on_cpu = devices[0].device_type == "cpu"
-    if engine == "mxnet" and precision != "float32" or engine != "mxnet" and precision != "float32" and not on_cpu:
-        raise OptionError("--precision", f"{precision} on {ctx} with engine {engine}", "float32",
+    if (engine == "onednn" or precision != "float32") and (engine == "mxnet" or not on_cpu):
+        raise OptionError("--engine and --precision", f"{engine} and {precision} on {ctx}", "float32 by MXNet",
                           "other precisions are computed by oneDNN on the CPU: --ctx cpu --engine onednn")
     if precision == "int8" and quantized is None:
         raise OptionError("--precision", "int8 of a model without calibration", "a calibrated run",
