@@ -41,21 +41,20 @@ class OnnxRuntime:
         import onnx
         import onnxruntime
         from onnxruntime.quantization import QuantType, quantize_dynamic
-        from onnxruntime.transformers.fusion_options import FusionOptions
         from onnxruntime.transformers.optimizer import optimize_model
         from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
         model = AutoModelForSequenceClassification.from_pretrained(directory, attn_implementation="eager").eval()
-        inputs = dict(AutoTokenizer.from_pretrained(directory)([("a", "b")], return_tensors="pt"))
+        sample = AutoTokenizer.from_pretrained(directory)([("a", "b")], return_tensors="pt")
+        # In the order of the model's own arguments, by which the exporter names them.
+        inputs = {name: sample[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in sample}
         axes = {name: {0: "batch", 1: "length"} for name in inputs}
         with tempfile.TemporaryDirectory() as folder:
             torch.onnx.export(model, (inputs,), f"{folder}/model.onnx", input_names=list(inputs), output_names=["logits"],
                               dynamic_axes={**axes, "logits": {0: "batch"}}, opset_version=17, dynamo=False)
             path = f"{folder}/model.onnx"
-            fusions = FusionOptions("bert")
-            fusions.enable_embed_layer_norm = False  # its fused form takes BERT's token types wrongly
             fused = optimize_model(path, model_type="bert", num_heads=model.config.num_attention_heads,
-                                   hidden_size=model.config.hidden_size, optimization_options=fusions)
+                                   hidden_size=model.config.hidden_size)
             fused.save_model_to_file(f"{folder}/fused.onnx")
             path = f"{folder}/fused.onnx"
             if precision == "int8":
