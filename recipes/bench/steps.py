@@ -108,7 +108,7 @@ def main():
         "oneDNN 3.2, bfloat16": onednn_product("bfloat16"),
         "oneDNN 3.2, bfloat16, GELU in the same step": onednn_product("bfloat16", ("gelu", None)),
         "oneDNN 3.2, int8": onednn_product("int8")}, 40)
-    in_turn("rankers", ranker_steps(), 5)
+    in_turn("rankers", ranker_steps(), 2)
 
 
 if __name__ == "__main__":
