@@ -61,10 +61,11 @@ def make_questions(path, tokenizer_folder, count, candidates, seed=0):
     words = sorted({word for split in ("train", "dev", "test") for question in read_questions(builtin_path(split))
                     for text in (question.question, *question.texts) for word in text.split()})
     sizes = [len(ids) for ids in encoder.tokenizer.encode([" " + word for word in words])]
+    half = np.mean(sizes) / 2
 
     def text(lengths):
         wanted, chosen = np.interp(rng.uniform(0, 100), SHARES, lengths), []
-        while wanted > np.mean(sizes) / 2 or not chosen:  # over or short by half a word at most, on average by none
+        while wanted > half or not chosen:  # over or short by half a word at most, on average by none
             word = rng.integers(len(words))
             chosen.append(words[word])
             wanted -= sizes[word]

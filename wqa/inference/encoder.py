@@ -54,7 +54,7 @@ class PackedEncoder:
     def __init__(self, model: ExitNetwork, typed: bool, kind: str, rows: int,
                  quantized: Optional[Sequence[Dict[str, Quantized]]] = None) -> None:
         config = model.config
-        self.config, self.kind, self._quantized = config, kind, quantized
+        self.config, self.kind = config, kind
         self._compiler, self._space = Compiler(), Workspace(round_up(rows))
         self._firsts = Workspace(max(HEAD_ROWS, round_up(rows)))
         self._work = (onednn.Scratch(), onednn.Scratch(), self._compiler.scratch)

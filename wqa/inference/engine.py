@@ -23,6 +23,7 @@ from wqa.text import EncodedPair, Tokenizer, bucketed, pack_batches, pad_pairs, 
 
 ENGINES = ("auto", "mxnet", "onednn")
 
+
 class Engine:
     """Base of the engines.
 

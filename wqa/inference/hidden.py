@@ -15,17 +15,40 @@ class _Spilled(NamedTuple):
     descriptor: int
     offset: int
     shape: Tuple[int, ...]
-    dtype: np.dtype = np.dtype(np.float32)
+    dtype: np.dtype
 
     def read(self) -> np.ndarray:
         raw = os.pread(self.descriptor, self.dtype.itemsize * int(np.prod(self.shape)), self.offset)
         return np.frombuffer(raw, dtype=self.dtype).reshape(self.shape)
 
 
-Block = Union[mx.nd.NDArray, _Spilled, None]
+Block = Union[mx.nd.NDArray, np.ndarray, _Spilled, None]
 
 
-class HiddenStore:
+class _Store:
+    """Blocks in memory up to a budget of bytes, and past it in a temporary file."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget, self._used = budget, 0
+        self._blocks: List[Block] = []
+        self._file: Optional[IO[bytes]] = None
+
+    def _has_room(self, size: int) -> bool:
+        """Whether so many bytes more stay in memory; they then count."""
+        fits = self._used + size <= self._budget
+        self._used += size if fits else 0
+        return fits
+
+    def _spill(self, rows: np.ndarray) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the store
+        offset = self._file.seek(0, 2)
+        self._file.write(rows.tobytes())
+        self._file.flush()
+        self._blocks.append(_Spilled(self._file.fileno(), offset, rows.shape, rows.dtype))
+
+
+class HiddenStore(_Store):
     """Encodings of pairs by pair number; past a budget they go to a temporary file.
 
     Parameters
@@ -35,10 +58,8 @@ class HiddenStore:
     """
 
     def __init__(self, budget: int) -> None:
-        self._budget, self._used = budget, 0
-        self._blocks: List[Block] = []
+        super().__init__(budget)
         self._place: Dict[int, Tuple[int, int]] = {}
-        self._file: Optional[IO[bytes]] = None
 
     def put(self, pairs: Sequence[int], hidden: mx.nd.NDArray) -> None:
         """Keep a micro-batch.
@@ -52,17 +73,10 @@ class HiddenStore:
         """
         for row, pair in enumerate(pairs):
             self._place[pair] = (len(self._blocks), row)
-        size = hidden.size * 4
-        if self._used + size <= self._budget:
-            self._used += size
+        if self._has_room(hidden.size * 4):
             self._blocks.append(hidden)
-            return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the store
-        offset = self._file.seek(0, 2)
-        self._file.write(hidden.asnumpy().tobytes())
-        self._file.flush()
-        self._blocks.append(_Spilled(self._file.fileno(), offset, hidden.shape))
+        else:
+            self._spill(hidden.asnumpy())
 
     def take(self, pairs: Sequence[int], length: int, ctx: mx.Context) -> mx.nd.NDArray:
         """Gather rows into a new micro-batch, trimmed or padded to a length.
@@ -108,7 +122,7 @@ def _rows(block: Block, rows: List[int], length: int, ctx: mx.Context) -> mx.nd.
     return part
 
 
-class RowStore:
+class RowStore(_Store):
     """Encodings of pairs as packed rows, by pair number; past a budget they go to a temporary file.
 
     Parameters
@@ -118,10 +132,8 @@ class RowStore:
     """
 
     def __init__(self, budget: int) -> None:
-        self._budget, self._used = budget, 0
-        self._blocks: List[Union[np.ndarray, _Spilled, None]] = []
+        super().__init__(budget)
         self._place: Dict[int, Tuple[int, int, int]] = {}
-        self._file: Optional[IO[bytes]] = None
 
     def put(self, pairs: Sequence[int], lengths: np.ndarray, rows: np.ndarray) -> None:
         """Keep a micro-batch.
@@ -139,16 +151,10 @@ class RowStore:
         for pair, length in zip(pairs, lengths.tolist()):
             self._place[pair] = (len(self._blocks), start, start + length)
             start += length
-        if self._used + rows.nbytes <= self._budget:
-            self._used += rows.nbytes
+        if self._has_room(rows.nbytes):
             self._blocks.append(rows.copy())
-            return
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the store
-        offset = self._file.seek(0, 2)
-        self._file.write(rows.tobytes())
-        self._file.flush()
-        self._blocks.append(_Spilled(self._file.fileno(), offset, rows.shape, rows.dtype))
+        else:
+            self._spill(rows)
 
     def take(self, pairs: Sequence[int]) -> List[np.ndarray]:
         """Rows of pairs, each (length, C).

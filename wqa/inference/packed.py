@@ -158,7 +158,7 @@ class Compiler:
 
     def product(self, source: Array, weight: Weight, out: Array, activation: str = "", residual: Optional[Array] = None,
                 factor: Optional[Array] = None) -> Call:
-        """Bind ``out = factor * activation(source @ weight + bias) + residual``."""
+        """Bind ``out = factor * (activation(source @ weight + bias) + residual)``."""
         steps: List[Tuple[str, Optional[Array]]] = [(activation, None)] if activation else []
         steps += [(name, array) for name, array in (("add", residual), ("multiply", factor)) if array is not None]
         left, right = source.layout, out.layout
