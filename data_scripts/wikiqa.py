@@ -10,17 +10,17 @@ folder of its WikiQA-{train,dev,test}.tsv files, plain or .gz.
 import argparse
 import gzip
 import io
-import json
 import pathlib
 import sys
 import tempfile
 import zipfile
 import zlib
 
+from corpus import run, write_split, write_stats
 from fetching import download
 
-from wqa.data import FILTERS, Candidate, Question, atomic_writer, count, filter_questions, write_questions
-from wqa.errors import DataError, WqaError, shorten
+from wqa.data import Candidate, Question
+from wqa.errors import DataError, shorten
 
 URL = "https://download.microsoft.com/download/E/5/F/E5FCFCEE-7005-4814-853D-DAA7C66507E0/WikiQACorpus.zip"
 ZIP_SHA256 = "467c13f9e104552c0a9c16f41836ca8d89f9c0cc4b6e4355e104d5c3109ffa45"
@@ -70,12 +70,8 @@ def parse(text, where):
 def convert(archive, out):
     """Write the three splits and their counts."""
     splits = {split: parse(*read_split(archive, split)) for split in SPLITS}
-    for split, questions in splits.items():
-        write_questions(out / f"{split}.jsonl", questions)
-    stats = {split: {name: count(filter_questions(questions, name)) for name in FILTERS}
-             for split, questions in splits.items()}
-    with atomic_writer(out / "stats.json") as file:
-        file.write(json.dumps(stats, indent=2) + "\n")
+    stats = {split: write_split(out, split, questions) for split, questions in splits.items()}
+    write_stats(out, stats)
     return stats
 
 
@@ -85,20 +81,16 @@ def main(arguments=None):
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument("--archive", type=pathlib.Path, help="local copy instead of a download")
     options = parser.parse_args(arguments)
-    try:
+
+    def work():
+        if options.archive:
+            return convert(options.archive, options.out)
         with tempfile.TemporaryDirectory() as folder:
-            archive = options.archive
-            if archive is None:
-                archive = pathlib.Path(folder) / "WikiQACorpus.zip"
-                download(URL, archive, ZIP_SHA256)
-            stats = convert(archive, options.out)
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    for split, filters in stats.items():
-        for name, counts in filters.items():
-            print(f"{split:5} {name:15} " + "  ".join(f"{value:6,} {key}" for key, value in counts.items()))
-    return 0
+            archive = pathlib.Path(folder) / "WikiQACorpus.zip"
+            download(URL, archive, ZIP_SHA256)
+            return convert(archive, options.out)
+
+    return run(work)
 
 
 if __name__ == "__main__":
