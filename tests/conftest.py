@@ -3,17 +3,15 @@ import gzip
 import json
 import os
 import pathlib
-import re
 import shutil
 import sys
 import tarfile
 
-import numpy as np
 import pytest
 from hypothesis import settings
 from safetensors.numpy import save_file
 
-from wqa.data import builtin_path, read_questions
+from wqa.data import builtin_path
 
 settings.register_profile("wqa", deadline=None, derandomize=True)
 settings.load_profile("wqa")
@@ -21,45 +19,10 @@ settings.load_profile("wqa")
 ROOT = pathlib.Path(__file__).parent.parent
 DATA = pathlib.Path(__file__).parent / "data"
 sys.path.insert(0, str(ROOT / "data_scripts"))  # the scripts import one another
+sys.path.insert(0, str(ROOT / "recipes"))
+
+from tiny_encoder import write_tiny_encoder  # noqa: E402
 SHARED = pathlib.Path(os.environ.get("WQA_SHARED_DATA", ROOT.parent / "shared" / "data"))
-
-TINY = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32,
-        "max_position_embeddings": 160, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
-
-
-def write_tiny_encoder(folder, seed=0, **changes):
-    """A Hugging Face directory with a vocabulary of the built-in corpus and random weights."""
-    folder.mkdir(parents=True, exist_ok=True)
-    words = set()
-    for split in ("train", "dev", "test"):
-        for question in read_questions(builtin_path(split)):
-            for text in (question.question, *question.texts):
-                words.update(re.findall(r"\w+|[^\w\s]", text.lower()))
-    letters = sorted({letter for word in words for letter in word})
-    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + letter for letter in letters),
-             *sorted(word for word in words if len(word) > 1)]
-    (folder / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
-    config = {**TINY, "vocab_size": len(vocab), **changes}
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    rng, width, inner = np.random.default_rng(seed), config["hidden_size"], config["intermediate_size"]
-    shapes = {"embeddings.word_embeddings.weight": (len(vocab), width),
-              "embeddings.position_embeddings.weight": (config["max_position_embeddings"], width),
-              "embeddings.token_type_embeddings.weight": (2, width), "embeddings.LayerNorm.weight": (width,),
-              "embeddings.LayerNorm.bias": (width,), "pooler.dense.weight": (width, width), "pooler.dense.bias": (width,)}
-    for layer in range(config["num_hidden_layers"]):
-        for name, out, into in (("attention.self.query", width, width), ("attention.self.key", width, width),
-                                ("attention.self.value", width, width), ("attention.output.dense", width, width),
-                                ("intermediate.dense", inner, width), ("output.dense", width, inner)):
-            shapes[f"encoder.layer.{layer}.{name}.weight"] = (out, into)
-            shapes[f"encoder.layer.{layer}.{name}.bias"] = (out,)
-        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
-            shapes[f"encoder.layer.{layer}.{name}.weight"] = shapes[f"encoder.layer.{layer}.{name}.bias"] = (width,)
-    arrays = {name: rng.normal(0, 0.3, shape).astype(np.float32) + (1 if name.endswith("LayerNorm.weight") else 0)
-              for name, shape in shapes.items()}
-    save_file({name: array.astype(np.float32) for name, array in arrays.items()}, str(folder / "model.safetensors"))
-    return folder
-
 
 #: Families of encoders at a tiny size, and the stored vocabulary that each takes.
 FAMILIES = {"bert": "uncased", "roberta": "byte_level", "electra": "cased", "electra_small": "uncased",

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The transferred Cascade Transformer adapted to WikiQA and TREC-QA (Soldaini and Moschitti 2020, Table 2, rows "CT") or GPD
+# (Table 3). The transfer is run first where it is missing.
+#
+#   recipes/cascade/adapt.sh                       WikiQA and TREC-QA, seed 0
+#   CORPORA=gpd recipes/cascade/adapt.sh           a collection of one's own, as data_scripts/retrieval.py writes it
+#   TRANSFER=0 recipes/cascade/adapt.sh            from the plain encoder, to see what the transfer brings
+#   SMOKE=1 recipes/cascade/adapt.sh
+. "$(dirname "$0")/../settings.sh"
+[ "${TRANSFER:-1}" = 0 ] || recipes/cascade/transfer.sh
+
+for corpus in ${CORPORA:-wikiqa trecqa}; do
+  for seed in $SEEDS; do
+    if [ "${TRANSFER:-1}" = 0 ]; then
+      name=cascade/${corpus}_untransferred start=(--encoder "$ENCODER")
+    else
+      name=cascade/${corpus} start=(--init "$RUNS/cascade/transfer")
+    fi
+    train "${name}_seed$seed" cascade "$corpus" "${start[@]}" --exits "$EXITS" --seed "$seed" \
+      --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$ADAPT_EPOCHS"
+  done
+done

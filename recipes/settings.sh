@@ -1,0 +1,61 @@
+# Settings and functions that the recipes of one paper share; they source this file. Every setting is overridable:
+#   ENCODER=encoders/bert CTX=gpu:0-7 SEEDS="0 1 2" recipes/tanda/transfer.sh
+# SMOKE=1 runs a recipe end to end in seconds: a tiny random encoder, a few updates, the built-in corpus for every other.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+wqa=${WQA:-wqa} python=${PYTHON:-python}
+
+if [ "${SMOKE:-0}" = 1 ]; then
+  RUNS=${OUT:-runs/smoke} RESULTS=${OUT:-runs/smoke} ENCODER=${ENCODER:-$RUNS/encoder} DEPTHS=${DEPTHS:-1 2 3} EXITS=${EXITS:-1,2,3}
+  ASNQ=wqa/data/builtin WIKIQA=wqa/data/builtin TRECQA=wqa/data/builtin GPD=wqa/data/builtin
+  TRECQA_TRAIN=$TRECQA/train.jsonl TRECQA_DEV=$TRECQA/dev.jsonl TRECQA_TEST=$TRECQA/test.jsonl
+  limits=(--max-updates 3 --checkpoint-every 2) WARMUP=1 LEARNING_RATE=1e-3
+  [ -e "$ENCODER/config.json" ] || "$python" recipes/tiny_encoder.py "$ENCODER"
+else
+  RUNS=${RUNS:-runs/cascade_paper} RESULTS=${RESULTS:-recipes/cascade/results} limits=()
+fi
+
+ENCODER=${ENCODER:-encoders/roberta-base}    # python data_scripts/encoders.py roberta-base
+ASNQ=${ASNQ:-data/asnq}                      # the transfer corpus: train.jsonl or train.store, dev.jsonl, test.jsonl
+WIKIQA=${WIKIQA:-data/wikiqa} TRECQA=${TRECQA:-data/trecqa} GPD=${GPD:-data/gpd}
+DEPTHS=${DEPTHS:-4 6 8 10 12}                # of the monolithic rankers (section 4.2)
+EXITS=${EXITS:-4,6,8,10,12}                  # rho(i) = 4 + 2 (i - 1)
+SEEDS=${SEEDS:-0} CTX=${CTX:-cpu} PRECISION=${PRECISION:-float32}
+# Section 5.2: Adam, triangular schedule, 4,000 updates of ramp-up, peak 1e-6, 2,000 tokens a batch. The paper names no number
+# of epochs: training ends when the dev MAP has not risen for PATIENCE evaluations, at the latest after EPOCHS.
+LEARNING_RATE=${LEARNING_RATE:-1e-6} CASCADE_LEARNING_RATE=${CASCADE_LEARNING_RATE:-$LEARNING_RATE}
+WARMUP=${WARMUP:-4000} TOKENS=${TOKENS:-2000} PATIENCE=${PATIENCE:-5}
+TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-3} TRANSFER_EVAL_EVERY=${TRANSFER_EVAL_EVERY:-20000} ADAPT_EPOCHS=${ADAPT_EPOCHS:-60}
+mkdir -p "$RUNS" "$RESULTS"
+
+# The paper's corpora: where training, dev and test questions of each lie, and which of them count.
+train_of() { case $1 in
+  asnq) [ -e "$ASNQ/train.store" ] && echo "$ASNQ/train.store" || echo "$ASNQ/train.jsonl" ;;
+  wikiqa) echo "$WIKIQA/train.jsonl" ;;
+  trecqa) echo "${TRECQA_TRAIN:-$TRECQA/train-all.jsonl}" ;;
+  gpd) echo "$GPD/train.jsonl" ;;
+  esac; }
+dev_of() { case $1 in
+  asnq) echo "${ASNQ_DEV-$ASNQ/dev.jsonl}" ;;
+  wikiqa) echo "$WIKIQA/dev.jsonl" ;;
+  trecqa) echo "${TRECQA_DEV-$TRECQA/dev-clean.jsonl}" ;;
+  gpd) echo "$GPD/dev.jsonl" ;;
+  esac; }
+test_of() { case $1 in
+  asnq) echo "$ASNQ/test.jsonl" ;;
+  wikiqa) echo "$WIKIQA/test.jsonl" ;;
+  trecqa) echo "${TRECQA_TEST:-$TRECQA/test-clean.jsonl}" ;;
+  gpd) echo "$GPD/test.jsonl" ;;
+  esac; }
+# Table 1 counts 873, 126 and 243 questions of WikiQA: those with an answer.
+filter_of() { case $1 in wikiqa) echo no-all-negative ;; *) echo all ;; esac; }
+
+train() {  # NAME SYSTEM CORPUS OPTIONS... A complete run is left alone; a stopped one goes on.
+  local name=$1 system=$2 corpus=$3 dev; shift 3
+  if [ -e "$RUNS/$name/model.params" ]; then return; fi
+  dev=$(dev_of "$corpus")
+  echo "== $name"
+  "$wqa" train "$system" --out "$RUNS/$name" --resume --train "$(train_of "$corpus")" ${dev:+--dev "$dev" --patience "$PATIENCE"} \
+    --train-filter "$(filter_of "$corpus")" --warmup-updates "$WARMUP" --tokens-per-batch "$TOKENS" --ctx "$CTX" \
+    --precision "$PRECISION" "$@" ${limits[@]+"${limits[@]}"}
+}

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# TANDA's second step: the transferred monolithic rankers adapted to WikiQA and TREC-QA (Soldaini and Moschitti 2020, Table 2,
+# rows "TANDA") or GPD (Table 3). The transfer is run first where it is missing.
+#
+#   recipes/tanda/adapt.sh                         all depths, WikiQA and TREC-QA, seed 0
+#   CORPORA=gpd recipes/tanda/adapt.sh             a collection of one's own, as data_scripts/retrieval.py writes it
+#   TRANSFER=0 recipes/tanda/adapt.sh              from the plain encoder, to see what the transfer brings
+#   SMOKE=1 recipes/tanda/adapt.sh
+. "$(dirname "$0")/../settings.sh"
+[ "${TRANSFER:-1}" = 0 ] || recipes/tanda/transfer.sh
+
+for corpus in ${CORPORA:-wikiqa trecqa}; do
+  for depth in $DEPTHS; do
+    for seed in $SEEDS; do
+      if [ "${TRANSFER:-1}" = 0 ]; then
+        name=tanda/${corpus}_${depth}_untransferred start=(--encoder "$ENCODER")
+      else
+        name=tanda/${corpus}_${depth} start=(--init "$RUNS/tanda/transfer_$depth")
+      fi
+      train "${name}_seed$seed" pairwise "$corpus" "${start[@]}" --exits "$depth" --seed "$seed" \
+        --learning-rate "$LEARNING_RATE" --epochs "$ADAPT_EPOCHS"
+    done
+  done
+done
