@@ -12,7 +12,7 @@ from mxnet import autograd
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.errors import DeviceError, OptionError
 from wqa.models import CascadeTransformer, PairwiseTransformer, build_model, parse_devices
-from wqa.models.cascade import drop_ratios, dropped, relative_cost
+from wqa.models.cascade import drop_ratios, dropped
 from wqa.models.heads import FirstPositionHead, MeanHead
 from wqa.pretrained import initialize_from, load_backbone
 
@@ -138,12 +138,6 @@ def test_drop_rule_of_the_paper():
     assert 128 - dropped(0.3, 128) == 90 and 90 - dropped(0.3, 90) == 63
 
 
-@pytest.mark.parametrize("alpha, published", [(0.3, -37), (0.4, -45), (0.5, -51)])
-def test_published_costs(alpha, published):
-    cost = relative_cost((4, 6, 8, 10, 12), drop_ratios(alpha, 5), 100_000, 12)
-    assert round(100 * (cost - 1)) == published  # Table 3
-
-
 @pytest.mark.parametrize("alpha", [-0.1, 1, 1.0, float("nan"), "0.3", [0.3, 1.0], [0.1] * 4, [], True])
 def test_drop_ratios_that_do_not_fit(alpha):
     with pytest.raises(OptionError, match="--drop-ratio"):
@@ -190,9 +184,9 @@ def test_every_layer_prepares_the_process_before_mxnet_loads():
     for name in ("models", "pretrained", "training", "inference", "inference.random"):
         code = ("import os; os.environ.pop('OMP_NUM_THREADS', None)\n"
                 "import builtins; real = builtins.__import__\n"
-                "def check(name, *rest):\n"
+                "def check(name, *rest, **more):\n"
                 "    if name == 'mxnet': assert 'OMP_NUM_THREADS' in os.environ\n"
-                "    return real(name, *rest)\n"
+                "    return real(name, *rest, **more)\n"
                 f"builtins.__import__ = check\nimport wqa.{name}")
         out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
         assert out.returncode == 0, out.stderr

@@ -17,10 +17,10 @@ from tqdm import tqdm
 
 from wqa.data import Question
 from wqa.errors import OptionError, shorten
-from wqa.inference.cost import Cost
+from wqa.inference.cost import Cost, layer_work, relative_cost
 from wqa.inference.engine import build_engine
 from wqa.inference.ranker import Ranker, Ranking
-from wqa.models.cascade import drop_ratios, dropped, relative_cost
+from wqa.models.cascade import drop_ratios, dropped
 from wqa.models.heads import ExitNetwork
 from wqa.text import EncodedPair, PairEncoder
 
@@ -67,6 +67,10 @@ class CascadeRanker(Ranker):
         self._pool_size = pool_size if pool == "batch" else 0
         self._flight_tokens, self._progress = flight_tokens, progress
         self._engine = build_engine(model, encoder.tokenizer, ctx, **engine)
+
+    @property
+    def layer_work(self) -> int:
+        return layer_work(self.model.config)
 
     @property
     def drop_ratio(self) -> List[float]:
@@ -192,7 +196,9 @@ class _Flight:
         layers = np.concatenate([[0], model.exits])[reached]
         lengths, filled = self._lengths[start:end], reached > 0
         depth = model.config.num_layers
-        paper = (relative_cost(model.exits, self._ranker.drop_ratio, int(filled.sum()), depth) if filled.any() else 0.0)
+        paper = 0.0
+        if filled.any():
+            paper = relative_cost(model.exits, self._ranker.drop_ratio, depth, batch_size=int(filled.sum()))
         cost = Cost(paper, int(layers.sum()), int(depth * filled.sum()), int((layers * lengths).sum()),
                     int(self._padded[start:end].sum()), int(depth * lengths[filled].sum()))
         return Ranking(

@@ -58,6 +58,11 @@ class Ranking:
 class Ranker:
     """Base of every ranker; a system brings `rank_all`."""
 
+    @property
+    def layer_work(self) -> int:
+        """Multiply-adds of one layer for one token, which weigh rankers of a sequence; 0 where there are no layers."""
+        return 0
+
     def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
         """Rank the candidates of one question.
 

@@ -86,29 +86,3 @@ def drop_ratios(alpha: Union[float, Sequence[float]], exits: int) -> List[float]
         if not isinstance(ratio, (int, float)) or isinstance(ratio, bool) or not 0 <= ratio < 1:
             raise OptionError("--drop-ratio", shorten(ratio), "a number from 0 up to, not including, 1")
     return [float(ratio) for ratio in ratios[: exits - 1]] + [0.0]
-
-
-def relative_cost(exits: Sequence[int], ratios: Sequence[float], k: int, num_layers: int) -> float:
-    """Layers run, weighted by the candidates that ran them, over the full encoder's.
-
-    Parameters
-    ----------
-    exits : sequence of int
-        rho(1), ..., rho(N).
-    ratios : sequence of float
-        One a ranker, as `drop_ratios` gives them.
-    k : int
-        Candidates at the start.
-    num_layers : int
-        Layers of the full encoder.
-
-    Returns
-    -------
-    float
-        1 for the full encoder; 0.63 for a base encoder at 0.3 ("-37 %", Table 3).
-    """
-    total, left, below = 0, k, 0
-    for rho, ratio in zip(exits, ratios):
-        total += (rho - below) * left
-        left, below = left - dropped(ratio, left), rho
-    return total / (num_layers * k)
