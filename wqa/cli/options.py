@@ -34,23 +34,34 @@ def numbers(text: str, option: str, kind: type = int) -> List:
         raise OptionError(option, shorten(text), f"{what} separated by commas") from None
 
 
-def drop_ratio(text: str) -> Union[float, List[float]]:
-    """Parse a drop ratio: one number, or one an exit.
+def drop_ratio(text: str, run: str = "") -> Union[float, List[Union[int, float]]]:
+    """Parse a drop ratio: one number, one an exit, or ``tuned`` for what `wqa tune` stored in the run.
 
     Parameters
     ----------
     text : str
+        Of a sequence of rankers, a whole number from 1 is how many candidates go on.
+    run : str
+        Run directory, for ``tuned``.
 
     Returns
     -------
     float or list of float
+        Whole numbers are int.
 
     Raises
     ------
     OptionError
         If an entry is not a number.
+    RunDirectoryError
+        If nothing was tuned for the run.
     """
-    ratios = numbers(text, "--drop-ratio", float)
+    if text == "tuned":
+        from wqa.inference.tuned import read_tuned
+
+        return list(read_tuned(run))
+    found = numbers(text, "--drop-ratio", float)
+    ratios = [int(part) if part.strip().isdecimal() else ratio for part, ratio in zip(text.split(","), found)]
     return ratios[0] if len(ratios) == 1 else ratios
 
 

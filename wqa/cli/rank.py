@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument("--question", required=True, metavar="Q", help="the question")
     parser.add_argument("--candidates", required=True, metavar="FILE", help="candidates, one a line; - for standard input")
-    parser.add_argument("--drop-ratio", default="0", metavar="A",
-                        help="one number, or one an exit separated by commas (default: 0)")
+    parser.add_argument("--drop-ratio", metavar="A",
+                        help="one number, one an exit separated by commas, or tuned (default: 0)")
     parser.add_argument("--top-k", type=int, default=0, metavar="K", help="show the first K only (default: all)")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     add_ranking(parser)
@@ -47,7 +47,8 @@ def run(options: argparse.Namespace) -> None:
     from wqa.inference import load_ranker
 
     candidates = read_candidates(options.candidates)
-    ranker = load_ranker(options.run, drop_ratio(options.drop_ratio), progress=True, **ranking_options(options))
+    ratio = drop_ratio(options.drop_ratio, options.run) if options.drop_ratio is not None else None
+    ranker = load_ranker(options.run, ratio, progress=True, **ranking_options(options))
     ranking = ranker.rank(options.question, candidates)
     rows = [_row(place, index, ranking, candidates) for place, index in enumerate(ranking.order.tolist(), 1)]
     rows = rows[: options.top_k] if options.top_k > 0 else rows
@@ -55,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
         print(json.dumps({"question": options.question, "cost": ranking.cost.relative, "ranking": rows},
                          indent=2, ensure_ascii=False))
     else:
-        _print(rows, ranking, ranker.model.exits[-1])
+        _print(rows, ranking)
 
 
 def read_candidates(path: str) -> List[str]:
@@ -106,11 +107,12 @@ def _row(place: int, index: int, ranking: Any, candidates: List[str]) -> Dict[st
             "blank": bool(ranking.blank[index]), "sentence": candidates[index]}
 
 
-def _print(rows: List[Dict[str, Any]], ranking: Any, last: int) -> None:
+def _print(rows: List[Dict[str, Any]], ranking: Any) -> None:
     print("rank    score  exit  sentence")
     for row in rows:
+        dropped = not row["blank"] and math.isnan(ranking.exit_scores[-1, row["index"]])
         notes = [text for shown, text in ((row["blank"], "(blank)"), (row["truncated"], "(shortened)"),
-                                          (0 < row["exit"] < last, f"(dropped at exit {row['exit']})")) if shown]
+                                          (dropped, f"(dropped at exit {row['exit']})")) if shown]
         score = "       -" if row["score"] is None else f"{row['score']:8.3f}"
         sentence = row["sentence"] if len(row["sentence"]) <= 300 else row["sentence"][:297] + "..."
         print(f"{row['rank']:4} {score} {row['exit']:5}  " + " ".join([*notes, sentence]))

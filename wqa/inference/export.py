@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 from wqa.data.files import PathLike
 from wqa.errors import OptionError
 from wqa.inference.cascade import CascadeRanker
-from wqa.inference.load import load_ranker
+from wqa.inference.load import load_cascade
 from wqa.models import PairwiseTransformer
 from wqa.models.heads import Stage
 from wqa.pretrained.configs import to_huggingface
@@ -46,7 +46,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     Parameters
     ----------
     run : str or path-like
-        As `load_ranker` takes it.
+        As `load_cascade` takes it.
     out : str or path-like
         New directory.
 
@@ -60,7 +60,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     WqaError
         Of the type that fits what was wrong.
     """
-    ranker = load_ranker(run)
+    ranker = load_cascade(run)
     model, tokenizer = ranker.model, ranker.encoder.tokenizer
     names = {parameter.name: name for name, parameter in model._collect_params_with_prefix().items()}
     blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {
@@ -108,7 +108,7 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     Parameters
     ----------
     run : str or path-like
-        As `load_ranker` takes it.
+        As `load_cascade` takes it.
     out : str or path-like
         New directory.
 
@@ -124,7 +124,7 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     WqaError
         Of the type that fits what else was wrong.
     """
-    ranker = load_ranker(run)
+    ranker = load_cascade(run)
     if not isinstance(ranker.model, PairwiseTransformer):
         raise OptionError("--format", "huggingface for a cascade", "a run of the system pairwise",
                           "use --format mxnet: the library has no cascades")

@@ -13,6 +13,9 @@ from wqa.config import read_run_config
 from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.quantized import read_quantized
+from wqa.inference.ranker import Ranker
+from wqa.inference.sequential import SequentialRanker
+from wqa.inference.tuned import read_tuned
 from wqa.models import build_model, parse_devices
 from wqa.models.onednn import check_precision
 from wqa.pretrained import encoder_directory, load_classifier
@@ -22,18 +25,21 @@ from wqa.text import PairEncoder, load_tokenizer
 MAX_LENGTH = 128
 
 
-def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: str = "cpu",
+def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = None, ctx: str = "cpu",
                 precision: str = "float32", threads: Optional[int] = None, engine: str = "auto",
-                **options: Any) -> CascadeRanker:
-    """Load the ranker of a run directory.
+                **options: Any) -> Ranker:
+    """Load the ranker of a run directory, or of a file that names several in sequence.
 
     Parameters
     ----------
     run : str or path-like
         Holds ``config.json``, ``model.params`` and ``tokenizer.json``; or a fine-tuned classifier in
-        another library's form, as `wqa.pretrained.load_classifier` takes it, such as TANDA's.
-    drop_ratio : float or sequence of float
-        One, or one an exit.
+        another library's form, as `wqa.pretrained.load_classifier` takes it, such as TANDA's; or a ``.json``
+        file of a sequence, ``{"rankers": [...], "keep": ...}``. Its rankers are paths beside the file, or
+        ``{"run": PATH, "drop_ratio": ...}``; ``keep`` is what `wqa.inference.SequentialRanker` takes.
+    drop_ratio : float, sequence of float, or "tuned", optional
+        One, or one an exit; ``tuned``: what `wqa tune` stored in the run; 0 by default. Of a sequence: what
+        stands instead of the file's ``keep``.
     ctx : str
         Device.
     precision : {"float32", "bfloat16", "int8"}
@@ -48,7 +54,8 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
 
     Returns
     -------
-    CascadeRanker
+    Ranker
+        A `CascadeRanker`, of a sequence a `SequentialRanker`.
 
     Raises
     ------
@@ -60,6 +67,12 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
     check_precision(precision)
     options.update(precision=precision, threads=threads, engine=engine)
     folder, devices = pathlib.Path(run), parse_devices(ctx)
+    if folder.suffix == ".json" and folder.is_file():
+        return _load_sequence(folder, drop_ratio, ctx, **options)
+    if drop_ratio is None:
+        drop_ratio = 0.0
+    elif isinstance(drop_ratio, str) and drop_ratio == "tuned":
+        drop_ratio = read_tuned(folder)
     if _is_huggingface(folder):
         return _load_classifier(folder, drop_ratio, ctx, **options)
     if not folder.is_dir():
@@ -89,6 +102,48 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = 0.0, ctx: s
     if precision == "int8":
         options["quantized"] = read_quantized(folder, model)
     return CascadeRanker(model, PairEncoder(tokenizer, config.max_length), drop_ratio, ctx, **options)
+
+
+def load_cascade(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
+    """Load the ranker of a run directory where a single network is needed.
+
+    Parameters
+    ----------
+    run : str or path-like
+    **options
+        As `load_ranker` takes them.
+
+    Returns
+    -------
+    CascadeRanker
+
+    Raises
+    ------
+    RunDirectoryError
+        If it is a sequence of rankers; else as `load_ranker`.
+    """
+    ranker = load_ranker(run, **options)
+    if not isinstance(ranker, CascadeRanker):
+        raise RunDirectoryError(run, "a sequence of rankers", "a single run", "name one of its runs")
+    return ranker
+
+
+def _load_sequence(path: pathlib.Path, keep: Any, ctx: str, **options: Any) -> SequentialRanker:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        entries = [entry if isinstance(entry, dict) else {"run": entry} for entry in values["rankers"]]
+        runs = [(path.parent / entry["run"], entry.get("drop_ratio", 0.0)) for entry in entries]
+        stored = values.get("keep", 0.0)
+        if set(values) - {"rankers", "keep"} or any(set(entry) - {"run", "drop_ratio"} for entry in entries):
+            raise ValueError("a field besides rankers, keep, run and drop_ratio")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunDirectoryError(path, f"is no sequence of rankers ({type(error).__name__}: {error})",
+                                '{"rankers": [RUN, {"run": RUN, "drop_ratio": A}, ...], "keep": A or [A or K, ...]}') from None
+    rankers = [load_ranker(run, ratio, ctx, **options) for run, ratio in runs]
+    try:
+        return SequentialRanker(rankers, stored if keep is None else keep)
+    except OptionError as error:
+        raise RunDirectoryError(path, f"{error.where}: {error.found}", error.expected) from None
 
 
 def _is_huggingface(folder: pathlib.Path) -> bool:

@@ -19,7 +19,7 @@ from wqa.data import Question, atomic_writer
 from wqa.data.files import PathLike, sha256
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference.encoder import PackedEncoder
-from wqa.inference.load import load_ranker
+from wqa.inference.load import load_cascade
 from wqa.inference.packed import Batch, Quantized
 from wqa.inference.parameters import PRODUCTS, product_parameter
 from wqa.inference.quantized import FILE
@@ -62,7 +62,7 @@ def quantize(run: PathLike, questions: Iterable[Question], most: int = 100, stre
     if not 0 <= strength <= 1:
         raise OptionError("--strength", strength, "a number from 0 to 1")
     folder = pathlib.Path(run)
-    ranker = load_ranker(folder, engine="mxnet")
+    ranker = load_cascade(folder, engine="mxnet")
     if not (folder / "model.params").exists():
         raise RunDirectoryError(folder, "not a run directory", "a run, or a converted classifier",
                                 "convert it first: wqa convert DIR OUT")

@@ -1,0 +1,67 @@
+"""Metric against relative cost, as a picture (Soldaini and Moschitti 2020, Figure 2)."""
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Dict, Sequence, Tuple, Union
+
+from wqa.data import atomic_writer
+from wqa.errors import MissingDependency
+
+Point = Tuple[float, float]  # relative cost, metric; both in [0, 1]
+_MARKS = ("^", "D", "o", "s", "v", "P", "X")
+
+
+def check_matplotlib() -> None:
+    """Refuse early where the plotting library is not installed.
+
+    Raises
+    ------
+    MissingDependency
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise MissingDependency("matplotlib", "is not installed", "the plotting library, for the picture",
+                                "pip install 'wqa[plots]', or pass --no-picture") from None
+
+
+def draw_costs(path: Union[str, os.PathLike[str]], points: Sequence[Point], front: Sequence[Point],
+               marked: Dict[str, Point], metric: str) -> None:
+    """Draw a cloud of configurations, their Pareto front, and some of them by name.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Picture to write; its ending names the format.
+    points, front : sequence of (float, float)
+        Relative cost and metric, in [0, 1].
+    marked : dict of str to (float, float)
+        Points with an entry in the legend.
+    metric : str
+        Name for the axis.
+
+    Raises
+    ------
+    MissingDependency
+        If matplotlib is not installed.
+    """
+    check_matplotlib()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.add_subplot()
+    axes.scatter(*_columns(points), s=9, color="0.7", linewidths=0, label=f"{len(points)} configurations")
+    axes.step(*_columns(front), where="post", color="tab:blue", linewidth=1.2, label="Pareto front")
+    for (name, (cost, value)), mark in zip(marked.items(), _MARKS * (len(marked) // len(_MARKS) + 1)):
+        axes.plot([100 * cost], [100 * value], mark, markersize=8, markeredgecolor="black", label=name)
+    axes.set_xlabel("relative cost per batch, % of the full encoder")
+    axes.set_ylabel(metric.upper())
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    with atomic_writer(path, "wb") as file:
+        figure.savefig(file, format=pathlib.Path(path).suffix[1:] or "png", dpi=150)
+
+
+def _columns(points: Sequence[Point]) -> Tuple[Sequence[float], Sequence[float]]:
+    return [100 * cost for cost, _ in points], [100 * value for _, value in points]

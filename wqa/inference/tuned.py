@@ -1,0 +1,72 @@
+"""``tuned.json`` of a run directory: the drop ratios that `wqa tune` picked for it."""
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Any, Dict, List, Union
+
+from wqa.config import read_run_config
+from wqa.data import atomic_writer
+from wqa.errors import OptionError, RunDirectoryError, shorten
+from wqa.inference.tuning import Configuration
+from wqa.models.cascade import drop_ratios
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+def write_tuned(run: PathLike, found: Configuration, record: Dict[str, Any]) -> pathlib.Path:
+    """Store a configuration in a run.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory.
+    found : Configuration
+    record : dict
+        What else to keep: on which questions it was chosen, and how long it takes.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
+    """
+    path = pathlib.Path(run) / "tuned.json"
+    with atomic_writer(path) as file:
+        json.dump({"drop_ratio": list(found.ratios), "cost": found.cost, "paper_cost": found.paper_cost,
+                   "metrics": found.metrics, **record}, file, indent=2)
+        file.write("\n")
+    return path
+
+
+def read_tuned(run: PathLike) -> List[float]:
+    """Drop ratios that were picked for a run.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory.
+
+    Returns
+    -------
+    list of float
+        One an exit, the last 0.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the run has none, or they do not fit it.
+    """
+    path = pathlib.Path(run) / "tuned.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))["drop_ratio"]
+    except FileNotFoundError:
+        raise RunDirectoryError(path, "the file is missing", "tuned drop ratios",
+                                f"tune them: wqa tune {run} --data DEV.jsonl --max-cost C") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again") from None
+    try:
+        return drop_ratios(values, len(read_run_config(pathlib.Path(run) / "config.json").exits))
+    except (OptionError, TypeError):
+        raise RunDirectoryError(path, f"drop_ratio is {shorten(values)}", "one ratio for each exit of the run",
+                                "tune again") from None
