@@ -10,9 +10,9 @@ questions that have both a correct and a wrong candidate:
 
 Each split that is there is written as SPLIT.jsonl (all its questions) and SPLIT-clean.jsonl (those with both kinds of
 candidate, as the papers report dev and test); a split of which only the filtered copy is there gives the second alone. The
-corpus is tokenized text of newspapers: brackets are given back their signs (-LRB- and the like), sacremoses joins the words, and
-<num>, which stands for every number in all splits but train-all's later part, becomes ``--number``. A question that occurs twice
-stays twice, under two ids.
+corpus is tokenized text of newspapers: brackets are given back their signs (-LRB- and the like), sacremoses joins the words,
+and <num>, which stands for a number in most of the text, becomes ``--number``. A question that occurs twice stays twice,
+under two ids.
 """
 import argparse
 import gzip
@@ -70,7 +70,8 @@ def read(path, split, detokenize):
             candidates = tuple(Candidate(detokenize(sentence), label) for sentence, label in rows)
             text = detokenize(question)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DataError(where, f"{type(error).__name__}: {error}", "question, and candidates with sentence and label") from None
+            raise DataError(where, f"{type(error).__name__}: {error}",
+                            "question, and candidates with sentence and label") from None
         for place, (_, label) in enumerate(rows, 1):
             if type(label) is not int or label not in (0, 1):
                 raise DataError(f"{where}, candidate {place}", f"label {shorten(label)}", "0 or 1")

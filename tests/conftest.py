@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "data_scripts"))  # the scripts import one another
 sys.path.insert(0, str(ROOT / "recipes"))
 
 from tiny_encoder import write_tiny_encoder  # noqa: E402
+
 SHARED = pathlib.Path(os.environ.get("WQA_SHARED_DATA", ROOT.parent / "shared" / "data"))
 
 #: Families of encoders at a tiny size, and the stored vocabulary that each takes.
