@@ -10,7 +10,7 @@ class Statistics:
     """The counts of one split under each filter, gathered one question at a time."""
 
     def __init__(self):
-        self._totals = {name: {"questions": 0, "candidates": 0, "correct": 0} for name in FILTERS}
+        self.totals = {name: {"questions": 0, "candidates": 0, "correct": 0} for name in FILTERS}
 
     def add(self, question):
         """Count a question."""
@@ -18,12 +18,18 @@ class Statistics:
         for name, keeps in FILTERS.items():
             if keeps(question):
                 for key, value in found.items():
-                    self._totals[name][key] += value
+                    self.totals[name][key] += value
+
+    def merge(self, totals):
+        """Add the totals of a part."""
+        for name, counts in totals.items():
+            for key, value in counts.items():
+                self.totals[name][key] += value
 
     def figures(self):
         """Counts a filter, with the averages that the papers' tables give."""
         return {name: {**totals, **{f"{key}_per_question": round(totals[key] / max(totals["questions"], 1), 2)
-                                    for key in ("candidates", "correct")}} for name, totals in self._totals.items()}
+                                    for key in ("candidates", "correct")}} for name, totals in self.totals.items()}
 
 
 def counted(questions, statistics):
