@@ -85,7 +85,8 @@ def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
     first, second, other = values(one.model), values(two.model), values(two.model, mx.cpu(1))
     assert any(abs(first[name] - before[name]).max() > 1e-4 for name in first)
     for name in first:
-        np.testing.assert_allclose(first[name], second[name], atol=1e-6, err_msg=name)
+        # The gradients above agree to 1e-6; six of Adam's divisions widen what rounding left, on some processors.
+        np.testing.assert_allclose(first[name], second[name], atol=3e-6, err_msg=name)
         np.testing.assert_array_equal(second[name], other[name], err_msg=name)
 
 

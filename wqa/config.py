@@ -96,6 +96,8 @@ class TrainingConfig:
     ``patience`` counts evaluations without a better dev MAP (0: never stop early);
     ``max_updates=0`` and ``clip_norm=0`` mean no limit. ``engine="auto"`` has oneDNN compute the
     layers on a single CPU where its library is installed; ``precision="bfloat16"`` needs it.
+    ``shuffle="question"`` shuffles blocks of whole questions instead of all pairs, which reads a store
+    in long runs.
     """
 
     epochs: int = 3
@@ -112,6 +114,7 @@ class TrainingConfig:
     ctx: str = "cpu"
     engine: str = "auto"
     precision: str = "float32"
+    shuffle: str = "pair"
     train_filter: str = "all"
     dev_filter: str = "no-all-negative"
 
@@ -121,7 +124,8 @@ class TrainingConfig:
                             ("patience", 0), ("log_every", 1)):
             if getattr(self, name) < least:
                 raise OptionError("--" + name.replace("_", "-"), getattr(self, name), f"a whole number from {least}")
-        for name, known in (("engine", ("auto", "mxnet", "onednn")), ("precision", ("float32", "bfloat16"))):
+        for name, known in (("engine", ("auto", "mxnet", "onednn")), ("precision", ("float32", "bfloat16")),
+                            ("shuffle", ("pair", "question"))):
             if getattr(self, name) not in known:
                 raise OptionError(f"--{name}", shorten(getattr(self, name)), "one of " + ", ".join(known))
         if not 0 < self.learning_rate < float("inf"):

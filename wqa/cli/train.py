@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa convert` wrote, or "
                             "minilm for the installed package")
     start.add_argument("--init", default="", metavar="RUN", help="run to start from instead, as TANDA's adapt step does")
-    parser.add_argument("--train", required=True, metavar="FILE", help="training questions, canonical JSONL")
+    parser.add_argument("--train", required=True, metavar="FILE", help="training questions, canonical JSONL, or a store that `wqa tokenize` made")
     parser.add_argument("--dev", metavar="FILE", help="development questions, for evaluation and early stopping")
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory to write")
     parser.add_argument("--exits", default="", metavar="I,J,...",
@@ -60,6 +60,7 @@ def _add_training(group: argparse._ArgumentGroup) -> None:
         ("eval-every", int, "UPDATES", "updates between evaluations, 0: once an epoch"),
         ("patience", int, "N", "stop after so many evaluations without a better dev MAP, 0: never"),
         ("log-every", int, "UPDATES", "updates between lines of metrics.jsonl"),
+        ("shuffle", str, "S", "what an epoch shuffles: pair, or question for blocks of questions"),
         ("engine", str, "E", "what computes the layers: mxnet; onednn, on a CPU; auto, onednn where it is installed"),
         ("precision", str, "P", "what products compute in: float32, or bfloat16 on a CPU with instructions for it"),
     ):

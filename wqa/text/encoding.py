@@ -64,6 +64,39 @@ class PairEncoder:
         QuestionTooLong
             If it leaves fewer than 16 tokens for its candidates.
         """
+        first, rest, cut = self.segments(question, candidates, name)
+        start, separator = self.tokenizer.start_id, self.tokenizer.separator_id
+        head = [start, *first, *self.middle]
+        return [EncodedPair(np.array([*head, *second, separator], dtype=np.int32), len(head), was_cut, not second)
+                for second, was_cut in zip(rest, cut)]
+
+    @property
+    def middle(self) -> List[int]:
+        """Separators between the question and the candidate."""
+        separator = self.tokenizer.separator_id
+        return [separator] if self.tokenizer.pair_form == "bert" else [separator, separator]
+
+    def segments(self, question: str, candidates: Sequence[str],
+                 name: str = "") -> Tuple[List[int], List[List[int]], List[bool]]:
+        """Tokens of a question and of its candidates, these cut to the room that the question leaves them.
+
+        Parameters
+        ----------
+        question, candidates, name
+            As `encode` takes them.
+
+        Returns
+        -------
+        question : list of int
+        candidates : list of list of int
+        truncated : list of bool
+            Which candidates lost tokens.
+
+        Raises
+        ------
+        InputError, QuestionTooLong
+            As `encode`.
+        """
         name = f"question {shorten(name or question)}"
         if isinstance(candidates, str) or not isinstance(question, str):
             raise InputError(name, "not a string and a list of strings", "one question and its candidates")
@@ -77,11 +110,7 @@ class PairEncoder:
             raise QuestionTooLong(
                 name, f"its {len(first)} tokens leave {max(room, 0)} of {self.max_length} for candidates",
                 f"at least {LEAST_CANDIDATE_TOKENS}", "shorten the question or raise --max-length")
-        start, separator = self.tokenizer.start_id, self.tokenizer.separator_id
-        middle = [separator] if self.tokenizer.pair_form == "bert" else [separator, separator]
-        head = [start, *first, *middle]
-        return [EncodedPair(np.array([*head, *second[:room], separator], dtype=np.int32), len(head),
-                            len(second) > room, not second) for second in rest]
+        return first, [second[:room] for second in rest], [len(second) > room for second in rest]
 
 
 def pad_pairs(pairs: Sequence[EncodedPair], length: int, padding_id: int,

@@ -1,6 +1,7 @@
 """Tokenizers from the files that pretrained encoders come with, by the `tokenizers` library."""
 from __future__ import annotations
 
+import hashlib
 import os
 import pathlib
 from typing import List, Sequence, Union
@@ -95,6 +96,11 @@ class Tokenizer:
                 except (UnicodeEncodeError, AttributeError):
                     raise InputError("text", shorten(text), "a string of whole characters") from None
             raise
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of all that settles its ids, in hexadecimal."""
+        return hashlib.sha256(self._inner.to_str().encode("utf-8")).hexdigest()
 
     def token(self, number: int) -> str:
         """Text of a token id.

@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import random
 import shutil
-from typing import Callable, Optional, Sequence
+from typing import Callable, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -18,9 +18,9 @@ from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import build_model, library_versions, parse_devices
 from wqa.models.heads import ExitNetwork
 from wqa.pretrained import encoder_directory, initialize_from, read_backbone_config
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import PairEncoder, PairStore, is_store, load_tokenizer
 from wqa.training.checkpoint import State
-from wqa.training.pairs import TrainingPairs
+from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
 from wqa.training.trainer import Evaluator, Trainer, uses_onednn
 
 
@@ -34,7 +34,7 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     system : str
         A key of `wqa.models.SYSTEMS`.
     train_file : str
-        Canonical JSONL.
+        Canonical JSONL, or a store that `wqa tokenize` made of it.
     out : str
         Run directory; must not hold a run yet, unless ``resume``.
     encoder : str
@@ -76,9 +76,9 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
         tokenizer = load_tokenizer(source)
         tokenizer.check_fits(backbone, source)
         pair_encoder = PairEncoder(tokenizer, _within(max_length, backbone))
-        pairs = TrainingPairs(filter_questions(read_questions(train_file), config.train_filter), pair_encoder)
+        pairs, digest = _pairs(train_file, config, pair_encoder)
         evaluator = make_evaluator(pair_encoder) if make_evaluator else None
-        record = RunConfig(system, backbone, model.exits, max_length, config, encoder or init, sha256(train_file),
+        record = RunConfig(system, backbone, model.exits, max_length, config, encoder or init, digest,
                            library_versions(), command)
         if _begin(run, record, resume):
             shutil.rmtree(run / "checkpoints", ignore_errors=True)  # left by a kill after the last rename
@@ -95,6 +95,15 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     state = trainer.fit()
     trainer.checkpoints.finish(model, run / "model.params")
     return state
+
+
+def _pairs(path: str, config: TrainingConfig, encoder: PairEncoder) -> Tuple[Pairs, str]:
+    """Pairs to train on, and the digest of the questions that they come from."""
+    if is_store(path):
+        store = PairStore(path)
+        return StoredPairs(store, encoder, config.train_filter, config.shuffle), store.meta["source_sha256"]
+    questions = filter_questions(read_questions(path), config.train_filter)
+    return TrainingPairs(questions, encoder, config.shuffle), sha256(path)
 
 
 def _seed(seed: int) -> None:

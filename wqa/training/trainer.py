@@ -19,11 +19,11 @@ from wqa.errors import OptionError, TrainingDiverged
 from wqa.models import parse_devices
 from wqa.models.heads import ExitNetwork
 from wqa.models.onednn import available, check_precision, instruction_set
-from wqa.text import plan_batches, split_rows
+from wqa.text import split_rows
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.fused import FusedNetwork
 from wqa.training.losses import cross_entropy
-from wqa.training.pairs import TrainingPairs
+from wqa.training.pairs import Pairs
 from wqa.training.sampling import dropout_seed, exit_of_update, order_of_epoch
 from wqa.training.schedules import triangular
 
@@ -69,7 +69,7 @@ class Trainer:
     ----------
     model : ExitNetwork
         Initialised on the devices of ``config.ctx``.
-    pairs : TrainingPairs
+    pairs : Pairs
     config : TrainingConfig
     run : pathlib.Path
         Run directory, for ``metrics.jsonl`` and ``checkpoints/``.
@@ -77,7 +77,7 @@ class Trainer:
         Gives the development figures; without it the last parameters are the final ones.
     """
 
-    def __init__(self, model: ExitNetwork, pairs: TrainingPairs, config: TrainingConfig, run: pathlib.Path,
+    def __init__(self, model: ExitNetwork, pairs: Pairs, config: TrainingConfig, run: pathlib.Path,
                  evaluator: Optional[Evaluator] = None) -> None:
         self.model, self.pairs, self.config, self.evaluator = model, pairs, config, evaluator
         self.devices = parse_devices(config.ctx)
@@ -93,7 +93,7 @@ class Trainer:
         self._budget = config.tokens_per_batch * len(self.devices)
         self._uses_onednn = uses_onednn(config)
         self._fused: Optional[FusedNetwork] = None
-        self.updates_per_epoch = len(plan_batches(pairs.lengths, self._budget))
+        self.updates_per_epoch = len(pairs.plan(self._budget))
         self.total = config.epochs * self.updates_per_epoch
         if config.max_updates:
             self.total = min(self.total, config.max_updates)
@@ -163,7 +163,7 @@ class Trainer:
         state = self.state
         if self._plan[0] != state.epoch:
             rng = order_of_epoch(self.config.seed, state.epoch)
-            self._plan = (state.epoch, plan_batches(self.pairs.lengths, self._budget, rng))
+            self._plan = (state.epoch, self.pairs.plan(self._budget, rng))
         batch = self._plan[1][state.batch]
         state.batch += 1
         if state.batch == len(self._plan[1]):
