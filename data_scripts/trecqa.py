@@ -28,17 +28,26 @@ from wqa.data import FILTERS, Candidate, Question, write_questions
 from wqa.errors import DataError, shorten
 
 SPLITS = ("train-all", "train", "dev", "test")
-BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"', "_": "-"}
+SIGNS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
+JOINED = {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m"}
 
 
 class Detokenizer:
     """Tokens to running text."""
 
     def __init__(self, number):
-        self._moses, self._number = MosesDetokenizer(lang="en"), number
+        self._moses, self._signs = MosesDetokenizer(lang="en"), {**SIGNS, "<num>": number}
 
-    def __call__(self, text):
-        tokens = [self._number if token == "<num>" else BRACKETS.get(token, token) for token in text.split()]
+    def __call__(self, sentence):
+        tokens = []
+        for token in sentence.split():
+            for sign, text in self._signs.items():
+                token = token.replace(sign, text)
+            token = "-" if token == "_" else token  # the newspapers' dash
+            if token in JOINED and tokens:  # Penn Treebank's way to cut, which Moses does not have
+                tokens[-1] += token
+            else:
+                tokens.append(token)
         return self._moses.detokenize(tokens, unescape=False)
 
 

@@ -34,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                        help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa convert` wrote, or "
                             "minilm for the installed package")
     start.add_argument("--init", default="", metavar="RUN", help="run to start from instead, as TANDA's adapt step does")
-    parser.add_argument("--train", required=True, metavar="FILE", help="training questions, canonical JSONL, or a store that `wqa tokenize` made")
+    parser.add_argument("--train", required=True, metavar="FILE",
+                        help="training questions, canonical JSONL, or a store that `wqa tokenize` made")
     parser.add_argument("--dev", metavar="FILE", help="development questions, for evaluation and early stopping")
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory to write")
     parser.add_argument("--exits", default="", metavar="I,J,...",

@@ -9,12 +9,13 @@ stopped goes on from there. A folder under its final name is whole, or it is ref
 """
 from __future__ import annotations
 
+import array
 import json
 import os
 import pathlib
 import shutil
 import sys
-from typing import IO, Any, Dict, Iterator, List, Optional, Union
+from typing import IO, Any, Dict, Iterator, Optional, Union
 
 import numpy as np
 from tqdm import tqdm
@@ -221,7 +222,7 @@ class _Builder:
 
     def __init__(self, folder: pathlib.Path, made: Dict[str, Any]) -> None:
         self._folder, self._made, self._kinds = folder, made, _types(made["vocab_size"])
-        self._parts: Dict[str, List[Any]] = {name: [] for name in self._kinds}
+        self._parts = {name: array.array("q") for name in self._kinds}  # far smaller than lists of numbers
         self.state: Dict[str, Any] = {"made": made, "questions": 0, "pairs": 0, "blank": 0, "truncated": 0, "question_end": 0,
                                       "candidate_end": 0, "files": dict.fromkeys(self._kinds, 0)}
         self._waiting = 0
@@ -287,11 +288,11 @@ class _Builder:
         with storage_errors(self._folder):
             self.state["pairs"] += len(self._parts["labels"])
             for name, values in self._parts.items():
-                self._files[name].write(np.array(values, dtype=self._kinds[name]).tobytes())
+                self._files[name].write(np.array(values, dtype=np.int64).astype(self._kinds[name]).tobytes())
                 self._files[name].flush()
                 os.fsync(self._files[name].fileno())
                 self.state["files"][name] += len(values) * self._kinds[name].itemsize
-                values.clear()
+                del values[:]
             with atomic_writer(self._folder / "journal.json") as file:
                 json.dump(self.state, file)
         self._waiting = 0
