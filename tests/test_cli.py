@@ -9,6 +9,7 @@ import pytest
 from wqa.cli import COMMANDS, build_parser, main
 from wqa.data import builtin_path, read_questions
 from wqa.evaluation import read_run
+from wqa.inference import load_ranker
 
 
 def wqa(*arguments, text=""):
@@ -114,6 +115,110 @@ def test_bench(tiny_run, run_main):
     assert rows[0]["time_ratio"] == rows[0]["cost"] == 1 and rows[3]["cost"] < rows[1]["cost"] < 1
 
 
+def test_tune_and_what_it_stores(tiny_run, tmp_path, run_main):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    dev = builtin_path("dev")
+    code, out, err = run_main("tune", run, "--data", dev, "--max-cost", "0.7")
+    assert code == 0 and "36 configurations" in out and "Pareto front" in out, err
+    header, *rows = [line.split("\t") for line in (run / "tune" / "configurations.tsv").read_text().splitlines()]
+    assert header == ["exit_1", "exit_2", "cost", "paper_cost", "map", "mrr", "p@1", "ndcg@10"] and len(rows) == 36
+    front = (run / "tune" / "pareto.tsv").read_text().splitlines()
+    assert 2 <= len(front) <= 37 and set(front[1:]) <= {"\t".join(row) for row in rows}
+    assert (run / "tune" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    tuned = json.loads((run / "tuned.json").read_text())
+    assert tuned["cost"] <= 0.7 and tuned["seconds"] > 0 and tuned["chosen_by"] == {"metric": "map", "max_cost": 0.7}
+    # The stored configuration ranks as was foretold from the scores, and Python finds it as well.
+    code, out, _ = run_main("evaluate", run, "--data", dev, "--filter", "no-all-negative", "--drop-ratio", "tuned",
+                            "--json", "-")
+    row = json.loads(out)
+    assert row["map"] == pytest.approx(tuned["metrics"]["map"]) and row["cost"] == pytest.approx(tuned["cost"])
+    assert load_ranker(run, drop_ratio="tuned").drop_ratio == tuned["drop_ratio"]
+    for text in ("{", '{"drop_ratio": [0.1]}', '{"drop_ratio": 7}', "[]"):
+        (run / "tuned.json").write_text(text)
+        code, _, err = run_main("rank", run, "--question", "q ?", "--candidates", dev, "--drop-ratio", "tuned")
+        assert code == 2 and "tuned.json" in err and err.count("\n") == 1
+
+
+def test_tune_places_exits(tiny_run, tmp_path, run_main):
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    code, out, err = run_main("tune", run, "--data", builtin_path("dev"), "--place-exits", "2", "--grid", "0.2,0.5",
+                              "--min-map", "0.01", "--no-picture", "--out", tmp_path / "tables")
+    assert code == 0 and "4 configurations" in out, err
+    ratios = json.loads((run / "tuned.json").read_text())["drop_ratio"]
+    assert ratios in ([0.2, 0, 0], [0, 0.2, 0], [0.5, 0, 0], [0, 0.5, 0])
+    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == ["configurations.tsv", "pareto.tsv"]
+
+
+def test_the_picture_needs_its_library(tiny_run, run_main, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, _, err = run_main("tune", tiny_run, "--data", builtin_path("dev"))
+    assert code == 2 and "wqa[plots]" in err and "--no-picture" in err
+
+
+def test_two_runs_are_compared(tiny_run, tmp_path, run_main):
+    dev = builtin_path("dev")
+    code, out, _ = run_main("evaluate", tiny_run, tiny_run, "--data", dev, "--drop-ratio", "0", "--drop-ratio", "0.6",
+                            "--metrics", "map,p@1")
+    assert code == 0 and "t_test  wilcoxon" in out and "Spearman's rho" in out
+    code, out, _ = run_main("evaluate", tiny_run, tiny_run, "--data", dev, "--json", "-", "--metrics", "map")
+    found = json.loads(out)
+    assert found["comparisons"][0]["spearman"] == 1 and found["comparisons"][0]["metrics"][0]["t_test"] == 1
+    assert found["rows"][0]["map"] == found["rows"][1]["map"]
+    assert found["rows"][0]["map"] == pytest.approx(found["comparisons"][0]["metrics"][0]["first"])
+    code, out, _ = run_main("evaluate", tiny_run, tiny_run, "--data", dev, "--seeds", "--json", "-", "--metrics", "map")
+    rows = json.loads(out)
+    assert [row["run"] for row in rows[2:]] == ["mean", "deviation"]
+    assert rows[2]["map"] == pytest.approx(rows[0]["map"]) and rows[3]["map"] == 0
+
+
+def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main):
+    names = [tmp_path / "one", tmp_path / "two"]
+    for ratio, name in zip(("0", "0.6"), names):
+        run_main("evaluate", tiny_run, "--data", builtin_path("dev"), "--drop-ratio", ratio, "--trec-run", name,
+                 "--qrels", tmp_path / "qrels")
+    arguments = ("evaluate", "--trec-run", names[0], "--trec-run", names[1], "--qrels", tmp_path / "qrels")
+    code, out, err = run_main(*arguments, "--json", "-")
+    found = json.loads(out)
+    assert code == 0 and found["comparisons"][0]["metrics"][0]["questions"] == 25, err
+    lines = names[1].read_text().splitlines(keepends=True)
+    names[1].write_text("".join(line for line in lines if line.split()[0] != lines[0].split()[0]))
+    code, _, err = run_main(*arguments)
+    assert code == 2 and "questions differ: 1 only in the first" in err.splitlines()[-1]
+
+
+def test_tokenize_then_train(tiny_encoder, tmp_path, run_main):
+    store, dev = tmp_path / "dev.store", builtin_path("dev")
+    code, out, err = run_main("tokenize", "--encoder", tiny_encoder, "--data", dev, "--out", store, "--max-length", "64")
+    assert code == 0 and "25 questions, " in out, err
+    train = ("train", "pairwise", "--encoder", tiny_encoder, "--train", store, "--out", tmp_path / "run", "--max-updates", "2")
+    code, _, err = run_main(*train)
+    assert code == 2 and "made with max_length 64" in err.splitlines()[-1]
+    code, out, err = run_main(*train, "--max-length", "64", "--shuffle", "question")
+    assert code == 0 and "2 updates" in out, err
+    code, out, _ = run_main("tokenize", "--init", tmp_path / "run", "--data", dev, "--out", store, "--max-length", "64")
+    assert code == 0  # the run's tokenizer is the encoder's: the store stands
+
+
+def test_sequences_on_the_command_line(tiny_run, tmp_path, run_main):
+    (tmp_path / "sr.json").write_text(json.dumps({"rankers": [str(tiny_run), str(tiny_run)], "keep": 0.5}))
+    dev = builtin_path("dev")
+    code, out, err = run_main("evaluate", tmp_path / "sr.json", "--data", dev, "--json", "-")
+    stored = json.loads(out)
+    assert code == 0 and stored["drop_ratio"] == "stored" and 1.4 < stored["cost"] < 1.6, err
+    code, out, _ = run_main("evaluate", tmp_path / "sr.json", "--data", dev, "--drop-ratio", "0", "--drop-ratio", "2",
+                            "--json", "-")
+    assert [row["cost"] > 1.9 for row in json.loads(out)] == [True, False]
+    (tmp_path / "c.txt").write_text("ice\nthe moon\nslow ice\n")
+    code, out, err = run_main("rank", tmp_path / "sr.json", "--question", "what is ice ?", "--candidates", tmp_path / "c.txt")
+    assert code == 0 and out.count("dropped") == 1, err
+    code, out, _ = run_main("bench", tmp_path / "sr.json", "--data", dev, "--rounds", "1", "--json", "-")
+    assert code == 0 and json.loads(out)[0]["cost"] == 2
+    for command in (["evaluate", tmp_path / "sr.json", "--data", dev, "--exits"], ["tune", tmp_path / "sr.json", "--data", dev],
+                    ["export", tmp_path / "sr.json", tmp_path / "out"], ["quantize", tmp_path / "sr.json", "--data", dev]):
+        code, _, err = run_main(*command)
+        assert code == 2 and "sequence of rankers" in err.splitlines()[-1], command
+
+
 def test_help_of_every_command():
     assert main_exit("--help") == 0
     for name in COMMANDS:
@@ -156,6 +261,17 @@ BAD = {
                                  "wqa quantize"),
     "bench of nothing": (lambda f: ["bench"], "neither RUN with --data nor --random"),
     "bench of an unknown shape": (lambda f: ["bench", "--random", "bert_1_2_3"], "roberta_12_768_12"),
+    "a grid beyond 1": (lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--grid", "0.1,1.0"], "--grid: 1.0"),
+    "a grid below 0": (lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--grid=-0.1"], "--grid: -0.1"),
+    "a grid of words": (lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--grid", "low"], "--grid: 'low'"),
+    "more exits than there are": (lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--place-exits", "4"],
+                                  "--place-exits: 4; expected a whole number from 1 to 3"),
+    "nothing tuned": (lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--drop-ratio", "tuned"], "wqa tune"),
+    "tokenizing nothing": (lambda f: ["tokenize", "--encoder", f.train[3], "--data", f.run / "x", "--out", f.run / "s"],
+                           "no such file"),
+    "training on no store": (lambda f: [*f.train[:5], f.run, *f.train[6:]], "is no store"),
+    "too many ratios for two runs": (lambda f: ["evaluate", f.run, f.run, "--data", builtin_path("dev"), "--drop-ratio", "0",
+                                                "--drop-ratio", "0.1", "--drop-ratio", "0.2"], "3 for 2 runs"),
     "unknown metric": (lambda f: ["evaluate", f.run, "--data", f.good, "--metrics", "f1"], "ndcg@K"),
 }
 

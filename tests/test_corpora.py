@@ -150,7 +150,7 @@ def test_published_counts_of_trecqa(tmp_path):
     assert len(questions) == 1229 and len(list(read_questions(tmp_path / "train-clean.jsonl"))) == 89
     assert not (tmp_path / "train.jsonl").exists()  # of this split the filtered copy alone is at hand
     for question in questions:
-        assert not any(sign in text for text in (question.question, *question.texts) for sign in ("-LRB-", "<num>", "``"))
+        assert not any(sign in text for text in (question.question, *question.texts) for sign in ("-LRB-", "-RSB-", "<num>"))
 
 
 def write_trecqa(folder, *entries, name="dev.jsonl"):

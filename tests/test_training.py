@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 
 import mxnet as mx
 import numpy as np
@@ -194,6 +195,34 @@ def test_adapt_starts_from_a_run(tiny_run, tmp_path):
         for name, value in target.items():
             if name.startswith("backbone.") or system == "cascade":
                 np.testing.assert_allclose(value.asnumpy(), source[name].asnumpy(), atol=1e-7, err_msg=name)
+
+
+@pytest.mark.parametrize("system, exits, said, kept", [
+    ("cascade", (1, 2, 3), "heads kept at 1, 2, 3", {1, 2, 3}), ("cascade", (2, 3), "heads kept at 2, 3", {2, 3}),
+    ("pairwise", (2,), "heads new at 2", set())])
+def test_heads_are_kept_where_shapes_agree_and_the_log_says_so(tiny_run, tmp_path, capsys, system, exits, said, kept):
+    config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
+    out = tmp_path / system
+    train(system, str(builtin_path("dev")), str(out), init=str(tiny_run), exits=exits, config=config, max_length=64)
+    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
+    assert first == {"update": 0, "start": f"encoder of {tiny_run} (cascade); {said}"}
+    assert f"start: {first['start']}" in capsys.readouterr().err
+    source, target = mx.nd.load(str(tiny_run / "model.params")), mx.nd.load(str(out / "model.params"))
+    for layer in exits:
+        names = [name for name in target if name.startswith(f"head_{layer}.") and name.endswith("weight")]
+        same = [name in source and source[name].shape == target[name].shape
+                and np.allclose(source[name].asnumpy(), target[name].asnumpy(), atol=1e-7) for name in names]
+        assert names and all(same) == (layer in kept)
+
+
+def test_a_start_from_another_family_is_refused(tiny_run, tmp_path, family_encoder):
+    """The parameters of a run under the config.json of an encoder of another family or size."""
+    config = TrainingConfig(max_updates=1, tokens_per_batch=200)
+    other = tmp_path / "other"
+    train("cascade", str(builtin_path("dev")), str(other), str(family_encoder), config=config, max_length=64)
+    shutil.copyfile(tiny_run / "model.params", other / "model.params")
+    with pytest.raises(RunDirectoryError, match="another family or size"):
+        train("cascade", str(builtin_path("dev")), str(tmp_path / "x"), init=str(other), config=config, max_length=64)
 
 
 def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):

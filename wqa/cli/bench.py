@@ -137,7 +137,7 @@ def _time(ranker: Any, rank: Callable[[], List], ratios: List[str], rounds: int)
     from wqa.inference.cost import total
 
     seconds: Dict[str, List[float]] = {ratio: [] for ratio in ratios}
-    costs = {}
+    costs, candidates = {}, 0
     for number in tqdm(range(rounds + 1), desc="rounds", unit="round", delay=1, file=sys.stderr):
         for ratio in ratios:
             ranker.drop_ratio = drop_ratio(ratio)
@@ -146,9 +146,9 @@ def _time(ranker: Any, rank: Callable[[], List], ratios: List[str], rounds: int)
             if number:  # the first round warms up
                 seconds[ratio].append(time.perf_counter() - begin)
             costs[ratio] = total([ranking.cost for ranking in rankings])
+            candidates = sum(int((~ranking.blank).sum()) for ranking in rankings)
     return [{"drop_ratio": ratio, "seconds": statistics.median(seconds[ratio]),
              "time_ratio": statistics.median(mine / base for mine, base in zip(seconds[ratio], seconds["0"])),
              "paper_cost": costs[ratio].paper, "cost": costs[ratio].relative, "token_cost": costs[ratio].relative_tokens,
-             "candidates_per_second": costs[ratio].full_candidate_layers / ranker.model.config.num_layers
-             / statistics.median(seconds[ratio])}
+             "candidates_per_second": candidates / statistics.median(seconds[ratio])}
             for ratio in ratios]

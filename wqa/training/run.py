@@ -3,9 +3,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 import pathlib
 import random
 import shutil
+import sys
 from typing import Callable, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -40,8 +42,9 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     encoder : str
         Pretrained encoder to start from: what `wqa.pretrained.load_backbone` takes.
     init : str
-        Run directory to start from instead (the adapt step of TANDA). Heads are taken over where
-        the systems and their exits are the same.
+        Run directory to start from instead (the adapt step of TANDA). A head is kept where the run has one
+        at the same layer with parameters of the same names and shapes; others are new. ``metrics.jsonl``
+        begins with what was kept.
     exits : sequence of int
         The system's default where it is empty.
     config : TrainingConfig, optional
@@ -88,7 +91,11 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
         if encoder:
             initialize_from(model, source, devices)
         else:
-            _initialize_from_run(model, system, source, devices)
+            start = _initialize_from_run(model, source, devices)
+            if not (run / "metrics.jsonl").exists():
+                print(f"start: {start}", file=sys.stderr)
+                with open(run / "metrics.jsonl", "w", encoding="utf-8") as log:
+                    log.write(json.dumps({"update": 0, "start": start}) + "\n")
     trainer = Trainer(model, pairs, config, run, evaluator)
     if resume:
         trainer.resume()
@@ -141,7 +148,8 @@ def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     return (run / "model.params").exists()
 
 
-def _initialize_from_run(model: ExitNetwork, system: str, source: pathlib.Path, devices: Sequence[mx.Context]) -> None:
+def _initialize_from_run(model: ExitNetwork, source: pathlib.Path, devices: Sequence[mx.Context]) -> str:
+    """Take a run's encoder, and every head whose parameters all agree in name and shape; gives what was taken, in words."""
     stands = read_run_config(source / "config.json")
     model.initialize(mx.init.Normal(0.02), ctx=list(devices))
     path = source / "model.params"
@@ -149,9 +157,19 @@ def _initialize_from_run(model: ExitNetwork, system: str, source: pathlib.Path, 
         arrays = mx.nd.load(str(path))
     except mx.base.MXNetError:
         raise RunDirectoryError(path, "is missing or cut off", "the parameters of a finished run") from None
-    same = stands.system == system and stands.exits == model.exits
-    for name, parameter in model._collect_params_with_prefix().items():
-        if name.startswith("backbone.") or same:
-            if name not in arrays or arrays[name].shape != parameter.shape:
-                raise RunDirectoryError(path, f"parameter {name} is missing or of another shape", "that of config.json")
-            parameter.set_data(arrays[name])
+    kept, new = [], []
+    parameters = model._collect_params_with_prefix()
+    for part in ["backbone", *(f"head_{layer}" for layer in model.exits)]:
+        names = [name for name in parameters if name.startswith(part + ".")]
+        missing = [name for name in names if name not in arrays or arrays[name].shape != parameters[name].shape]
+        if part == "backbone" and missing:
+            raise RunDirectoryError(path, f"parameter {missing[0]} is missing or of another shape",
+                                    f"the {stands.backbone.layout} encoder of its config.json",
+                                    "an encoder of another family or size stands there: restore the files from their run")
+        (new if missing else kept).append(part)
+        if not missing:
+            for name in names:
+                parameters[name].set_data(arrays[name])
+    heads = [f"heads {what} at " + ", ".join(part[5:] for part in parts) for what, parts in (("kept", kept[1:]), ("new", new))
+             if parts]
+    return f"encoder of {source} ({stands.system})" + "".join("; " + text for text in heads)
