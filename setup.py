@@ -38,7 +38,8 @@ setup(
             "nvidia-cublas-cu11", "nvidia-cuda-nvrtc-cu11", "nvidia-cuda-runtime-cu11", "nvidia-cudnn-cu11<9",
             "nvidia-cufft-cu11", "nvidia-curand-cu11", "nvidia-cusolver-cu11", "nvidia-nccl-cu11", "nvidia-nvtx-cu11",
         ],
-        "plots": ["matplotlib"],
+        "plots": ["matplotlib"],   # the picture of `wqa tune`
+        "corpora": ["pysbd"],      # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
         "test": ["pytest", "hypothesis", "ruff", "mypy", "pytrec-eval-terrier"],
     },
     entry_points={"console_scripts": ["wqa=wqa.cli:main"]},

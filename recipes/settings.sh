@@ -6,7 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 wqa=${WQA:-wqa} python=${PYTHON:-python}
 
 if [ "${SMOKE:-0}" = 1 ]; then
-  RUNS=${OUT:-runs/smoke} RESULTS=${OUT:-runs/smoke} ENCODER=${ENCODER:-$RUNS/encoder} DEPTHS=${DEPTHS:-1 2 3} EXITS=${EXITS:-1,2,3}
+  RUNS=${OUT:-runs/smoke} RESULTS=${OUT:-runs/smoke} ENCODER=${ENCODER:-$RUNS/encoder}
+  DEPTHS=${DEPTHS:-1 3} EXITS=${EXITS:-1,3} CORPORA=${CORPORA:-wikiqa} BUDGET=0.9
   ASNQ=wqa/data/builtin WIKIQA=wqa/data/builtin TRECQA=wqa/data/builtin GPD=wqa/data/builtin
   TRECQA_TRAIN=$TRECQA/train.jsonl TRECQA_DEV=$TRECQA/dev.jsonl TRECQA_TEST=$TRECQA/test.jsonl
   limits=(--max-updates 3 --checkpoint-every 2) WARMUP=1 LEARNING_RATE=1e-3
@@ -30,7 +31,7 @@ mkdir -p "$RUNS" "$RESULTS"
 
 # The paper's corpora: where training, dev and test questions of each lie, and which of them count.
 train_of() { case $1 in
-  asnq) [ -e "$ASNQ/train.store" ] && echo "$ASNQ/train.store" || echo "$ASNQ/train.jsonl" ;;
+  asnq) if [ -e "$ASNQ/train.store" ]; then echo "$ASNQ/train.store"; else echo "${ASNQ_TRAIN:-$ASNQ/train.jsonl}"; fi ;;
   wikiqa) echo "$WIKIQA/train.jsonl" ;;
   trecqa) echo "${TRECQA_TRAIN:-$TRECQA/train-all.jsonl}" ;;
   gpd) echo "$GPD/train.jsonl" ;;
@@ -55,7 +56,52 @@ train() {  # NAME SYSTEM CORPUS OPTIONS... A complete run is left alone; a stopp
   if [ -e "$RUNS/$name/model.params" ]; then return; fi
   dev=$(dev_of "$corpus")
   echo "== $name"
-  "$wqa" train "$system" --out "$RUNS/$name" --resume --train "$(train_of "$corpus")" ${dev:+--dev "$dev" --patience "$PATIENCE"} \
-    --train-filter "$(filter_of "$corpus")" --warmup-updates "$WARMUP" --tokens-per-batch "$TOKENS" --ctx "$CTX" \
-    --precision "$PRECISION" "$@" ${limits[@]+"${limits[@]}"}
+  "$wqa" train "$system" --out "$RUNS/$name" --resume --train "$(train_of "$corpus")" \
+    ${dev:+--dev "$dev" --patience "$PATIENCE"} --train-filter "$(filter_of "$corpus")" --warmup-updates "$WARMUP" \
+    --tokens-per-batch "$TOKENS" --ctx "$CTX" --precision "$PRECISION" "$@" ${limits[@]+"${limits[@]}"}
+}
+
+evaluate() {  # JSON-FILE CORPUS RUN OPTIONS... on the corpus's test questions; figures that are there already stay
+  local json=$1 corpus=$2 run=$3; shift 3
+  if [ -e "$json" ] && [ "$json" -nt "$run" ]; then return; fi
+  echo "== $run on $corpus"
+  "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$CTX" --json "$json" "$@"
+}
+
+mono_run() {  # CORPUS DEPTH SEED: on ASNQ the transferred ranker itself
+  case $1 in asnq) echo "$RUNS/tanda/transfer_$2" ;; *) echo "$RUNS/tanda/$1_$2${SUFFIX:-}_seed$3" ;; esac
+}
+
+cascade_run() {  # CORPUS SEED
+  case $1 in asnq) echo "$RUNS/cascade/transfer" ;; *) echo "$RUNS/cascade/$1${SUFFIX:-}_seed$2" ;; esac
+}
+
+mono_row() {  # TABLE CORPUS DEPTH: a monolithic ranker, over the seeds that were trained
+  local table=$1 corpus=$2 depth=$3 files=() seed run
+  for seed in $SEEDS; do
+    run=$(mono_run "$corpus" "$depth" "$seed")
+    if [ -e "$run/model.params" ]; then
+      evaluate "$run/test.json" "$corpus" "$run"
+      files+=("$run/test.json")
+    fi
+  done
+  [ ${#files[@]} = 0 ] || "$python" recipes/collect.py "$table" "MT $depth layers${NOTE:-}" 0 "$corpus" "${files[@]}"
+}
+
+cascade_rows() {  # TABLE CORPUS RATIO...: each exit on its own, then the whole cascade at drop ratios
+  local table=$1 corpus=$2 files=() seed run ratio exit; shift 2
+  for seed in $SEEDS; do
+    run=$(cascade_run "$corpus" "$seed")
+    if [ -e "$run/model.params" ]; then
+      evaluate "$run/test.json" "$corpus" "$run" --exits --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
+      files+=("$run/test.json")
+    fi
+  done
+  [ ${#files[@]} = 0 ] && return
+  for exit in ${EXITS//,/ }; do
+    "$python" recipes/collect.py "$table" "CT $exit layers${NOTE:-}" "exit $exit" "$corpus" "${files[@]}"
+  done
+  for ratio in "$@"; do
+    "$python" recipes/collect.py "$table" "CT $exit layers${NOTE:-}" "$ratio" "$corpus" "${files[@]}"
+  done
 }

@@ -11,12 +11,13 @@ cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
   data=${DATA:-data}
   export ENCODER=minilm RUNS=${RUNS:-runs/cascade_minilm} EXITS=2,4,6
-  export ASNQ=$data/squad WIKIQA=$data/wikiqa TRECQA=$data/trecqa TRECQA_TRAIN=$data/trecqa/train-clean.jsonl
+  export ASNQ_TRAIN=$data/squad/test.jsonl WIKIQA=$data/wikiqa TRECQA=$data/trecqa
+  export TRECQA_TRAIN=$data/trecqa/train-clean.jsonl
   export ASNQ_DEV= TRECQA_DEV= TRANSFER_EPOCHS=2 ADAPT_EPOCHS=4 PATIENCE=0 WARMUP=100
   export LEARNING_RATE=3e-5 CASCADE_LEARNING_RATE=5e-5 PRECISION=${PRECISION:-bfloat16}
-  full=6 lower="4 2"
+  full=6 lower="4 2" more="1 2"
 else
-  full=3 lower="2 1"
+  full=3 lower=1 more=0
 fi
 
 CORPORA=wikiqa SEEDS=0 DEPTHS=$full recipes/tanda/adapt.sh
@@ -27,7 +28,7 @@ CORPORA=wikiqa SEEDS=0 TRANSFER=0 recipes/cascade/adapt.sh
 CORPORA=trecqa SEEDS=0 DEPTHS=$full recipes/tanda/adapt.sh
 CORPORA=trecqa SEEDS=0 recipes/cascade/adapt.sh
 CORPORA=trecqa SEEDS=0 DEPTHS=$lower recipes/tanda/adapt.sh
-CORPORA=wikiqa SEEDS="1 2" recipes/cascade/adapt.sh
-CORPORA=wikiqa SEEDS="1 2" DEPTHS=$full recipes/tanda/adapt.sh
-CORPORA=wikiqa SEEDS="1 2" TRANSFER=0 recipes/cascade/adapt.sh
-CORPORA=wikiqa SEEDS="1 2" DEPTHS=$full TRANSFER=0 recipes/tanda/adapt.sh
+CORPORA=wikiqa SEEDS=$more recipes/cascade/adapt.sh
+CORPORA=wikiqa SEEDS=$more DEPTHS=$full recipes/tanda/adapt.sh
+CORPORA=wikiqa SEEDS=$more TRANSFER=0 recipes/cascade/adapt.sh
+CORPORA=wikiqa SEEDS=$more DEPTHS=$full TRANSFER=0 recipes/tanda/adapt.sh

@@ -24,7 +24,8 @@ mkdir -p "$out" "$logs" "$results"
 
 train() {  # NAME SYSTEM OPTIONS...
   "$wqa" train "$2" --train "$data/train.jsonl" --dev "$data/dev.jsonl" --out "$out/$1" --resume \
-    --train-filter no-all-negative --warmup-updates 100 --seed 0 --engine "${ENGINE:-mxnet}" "${@:3}" "${short[@]+"${short[@]}"}"
+    --train-filter no-all-negative --warmup-updates 100 --seed 0 --engine "${ENGINE:-mxnet}" "${@:3}" \
+    "${short[@]+"${short[@]}"}"
   cp "$out/$1/metrics.jsonl" "$logs/wikiqa_minilm_$1.metrics.jsonl"
 }
 train pairwise pairwise --encoder minilm --epochs 6 --learning-rate 3e-5

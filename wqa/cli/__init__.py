@@ -6,11 +6,11 @@ import sys
 from typing import Optional, Sequence
 
 import wqa
-from wqa.cli import bench, convert, evaluate, export, quantize, rank, tokenize, train, tune
+from wqa.cli import bench, convert, evaluate, export, quantize, rank, report, tokenize, train, tune
 from wqa.errors import WqaError
 
 COMMANDS = {"train": train, "evaluate": evaluate, "rank": rank, "convert": convert, "export": export, "bench": bench,
-            "quantize": quantize, "tokenize": tokenize, "tune": tune}
+            "quantize": quantize, "report": report, "tokenize": tokenize, "tune": tune}
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ import pathlib
 import random
 import shutil
 import sys
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -157,7 +157,8 @@ def _initialize_from_run(model: ExitNetwork, source: pathlib.Path, devices: Sequ
         arrays = mx.nd.load(str(path))
     except mx.base.MXNetError:
         raise RunDirectoryError(path, "is missing or cut off", "the parameters of a finished run") from None
-    kept, new = [], []
+    kept: List[str] = []
+    new: List[str] = []
     parameters = model._collect_params_with_prefix()
     for part in ["backbone", *(f"head_{layer}" for layer in model.exits)]:
         names = [name for name in parameters if name.startswith(part + ".")]

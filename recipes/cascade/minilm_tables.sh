@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Tables 2 and 3 in small, the figures: evaluates what recipes/cascade/minilm_train.sh trained, into results/minilm_wikiqa.tsv
+# and results/minilm_trecqa.tsv (TREC-QA: clean dev), holds the paper's claims to paired tests (results/minilm_claims.txt),
+# and draws Figure 2 for WikiQA (results/minilm_figure2.*).
+#
+#   DATA=data recipes/cascade/minilm_tables.sh
+#   SMOKE=1 recipes/cascade/minilm_tables.sh
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+export TRAIN=0
+if [ "${SMOKE:-0}" = 1 ]; then
+  full=3 lower=1
+  recipes/cascade/minilm_train.sh
+else
+  data=${DATA:-data} full=6 lower=4
+  export RUNS=${RUNS:-runs/cascade_minilm} EXITS=2,4,6 DEPTHS="2 4 6"
+  export WIKIQA=$data/wikiqa TRECQA=$data/trecqa TRECQA_TEST=$data/trecqa/dev-clean.jsonl
+fi
+. recipes/settings.sh
+
+for corpus in wikiqa trecqa; do
+  export TABLE=$RESULTS/minilm_$corpus.tsv
+  CORPORA=$corpus SEEDS="0 1 2" recipes/cascade/table3.sh > /dev/null
+  SUFFIX=_untransferred NOTE=", no transfer" SEEDS="0 1 2" CORPORA=$corpus DEPTHS=$full recipes/cascade/table2.sh > /dev/null
+  cat "$TABLE"
+done
+
+# The paper's claims. A difference is the second run's less the first's.
+compare() {  # TITLE RUN RUN OPTIONS... where both were trained
+  if [ -e "$RUNS/$2/model.params" ] && [ -e "$RUNS/$3/model.params" ]; then
+    echo "# $1"
+    "$wqa" evaluate "$RUNS/$2" "$RUNS/$3" --data "$(test_of wikiqa)" --filter no-all-negative --metrics map,p@1 "${@:4}" |
+      sed "s|$RUNS/||g"
+    echo
+  fi
+}
+{
+  for seed in 0 1 2; do
+    mono=tanda/wikiqa_$full cascade=cascade/wikiqa
+    compare "(a) transfer, monolithic, seed $seed" "${mono}_untransferred_seed$seed" "${mono}_seed$seed"
+    compare "(a) transfer, cascade, seed $seed" "${cascade}_untransferred_seed$seed" "${cascade}_seed$seed"
+    compare "(b) the monolithic ranker, the cascade's last exit, seed $seed" "${mono}_seed$seed" "${cascade}_seed$seed"
+    compare "(c) the cascade at 0, at 0.3, seed $seed" "${cascade}_seed$seed" "${cascade}_seed$seed" \
+      --drop-ratio 0 --drop-ratio 0.3
+  done
+  compare "(d) a monolithic ranker of $lower layers, the cascade at 0.5" "tanda/wikiqa_${lower}_seed0" cascade/wikiqa_seed0 \
+    --drop-ratio 0 --drop-ratio 0.5
+} > "$RESULTS/minilm_claims.txt"
+cat "$RESULTS/minilm_claims.txt"
+
+CORPUS=wikiqa NAME=minilm_figure2 BUDGET=0.8 SEEDS=0 recipes/cascade/figure2.sh
+if [ "$RESULTS" != "$RUNS" ]; then
+  for run in "$RUNS"/tanda/* "$RUNS"/cascade/*; do
+    system=$(basename "$(dirname "$run")")
+    cp "$run/metrics.jsonl" "recipes/cascade/logs/minilm_${system}_$(basename "$run").metrics.jsonl"
+  done
+fi

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Table 3 (Soldaini and Moschitti 2020) on ASNQ and GPD: monolithic rankers of 4 to 12 layers, the sequential ranker over
+# them and the cascade at drop ratios 0.3, 0.4 and 0.5, and each of the cascade's exits. GPD is not public: any collection
+# under data/gpd/ (data_scripts/retrieval.py) stands in; without one its columns stay empty. Trains what is missing; writes
+# $RESULTS/table3.tsv.
+#
+#   recipes/cascade/table3.sh        RoBERTa-base; settings: recipes/settings.sh
+#   SMOKE=1 recipes/cascade/table3.sh
+. "$(dirname "$0")/../settings.sh"
+table=${TABLE:-$RESULTS/table3.tsv}
+
+for corpus in ${CORPORA:-asnq gpd}; do
+  if [ ! -e "$(test_of "$corpus")" ]; then
+    echo "note: $(test_of "$corpus") is not there; the columns of $corpus stay empty" >&2
+    continue
+  fi
+  if [ "${TRAIN:-1}" = 1 ]; then
+    case $corpus in
+      asnq) recipes/tanda/transfer.sh; recipes/cascade/transfer.sh ;;
+      *) CORPORA=$corpus recipes/tanda/adapt.sh; CORPORA=$corpus recipes/cascade/adapt.sh ;;
+    esac
+  fi
+  rankers=
+  for depth in $DEPTHS; do
+    mono_row "$table" "$corpus" "$depth"
+    run=$(mono_run "$corpus" "$depth" 0)
+    rankers="$rankers${rankers:+, }\"${run#"$RUNS"/}\""
+  done
+  echo "{\"rankers\": [$rankers], \"keep\": 0.3}" > "$RUNS/sr_$corpus.json"
+  evaluate "$RUNS/sr_$corpus.test.json" "$corpus" "$RUNS/sr_$corpus.json" --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
+  for ratio in 0.3 0.4 0.5; do
+    "$python" recipes/collect.py "$table" SR "$ratio" "$corpus" "$RUNS/sr_$corpus.test.json"
+  done
+  cascade_rows "$table" "$corpus" 0.3 0.4 0.5
+done
+cat "$table"
