@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import wqa.text.store as store_module
+import wqa.text.store_builder as builder_module
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.errors import DataError, OptionError
@@ -66,7 +66,7 @@ def test_trains_to_the_same_bits(tiny_encoder, tmp_path):
 
 
 def test_a_build_that_was_stopped_goes_on(corpus, encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(store_module, "JOURNAL_PAIRS", 20)
+    monkeypatch.setattr(builder_module, "JOURNAL_PAIRS", 20)
     build_store(corpus, tmp_path / "whole.store", encoder)
     seen, real = [], PairEncoder.segments
 

@@ -8,7 +8,8 @@ from wqa.errors import DataError, OptionError
 from wqa.evaluation import evaluate
 from wqa.inference.cost import Cost
 from wqa.inference.ranker import Ranking
-from wqa.inference.tuning import GRID, Configuration, ScoredQuestions, check_grid, full_grid, pareto_front, pick, placements
+from wqa.inference.scored import ScoredQuestions
+from wqa.inference.tuning import GRID, Configuration, check_grid, full_grid, pareto_front, pick, placements
 from wqa.models.cascade import dropped
 
 EXITS, DEPTH = (2, 3, 6), 6

@@ -60,7 +60,8 @@ def run(options: argparse.Namespace) -> None:
     from wqa.evaluation import table
     from wqa.evaluation.picture import check_matplotlib
     from wqa.inference.load import load_cascade
-    from wqa.inference.tuning import ScoredQuestions, as_row, check_grid, full_grid, pareto_front, pick, placements
+    from wqa.inference.scored import ScoredQuestions
+    from wqa.inference.tuning import as_row, check_grid, full_grid, pareto_front, pick, placements
 
     grid = check_grid(numbers(options.grid, "--grid", float))
     if not options.no_picture:

@@ -1,7 +1,8 @@
 """Tokenizers, pair encoding, and batches by token budget."""
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
 from wqa.text.encoding import EncodedPair, PairEncoder, pad_pairs
-from wqa.text.store import PairStore, build_store, is_store
+from wqa.text.store import PairStore, is_store
+from wqa.text.store_builder import build_store
 from wqa.text.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = [

@@ -9,34 +9,52 @@ stopped goes on from there. A folder under its final name is whole, or it is ref
 """
 from __future__ import annotations
 
-import array
 import json
 import os
 import pathlib
-import shutil
-import sys
-from typing import IO, Any, Dict, Iterator, Optional, Union
+from typing import Any, Dict, Union
 
 import numpy as np
-from tqdm import tqdm
 
-from wqa.data import atomic_writer, read_questions, storage_errors
-from wqa.data.files import sha256, sync_directory
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, shorten
 from wqa.text.encoding import PairEncoder
 
 PathLike = Union[str, "os.PathLike[str]"]
 
 #: Changes whenever older stores can no longer be read.
 FORMAT = 1
-#: Pairs between two entries of the journal.
-JOURNAL_PAIRS = 100_000
 
 
-def _types(vocab_size: int) -> Dict[str, np.dtype]:
+def array_types(vocab_size: int) -> Dict[str, np.dtype]:
+    """Types of a store's arrays, by name.
+
+    Parameters
+    ----------
+    vocab_size : int
+        Of the tokenizer; it settles how wide a token id is.
+
+    Returns
+    -------
+    dict of str to numpy.dtype
+    """
     token = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
     return {"question_tokens": token, "question_ends": np.dtype("<i8"), "candidate_tokens": token,
             "candidate_ends": np.dtype("<i8"), "question_of": np.dtype("<i4"), "labels": np.dtype("i1")}
+
+
+def made_with(encoder: PairEncoder) -> Dict[str, Any]:
+    """What of an encoder a store depends on, as ``meta.json`` has it.
+
+    Parameters
+    ----------
+    encoder : PairEncoder
+
+    Returns
+    -------
+    dict
+    """
+    return {"tokenizer_sha256": encoder.tokenizer.fingerprint, "max_length": encoder.max_length,
+            "vocab_size": encoder.tokenizer.vocab_size}
 
 
 def is_store(path: PathLike) -> bool:
@@ -81,19 +99,19 @@ class PairStore:
         mend = f"make it: wqa tokenize --data FILE.jsonl --out {self.path} --encoder DIR"
         try:
             self.meta: Dict[str, Any] = json.loads((self.path / "meta.json").read_text(encoding="utf-8"))
-            files, made_with = self.meta["files"], self.meta["format"]
+            files, version = self.meta["files"], self.meta["format"]
         except (OSError, ValueError, KeyError, TypeError):
             raise DataError(self.path, "is no store, or one that is not whole", "a folder that `wqa tokenize` wrote",
                             mend) from None
-        if made_with != FORMAT:
-            raise DataError(self.path, f"a store of format {made_with}", f"format {FORMAT}", mend)
+        if version != FORMAT:
+            raise DataError(self.path, f"a store of format {version}", f"format {FORMAT}", mend)
         for name, size in files.items():
             found = (self.path / f"{name}.bin").stat().st_size if (self.path / f"{name}.bin").exists() else None
             if found != size:
                 raise DataError(self.path / f"{name}.bin", f"{found} bytes" if found is not None else "is missing",
                                 f"{size} bytes", "delete the folder and " + mend)
         arrays = {name: np.memmap(self.path / f"{name}.bin", kind, "r") if files[name] else np.zeros(0, kind)
-                  for name, kind in _types(self.meta["vocab_size"]).items()}
+                  for name, kind in array_types(self.meta["vocab_size"]).items()}
         self.question_tokens, self.question_ends = arrays["question_tokens"], arrays["question_ends"]
         self.candidate_tokens, self.candidate_ends = arrays["candidate_tokens"], arrays["candidate_ends"]
         self.question_of, self.labels = arrays["question_of"], arrays["labels"]
@@ -112,7 +130,7 @@ class PairStore:
         ------
         DataError
         """
-        for name, wanted in _made_with(encoder).items():
+        for name, wanted in made_with(encoder).items():
             if self.meta[name] != wanted:
                 raise DataError(self.path, f"made with {name} {shorten(self.meta[name])}", shorten(wanted),
                                 "tokenize the corpus again with this encoder and --max-length")
@@ -142,168 +160,3 @@ class PairStore:
     def candidate(self, number: int) -> np.ndarray:
         """Tokens of a candidate, by the number of its pair."""
         return self.candidate_tokens[self.candidate_ends[number - 1] if number else 0: self.candidate_ends[number]]
-
-
-def _made_with(encoder: PairEncoder) -> Dict[str, Any]:
-    return {"tokenizer_sha256": encoder.tokenizer.fingerprint, "max_length": encoder.max_length,
-            "vocab_size": encoder.tokenizer.vocab_size}
-
-
-def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[str, Any]:
-    """Tokenize a corpus into a store; a build that was stopped goes on.
-
-    Parameters
-    ----------
-    source : str or path-like
-        Labelled questions, canonical JSONL.
-    out : str or path-like
-        The folder to make. A whole store of the same corpus, tokenizer and length is left as it is; anything else that
-        stands there is refused.
-    encoder : PairEncoder
-
-    Returns
-    -------
-    dict
-        ``meta.json``: ``questions``, ``pairs``, ``blank`` (candidates without a token, which are left out), ``truncated``.
-
-    Raises
-    ------
-    DataError
-        If a line is not canonical or a candidate has no label, or another store stands in the way.
-    OptionError
-        If ``out`` is a file.
-    StorageError
-        If the store cannot be written; what was written stays, to go on from.
-    """
-    out, source = pathlib.Path(out), pathlib.Path(source)
-    if out.is_file():
-        raise OptionError("--out", f"{out}, a file", "a folder to make")
-    made = {"source_sha256": _digest(source), **_made_with(encoder)}
-    partial = out.with_name(f".{out.name}.partial")
-    if out.exists() and any(out.iterdir()):
-        store = _whole(out)
-        if store is None:
-            shutil.rmtree(out)  # never whole under this name but for a copy that was cut off: made anew
-        elif all(store.meta[name] == value for name, value in made.items()):
-            return store.meta
-        else:
-            raise DataError(out, "holds a store of another corpus, tokenizer or --max-length", "an empty place",
-                            "delete it, or choose another --out")
-    with _Builder(partial, made) as builder:
-        for question in tqdm(builder.rest(source), desc="tokenizing", unit="question", initial=builder.state["questions"],
-                             mininterval=0.5 if sys.stderr.isatty() else 20, delay=2, file=sys.stderr):
-            builder.add(question, encoder)
-        builder.finish(made)
-    with storage_errors(out):
-        if out.exists():
-            out.rmdir()
-        os.rename(partial, out)
-        sync_directory(out.parent)
-    return PairStore(out).meta
-
-
-def _digest(source: pathlib.Path) -> str:
-    if not source.is_file():
-        raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
-    return sha256(source)
-
-
-def _whole(path: pathlib.Path) -> Optional[PairStore]:
-    if not (path / "meta.json").exists() and any(not file.name.endswith(".bin") for file in path.iterdir()):
-        raise OptionError("--out", f"{path}, a folder with other files", "a folder to make")
-    try:
-        return PairStore(path)
-    except DataError:
-        return None
-
-
-class _Builder:
-    """The arrays of a store, appended to; the journal tells up to where they are good."""
-
-    def __init__(self, folder: pathlib.Path, made: Dict[str, Any]) -> None:
-        self._folder, self._made, self._kinds = folder, made, _types(made["vocab_size"])
-        self._parts = {name: array.array("q") for name in self._kinds}  # far smaller than lists of numbers
-        self.state: Dict[str, Any] = {"made": made, "questions": 0, "pairs": 0, "blank": 0, "truncated": 0, "question_end": 0,
-                                      "candidate_end": 0, "files": dict.fromkeys(self._kinds, 0)}
-        self._waiting = 0
-
-    def __enter__(self) -> _Builder:
-        try:
-            stands = json.loads((self._folder / "journal.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            stands = {}
-        with storage_errors(self._folder):
-            if stands.get("made") == self._made and self._long_enough(stands["files"]):
-                self.state = stands
-            else:
-                shutil.rmtree(self._folder, ignore_errors=True)
-                self._folder.mkdir(parents=True)
-            self._files: Dict[str, IO[bytes]] = {}
-            for name, size in self.state["files"].items():
-                self._files[name] = open(self._folder / f"{name}.bin", "ab")
-                self._files[name].truncate(size)  # what was written after the journal's last entry
-        return self
-
-    def _long_enough(self, sizes: Dict[str, int]) -> bool:
-        paths = {name: self._folder / f"{name}.bin" for name in sizes}
-        return all(path.exists() and path.stat().st_size >= sizes[name] for name, path in paths.items())
-
-    def __exit__(self, *_: Any) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def rest(self, source: pathlib.Path) -> Iterator[Any]:
-        """Questions that are not in the store yet."""
-        done = self.state["questions"]
-        for number, question in enumerate(read_questions(source)):
-            if number >= done:
-                yield question
-
-    def add(self, question: Any, encoder: PairEncoder) -> None:
-        """Tokenize a question and its candidates."""
-        if None in question.labels:
-            raise DataError(f"question {shorten(question.id)}", "a candidate has no label",
-                            "a label, 0 or 1, on each candidate to train on")
-        first, rest, cut = encoder.segments(question.question, question.texts, question.id)
-        state, parts = self.state, self._parts
-        parts["question_tokens"].extend(first)
-        state["question_end"] += len(first)
-        parts["question_ends"].append(state["question_end"])
-        for second, label, was_cut in zip(rest, question.labels, cut):
-            if not second:
-                state["blank"] += 1
-                continue
-            parts["candidate_tokens"].extend(second)
-            state["candidate_end"] += len(second)
-            parts["candidate_ends"].append(state["candidate_end"])
-            parts["question_of"].append(state["questions"])
-            parts["labels"].append(label)
-            state["truncated"] += was_cut
-        state["questions"] += 1
-        self._waiting += len(rest)
-        if self._waiting >= JOURNAL_PAIRS:
-            self._flush()
-
-    def _flush(self) -> None:
-        with storage_errors(self._folder):
-            self.state["pairs"] += len(self._parts["labels"])
-            for name, values in self._parts.items():
-                self._files[name].write(np.array(values, dtype=np.int64).astype(self._kinds[name]).tobytes())
-                self._files[name].flush()
-                os.fsync(self._files[name].fileno())
-                self.state["files"][name] += len(values) * self._kinds[name].itemsize
-                del values[:]
-            with atomic_writer(self._folder / "journal.json") as file:
-                json.dump(self.state, file)
-        self._waiting = 0
-
-    def finish(self, made: Dict[str, Any]) -> None:
-        """Write the rest and ``meta.json``."""
-        self._flush()
-        counts = {name: self.state[name] for name in ("questions", "pairs", "blank", "truncated")}
-        if not counts["pairs"]:
-            raise DataError("--data", "no candidate with a token", "at least one")
-        with atomic_writer(self._folder / "meta.json") as file:
-            json.dump({"format": FORMAT, **made, **counts, "files": self.state["files"]}, file, indent=2)
-            file.write("\n")
-        (self._folder / "journal.json").unlink()
