@@ -17,7 +17,7 @@ else
 fi
 
 ENCODER=${ENCODER:-encoders/roberta-base}    # python data_scripts/encoders.py roberta-base
-ASNQ=${ASNQ:-data/asnq}                      # the transfer corpus: train.jsonl or train.store, dev.jsonl, test.jsonl
+ASNQ=${ASNQ:-data/asnq}                      # the transfer corpus: train.jsonl, dev.jsonl, test.jsonl
 WIKIQA=${WIKIQA:-data/wikiqa} TRECQA=${TRECQA:-data/trecqa} GPD=${GPD:-data/gpd}
 DEPTHS=${DEPTHS:-4 6 8 10 12}                # of the monolithic rankers (section 4.2)
 EXITS=${EXITS:-4,6,8,10,12}                  # rho(i) = 4 + 2 (i - 1)
@@ -31,7 +31,7 @@ mkdir -p "$RUNS" "$RESULTS"
 
 # The paper's corpora: where training, dev and test questions of each lie, and which of them count.
 train_of() { case $1 in
-  asnq) if [ -e "$ASNQ/train.store" ]; then echo "$ASNQ/train.store"; else echo "${ASNQ_TRAIN:-$ASNQ/train.jsonl}"; fi ;;
+  asnq) echo "$RUNS/asnq.store" ;;
   wikiqa) echo "$WIKIQA/train.jsonl" ;;
   trecqa) echo "${TRECQA_TRAIN:-$TRECQA/train-all.jsonl}" ;;
   gpd) echo "$GPD/train.jsonl" ;;
@@ -50,6 +50,12 @@ test_of() { case $1 in
   esac; }
 # Table 1 counts 873, 126 and 243 questions of WikiQA: those with an answer.
 filter_of() { case $1 in wikiqa) echo no-all-negative ;; *) echo all ;; esac; }
+
+tokenize_asnq() {  # once for all transfers: 23.7 million pairs are too many to hold in memory
+  if [ ! -e "$RUNS/asnq.store" ]; then
+    "$wqa" tokenize --encoder "$ENCODER" --data "${ASNQ_TRAIN:-$ASNQ/train.jsonl}" --out "$RUNS/asnq.store"
+  fi
+}
 
 train() {  # NAME SYSTEM CORPUS OPTIONS... A complete run is left alone; a stopped one goes on.
   local name=$1 system=$2 corpus=$3 dev; shift 3

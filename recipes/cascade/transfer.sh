@@ -6,5 +6,6 @@
 #   SMOKE=1 recipes/cascade/transfer.sh
 . "$(dirname "$0")/../settings.sh"
 
+tokenize_asnq
 train cascade/transfer cascade asnq --encoder "$ENCODER" --exits "$EXITS" --seed 0 \
   --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$TRANSFER_EPOCHS" --eval-every "$TRANSFER_EVAL_EVERY"

@@ -6,6 +6,7 @@
 #   SMOKE=1 recipes/tanda/transfer.sh
 . "$(dirname "$0")/../settings.sh"
 
+tokenize_asnq
 for depth in $DEPTHS; do
   train "tanda/transfer_$depth" pairwise asnq --encoder "$ENCODER" --exits "$depth" --seed 0 \
     --learning-rate "$LEARNING_RATE" --epochs "$TRANSFER_EPOCHS" --eval-every "$TRANSFER_EVAL_EVERY"
