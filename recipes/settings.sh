@@ -68,8 +68,9 @@ train() {  # NAME SYSTEM CORPUS OPTIONS... A complete run is left alone; a stopp
 }
 
 evaluate() {  # JSON-FILE CORPUS RUN OPTIONS... on the corpus's test questions; figures that are there already stay
-  local json=$1 corpus=$2 run=$3; shift 3
-  if [ -e "$json" ] && [ "$json" -nt "$run" ]; then return; fi
+  local json=$1 corpus=$2 run=$3 made; shift 3
+  if [ -d "$run" ]; then made=$run/model.params; else made=$run; fi
+  if [ "$json" -nt "$made" ]; then return; fi
   echo "== $run on $corpus"
   "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$CTX" --json "$json" "$@"
 }

@@ -181,3 +181,11 @@ def test_batches_by_question(draws, seed):
 
 def plain_block(lengths, questions, first):
     return int(lengths[questions < first].sum() // 600)
+
+
+def test_a_store_of_another_familys_tokenizer_is_refused(tiny_run, family_encoder, tmp_path):
+    other = PairEncoder(load_tokenizer(family_encoder), 64)
+    build_store(builtin_path("dev"), tmp_path / "dev.store", other)
+    with pytest.raises(DataError, match="made with tokenizer_sha256 .*tokenize the corpus again"):
+        train("cascade", str(tmp_path / "dev.store"), str(tmp_path / "run"), init=str(tiny_run), max_length=64)
+    assert not (tmp_path / "run").exists()

@@ -26,7 +26,8 @@ for corpus in ${CORPORA:-asnq gpd}; do
     run=$(mono_run "$corpus" "$depth" 0)
     rankers="$rankers${rankers:+, }\"${run#"$RUNS"/}\""
   done
-  echo "{\"rankers\": [$rankers], \"keep\": 0.3}" > "$RUNS/sr_$corpus.json"
+  sequence="{\"rankers\": [$rankers], \"keep\": 0.3}"
+  [ "$(cat "$RUNS/sr_$corpus.json" 2> /dev/null)" = "$sequence" ] || echo "$sequence" > "$RUNS/sr_$corpus.json"
   evaluate "$RUNS/sr_$corpus.test.json" "$corpus" "$RUNS/sr_$corpus.json" --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
   for ratio in 0.3 0.4 0.5; do
     "$python" recipes/collect.py "$table" SR "$ratio" "$corpus" "$RUNS/sr_$corpus.test.json"

@@ -169,8 +169,9 @@ def _rows_of_several(options: argparse.Namespace, questions: List,
             spread = {metric: pair[place] for metric, pair in figures.items()}
             rows.append({"run": name, "drop_ratio": "", **count, **spread, "token_cost": None})
         return rows, []
-    return rows, [_compared(options.runs[0], run, values[0], value, rank_correlation(orders[0], order))
-                  for run, value, order in zip(options.runs[1:], values[1:], orders[1:])]
+    names = [f"{run} at {text}" if text else run for run, text in zip(options.runs, ratios)]
+    return rows, [_compared(names[0], name, values[0], value, rank_correlation(orders[0], order))
+                  for name, value, order in zip(names[1:], values[1:], orders[1:])]
 
 
 def _rows_of_run(options: argparse.Namespace, questions: List) -> List[Dict[str, Any]]:

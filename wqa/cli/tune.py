@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
     exits = ranker.model.exits
     place = options.place_exits
     wanted = full_grid(grid, len(exits)) if place is None else placements(grid, len(exits), place)
-    rankings = _rank(ranker, questions)
+    rankings = _rank(ranker, questions, "scoring")
     scored = ScoredQuestions(rankings, questions, exits, ranker.model.config.num_layers)
     begin = time.perf_counter()
     found = scored.evaluate(wanted)
@@ -94,10 +94,10 @@ def run(options: argparse.Namespace) -> None:
     _store(options, ranker, questions, picked)
 
 
-def _rank(ranker: Any, questions: List) -> List:
+def _rank(ranker: Any, questions: List, what: str) -> List:
     from tqdm import tqdm
 
-    return list(tqdm(ranker.rank_all(questions), total=len(questions), desc="scoring", unit="question", delay=1,
+    return list(tqdm(ranker.rank_all(questions), total=len(questions), desc=what, unit="question", delay=1, leave=False,
                      file=sys.stderr))
 
 
@@ -135,7 +135,7 @@ def _store(options: argparse.Namespace, ranker: Any, questions: List, picked: An
         for tuned, times in seconds.items():
             ranker.drop_ratio = picked.ratios if tuned else 0.0
             begin = time.perf_counter()
-            _rank(ranker, questions)
+            _rank(ranker, questions, "timing")
             times.append(time.perf_counter() - begin)
     best, full = min(seconds[True]), min(seconds[False])
     limit: Optional[float] = options.max_cost if options.max_cost is not None else options.least

@@ -147,11 +147,13 @@ def compare(first: Mapping[str, float], second: Mapping[str, float], name: str, 
     low = high = float(changes.mean())
     t_test = wilcoxon = 1.0
     if changes.any():
-        t_test = float(stats.ttest_rel(two, one).pvalue) if np.ptp(changes) else 0.0 if len(changes) > 1 else float("nan")
         wilcoxon = float(stats.wilcoxon(changes).pvalue)
-        draws = np.random.default_rng(seed).integers(len(changes), size=(resamples, len(changes)))
-        margins = [(1 - confidence) / 2, (1 + confidence) / 2]
-        low, high = np.quantile(changes[draws].mean(axis=1), margins).tolist()
+        t_test = 0.0 if len(changes) > 1 else float("nan")
+        if np.ptp(changes):
+            t_test = float(stats.ttest_rel(two, one).pvalue)
+            found = stats.bootstrap((changes,), np.mean, n_resamples=resamples, batch=1000, confidence_level=confidence,
+                                    method="percentile", random_state=np.random.default_rng(seed))
+            low, high = map(float, found.confidence_interval)
     return Comparison(name, len(one), float(one.mean()), float(two.mean()), float(changes.mean()), low, high, t_test, wilcoxon,
                       int(np.count_nonzero(changes)))
 
