@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """TREC-QA (Wang et al. 2007) to canonical JSONL.
 
+    python data_scripts/trecqa.py --out data/trecqa
     python data_scripts/trecqa.py --out data/trecqa --archive FOLDER
 
-FOLDER holds train-all, train, dev and test as JSON lines, each plain or .gz, with or without a copy "-filtered" of the
-questions that have both a correct and a wrong candidate:
+The corpus is fetched from the repository of jacana (Yao et al. 2013), in whose data/ the splits lie as Wang et al. and Heilman
+and Smith (2010) made them. FOLDER holds the same files, plain or .gz: train2393.cleanup.xml (train-all), train.xml, dev.xml,
+test.xml; or train-all, train, dev and test as .jsonl, with or without a copy "-filtered" of the questions that have both a
+correct and a wrong candidate:
 
     {"question": "...", "candidates": [{"sentence": "...", "label": 1}, ...]}
 
@@ -19,15 +22,22 @@ import gzip
 import json
 import pathlib
 import sys
+import tempfile
 import zlib
 
 from corpus import Statistics, counted, run, write_stats
+from fetching import download
 from sacremoses import MosesDetokenizer
 
 from wqa.data import FILTERS, Candidate, Question, write_questions
 from wqa.errors import DataError, shorten
 
-SPLITS = ("train-all", "train", "dev", "test")
+URL = ("https://raw.githubusercontent.com/xuchen/jacana/8df0185f320d7a7399f787fea302ba48a63c0bb9/tree-edit-data/"
+       "answerSelectionExperiments/")
+#: Files of the repository, by split.
+PSEUDO_XML = {"train-all": "answer/train2393.cleanup.xml.gz", "train": "data/train.xml", "dev": "data/dev.xml",
+              "test": "data/test.xml"}
+SPLITS = tuple(PSEUDO_XML)
 SIGNS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}", "``": '"', "''": '"'}
 JOINED = {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m"}
 
@@ -55,12 +65,13 @@ def find(archive):
     """The file of each split, the unfiltered one where both are there."""
     found = {}
     for split in SPLITS:
-        names = [f"{split}{kind}.jsonl{packed}" for kind in ("", "-filtered") for packed in ("", ".gz")]
+        xml = pathlib.PurePath(PSEUDO_XML[split]).name.replace(".gz", "")
+        names = [f"{name}{packed}" for name in (f"{split}.jsonl", xml, f"{split}-filtered.jsonl") for packed in ("", ".gz")]
         found[split] = next((archive / name for name in names if (archive / name).exists()), None)
     found = {split: path for split, path in found.items() if path}
     if not found:
-        raise DataError(archive, "holds none of " + ", ".join(f"{split}.jsonl" for split in SPLITS),
-                        "a folder with TREC-QA as JSON lines, plain or .gz", "pass it with --archive")
+        raise DataError(archive, "holds none of " + ", ".join(f"{split}.jsonl" for split in SPLITS) + " nor their .xml",
+                        "a folder with TREC-QA, plain or .gz")
     return found
 
 
@@ -71,6 +82,36 @@ def read(path, split, detokenize):
             lines = file.read().decode("utf-8").splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(path, f"cannot be read ({error})", "a whole file of UTF-8 text, plain or .gz") from None
+    return (parse_json if ".jsonl" in path.name else parse_xml)(lines, path, split, detokenize)
+
+
+def parse_xml(lines, path, split, detokenize):
+    """Questions of the pseudo-XML: of each sentence the first line, its tokens; what follows are annotations."""
+    number, question, candidates, tag, where = 0, None, [], None, f"{path}, line 1"
+    for place, line in enumerate(lines, 1):
+        where = f"{path}, line {place}"
+        if line.startswith("<QApairs"):
+            number, question, candidates, tag = number + 1, None, [], None
+        elif line in ("<question>", "<positive>", "<negative>"):
+            tag = line
+        elif line.startswith("</QApairs"):
+            if not question or not candidates:
+                raise DataError(where, "no question or no candidate", "at least one candidate a question")
+            yield Question(f"{split}-{number}", question, tuple(candidates))
+            question = None
+        elif tag and not line.startswith("</"):
+            text = detokenize(line)
+            if tag == "<question>":
+                question = text
+            else:
+                candidates.append(Candidate(text, int(tag == "<positive>")))
+            tag = None
+    if question is not None or not number:
+        raise DataError(where, "the file ends inside a question" if number else "no <QApairs>", "a whole file")
+
+
+def parse_json(lines, path, split, detokenize):
+    """Questions of JSON lines."""
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         try:
@@ -109,10 +150,19 @@ def main(arguments=None):
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
-    parser.add_argument("--archive", required=True, type=pathlib.Path, help="folder of the corpus; it has no official server")
+    parser.add_argument("--archive", type=pathlib.Path, help="local copy instead of a download")
     parser.add_argument("--number", default="#", help="what <num> becomes; <num> itself keeps it (default: #)")
     options = parser.parse_args(arguments)
-    return run(lambda: convert(options.archive, options.out, options.number))
+
+    def work():
+        if options.archive:
+            return convert(options.archive, options.out, options.number)
+        with tempfile.TemporaryDirectory() as folder:
+            for name in PSEUDO_XML.values():
+                download(URL + name, pathlib.Path(folder) / pathlib.PurePath(name).name)
+            return convert(pathlib.Path(folder), options.out, options.number)
+
+    return run(work)
 
 
 if __name__ == "__main__":

@@ -175,6 +175,55 @@ def test_trecqa_by_hand(tmp_path):
     assert "<num>" in rows(tmp_path / "kept" / "dev.jsonl")[0][1]
 
 
+XML = """<QApairs id='1.4'>
+<question>
+What\tis\tit\t?
+WP\tVBZ\tPRP\t.
+</question>
+<negative>
+``\t<num>\tof\tR&D\t<b>\t''
+POS\tPOS\tPOS\tPOS\tPOS\tPOS
+1\t2\t3\t4\t5\t6
+</negative>
+<positive>
+It\tdid\tn't\t.
+</positive>
+</QApairs>
+"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_trecqa_as_pseudo_xml(tmp_path, packed, monkeypatch):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "dev.xml").write_text(XML)
+    (folder / ("train2393.cleanup.xml" + packed * ".gz")).write_bytes(gzip.compress(XML.encode()) if packed else XML.encode())
+    assert trecqa.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 0
+    expected = ("What is it?", ('"# of R&D <b>"', "It didn't."), (0, 1))
+    assert rows(tmp_path / "out" / "dev.jsonl") == [("dev-1", *expected)]
+    assert rows(tmp_path / "out" / "train-all-clean.jsonl") == [("train-all-1", *expected)]
+    # Without an archive the same files are fetched.
+    fetched = []
+
+    def download(url, target, sha256=""):
+        fetched.append(url.replace(trecqa.URL, ""))
+        target.write_bytes(gzip.compress(XML.encode()) if target.suffix == ".gz" else XML.encode())
+
+    monkeypatch.setattr(trecqa, "download", download)
+    assert trecqa.main(["--out", str(tmp_path / "fetched")]) == 0
+    assert fetched == list(trecqa.PSEUDO_XML.values())
+    assert rows(tmp_path / "fetched" / "test.jsonl") == [("test-1", *expected)]
+
+
+@pytest.mark.parametrize("text, found", [
+    (XML.rsplit("</QApairs", 1)[0], "ends inside a question"), ("", "no <QApairs>"),
+    (XML.replace("<positive>", "<p>").replace("<negative>", "<n>"), "line 14: no question or no candidate")])
+def test_trecqa_pseudo_xml_that_does_not_fit(tmp_path, capsys, text, found):
+    (tmp_path / "dev.xml").write_text(text)
+    assert trecqa.main(["--archive", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    assert found in capsys.readouterr().err and not (tmp_path / "out" / "dev.jsonl").exists()
+
+
 @pytest.mark.parametrize("entry, found", [
     ({"question": "q"}, "KeyError"), ({"question": "q", "candidates": []}, "no candidate"), ([], "line 1"),
     ({"question": "q", "candidates": [{"sentence": "s", "label": 2}]}, "candidate 1: label 2; expected 0 or 1"),
