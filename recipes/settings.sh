@@ -67,12 +67,15 @@ train() {  # NAME SYSTEM CORPUS OPTIONS... A complete run is left alone; a stopp
     --tokens-per-batch "$TOKENS" --ctx "$CTX" --precision "$PRECISION" "$@" ${limits[@]+"${limits[@]}"}
 }
 
-evaluate() {  # JSON-FILE CORPUS RUN OPTIONS... on the corpus's test questions; figures that are there already stay
+# JSON-FILE CORPUS RUN OPTIONS... on the corpus's test questions; rankings go beside as JSON-FILE.RATIO.trec, judgements as
+# JSON-FILE.qrels. Figures that are there already stay.
+evaluate() {
   local json=$1 corpus=$2 run=$3 made; shift 3
   if [ -d "$run" ]; then made=$run/model.params; else made=$run; fi
   if [ "$json" -nt "$made" ]; then return; fi
   echo "== $run on $corpus"
-  "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$CTX" --json "$json" "$@"
+  "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$CTX" --json "$json" \
+    --trec-run "$json.{}.trec" --qrels "$json.qrels" "$@"
 }
 
 mono_run() {  # CORPUS DEPTH SEED: on ASNQ the transferred ranker itself

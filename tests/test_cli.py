@@ -173,9 +173,10 @@ def test_two_runs_are_compared(tiny_run, tmp_path, run_main):
 
 def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main):
     names = [tmp_path / "one", tmp_path / "two"]
+    run_main("evaluate", tiny_run, "--data", builtin_path("dev"), "--drop-ratio", "0", "--drop-ratio", "0.6",
+             "--trec-run", tmp_path / "run.{}", "--qrels", tmp_path / "qrels")
     for ratio, name in zip(("0", "0.6"), names):
-        run_main("evaluate", tiny_run, "--data", builtin_path("dev"), "--drop-ratio", ratio, "--trec-run", name,
-                 "--qrels", tmp_path / "qrels")
+        (tmp_path / f"run.{ratio}").rename(name)
     arguments = ("evaluate", "--trec-run", names[0], "--trec-run", names[1], "--qrels", tmp_path / "qrels")
     code, out, err = run_main(*arguments, "--json", "-")
     found = json.loads(out)
@@ -254,7 +255,7 @@ BAD = {
     "neither run nor qrels": (lambda f: ["evaluate", "--trec-run", f.one], "neither RUN nor both"),
     "a run that is a data file": (lambda f: ["evaluate", f.good, "--data", f.good], "no such directory"),
     "one TREC run for two ratios": (lambda f: ["evaluate", f.run, "--data", f.good, "--drop-ratio", "0", "--drop-ratio", "0.1",
-                                               "--trec-run", f.run / "t"], "--trec-run: 2 drop ratios"),
+                                               "--trec-run", f.run / "t"], "--trec-run: 2 drop ratios; expected a file"),
     "one question's latency": (lambda f: ["bench", f.run, "--data", builtin_path("dev"), "--latency", "1"], "--latency"),
     "no thread": (lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--threads", "0"], "--threads"),
     "int8 without calibration": (lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--precision", "int8"],

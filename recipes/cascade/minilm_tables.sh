@@ -26,11 +26,11 @@ for corpus in wikiqa trecqa; do
 done
 
 # The paper's claims. A difference is the second run's less the first's.
-compare() {  # TITLE RUN RUN OPTIONS... where both were trained
-  if [ -e "$RUNS/$2/model.params" ] && [ -e "$RUNS/$3/model.params" ]; then
+compare() {  # TITLE RUN RUN [RATIO]: of rankings that were made above, where both runs were trained
+  if [ -e "$RUNS/$2/test.json" ] && [ -e "$RUNS/$3/test.json" ]; then
     echo "# $1"
-    "$wqa" evaluate "$RUNS/$2" "$RUNS/$3" --data "$(test_of wikiqa)" --filter no-all-negative --metrics map,p@1 "${@:4}" |
-      sed "s|$RUNS/||g"
+    (cd "$RUNS" && "$wqa" evaluate --trec-run "$2/test.json.0.trec" --trec-run "$3/test.json.${4:-0}.trec" \
+      --qrels "$2/test.json.qrels" --metrics map,p@1)
     echo
   fi
 }
@@ -40,11 +40,9 @@ compare() {  # TITLE RUN RUN OPTIONS... where both were trained
     compare "(a) transfer, monolithic, seed $seed" "${mono}_untransferred_seed$seed" "${mono}_seed$seed"
     compare "(a) transfer, cascade, seed $seed" "${cascade}_untransferred_seed$seed" "${cascade}_seed$seed"
     compare "(b) the monolithic ranker, the cascade's last exit, seed $seed" "${mono}_seed$seed" "${cascade}_seed$seed"
-    compare "(c) the cascade at 0, at 0.3, seed $seed" "${cascade}_seed$seed" "${cascade}_seed$seed" \
-      --drop-ratio 0 --drop-ratio 0.3
+    compare "(c) the cascade at 0, at 0.3, seed $seed" "${cascade}_seed$seed" "${cascade}_seed$seed" 0.3
   done
-  compare "(d) a monolithic ranker of $lower layers, the cascade at 0.5" "tanda/wikiqa_${lower}_seed0" cascade/wikiqa_seed0 \
-    --drop-ratio 0 --drop-ratio 0.5
+  compare "(d) a monolithic ranker of $lower layers, the cascade at 0.5" "tanda/wikiqa_${lower}_seed0" cascade/wikiqa_seed0 0.5
 } > "$RESULTS/minilm_claims.txt"
 cat "$RESULTS/minilm_claims.txt"
 

@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="one number, one an exit separated by commas, or tuned; give it again for another row, or, with "
                              "several RUNs, one for each (default: 0)")
     parser.add_argument("--seeds", action="store_true", help="the RUNs are seeds of one system: mean and deviation")
-    parser.add_argument("--trec-run", action="append", metavar="FILE", help="TREC run: written with RUN, scored without")
+    parser.add_argument("--trec-run", action="append", metavar="FILE",
+                        help="TREC run: written with RUN, {} in its name being the drop ratio; scored without")
     parser.add_argument("--qrels", metavar="FILE", help="TREC judgements: written with RUN, read without")
     parser.add_argument("--metrics", default="map,mrr,p@1,ndcg@10", metavar="M,...",
                         help="of map, mrr, p@K, ndcg@K (default: map,mrr,p@1,ndcg@10)")
@@ -180,8 +181,9 @@ def _rows_of_run(options: argparse.Namespace, questions: List) -> List[Dict[str,
 
     run, metrics = options.runs[0], options.metrics.split(",")
     texts = options.drop_ratio or [None]
-    if options.trec_run and len(texts) > 1:
-        raise OptionError("--trec-run", f"{len(texts)} drop ratios", "one, as a TREC run holds one ranking")
+    trec_run = options.trec_run[0] if options.trec_run else ""
+    if trec_run and len(texts) > 1 and "{}" not in trec_run:
+        raise OptionError("--trec-run", f"{len(texts)} drop ratios", "a file for each", "put {} in its name for the ratio")
     ranker: Any = load_ranker(run, **ranking_options(options))
     if options.exits and not hasattr(ranker, "model"):
         raise OptionError("--exits", f"with {run}, a sequence of rankers", "a run with exits")
@@ -193,8 +195,8 @@ def _rows_of_run(options: argparse.Namespace, questions: List) -> List[Dict[str,
         begin = time.perf_counter()
         rankings = _rank(ranker, questions, f"drop ratio {shown}")
         seconds = time.perf_counter() - begin
-        if options.trec_run:
-            write_run(options.trec_run[0], questions, rankings)
+        if trec_run:
+            write_run(trec_run.replace("{}", shown), questions, rankings)
         rows.append({"drop_ratio": shown, "filter": options.filter, **evaluate(rankings, questions, metrics=metrics),
                      **_cost(rankings), "seconds": seconds})
     if options.qrels:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
+import warnings
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -147,7 +148,9 @@ def compare(first: Mapping[str, float], second: Mapping[str, float], name: str, 
     low = high = float(changes.mean())
     t_test = wilcoxon = 1.0
     if changes.any():
-        wilcoxon = float(stats.wilcoxon(changes).pvalue)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that the sample is small for the normal approximation; Q is in the result
+            wilcoxon = float(stats.wilcoxon(changes).pvalue)
         t_test = 0.0 if len(changes) > 1 else float("nan")
         if np.ptp(changes):
             t_test = float(stats.ttest_rel(two, one).pvalue)
