@@ -21,12 +21,11 @@ import sys
 import tempfile
 import zlib
 
-import pysbd
 from corpus import run, write_split, write_stats
 from fetching import download
 
 from wqa.data import Candidate, Question
-from wqa.errors import DataError, shorten
+from wqa.errors import DataError, MissingDependency, shorten
 
 URL = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
 NAMES = {"train": "train-v2.0", "dev": "dev-v2.0"}
@@ -65,9 +64,18 @@ def sentences(segmenter, paragraph, answers):
     return joined
 
 
+def make_segmenter():
+    """The sentence splitter, which an extra brings."""
+    try:
+        import pysbd
+    except ImportError:
+        raise MissingDependency("pysbd", "is not installed", "the sentence splitter", "pip install 'wqa[corpora]'") from None
+    return pysbd.Segmenter(language="en", clean=False, char_span=True)
+
+
 def convert(path):
     """Questions of one file."""
-    segmenter = pysbd.Segmenter(language="en", clean=False, char_span=True)
+    segmenter = make_segmenter()
     for number, paragraph in enumerate(read(path), 1):
         where = f"{path}, paragraph {number}"
         try:

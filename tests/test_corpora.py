@@ -2,6 +2,7 @@
 import gzip
 import importlib
 import json
+import sys
 import tarfile
 
 import pytest
@@ -291,6 +292,13 @@ def test_squad_that_does_not_fit(tmp_path, capsys):
     (folder / "dev-v2.0.json").write_text("{")
     assert squad.main(["--archive", str(folder / "dev-v2.0.json"), "--out", str(tmp_path / "out")]) == 2
     assert squad.main(["--archive", str(tmp_path / "out"), "--out", str(tmp_path / "out")]) == 2
+
+
+def test_squad_without_the_sentence_splitter(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pysbd", None)
+    folder = write_squad(tmp_path / "in", paragraph("A. B.", ["A"]))
+    assert squad.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 2
+    assert "wqa[corpora]" in capsys.readouterr().err
 
 
 def test_counts_of_half_of_squads_development_set(tmp_path):
