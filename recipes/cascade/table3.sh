@@ -20,18 +20,23 @@ for corpus in ${CORPORA:-asnq gpd}; do
       *) CORPORA=$corpus recipes/tanda/adapt.sh; CORPORA=$corpus recipes/cascade/adapt.sh ;;
     esac
   fi
-  rankers=
+  rankers= complete=1
   for depth in $DEPTHS; do
     mono_row "$table" "$corpus" "$depth"
     run=$(mono_run "$corpus" "$depth" 0)
     rankers="$rankers${rankers:+, }\"${run#"$RUNS"/}\""
+    [ -e "$run/model.params" ] || complete=0
   done
-  sequence="{\"rankers\": [$rankers], \"keep\": 0.3}"
-  [ "$(cat "$RUNS/sr_$corpus.json" 2> /dev/null)" = "$sequence" ] || echo "$sequence" > "$RUNS/sr_$corpus.json"
-  evaluate "$RUNS/sr_$corpus.test.json" "$corpus" "$RUNS/sr_$corpus.json" --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
-  for ratio in 0.3 0.4 0.5; do
-    "$python" recipes/collect.py "$table" SR "$ratio" "$corpus" "$RUNS/sr_$corpus.test.json"
-  done
+  if [ $complete = 0 ]; then
+    echo "note: not every monolithic ranker of $corpus is trained; the sequential ranker is left out" >&2
+  else
+    sequence="{\"rankers\": [$rankers], \"keep\": 0.3}"
+    [ "$(cat "$RUNS/sr_$corpus.json" 2> /dev/null)" = "$sequence" ] || echo "$sequence" > "$RUNS/sr_$corpus.json"
+    evaluate "$RUNS/sr_$corpus.test.json" "$corpus" "$RUNS/sr_$corpus.json" --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
+    for ratio in 0.3 0.4 0.5; do
+      "$python" recipes/collect.py "$table" SR "$ratio" "$corpus" "$RUNS/sr_$corpus.test.json"
+    done
+  fi
   cascade_rows "$table" "$corpus" 0.3 0.4 0.5
 done
 cat "$table"
