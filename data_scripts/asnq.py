@@ -13,7 +13,6 @@ it leaves of 23.7 million, by all appearances.
 
 ``--archive`` takes asnq.tar, or a folder with train.tsv and dev.tsv, plain or .gz; ``--splits`` a folder with the lists.
 """
-import argparse
 import gzip
 import io
 import pathlib
@@ -22,7 +21,7 @@ import tarfile
 import tempfile
 import zlib
 
-from corpus import run, write_stats
+from corpus import make_parser, run, write_stats
 from fetching import download
 from partition import Partition, identify
 
@@ -173,9 +172,7 @@ def fetch_lists(folder):
 
 def main(arguments=None):
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
-    parser.add_argument("--archive", type=pathlib.Path, help="local copy instead of a download")
+    parser = make_parser(__doc__)
     parser.add_argument("--splits", type=pathlib.Path, help="folder of unique.dev.gz and unique.test.gz, instead of a download")
     options = parser.parse_args(arguments)
 

@@ -1,6 +1,9 @@
 """What the corpus scripts beside this file share: splits written with their counts, and the way out of an error."""
+import argparse
 import json
+import pathlib
 import sys
+import tempfile
 
 from wqa.data import FILTERS, atomic_writer, count, write_questions
 from wqa.errors import WqaError
@@ -59,6 +62,22 @@ def show(stats):
             print(f"{split:20} {name:15} {counts['questions']:7,} questions  {counts['candidates']:10,} candidates "
                   f"({counts['candidates_per_question']:.1f} a question)  {counts['correct']:7,} correct "
                   f"({counts['correct_per_question']:.1f})")
+
+
+def make_parser(doc):
+    """A parser with the options of every script that has an archive."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
+    parser.add_argument("--archive", type=pathlib.Path, help="local copy instead of a download")
+    return parser
+
+
+def from_archive(options, fetch, convert):
+    """Convert the local copy, or what ``fetch`` puts into a temporary folder; gives the counts."""
+    if options.archive:
+        return convert(options.archive, options.out)
+    with tempfile.TemporaryDirectory() as folder:
+        return convert(fetch(pathlib.Path(folder)), options.out)
 
 
 def run(work):

@@ -12,16 +12,13 @@ drawn by a fixed rule, becomes dev.jsonl and the rest train.jsonl.
 of the two it is. The papers split sentences with SpaCy, whose models are no package: pysbd stands in here. Texts keep their
 case; the encoders' own tokenizers follow.
 """
-import argparse
 import gzip
 import hashlib
 import json
-import pathlib
 import sys
-import tempfile
 import zlib
 
-from corpus import run, write_split, write_stats
+from corpus import from_archive, make_parser, run, write_split, write_stats
 from fetching import download
 
 from wqa.data import Candidate, Question
@@ -116,22 +113,18 @@ def write(archive, out):
     return stats
 
 
+def fetch(folder):
+    """Fetch the official files."""
+    for name in NAMES.values():
+        download(f"{URL}{name}.json", folder / f"{name}.json")
+    return folder
+
+
 def main(arguments=None):
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
-    parser.add_argument("--archive", type=pathlib.Path, help="local copy instead of a download")
-    options = parser.parse_args(arguments)
+    options = make_parser(__doc__).parse_args(arguments)
+    return run(lambda: from_archive(options, fetch, write))
 
-    def work():
-        if options.archive:
-            return write(options.archive, options.out)
-        with tempfile.TemporaryDirectory() as folder:
-            for name in NAMES.values():
-                download(f"{URL}{name}.json", pathlib.Path(folder) / f"{name}.json")
-            return write(pathlib.Path(folder), options.out)
-
-    return run(work)
 
 
 if __name__ == "__main__":

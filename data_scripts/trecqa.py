@@ -17,15 +17,13 @@ corpus is tokenized text of newspapers: brackets are given back their signs (-LR
 and <num>, which stands for a number in most of the text, becomes ``--number``. A question that occurs twice stays twice,
 under two ids.
 """
-import argparse
 import gzip
 import json
 import pathlib
 import sys
-import tempfile
 import zlib
 
-from corpus import Statistics, counted, run, write_stats
+from corpus import Statistics, counted, from_archive, make_parser, run, write_stats
 from fetching import download
 from sacremoses import MosesDetokenizer
 
@@ -146,23 +144,20 @@ def convert(archive, out, number):
     return stats
 
 
+def fetch(folder):
+    """Fetch the four files."""
+    for name in PSEUDO_XML.values():
+        download(URL + name, folder / pathlib.PurePath(name).name)
+    return folder
+
+
 def main(arguments=None):
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
-    parser.add_argument("--archive", type=pathlib.Path, help="local copy instead of a download")
+    parser = make_parser(__doc__)
     parser.add_argument("--number", default="#", help="what <num> becomes; <num> itself keeps it (default: #)")
     options = parser.parse_args(arguments)
+    return run(lambda: from_archive(options, fetch, lambda archive, out: convert(archive, out, options.number)))
 
-    def work():
-        if options.archive:
-            return convert(options.archive, options.out, options.number)
-        with tempfile.TemporaryDirectory() as folder:
-            for name in PSEUDO_XML.values():
-                download(URL + name, pathlib.Path(folder) / pathlib.PurePath(name).name)
-            return convert(pathlib.Path(folder), options.out, options.number)
-
-    return run(work)
 
 
 if __name__ == "__main__":

@@ -7,16 +7,14 @@
 Writes train.jsonl, dev.jsonl, test.jsonl and stats.json. ``--archive`` takes the official zip, or a
 folder of its WikiQA-{train,dev,test}.tsv files, plain or .gz.
 """
-import argparse
 import gzip
 import io
 import pathlib
 import sys
-import tempfile
 import zipfile
 import zlib
 
-from corpus import run, write_split, write_stats
+from corpus import from_archive, make_parser, run, write_split, write_stats
 from fetching import download
 
 from wqa.data import Candidate, Question
@@ -75,22 +73,17 @@ def convert(archive, out):
     return stats
 
 
+def fetch(folder):
+    """Fetch the official zip."""
+    download(URL, folder / "WikiQACorpus.zip", ZIP_SHA256)
+    return folder / "WikiQACorpus.zip"
+
+
 def main(arguments=None):
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
-    parser.add_argument("--archive", type=pathlib.Path, help="local copy instead of a download")
-    options = parser.parse_args(arguments)
+    options = make_parser(__doc__).parse_args(arguments)
+    return run(lambda: from_archive(options, fetch, convert))
 
-    def work():
-        if options.archive:
-            return convert(options.archive, options.out)
-        with tempfile.TemporaryDirectory() as folder:
-            archive = pathlib.Path(folder) / "WikiQACorpus.zip"
-            download(URL, archive, ZIP_SHA256)
-            return convert(archive, options.out)
-
-    return run(work)
 
 
 if __name__ == "__main__":
