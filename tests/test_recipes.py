@@ -159,3 +159,12 @@ def test_the_repository_names_no_machine():
             text = path.read_text(encoding="utf-8")
             for place in ("/ro" + "ot/", "/wo" + "rk/", "/ho" + "me/", "/tm" + "p/"):
                 assert place not in text, f"{name} names {place}"
+
+
+def test_the_measurement_of_asnq(minilm, tmp_path):
+    command = [sys.executable, ROOT / "recipes" / "tanda" / "measure_asnq.py", tmp_path, "2000"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[1] for line in lines[1:]] == ["convert", "tokenize", "read", "read"]
+    assert all("2,000" in line for line in lines[1:]) and int(lines[2].split()[3].replace(",", "")) > 0
