@@ -201,7 +201,7 @@ def test_tokenize_then_train(tiny_encoder, tmp_path, run_main):
 
 
 def test_sequences_on_the_command_line(tiny_run, tmp_path, run_main):
-    (tmp_path / "sr.json").write_text(json.dumps({"rankers": [str(tiny_run), str(tiny_run)], "keep": 0.5}))
+    (tmp_path / "sr.json").write_text(json.dumps({"rankers": [str(tiny_run), str(tiny_run)], "drop_ratio": 0.5}))
     dev = builtin_path("dev")
     code, out, err = run_main("evaluate", tmp_path / "sr.json", "--data", dev, "--json", "-")
     stored = json.loads(out)

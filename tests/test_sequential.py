@@ -75,10 +75,10 @@ def test_blank_questions_and_flights():
     assert ranker.rank("q", ["b", "a"]).order.tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("keep", [1.0, -0.1, -1, True, "0.3", None, [0.1, 0.1, 0.1, 0.1], [[]]])
-def test_rules_that_do_not_fit(keep):
+@pytest.mark.parametrize("drop_ratio", [1.0, -0.1, -1, True, "0.3", None, [0.1, 0.1, 0.1, 0.1], [[]]])
+def test_drop_ratios_that_do_not_fit(drop_ratio):
     with pytest.raises((OptionError, TypeError)):
-        SequentialRanker([Table({}), Table({}), Table({})], keep)
+        SequentialRanker([Table({}), Table({}), Table({})], drop_ratio)
 
 
 def test_no_ranker():
@@ -98,7 +98,7 @@ def shallow(tiny_encoder, tmp_path_factory):
 
 def test_the_papers_sequence_costs_what_table_3_says(shallow):
     """SR over rankers of 1, 2 and 3 layers of one encoder: the cost as run is the analytic one by the floor rule."""
-    (shallow / "sr.json").write_text(json.dumps({"rankers": ["d1", "d2", "d3"], "keep": 0.5}))
+    (shallow / "sr.json").write_text(json.dumps({"rankers": ["d1", "d2", "d3"], "drop_ratio": 0.5}))
     ranker = load_ranker(shallow / "sr.json")
     assert isinstance(ranker, SequentialRanker)
     questions = list(read_questions(builtin_path("test")))[:6]
@@ -115,7 +115,7 @@ def test_the_papers_sequence_costs_what_table_3_says(shallow):
 
 def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
     (shallow / "then.json").write_text(json.dumps({
-        "rankers": [{"run": str(tiny_run), "drop_ratio": 0.3}, "d3"], "keep": 4}))
+        "rankers": [{"run": str(tiny_run), "drop_ratio": 0.3}, "d3"], "drop_ratio": 4}))
     ranker, alone = load_ranker(shallow / "then.json"), load_ranker(tiny_run, drop_ratio=0.3)
     assert isinstance(alone, CascadeRanker)
     each = next(iter(read_questions(builtin_path("test"))))
@@ -129,7 +129,7 @@ def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
     ("{", "is no sequence"), ('{"rankers": "d1"}', "no such directory"), ('{"rankers": [{}]}', "is no sequence"),
     ("[]", "is no sequence"),
     ('{"rankers": ["d1"], "k": 3}', "besides"), ('{"rankers": []}', "rankers: none"),
-    ('{"rankers": ["d1", "d2"], "keep": 1.5}', "keep: 1.5"), ('{"rankers": ["d1", "absent"]}', "no such directory")])
+    ('{"rankers": ["d1", "d2"], "drop_ratio": 1.5}', "drop_ratio: 1.5"), ('{"rankers": ["d1", "absent"]}', "no such directory")])
 def test_files_of_sequences_that_do_not_fit(shallow, text, found):
     path = shallow / "bad.json"
     path.write_text(text)

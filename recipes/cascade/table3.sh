@@ -30,7 +30,7 @@ for corpus in ${CORPORA:-asnq gpd}; do
   if [ $complete = 0 ]; then
     echo "note: not every monolithic ranker of $corpus is trained; the sequential ranker is left out" >&2
   else
-    sequence="{\"rankers\": [$rankers], \"keep\": 0.3}"
+    sequence="{\"rankers\": [$rankers], \"drop_ratio\": 0.3}"
     [ "$(cat "$RUNS/sr_$corpus.json" 2> /dev/null)" = "$sequence" ] || echo "$sequence" > "$RUNS/sr_$corpus.json"
     evaluate "$RUNS/sr_$corpus.test.json" "$corpus" "$RUNS/sr_$corpus.json" --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
     for ratio in 0.3 0.4 0.5; do

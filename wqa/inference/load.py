@@ -35,11 +35,11 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = None, ctx: 
     run : str or path-like
         Holds ``config.json``, ``model.params`` and ``tokenizer.json``; or a fine-tuned classifier in
         another library's form, as `wqa.pretrained.load_classifier` takes it, such as TANDA's; or a ``.json``
-        file of a sequence, ``{"rankers": [...], "keep": ...}``. Its rankers are paths beside the file, or
-        ``{"run": PATH, "drop_ratio": ...}``; ``keep`` is what `wqa.inference.SequentialRanker` takes.
+        file of a sequence, ``{"rankers": [...], "drop_ratio": ...}``. Its rankers are paths beside the file, or
+        ``{"run": PATH, "drop_ratio": ...}``; its ``drop_ratio`` is what `wqa.inference.SequentialRanker` takes.
     drop_ratio : float, sequence of float, or "tuned", optional
         One, or one an exit; ``tuned``: what `wqa tune` stored in the run; 0 by default. Of a sequence: what
-        stands instead of the file's ``keep``.
+        stands instead of the file's.
     ctx : str
         Device.
     precision : {"float32", "bfloat16", "int8"}
@@ -128,20 +128,20 @@ def load_cascade(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRa
     return ranker
 
 
-def _load_sequence(path: pathlib.Path, keep: Any, ctx: str, **options: Any) -> SequentialRanker:
+def _load_sequence(path: pathlib.Path, drop_ratio: Any, ctx: str, **options: Any) -> SequentialRanker:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         entries = [entry if isinstance(entry, dict) else {"run": entry} for entry in values["rankers"]]
         runs = [(path.parent / entry["run"], entry.get("drop_ratio", 0.0)) for entry in entries]
-        stored = values.get("keep", 0.0)
-        if set(values) - {"rankers", "keep"} or any(set(entry) - {"run", "drop_ratio"} for entry in entries):
-            raise ValueError("a field besides rankers, keep, run and drop_ratio")
+        stored = values.get("drop_ratio", 0.0)
+        if set(values) - {"rankers", "drop_ratio"} or any(set(entry) - {"run", "drop_ratio"} for entry in entries):
+            raise ValueError("a field besides rankers, run and drop_ratio")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(path, f"is no sequence of rankers ({type(error).__name__}: {error})",
-                                '{"rankers": [RUN, {"run": RUN, "drop_ratio": A}, ...], "keep": A or [A or K, ...]}') from None
+                                '{"rankers": [RUN, {"run": RUN, "drop_ratio": A}, ...], "drop_ratio": [A or K, ...]}') from None
     rankers = [load_ranker(run, ratio, ctx, **options) for run, ratio in runs]
     try:
-        return SequentialRanker(rankers, stored if keep is None else keep)
+        return SequentialRanker(rankers, stored if drop_ratio is None else drop_ratio)
     except OptionError as error:
         raise RunDirectoryError(path, f"{error.where}: {error.found}", error.expected) from None
 

@@ -16,40 +16,39 @@ from wqa.inference.cost import Cost
 from wqa.inference.ranker import Ranker, Ranking
 from wqa.models.cascade import dropped
 
-#: What goes on after a ranker: all but a share alpha of its candidates (a number in [0, 1)), or its best k (a whole
-#: number from 1).
-Keep = Union[int, float]
+#: What a ranker of a sequence drops: a share alpha of its candidates (a float in [0, 1)), or all but its best k (an int from 1).
+Drop = Union[int, float]
 
 
-def check_keep(keep: Union[Keep, Sequence[Keep]], rankers: int) -> List[Keep]:
-    """One rule for each ranker but the last.
+def check_drops(drop_ratio: Union[Drop, Sequence[Drop]], rankers: int) -> List[Drop]:
+    """What each ranker but the last drops.
 
     Parameters
     ----------
-    keep : float, int, or sequence of them
-        Drop ratios, in [0, 1), or numbers of candidates that go on, from 1; one for all, or one a ranker (that of the last
-        may be left out; it has no effect).
+    drop_ratio : float, int, or sequence of them
+        Drop ratios, in [0, 1), or numbers k of candidates that go on, whole and from 1; one for all, or one a ranker (that of
+        the last may be left out; it has no effect).
     rankers : int
         N.
 
     Returns
     -------
     list
-        N - 1 rules.
+        N - 1 of them.
 
     Raises
     ------
     OptionError
-        If a rule is neither, or there are too many or too few.
+        If one is neither, or there are too many or too few.
     """
-    rules: List[Keep] = [keep] * (rankers - 1) if isinstance(keep, (int, float)) else list(keep)
-    if len(rules) not in (rankers - 1, rankers):
-        raise OptionError("keep", f"{len(rules)} rules", f"one, or one for each of the {rankers} rankers")
-    for rule in rules:
-        whole = isinstance(rule, int) and not isinstance(rule, bool) and rule >= 0
-        if not whole and not (isinstance(rule, float) and 0 <= rule < 1):
-            raise OptionError("keep", shorten(rule), "a drop ratio from 0 up to, not including, 1, or a number of candidates")
-    return rules[: rankers - 1]
+    drops: List[Drop] = [drop_ratio] * (rankers - 1) if isinstance(drop_ratio, (int, float)) else list(drop_ratio)
+    if len(drops) not in (rankers - 1, rankers):
+        raise OptionError("drop_ratio", f"{len(drops)} of them", f"one, or one for each of the {rankers} rankers")
+    for drop in drops:
+        whole = isinstance(drop, int) and not isinstance(drop, bool) and drop >= 0  # the number 0 is a drop ratio too
+        if not whole and not (isinstance(drop, float) and 0 <= drop < 1):
+            raise OptionError("drop_ratio", shorten(drop), "a drop ratio from 0 up to, not including, 1, or how many go on")
+    return drops[: rankers - 1]
 
 
 class SequentialRanker(Ranker):
@@ -63,18 +62,18 @@ class SequentialRanker(Ranker):
     ----------
     rankers : sequence of Ranker
         R_1, ..., R_N, in the order in which they run.
-    keep : float, int, or sequence of them
-        Drop ratios or numbers k of candidates, as `check_keep` takes them.
+    drop_ratio : float, int, or sequence of them
+        Drop ratios, or numbers k of candidates that go on, as `check_drops` takes them.
     flight_candidates : int
         Candidates of the questions that are ranked together; a question is never divided.
     """
 
-    def __init__(self, rankers: Sequence[Ranker], keep: Union[Keep, Sequence[Keep]] = 0.0,
+    def __init__(self, rankers: Sequence[Ranker], drop_ratio: Union[Drop, Sequence[Drop]] = 0.0,
                  flight_candidates: int = 4096) -> None:
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
         self.rankers = list(rankers)
-        self.drop_ratio = keep
+        self.drop_ratio = drop_ratio
         self._flight_candidates = flight_candidates
 
     @property
@@ -82,13 +81,13 @@ class SequentialRanker(Ranker):
         return self.rankers[-1].layer_work
 
     @property
-    def drop_ratio(self) -> List[Keep]:
+    def drop_ratio(self) -> List[Drop]:
         """Drop ratio or k of each ranker but the last; may be set anew between rankings."""
-        return self._keep
+        return self._drops
 
     @drop_ratio.setter
-    def drop_ratio(self, keep: Union[Keep, Sequence[Keep]]) -> None:
-        self._keep = check_keep(keep, len(self.rankers))
+    def drop_ratio(self, drop_ratio: Union[Drop, Sequence[Drop]]) -> None:
+        self._drops = check_drops(drop_ratio, len(self.rankers))
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         flight: List[Question] = []
@@ -106,7 +105,7 @@ class SequentialRanker(Ranker):
         for place, ranker in enumerate(self.rankers):
             running = [state for state in states if len(state.alive)]
             for state, ranking in zip(running, ranker.rank_all([state.left() for state in running])):
-                state.take(place, ranking, self._keep[place] if place < len(self._keep) else 0)
+                state.take(place, ranking, self._drops[place] if place < len(self._drops) else 0)
         return [state.ranking([ranker.layer_work for ranker in self.rankers]) for state in states]
 
 
@@ -135,7 +134,7 @@ class _State:
         """The question with the candidates that are left, in their original order."""
         return self._question._replace(candidates=tuple(self._question.candidates[index] for index in self.alive))
 
-    def take(self, place: int, ranking: Ranking, keep: Keep) -> None:
+    def take(self, place: int, ranking: Ranking, drop: Drop) -> None:
         """Note a ranker's scores, and let its best candidates through."""
         order, blank = self.alive[ranking.order], ranking.blank
         self._scores[self.alive], self._exits[self.alive] = ranking.scores, ranking.exits
@@ -144,10 +143,10 @@ class _State:
         self._exit_scores[place, self.alive] = np.where(blank, np.nan, ranking.scores)
         count = int((~blank).sum())
         self._stages.append(_Stage(place, ranking.cost, count))
-        if isinstance(keep, float):
-            kept = count - dropped(keep, count)
+        if isinstance(drop, float):
+            kept = count - dropped(drop, count)
         else:
-            kept = min(keep, count) if keep else count
+            kept = min(drop, count) if drop else count
         self._tail.insert(0, order[kept:])
         self._head, self.alive = order[:kept], np.sort(order[:kept])
 
