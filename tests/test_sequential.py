@@ -129,7 +129,8 @@ def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
     ("{", "is no sequence"), ('{"rankers": "d1"}', "no such directory"), ('{"rankers": [{}]}', "is no sequence"),
     ("[]", "is no sequence"),
     ('{"rankers": ["d1"], "k": 3}', "besides"), ('{"rankers": []}', "rankers: none"),
-    ('{"rankers": ["d1", "d2"], "drop_ratio": 1.5}', "drop_ratio: 1.5"), ('{"rankers": ["d1", "absent"]}', "no such directory")])
+    ('{"rankers": ["d1", "d2"], "drop_ratio": 1.5}', "drop_ratio: 1.5"),
+    ('{"rankers": ["d1", "absent"]}', "no such directory")])
 def test_files_of_sequences_that_do_not_fit(shallow, text, found):
     path = shallow / "bad.json"
     path.write_text(text)

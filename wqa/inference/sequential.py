@@ -16,7 +16,7 @@ from wqa.inference.cost import Cost
 from wqa.inference.ranker import Ranker, Ranking
 from wqa.models.cascade import dropped
 
-#: What a ranker of a sequence drops: a share alpha of its candidates (a float in [0, 1)), or all but its best k (an int from 1).
+#: What a ranker drops: a share alpha of its candidates (a float in [0, 1)), or all but its best k (an int from 1).
 Drop = Union[int, float]
 
 
