@@ -34,16 +34,17 @@ compare() {  # TITLE RUN RUN [RATIO]: of rankings that were made above, where bo
     echo
   fi
 }
-{
+for corpus in wikiqa trecqa; do
   for seed in 0 1 2; do
-    mono=tanda/wikiqa_$full cascade=cascade/wikiqa
-    compare "(a) transfer, monolithic, seed $seed" "${mono}_untransferred_seed$seed" "${mono}_seed$seed"
-    compare "(a) transfer, cascade, seed $seed" "${cascade}_untransferred_seed$seed" "${cascade}_seed$seed"
-    compare "(b) the monolithic ranker, the cascade's last exit, seed $seed" "${mono}_seed$seed" "${cascade}_seed$seed"
-    compare "(c) the cascade at 0, at 0.3, seed $seed" "${cascade}_seed$seed" "${cascade}_seed$seed" 0.3
+    mono=tanda/${corpus}_$full cascade=cascade/$corpus
+    compare "(a) $corpus: transfer, monolithic, seed $seed" "${mono}_untransferred_seed$seed" "${mono}_seed$seed"
+    compare "(a) $corpus: transfer, cascade, seed $seed" "${cascade}_untransferred_seed$seed" "${cascade}_seed$seed"
+    compare "(b) $corpus: the monolithic ranker, the cascade's last exit, seed $seed" "${mono}_seed$seed" "${cascade}_seed$seed"
+    compare "(c) $corpus: the cascade at 0, at 0.3, seed $seed" "${cascade}_seed$seed" "${cascade}_seed$seed" 0.3
   done
-  compare "(d) a monolithic ranker of $lower layers, the cascade at 0.5" "tanda/wikiqa_${lower}_seed0" cascade/wikiqa_seed0 0.5
-} > "$RESULTS/minilm_claims.txt"
+  compare "(d) $corpus: a monolithic ranker of $lower layers, the cascade at 0.5" "tanda/${corpus}_${lower}_seed0" \
+    "cascade/${corpus}_seed0" 0.5
+done > "$RESULTS/minilm_claims.txt"
 cat "$RESULTS/minilm_claims.txt"
 
 CORPUS=wikiqa NAME=minilm_figure2 BUDGET=0.8 SEEDS=0 recipes/cascade/figure2.sh
