@@ -7,7 +7,7 @@ wqa=${WQA:-wqa} python=${PYTHON:-python}
 
 if [ "${SMOKE:-0}" = 1 ]; then
   RUNS=${OUT:-runs/smoke} RESULTS=${OUT:-runs/smoke} ENCODER=${ENCODER:-$RUNS/encoder}
-  DEPTHS=${DEPTHS:-1 3} EXITS=${EXITS:-1,3} CORPORA=${CORPORA:-wikiqa} BUDGET=0.9
+  DEPTHS=${DEPTHS-1 3} EXITS=${EXITS:-1,3} CORPORA=${CORPORA:-wikiqa} BUDGET=0.9
   ASNQ=wqa/data/builtin WIKIQA=wqa/data/builtin TRECQA=wqa/data/builtin GPD=wqa/data/builtin
   TRECQA_TRAIN=$TRECQA/train.jsonl TRECQA_DEV=$TRECQA/dev.jsonl TRECQA_TEST=$TRECQA/test.jsonl
   limits=(--max-updates 3 --checkpoint-every 2) WARMUP=1 LEARNING_RATE=1e-3
@@ -19,7 +19,7 @@ fi
 ENCODER=${ENCODER:-encoders/roberta-base}    # python data_scripts/encoders.py roberta-base
 ASNQ=${ASNQ:-data/asnq}                      # the transfer corpus: train.jsonl, dev.jsonl, test.jsonl
 WIKIQA=${WIKIQA:-data/wikiqa} TRECQA=${TRECQA:-data/trecqa} GPD=${GPD:-data/gpd}
-DEPTHS=${DEPTHS:-4 6 8 10 12}                # of the monolithic rankers (section 4.2)
+DEPTHS=${DEPTHS-4 6 8 10 12}                 # of the monolithic rankers (section 4.2)
 EXITS=${EXITS:-4,6,8,10,12}                  # rho(i) = 4 + 2 (i - 1)
 SEEDS=${SEEDS:-0} CTX=${CTX:-cpu} PRECISION=${PRECISION:-float32}
 # Section 5.2: Adam, triangular schedule, 4,000 updates of ramp-up, peak 1e-6, 2,000 tokens a batch. The paper names no number

@@ -12,11 +12,11 @@
 for corpus in ${CORPORA:-wikiqa trecqa}; do
   for seed in $SEEDS; do
     if [ "${TRANSFER:-1}" = 0 ]; then
-      name=cascade/${corpus}_untransferred start=(--encoder "$ENCODER")
+      start=(--encoder "$ENCODER") SUFFIX=_untransferred
     else
-      name=cascade/${corpus} start=(--init "$RUNS/cascade/transfer")
+      start=(--init "$RUNS/cascade/transfer")
     fi
-    train "${name}_seed$seed" cascade "$corpus" "${start[@]}" --exits "$EXITS" --seed "$seed" \
+    train "cascade/$corpus${SUFFIX:-}_seed$seed" cascade "$corpus" "${start[@]}" --exits "$EXITS" --seed "$seed" \
       --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$ADAPT_EPOCHS"
   done
 done

@@ -22,6 +22,7 @@ for corpus in wikiqa trecqa; do
   export TABLE=$RESULTS/minilm_$corpus.tsv
   CORPORA=$corpus SEEDS="0 1 2" recipes/cascade/table3.sh > /dev/null
   SUFFIX=_untransferred NOTE=", no transfer" SEEDS="0 1 2" CORPORA=$corpus DEPTHS=$full recipes/cascade/table2.sh > /dev/null
+  SUFFIX=_12_epochs NOTE=", 12 epochs" SEEDS=0 CORPORA=$corpus DEPTHS= recipes/cascade/table2.sh > /dev/null
   cat "$TABLE"
 done
 
@@ -44,6 +45,10 @@ for corpus in wikiqa trecqa; do
   done
   compare "(d) $corpus: a monolithic ranker of $lower layers, the cascade at 0.5" "tanda/${corpus}_${lower}_seed0" \
     "cascade/${corpus}_seed0" 0.5
+  compare "(b) $corpus: the monolithic ranker, the cascade's last exit after 12 epochs" "tanda/${corpus}_${full}_seed0" \
+    "cascade/${corpus}_12_epochs_seed0"
+  compare "(d) $corpus: a monolithic ranker of $lower layers, the cascade at 0.5 after 12 epochs" \
+    "tanda/${corpus}_${lower}_seed0" "cascade/${corpus}_12_epochs_seed0" 0.5
 done > "$RESULTS/minilm_claims.txt"
 cat "$RESULTS/minilm_claims.txt"
 

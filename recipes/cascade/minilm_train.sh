@@ -15,6 +15,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
   export TRECQA_TRAIN=$data/trecqa/train-clean.jsonl
   export ASNQ_DEV= TRECQA_DEV= TRANSFER_EPOCHS=2 ADAPT_EPOCHS=4 PATIENCE=0 WARMUP=100
   export LEARNING_RATE=3e-5 CASCADE_LEARNING_RATE=5e-5 PRECISION=${PRECISION:-bfloat16}
+  export ALL_EXITS=1,2,3,4,5,6 PLACES=3 BUDGET=0.8 NAME=minilm_place_exits
   full=6 lower="4 2" more="1 2"
 else
   full=3 lower=1 more=0
@@ -31,4 +32,7 @@ CORPORA=trecqa SEEDS=0 DEPTHS=$lower recipes/tanda/adapt.sh
 CORPORA=wikiqa SEEDS=$more recipes/cascade/adapt.sh
 CORPORA=wikiqa SEEDS=$more DEPTHS=$full recipes/tanda/adapt.sh
 CORPORA=wikiqa SEEDS=$more TRANSFER=0 recipes/cascade/adapt.sh
+CORPUS=wikiqa recipes/cascade/place_exits.sh
+# An exit is drawn for one update in three: as many updates an exit as the monolithic ranker had.
+CORPORA=trecqa SEEDS=0 SUFFIX=_12_epochs ADAPT_EPOCHS=12 recipes/cascade/adapt.sh
 CORPORA=wikiqa SEEDS=$more DEPTHS=$full TRANSFER=0 recipes/tanda/adapt.sh

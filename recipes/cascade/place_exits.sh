@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Where exits should stand, which the paper leaves as future work (Soldaini and Moschitti 2020, section 6): a cascade with an exit
-# after every layer from ALL_EXITS, then the PLACES of them, and the drop ratio, that rank best on dev within BUDGET; figures on
-# the test questions beside those of the paper's exits. The transfer is run first where it is missing.
+# Where exits should stand, which the paper leaves as future work (Soldaini and Moschitti 2020, section 6): a cascade with the
+# exits ALL_EXITS, then the PLACES of them, and the drop ratio, that rank best on dev within BUDGET; figures on the test
+# questions. The transfer is run first where it is missing.
 #
 #   recipes/cascade/place_exits.sh
 #   CORPUS=wikiqa ALL_EXITS=1,2,3,4,5,6 PLACES=3 BUDGET=0.7 recipes/cascade/place_exits.sh
