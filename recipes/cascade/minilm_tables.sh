@@ -56,6 +56,6 @@ CORPUS=wikiqa NAME=minilm_figure2 BUDGET=0.8 SEEDS=0 recipes/cascade/figure2.sh
 if [ "$RESULTS" != "$RUNS" ]; then
   for run in "$RUNS"/tanda/* "$RUNS"/cascade/*; do
     system=$(basename "$(dirname "$run")")
-    cp "$run/metrics.jsonl" "recipes/cascade/logs/minilm_${system}_$(basename "$run").metrics.jsonl"
+    sed "s|$RUNS/||g" "$run/metrics.jsonl" > "recipes/cascade/logs/minilm_${system}_$(basename "$run").metrics.jsonl"
   done
 fi
