@@ -27,6 +27,7 @@ SEEDS=${SEEDS:-0} CTX=${CTX:-cpu} PRECISION=${PRECISION:-float32}
 LEARNING_RATE=${LEARNING_RATE:-1e-6} CASCADE_LEARNING_RATE=${CASCADE_LEARNING_RATE:-$LEARNING_RATE}
 WARMUP=${WARMUP:-4000} TOKENS=${TOKENS:-2000} PATIENCE=${PATIENCE:-5}
 TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-3} TRANSFER_EVAL_EVERY=${TRANSFER_EVAL_EVERY:-20000} ADAPT_EPOCHS=${ADAPT_EPOCHS:-60}
+device=${CTX%%-*}  # the first one ranks
 mkdir -p "$RUNS" "$RESULTS"
 
 # The paper's corpora: where training, dev and test questions of each lie, and which of them count.
@@ -74,7 +75,7 @@ evaluate() {
   if [ -d "$run" ]; then made=$run/model.params; else made=$run; fi
   if [ "$json" -nt "$made" ]; then return; fi
   echo "== $run on $corpus"
-  "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$CTX" --json "$json" \
+  "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" --json "$json" \
     --trec-run "$json.{}.trec" --qrels "$json.qrels" "$@"
 }
 

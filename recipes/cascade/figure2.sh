@@ -11,8 +11,8 @@ corpus=${CORPUS:-gpd} name=${NAME:-figure2}
 
 run=$(cascade_run "$corpus" 0)
 "$wqa" tune "$run" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --max-cost "${BUDGET:-0.63}" \
-  --out "$RUNS/$name" --ctx "$CTX" | sed "s|$RUNS/||g" | tee "$RESULTS/$name.txt"
-"$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$CTX" \
+  --out "$RUNS/$name" --ctx "$device" | sed "s|$RUNS/||g" | tee "$RESULTS/$name.txt"
+"$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" \
   --drop-ratio 0 --drop-ratio 0.3 --drop-ratio tuned | tee -a "$RESULTS/$name.txt"
 cp "$RUNS/$name/pareto.tsv" "$RESULTS/$name.pareto.txt"
 cp "$RUNS/$name/figure.png" "$RESULTS/$name.png"

@@ -15,7 +15,7 @@ train "cascade/${corpus}_every_layer" cascade "$corpus" --init "$RUNS/cascade/tr
   --exits "${ALL_EXITS:-2,3,4,5,6,7,8,9,10,11,12}" --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$ADAPT_EPOCHS"
 run=$RUNS/cascade/${corpus}_every_layer
 "$wqa" tune "$run" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --place-exits "${PLACES:-5}" \
-  --grid 0.1,0.2,0.3,0.4,0.5,0.6,0.7 --max-cost "${BUDGET:-0.63}" --no-picture --out "$RUNS/$name" --ctx "$CTX" |
+  --grid 0.1,0.2,0.3,0.4,0.5,0.6,0.7 --max-cost "${BUDGET:-0.63}" --no-picture --out "$RUNS/$name" --ctx "$device" |
   sed "s|$RUNS/||g" | tee "$RESULTS/$name.txt"
-"$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$CTX" --exits \
+"$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" --exits \
   --drop-ratio 0 --drop-ratio tuned | tee -a "$RESULTS/$name.txt"
