@@ -34,6 +34,7 @@ quickstart: .venv/.installed
 
 lint: .venv/.installed
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy wqa
 
 test: lint

@@ -1,16 +1,20 @@
 """Packaging of wqa."""
+
 import pathlib
 import re
 
 from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
-VERSION = re.search(r'__version__ = "(.+)"', (HERE / "wqa" / "__init__.py").read_text(encoding="utf-8")).group(1)
+VERSION = re.search(
+    r'__version__ = "(.+)"', (HERE / "wqa" / "__init__.py").read_text(encoding="utf-8")
+).group(1)
 
 setup(
     name="wqa",
     version=VERSION,
-    description="Answer sentence selection with MXNet and GluonNLP: cascade transformers and their baselines",
+    description="Answer sentence selection with MXNet and GluonNLP: cascade transformers and "
+    "their baselines",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -19,9 +23,9 @@ setup(
     python_requires=">=3.8,<3.12",
     install_requires=[
         "gluonnlp==0.10.0",
-        "numpy<1.24",        # MXNet 1.9 uses np.bool, which 1.24 took away
-        "scipy<1.12",        # the last line that works with that numpy
-        "sacremoses",        # word tokenization, and detokenizing TREC-QA
+        "numpy<1.24",  # MXNet 1.9 uses np.bool, which 1.24 took away
+        "scipy<1.12",  # the last line that works with that numpy
+        "sacremoses",  # word tokenization, and detokenizing TREC-QA
         "tokenizers>=0.13",  # reads every pretrained encoder's tokenizer, offline
         "safetensors>=0.3",  # reads pretrained weights without PyTorch
         "tqdm",
@@ -29,17 +33,27 @@ setup(
     extras_require={
         "cpu": [
             "mxnet==1.9.1",
-            # oneDNN 3.2 as a library of its own: MXNet's is 2.4, sealed inside it, and ranks far slower.
+            # oneDNN 3.2 as a library of its own: MXNet's is 2.4, sealed inside it, and ranks far
+            # slower.
             "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64'",
         ],
         "cu112": [
             "mxnet-cu112==1.9.1",
             # The CUDA 11 libraries that the wheel links.
-            "nvidia-cublas-cu11", "nvidia-cuda-nvrtc-cu11", "nvidia-cuda-runtime-cu11", "nvidia-cudnn-cu11<9",
-            "nvidia-cufft-cu11", "nvidia-curand-cu11", "nvidia-cusolver-cu11", "nvidia-nccl-cu11", "nvidia-nvtx-cu11",
+            "nvidia-cublas-cu11",
+            "nvidia-cuda-nvrtc-cu11",
+            "nvidia-cuda-runtime-cu11",
+            "nvidia-cudnn-cu11<9",
+            "nvidia-cufft-cu11",
+            "nvidia-curand-cu11",
+            "nvidia-cusolver-cu11",
+            "nvidia-nccl-cu11",
+            "nvidia-nvtx-cu11",
         ],
-        "plots": ["matplotlib"],   # the picture of `wqa tune`
-        "corpora": ["pysbd"],      # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
+        "plots": ["matplotlib"],  # the picture of `wqa tune`
+        "corpora": [
+            "pysbd"
+        ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
         "test": ["pytest", "hypothesis", "ruff", "mypy", "pytrec-eval-terrier"],
     },
     entry_points={"console_scripts": ["wqa=wqa.cli:main"]},

@@ -4,15 +4,18 @@
     python data_scripts/asnq.py --out data/asnq
     python data_scripts/asnq.py --out data/asnq --archive asnq.tar --splits FOLDER
 
-Lines of the release are QUESTION, tab, SENTENCE, tab, LABEL. Of its labels 1 to 4 only 4 is an answer: a sentence of the long
-answer that holds the short one. The released development set is divided into dev and test by the lists of questions that
-Soldaini and Moschitti (2020) published (unique.dev.gz, unique.test.gz); a third list, unique.train.gz, is compared with train.
+Lines of the release are QUESTION, tab, SENTENCE, tab, LABEL. Of its labels 1 to 4 only 4 is an
+answer: a sentence of the long answer that holds the short one. The released development set is
+divided into dev and test by the lists of questions that Soldaini and Moschitti (2020) published
+(unique.dev.gz, unique.test.gz); a third list, unique.train.gz, is compared with train.
 
-Quotes are text. A reader that takes them as those of CSV joins lines: the 20.4 million training pairs that some count are what
-it leaves of 23.7 million, by all appearances.
+Quotes are text. A reader that takes them as those of CSV joins lines: the 20.4 million training
+pairs that some count are what it leaves of 23.7 million, by all appearances.
 
-``--archive`` takes asnq.tar, or a folder with train.tsv and dev.tsv, plain or .gz; ``--splits`` a folder with the lists.
+``--archive`` takes asnq.tar, or a folder with train.tsv and dev.tsv, plain or .gz; ``--splits`` a
+folder with the lists.
 """
+
 import gzip
 import io
 import pathlib
@@ -29,9 +32,11 @@ from wqa.errors import DataError, shorten
 
 URL = "https://wqa-public.s3.amazonaws.com/tanda-aaai-2020/data/asnq.tar"
 LISTS_URL = "https://raw.githubusercontent.com/alexa/wqa-cascade-transformers/master/data/asnq/"
-LISTS = {"dev": "a8cb0b9832a47074c03b30ad20d8aa10ace3893c60c34473a19008eca8b11cb9",
-         "test": "fcd2beb1c3ae304640976509dbce3d62076f37abfefc2dec14b26346883aa92e",
-         "train": "ba364dcb39a6ecc5ca805db7cf17b6647e1e9e9f496920b2efcc47585b047ee2"}
+LISTS = {
+    "dev": "a8cb0b9832a47074c03b30ad20d8aa10ace3893c60c34473a19008eca8b11cb9",
+    "test": "fcd2beb1c3ae304640976509dbce3d62076f37abfefc2dec14b26346883aa92e",
+    "train": "ba364dcb39a6ecc5ca805db7cf17b6647e1e9e9f496920b2efcc47585b047ee2",
+}
 LABELS = {b"1": 0, b"2": 0, b"3": 0, b"4": 1}
 
 
@@ -39,28 +44,47 @@ def read_list(path):
     """Questions of a published list, as UTF-8 bytes."""
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            return {line.strip() for line in file.read().decode("utf-8").encode("utf-8").splitlines() if line.strip()}
+            return {
+                line.strip()
+                for line in file.read().decode("utf-8").encode("utf-8").splitlines()
+                if line.strip()
+            }
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(path, f"cannot be read ({error})", "a list of questions, one a line, plain or .gz") from None
+        raise DataError(
+            path, f"cannot be read ({error})", "a list of questions, one a line, plain or .gz"
+        ) from None
 
 
 def open_table(archive, name):
-    """A table of the release as a binary file, its size where it is known, and what identifies it."""
+    """A table of the release as a binary file, its size where it is known, and what identifies
+    it."""
     table = f"{name}.tsv"
     if archive.is_dir():
         for path in (archive / table, archive / f"{table}.gz"):
             if path.exists():
                 file = open(path, "rb")  # noqa: SIM115 - the caller closes it
-                return (gzip.open(file) if path.suffix == ".gz" else file), file, path.stat().st_size, identify(path)
+                return (
+                    (gzip.open(file) if path.suffix == ".gz" else file),
+                    file,
+                    path.stat().st_size,
+                    identify(path),
+                )
         raise DataError(archive, f"holds neither {table} nor {table}.gz", "the two tables of ASNQ")
     try:
         packed = tarfile.open(archive)  # noqa: SIM115 - its members are read later
         for member in packed:
             if pathlib.PurePosixPath(member.name).name == table and member.isfile():
                 file = packed.extractfile(member)
-                return io.BufferedReader(file, 1 << 20), file, member.size, identify(archive, member=member.name)
+                return (
+                    io.BufferedReader(file, 1 << 20),
+                    file,
+                    member.size,
+                    identify(archive, member=member.name),
+                )
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise DataError(archive, f"cannot be read ({error})", "asnq.tar, or a folder of train.tsv and dev.tsv") from None
+        raise DataError(
+            archive, f"cannot be read ({error})", "asnq.tar, or a folder of train.tsv and dev.tsv"
+        ) from None
     raise DataError(archive, f"holds no {table}", "the official asnq.tar")
 
 
@@ -72,23 +96,35 @@ def parse(file, raw, where, split_of):
             question, tab, rest = line.rstrip(b"\r\n").partition(b"\t")
             sentence, tab, label = rest.rpartition(b"\t")
             if not tab:
-                raise DataError(f"{where}, line {number}", shorten(line[:200].decode("utf-8", "replace").rstrip("\r\n")),
-                                "question, tab, sentence, tab, label")
+                raise DataError(
+                    f"{where}, line {number}",
+                    shorten(line[:200].decode("utf-8", "replace").rstrip("\r\n")),
+                    "question, tab, sentence, tab, label",
+                )
             if label not in LABELS:
-                raise DataError(f"{where}, line {number}", f"label {shorten(label[:40].decode('utf-8', 'replace'))}",
-                                "1, 2, 3 or 4")
+                raise DataError(
+                    f"{where}, line {number}",
+                    f"label {shorten(label[:40].decode('utf-8', 'replace'))}",
+                    "1, 2, 3 or 4",
+                )
             try:
                 line.decode("utf-8")
             except UnicodeDecodeError as error:
-                raise DataError(f"{where}, line {number}", f"byte {error.start} is not UTF-8", "UTF-8 text") from None
+                raise DataError(
+                    f"{where}, line {number}", f"byte {error.start} is not UTF-8", "UTF-8 text"
+                ) from None
             if not question.strip():
                 raise DataError(f"{where}, line {number}", "an empty question", "text")
             split = split_of(question.strip())
             if split:
                 yield raw.tell(), split, question.strip(), sentence, LABELS[label]
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{where}, after line {number}", f"cannot be read ({error})", "a whole file",
-                        "fetch it again") from None
+        raise DataError(
+            f"{where}, after line {number}",
+            f"cannot be read ({error})",
+            "a whole file",
+            "fetch it again",
+        ) from None
 
 
 class Lists:
@@ -98,8 +134,11 @@ class Lists:
         self._splits = {split: read_list(self._find(folder, split)) for split in ("dev", "test")}
         both = self._splits["dev"] & self._splits["test"]
         if both:
-            raise DataError(folder, f"question {shorten(sorted(both)[0].decode('utf-8'))} stands in both lists",
-                            "lists without a question in common")
+            raise DataError(
+                folder,
+                f"question {shorten(sorted(both)[0].decode('utf-8'))} stands in both lists",
+                "lists without a question in common",
+            )
         self._seen, self._left_out = set(), set()
 
     @staticmethod
@@ -107,7 +146,12 @@ class Lists:
         for name in (f"unique.{split}.gz", f"unique.{split}"):
             if (folder / name).exists():
                 return folder / name
-        raise DataError(folder, f"holds no unique.{split}.gz", "the published lists of questions", "pass them with --splits")
+        raise DataError(
+            folder,
+            f"holds no unique.{split}.gz",
+            "the published lists of questions",
+            "pass them with --splits",
+        )
 
     def split_of(self, question):
         """The split of a question of the released development set, None where no list names it."""
@@ -123,22 +167,37 @@ class Lists:
         for split, questions in self._splits.items():
             unknown = sorted(questions - self._seen)
             if unknown:
-                print(f"note: {len(unknown)} questions of unique.{split} are not in dev.tsv, such as "
-                      f"{shorten(unknown[0].decode('utf-8'))}", file=sys.stderr)
+                print(
+                    f"note: {len(unknown)} questions of unique.{split} are not in dev.tsv, such as "
+                    f"{shorten(unknown[0].decode('utf-8'))}",
+                    file=sys.stderr,
+                )
         if self._left_out:
-            print(f"note: {len(self._left_out)} questions of dev.tsv are in neither list and left out, such as "
-                  f"{shorten(sorted(self._left_out)[0].decode('utf-8'))}", file=sys.stderr)
+            print(
+                f"note: {len(self._left_out)} questions of dev.tsv are in neither list and "
+                "left out, such as "
+                f"{shorten(sorted(self._left_out)[0].decode('utf-8'))}",
+                file=sys.stderr,
+            )
 
 
 def compare_train(folder, questions):
     """Say how the list of training questions differs from those found."""
-    listed = next((folder / name for name in ("unique.train.gz", "unique.train") if (folder / name).exists()), None)
+    listed = next(
+        (folder / name for name in ("unique.train.gz", "unique.train") if (folder / name).exists()),
+        None,
+    )
     if listed is not None:
         known = read_list(listed)
-        for text, some in (("questions of unique.train are not in train.tsv", known - questions),
-                           ("questions of train.tsv are not in unique.train", questions - known)):
+        for text, some in (
+            ("questions of unique.train are not in train.tsv", known - questions),
+            ("questions of train.tsv are not in unique.train", questions - known),
+        ):
             if some:
-                print(f"note: {len(some)} {text}, such as {shorten(sorted(some)[0].decode('utf-8'))}", file=sys.stderr)
+                print(
+                    f"note: {len(some)} {text}, such as {shorten(sorted(some)[0].decode('utf-8'))}",
+                    file=sys.stderr,
+                )
 
 
 def convert(archive, splits, out):
@@ -149,7 +208,10 @@ def convert(archive, splits, out):
         trained.add(question)
         return "train"
 
-    for name, split_of, written in (("dev", lists.split_of, ("dev", "test")), ("train", train_of, ("train",))):
+    for name, split_of, written in (
+        ("dev", lists.split_of, ("dev", "test")),
+        ("train", train_of, ("train",)),
+    ):
         file, raw, size, source = open_table(archive, name)
         partition = Partition(out, f"asnq-{name}", source)
         with file:
@@ -173,7 +235,11 @@ def fetch_lists(folder):
 def main(arguments=None):
     """Run the command line."""
     parser = make_parser(__doc__)
-    parser.add_argument("--splits", type=pathlib.Path, help="folder of unique.dev.gz and unique.test.gz, instead of a download")
+    parser.add_argument(
+        "--splits",
+        type=pathlib.Path,
+        help="folder of unique.dev.gz and unique.test.gz, instead of a download",
+    )
     options = parser.parse_args(arguments)
 
     def work():

@@ -1,4 +1,6 @@
-"""What the corpus scripts beside this file share: splits written with their counts, and the way out of an error."""
+"""What the corpus scripts beside this file share: splits written with their counts, and the way out
+of an error."""
+
 import argparse
 import json
 import pathlib
@@ -31,8 +33,16 @@ class Statistics:
 
     def figures(self):
         """Counts a filter, with the averages that the papers' tables give."""
-        return {name: {**totals, **{f"{key}_per_question": round(totals[key] / max(totals["questions"], 1), 2)
-                                    for key in ("candidates", "correct")}} for name, totals in self.totals.items()}
+        return {
+            name: {
+                **totals,
+                **{
+                    f"{key}_per_question": round(totals[key] / max(totals["questions"], 1), 2)
+                    for key in ("candidates", "correct")
+                },
+            }
+            for name, totals in self.totals.items()
+        }
 
 
 def counted(questions, statistics):
@@ -59,14 +69,21 @@ def show(stats):
     """Print the counts of every split and filter."""
     for split, filters in stats.items():
         for name, counts in filters.items():
-            print(f"{split:20} {name:15} {counts['questions']:7,} questions  {counts['candidates']:10,} candidates "
-                  f"({counts['candidates_per_question']:.1f} a question)  {counts['correct']:7,} correct "
-                  f"({counts['correct_per_question']:.1f})")
+            print(
+                f"{split:20} {name:15} {counts['questions']:7,} questions  "
+                f"{counts['candidates']:10,} candidates "
+                ""
+                f"({counts['candidates_per_question']:.1f} a question)  "
+                f"{counts['correct']:7,} correct "
+                f"({counts['correct_per_question']:.1f})"
+            )
 
 
 def make_parser(doc):
     """A parser with the options of every script that has an archive."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument("--archive", type=pathlib.Path, help="local copy instead of a download")
     return parser

@@ -6,10 +6,12 @@
     python data_scripts/encoders.py tanda-roberta-base --out encoders
     python data_scripts/encoders.py roberta-base --out encoders --archive roberta-base.tar
 
-Writes OUT/NAME/ for an encoder of the Hugging Face hub, OUT/NAME.tar for one of TANDA's; `wqa train --encoder`
-takes both as they are. The hub publishes a SHA-256 of every large file, which is checked. TANDA's tars have
-none: their digest is printed. --archive takes a local copy, a directory or a tar, instead of a download.
+Writes OUT/NAME/ for an encoder of the Hugging Face hub, OUT/NAME.tar for one of TANDA's; `wqa train
+--encoder` takes both as they are. The hub publishes a SHA-256 of every large file, which is
+checked. TANDA's tars have none: their digest is printed. --archive takes a local copy, a directory
+or a tar, instead of a download.
 """
+
 import argparse
 import json
 import pathlib
@@ -38,30 +40,53 @@ ENCODERS = {
     "bert-base": ("google-bert/bert-base-uncased", "DC-BERT"),
     "bert-large": ("google-bert/bert-large-uncased", "BERT's large size"),
     "bert-wwm": ("google-bert/bert-large-uncased-whole-word-masking", "DC-BERT's reader"),
-    **{f"tanda-{size}{'-' + corpus if corpus else ''}": (
-        f"tanda_{size.replace('-', '_')}_asnq{'_' + corpus if corpus else ''}.tar",
-        "transferred on ASNQ" + (f", adapted to {corpus}" if corpus else ""))
-       for size in ("bert-base", "bert-large", "roberta-base", "roberta-large") for corpus in ("", "wikiqa", "trec")
-       if not (size == "roberta-base" and corpus)},
+    **{
+        f"tanda-{size}{'-' + corpus if corpus else ''}": (
+            f"tanda_{size.replace('-', '_')}_asnq{'_' + corpus if corpus else ''}.tar",
+            "transferred on ASNQ" + (f", adapted to {corpus}" if corpus else ""),
+        )
+        for size in ("bert-base", "bert-large", "roberta-base", "roberta-large")
+        for corpus in ("", "wikiqa", "trec")
+        if not (size == "roberta-base" and corpus)
+    },
 }
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-TOKENIZER = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "merges.txt", "spiece.model")
+TOKENIZER = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "spiece.model",
+)
 
 
 def fetch_hub(repository, folder, site):
-    """Fetch configuration, weights of one kind and tokenizer of a repository; returns digests by file."""
+    """Fetch configuration, weights of one kind and tokenizer of a repository; returns digests by
+    file."""
     base, digests = f"{site}/{repository}", {}
     for kind in WEIGHTS:
         pointer = read_small(f"{base}/raw/main/{kind}")
         if pointer is not None:
             break
     else:
-        raise DataError(base, "holds no weights", " or ".join(WEIGHTS), "check the name, or pass a copy with --archive")
-    digests[kind] = download(f"{base}/resolve/main/{kind}", folder / kind, published_sha256(pointer, f"{base}/raw/main/{kind}"))
+        raise DataError(
+            base,
+            "holds no weights",
+            " or ".join(WEIGHTS),
+            "check the name, or pass a copy with --archive",
+        )
+    digests[kind] = download(
+        f"{base}/resolve/main/{kind}",
+        folder / kind,
+        published_sha256(pointer, f"{base}/raw/main/{kind}"),
+    )
     for name in ("config.json", *TOKENIZER):
         content = read_small(f"{base}/raw/main/{name}")
         if content is not None and content.startswith(b"version https://git-lfs"):
-            digests[name] = download(f"{base}/resolve/main/{name}", folder / name, published_sha256(content, name))
+            digests[name] = download(
+                f"{base}/resolve/main/{name}", folder / name, published_sha256(content, name)
+            )
         elif content is not None:
             with atomic_writer(folder / name, "wb") as file:
                 file.write(content)
@@ -72,7 +97,12 @@ def published_sha256(pointer, where):
     """Digest in the hub's pointer to a large file."""
     match = re.search(rb"^oid sha256:([0-9a-f]{64})$", pointer, re.MULTILINE)
     if not match:
-        raise DataError(where, "no SHA-256", "a pointer to a large file", "pass a copy that you trust with --archive")
+        raise DataError(
+            where,
+            "no SHA-256",
+            "a pointer to a large file",
+            "pass a copy that you trust with --archive",
+        )
     return match[1].decode()
 
 
@@ -89,10 +119,14 @@ def take_archive(archive, folder):
         with tarfile.open(archive) as tar:
             for member in tar.getmembers():
                 name = pathlib.PurePosixPath(member.name).name
-                if member.isfile() and name in names:  # only the last part of the path counts, so nothing leaves the folder
+                if (
+                    member.isfile() and name in names
+                ):  # only the last part of the path counts, so nothing leaves the folder
                     if (folder / name).exists():
                         raise DataError(archive, f"holds {name} twice", "one encoder")
-                    with tar.extractfile(member) as source, atomic_writer(folder / name, "wb") as target:
+                    with tar.extractfile(member) as source, atomic_writer(
+                        folder / name, "wb"
+                    ) as target:
                         shutil.copyfileobj(source, target)
     except (OSError, EOFError, tarfile.TarError) as error:
         raise DataError(archive, f"cannot be read ({error})", "a directory or a tar") from None
@@ -101,8 +135,11 @@ def take_archive(archive, folder):
 def check(folder, where):
     """Refuse a folder that is no encoder's."""
     have = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    for choices, what in ((("config.json",), "config.json"), (WEIGHTS, "weights"),
-                          (("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model"), "a tokenizer")):
+    for choices, what in (
+        (("config.json",), "config.json"),
+        (WEIGHTS, "weights"),
+        (("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model"), "a tokenizer"),
+    ):
         if not have.intersection(choices):
             raise DataError(where, f"holds no {what.replace('a ', '')}", what)
 
@@ -125,22 +162,39 @@ def fetch(name, out, archive, site):
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
         take_archive(archive, partial)
-        digests = {path.name: file_sha256(path) for path in partial.iterdir() if path.name in WEIGHTS}
+        digests = {
+            path.name: file_sha256(path) for path in partial.iterdir() if path.name in WEIGHTS
+        }
     check(partial, archive or place)
     with storage_errors(target):
-        (partial / "fetched.json").write_text(json.dumps({"from": str(archive or place), "sha256": digests}, indent=2) + "\n")
+        (partial / "fetched.json").write_text(
+            json.dumps({"from": str(archive or place), "sha256": digests}, indent=2) + "\n"
+        )
         partial.rename(target)
     return target, digests
 
 
 def main(arguments=None):
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="encoders, see --list")
-    parser.add_argument("--list", action="store_true", help="print the names and where they come from")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("encoders"), help="folder (default: encoders)")
-    parser.add_argument("--archive", type=pathlib.Path, help="local copy of the one encoder that is named")
-    parser.add_argument("--mirror", metavar="URL", help="another server with the layout of the official one")
+    parser.add_argument(
+        "--list", action="store_true", help="print the names and where they come from"
+    )
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        default=pathlib.Path("encoders"),
+        help="folder (default: encoders)",
+    )
+    parser.add_argument(
+        "--archive", type=pathlib.Path, help="local copy of the one encoder that is named"
+    )
+    parser.add_argument(
+        "--mirror", metavar="URL", help="another server with the layout of the official one"
+    )
     options = parser.parse_args(arguments)
     if options.list:
         for name, (place, use) in ENCODERS.items():
@@ -149,7 +203,9 @@ def main(arguments=None):
     try:
         unknown = [name for name in options.names if name not in ENCODERS]
         if unknown or not options.names:
-            raise DataError("NAME", unknown[0] if unknown else "none given", "one of " + ", ".join(ENCODERS))
+            raise DataError(
+                "NAME", unknown[0] if unknown else "none given", "one of " + ", ".join(ENCODERS)
+            )
         if options.archive and len(options.names) > 1:
             raise DataError("--archive", f"{len(options.names)} names", "one name for one archive")
         for name in options.names:
@@ -157,7 +213,10 @@ def main(arguments=None):
                 print(f"{options.out / name} is there already")
                 continue
             target, digests = fetch(name, options.out, options.archive, options.mirror)
-            print(f"{target}: " + ", ".join(f"{file} SHA-256 {digest}" for file, digest in digests.items()))
+            print(
+                f"{target}: "
+                + ", ".join(f"{file} SHA-256 {digest}" for file, digest in digests.items())
+            )
     except WqaError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

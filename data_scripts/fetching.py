@@ -1,4 +1,6 @@
-"""Downloads for the scripts beside this file: resumed where they stopped, checked, and never half there."""
+"""Downloads for the scripts beside this file: resumed where they stopped, checked, and never half
+there."""
+
 import hashlib
 import os
 import urllib.error
@@ -37,9 +39,16 @@ def download(url, target, sha256=""):
     try:
         request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
         with urllib.request.urlopen(request, timeout=60) as source:
-            start = start if source.status == 206 else 0  # a server without ranges sends the whole file
+            start = (
+                start if source.status == 206 else 0
+            )  # a server without ranges sends the whole file
             with storage_errors(target), open(part, "ab" if start else "wb") as file, tqdm(
-                    total=start + (source.length or 0), initial=start, unit="B", unit_scale=True, desc=target.name) as bar:
+                total=start + (source.length or 0),
+                initial=start,
+                unit="B",
+                unit_scale=True,
+                desc=target.name,
+            ) as bar:
                 while block := source.read(BLOCK):
                     bar.update(file.write(block))
             if source.length:
@@ -52,7 +61,12 @@ def download(url, target, sha256=""):
     found = file_sha256(part)
     if sha256 and found != sha256:
         part.unlink()
-        raise DataError(url, f"SHA-256 {found}", sha256, "fetch it again, or pass a copy that you trust with --archive")
+        raise DataError(
+            url,
+            f"SHA-256 {found}",
+            sha256,
+            "fetch it again, or pass a copy that you trust with --archive",
+        )
     with storage_errors(target):
         os.replace(part, target)
     return found
@@ -68,4 +82,6 @@ def file_sha256(path):
 
 
 def _unreachable(url, error):
-    return DataError(url, f"cannot be fetched ({error})", mend="fetch it elsewhere and pass it with --archive")
+    return DataError(
+        url, f"cannot be fetched ({error})", mend="fetch it elsewhere and pass it with --archive"
+    )

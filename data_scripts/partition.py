@@ -1,8 +1,11 @@
-"""Tables of pairs that are larger than memory, one question at a time, whatever the order of their lines.
+"""Tables of pairs that are larger than memory, one question at a time, whatever the order of their
+lines.
 
-Lines are first shared out over temporary files by their question, then each of these, which fits in memory, becomes a part of
-the result. Both steps are resumed: a table that is shared out already is not read again, and a part that is written stays.
+Lines are first shared out over temporary files by their question, then each of these, which fits in
+memory, becomes a part of the result. Both steps are resumed: a table that is shared out already is
+not read again, and a part that is written stays.
 """
+
 import json
 import os
 import pathlib
@@ -22,9 +25,9 @@ _SEPARATOR = b"\t"
 class Partition:
     """Questions of one table on their way into JSON lines.
 
-    ``lines`` gives ``(bytes read so far, split, question, sentence, label)`` with question and sentence as UTF-8 bytes, and is
-    called only if the table is not shared out yet; ``source`` identifies the table, so that what was left of another one is
-    never gone on with.
+    ``lines`` gives ``(bytes read so far, split, question, sentence, label)`` with question and
+    sentence as UTF-8 bytes, and is called only if the table is not shared out yet; ``source``
+    identifies the table, so that what was left of another one is never gone on with.
     """
 
     def __init__(self, out, name, source):
@@ -32,7 +35,8 @@ class Partition:
         self._source = source
 
     def share_out(self, lines, size):
-        """Write every line to the temporary file of its question; False if an earlier run has done it."""
+        """Write every line to the temporary file of its question; False if an earlier run has done
+        it."""
         marker = self._folder / "shared.json"
         if self._read(marker).get("source") == self._source:
             return False
@@ -41,7 +45,9 @@ class Partition:
             self._folder.mkdir(parents=True)
         numbers, files, totals = {}, {}, {}
         try:
-            with storage_errors(self._folder), tqdm(total=size, unit="B", unit_scale=True, desc="sharing out") as bar:
+            with storage_errors(self._folder), tqdm(
+                total=size, unit="B", unit_scale=True, desc="sharing out"
+            ) as bar:
                 for read, split, question, sentence, label in lines:
                     key = (split, question)
                     number = numbers.get(key)
@@ -52,7 +58,10 @@ class Partition:
                     file = files.get(place)
                     if file is None:
                         file = files[place] = open(self._bucket(*place), "wb", 1 << 16)  # noqa: SIM115 - closed below
-                    file.write(b"%d\t%d\t%s\t%s\n" % (number, label, question.replace(_SEPARATOR, b" "), sentence))
+                    file.write(
+                        b"%d\t%d\t%s\t%s\n"
+                        % (number, label, question.replace(_SEPARATOR, b" "), sentence)
+                    )
                     bar.update(read - bar.n)
         finally:
             for file in files.values():
@@ -67,7 +76,9 @@ class Partition:
         buckets = range(-(-questions // QUESTIONS))
         statistics = Statistics()
         parts = [self._folder / f"{split}-{bucket:05}.jsonl" for bucket in buckets]
-        for bucket, part in tqdm(list(zip(buckets, parts)), desc=f"writing {split}", unit="part", mininterval=2):
+        for bucket, part in tqdm(
+            list(zip(buckets, parts)), desc=f"writing {split}", unit="part", mininterval=2
+        ):
             counts = part.with_suffix(".json")
             if not counts.exists():
                 found = Statistics()
@@ -100,7 +111,8 @@ class Partition:
 
     @staticmethod
     def _questions(path, prefix):
-        """Questions of a temporary file, in the order of their numbers, candidates in the order of their lines."""
+        """Questions of a temporary file, in the order of their numbers, candidates in the order of
+        their lines."""
         found = {}
         with open(path, "rb") as file:
             for line in file:
@@ -111,11 +123,19 @@ class Partition:
                 entry[1].append((sentence, label))
         for number in sorted(found, key=int):
             question, rows = found[number]
-            yield Question(f"{prefix}-{number.decode()}", question.decode("utf-8"),
-                           tuple(Candidate(sentence.decode("utf-8"), int(label)) for sentence, label in rows))
+            yield Question(
+                f"{prefix}-{number.decode()}",
+                question.decode("utf-8"),
+                tuple(Candidate(sentence.decode("utf-8"), int(label)) for sentence, label in rows),
+            )
 
 
 def identify(path, **more):
     """What tells one state of a file from another."""
     stat = os.stat(path)
-    return {"name": pathlib.Path(path).name, "bytes": stat.st_size, "changed": stat.st_mtime_ns, **more}
+    return {
+        "name": pathlib.Path(path).name,
+        "bytes": stat.st_size,
+        "changed": stat.st_mtime_ns,
+        **more,
+    }

@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Any retrieval collection, such as GPD or IAS2, to canonical JSONL, one split at a time, candidates as the engine ranked them.
+"""Any retrieval collection, such as GPD or IAS2, to canonical JSONL, one split at a time,
+candidates as the engine ranked them.
 
-    python data_scripts/retrieval.py --out data/gpd --split dev --questions questions.tsv --sentences sentences.tsv \\
+    python data_scripts/retrieval.py --out data/gpd --split dev --questions questions.tsv
+    --sentences sentences.tsv \\
         --run run.txt --qrels qrels.txt --top-k 100
     python data_scripts/retrieval.py --out data/gpd --split train --table pairs.tsv
 
-The first form takes two tables of ID, tab, TEXT, a TREC run, whose order the candidates keep, and TREC judgements; a sentence
-without a judgement counts as wrong, or stays without a label with ``--unjudged unlabelled``. The second takes lines of
-QUESTION, tab, SENTENCE, or QUESTION, tab, SENTENCE, tab, LABEL (0 or 1), in the order of retrieval; lines of a question may
-stand apart. The tables may be .gz. The splits written so far are counted together in stats.json.
+The first form takes two tables of ID, tab, TEXT, a TREC run, whose order the candidates keep, and
+TREC judgements; a sentence without a judgement counts as wrong, or stays without a label with
+``--unjudged unlabelled``. The second takes lines of QUESTION, tab, SENTENCE, or QUESTION, tab,
+SENTENCE, tab, LABEL (0 or 1), in the order of retrieval; lines of a question may stand apart. The
+tables may be .gz. The splits written so far are counted together in stats.json.
 """
+
 import argparse
 import gzip
 import json
@@ -38,7 +42,9 @@ def lines(path, least, most, what):
                     raise DataError(f"{path}, line {number}", f"{len(fields)} columns", what)
                 yield f"{path}, line {number}", fields
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {number + 1}", f"byte {error.start} is not UTF-8", "UTF-8 text") from None
+        raise DataError(
+            f"{path}, line {number + 1}", f"byte {error.start} is not UTF-8", "UTF-8 text"
+        ) from None
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(path, f"cannot be read ({error})", what) from None
 
@@ -59,51 +65,88 @@ def from_run(options):
     judged = read_qrels(options.qrels) if options.qrels else {}
     for qid, documents in read_run(options.run).items():
         if not texts.get(qid, "").strip():
-            raise DataError(options.questions, f"no text for question {shorten(qid)} of the run", "every question of the run")
+            raise DataError(
+                options.questions,
+                f"no text for question {shorten(qid)} of the run",
+                "every question of the run",
+            )
         candidates = []
         for document in trec_order(documents)[: options.top_k or None]:
             if document not in sentences:
-                raise DataError(options.sentences, f"no text for sentence {shorten(document)}", "every sentence of the run")
-            grade = judged.get(qid, {}).get(document, 0 if options.qrels and options.unjudged == "wrong" else None)
-            candidates.append(Candidate(sentences[document], None if grade is None else int(grade > 0)))
+                raise DataError(
+                    options.sentences,
+                    f"no text for sentence {shorten(document)}",
+                    "every sentence of the run",
+                )
+            grade = judged.get(qid, {}).get(
+                document, 0 if options.qrels and options.unjudged == "wrong" else None
+            )
+            candidates.append(
+                Candidate(sentences[document], None if grade is None else int(grade > 0))
+            )
         yield Question(qid, texts[qid], tuple(candidates))
 
 
 def from_table(options):
     """Questions of a table of pairs."""
     found = {}
-    for where, fields in lines(options.table, 2, 3, "QUESTION, tab, SENTENCE, and perhaps tab, LABEL"):
+    for where, fields in lines(
+        options.table, 2, 3, "QUESTION, tab, SENTENCE, and perhaps tab, LABEL"
+    ):
         if not fields[0].strip():
             raise DataError(where, "an empty question", "text")
         if len(fields) == 3 and fields[2] not in ("0", "1"):
             raise DataError(where, f"label {shorten(fields[2])}", "0 or 1")
-        found.setdefault(fields[0], []).append(Candidate(fields[1], int(fields[2]) if len(fields) == 3 else None))
+        found.setdefault(fields[0], []).append(
+            Candidate(fields[1], int(fields[2]) if len(fields) == 3 else None)
+        )
     for number, (question, candidates) in enumerate(found.items(), 1):
-        yield Question(f"{options.split}-{number}", question, tuple(candidates[: options.top_k or None]))
+        yield Question(
+            f"{options.split}-{number}", question, tuple(candidates[: options.top_k or None])
+        )
 
 
 def convert(options):
     """Write the split, and the counts of all that are there."""
     given = [name for name in ("questions", "sentences", "run") if getattr(options, name)]
-    if bool(options.table) == bool(given) or len(given) not in (0, 3) or (options.table and options.qrels):
-        names = [f"--{name}" for name in ("table", "questions", "sentences", "run", "qrels") if getattr(options, name)]
-        raise OptionError("arguments", ", ".join(names) or "nothing to read", "--table, or --questions, --sentences and --run")
+    if (
+        bool(options.table) == bool(given)
+        or len(given) not in (0, 3)
+        or (options.table and options.qrels)
+    ):
+        names = [
+            f"--{name}"
+            for name in ("table", "questions", "sentences", "run", "qrels")
+            if getattr(options, name)
+        ]
+        raise OptionError(
+            "arguments",
+            ", ".join(names) or "nothing to read",
+            "--table, or --questions, --sentences and --run",
+        )
     if options.top_k < 0:
         raise OptionError("--top-k", options.top_k, "0 (all) or a number of candidates")
-    figures = write_split(options.out, options.split, from_table(options) if options.table else from_run(options))
+    figures = write_split(
+        options.out, options.split, from_table(options) if options.table else from_run(options)
+    )
     try:
         stats = json.loads((options.out / "stats.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         stats = {}
-    stats = {split: figures if split == options.split else stats[split] for split in SPLITS
-             if split == options.split or split in stats}
+    stats = {
+        split: figures if split == options.split else stats[split]
+        for split in SPLITS
+        if split == options.split or split in stats
+    }
     write_stats(options.out, stats)
     return {options.split: figures}
 
 
 def main(arguments=None):
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", required=True, type=pathlib.Path, help="folder to write to")
     parser.add_argument("--split", required=True, choices=SPLITS)
     parser.add_argument("--table", help="pairs, one a line")
@@ -111,8 +154,12 @@ def main(arguments=None):
     parser.add_argument("--sentences", help="ID, tab, TEXT of each sentence")
     parser.add_argument("--run", help="TREC run")
     parser.add_argument("--qrels", help="TREC judgements")
-    parser.add_argument("--unjudged", default="wrong", choices=("wrong", "unlabelled"), help="(default: wrong)")
-    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="candidates to keep a question, 0: all")
+    parser.add_argument(
+        "--unjudged", default="wrong", choices=("wrong", "unlabelled"), help="(default: wrong)"
+    )
+    parser.add_argument(
+        "--top-k", type=int, default=0, metavar="K", help="candidates to keep a question, 0: all"
+    )
     options = parser.parse_args(arguments)
     return run(lambda: convert(options))
 

@@ -7,6 +7,7 @@
 Writes train.jsonl, dev.jsonl, test.jsonl and stats.json. ``--archive`` takes the official zip, or a
 folder of its WikiQA-{train,dev,test}.tsv files, plain or .gz.
 """
+
 import gzip
 import io
 import pathlib
@@ -22,7 +23,15 @@ from wqa.errors import DataError, shorten
 
 URL = "https://download.microsoft.com/download/E/5/F/E5FCFCEE-7005-4814-853D-DAA7C66507E0/WikiQACorpus.zip"
 ZIP_SHA256 = "467c13f9e104552c0a9c16f41836ca8d89f9c0cc4b6e4355e104d5c3109ffa45"
-HEADER = ["QuestionID", "Question", "DocumentID", "DocumentTitle", "SentenceID", "Sentence", "Label"]
+HEADER = [
+    "QuestionID",
+    "Question",
+    "DocumentID",
+    "DocumentTitle",
+    "SentenceID",
+    "Sentence",
+    "Label",
+]
 SPLITS = ("train", "dev", "test")
 
 
@@ -33,18 +42,28 @@ def read_split(archive, split):
         if archive.is_dir():
             for path in (archive / name, archive / f"{name}.gz"):
                 if path.exists():
-                    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+                    raw = (
+                        gzip.decompress(path.read_bytes())
+                        if path.suffix == ".gz"
+                        else path.read_bytes()
+                    )
                     return raw.decode("utf-8"), str(path)
-            raise DataError(archive, f"holds neither {name} nor {name}.gz", "the three tables of WikiQA")
+            raise DataError(
+                archive, f"holds neither {name} nor {name}.gz", "the three tables of WikiQA"
+            )
         with zipfile.ZipFile(archive) as packed:
             for member in packed.namelist():
                 if pathlib.PurePosixPath(member).name == name and "__MACOSX" not in member:
                     return packed.read(member).decode("utf-8"), f"{archive}, {member}"
         raise DataError(archive, f"holds no {name}", "the official WikiQACorpus.zip")
     except UnicodeDecodeError as error:
-        raise DataError(f"{archive}, {name}", f"byte {error.start} is not UTF-8", "UTF-8 text") from None
+        raise DataError(
+            f"{archive}, {name}", f"byte {error.start} is not UTF-8", "UTF-8 text"
+        ) from None
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(archive, f"cannot be read ({error})", "a zip, or a folder of .tsv or .tsv.gz") from None
+        raise DataError(
+            archive, f"cannot be read ({error})", "a zip, or a folder of .tsv or .tsv.gz"
+        ) from None
 
 
 def parse(text, where):
@@ -57,12 +76,18 @@ def parse(text, where):
     for number, line in enumerate(rows, 2):
         fields = line.rstrip("\r\n").split("\t")
         if len(fields) != len(HEADER) or fields[-1] not in ("0", "1"):
-            raise DataError(f"{where}, line {number}", shorten(line), f"{len(HEADER)} columns, the last 0 or 1")
+            raise DataError(
+                f"{where}, line {number}", shorten(line), f"{len(HEADER)} columns, the last 0 or 1"
+            )
         text, candidates = found.setdefault(fields[0], (fields[1], []))
         if text != fields[1]:
-            raise DataError(f"{where}, line {number}", f"another text for question {fields[0]}", shorten(text))
+            raise DataError(
+                f"{where}, line {number}", f"another text for question {fields[0]}", shorten(text)
+            )
         candidates.append(Candidate(fields[5], int(fields[6])))
-    return [Question(qid, question, tuple(candidates)) for qid, (question, candidates) in found.items()]
+    return [
+        Question(qid, question, tuple(candidates)) for qid, (question, candidates) in found.items()
+    ]
 
 
 def convert(archive, out):
@@ -83,7 +108,6 @@ def main(arguments=None):
     """Run the command line."""
     options = make_parser(__doc__).parse_args(arguments)
     return run(lambda: from_archive(options, fetch, convert))
-
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Put figures that `wqa evaluate --json` wrote into one row of a table of results; several files are seeds of one system.
+"""Put figures that `wqa evaluate --json` wrote into one row of a table of results; several files
+are seeds of one system.
 
     python recipes/collect.py RESULTS.tsv ROW LABEL CORPUS FILE.json ...
 
-LABEL is the drop_ratio of the rows to take: a number, "exit N", "stored". The row's columns for CORPUS are written anew, and a
-cost_reduction in per cent beside them; other rows and columns stay.
+LABEL is the drop_ratio of the rows to take: a number, "exit N", "stored". The row's columns for
+CORPUS are written anew, and a cost_reduction in per cent beside them; other rows and columns stay.
 """
+
 import json
 import math
 import pathlib
@@ -24,7 +26,9 @@ def figures_of(path, label):
     for row in found if isinstance(found, list) else [found]:
         if row["drop_ratio"] == label:
             return {name: row[name] for name in ("questions", *METRICS, "cost")}
-    raise DataError(path, f"no row with drop ratio {label}", "what `wqa evaluate --json` writes with it")
+    raise DataError(
+        path, f"no row with drop ratio {label}", "what `wqa evaluate --json` writes with it"
+    )
 
 
 def shown(mean, deviation):

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Write a tiny BERT encoder with random weights, as a Hugging Face directory: what recipes and tests start from in seconds.
+"""Write a tiny BERT encoder with random weights, as a Hugging Face directory: what recipes and
+tests start from in seconds.
 
     python recipes/tiny_encoder.py OUT
 
 Its vocabulary is that of the built-in corpus.
 """
+
 import json
 import pathlib
 import re
@@ -15,9 +17,19 @@ from safetensors.numpy import save_file
 
 from wqa.data import builtin_path, read_questions
 
-TINY = {"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32,
-        "max_position_embeddings": 160, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+TINY = {
+    "model_type": "bert",
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 160,
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
 
 
 def vocabulary():
@@ -28,25 +40,45 @@ def vocabulary():
             for text in (question.question, *question.texts):
                 words.update(re.findall(r"\w+|[^\w\s]", text.lower()))
     letters = sorted({letter for word in words for letter in word})
-    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + letter for letter in letters),
-            *sorted(word for word in words if len(word) > 1)]
+    return [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *letters,
+        *("##" + letter for letter in letters),
+        *sorted(word for word in words if len(word) > 1),
+    ]
 
 
 def shapes_of(config):
     """Shapes of the encoder's tensors, by the names of the reference library."""
     width, inner = config["hidden_size"], config["intermediate_size"]
-    shapes = {"embeddings.word_embeddings.weight": (config["vocab_size"], width),
-              "embeddings.position_embeddings.weight": (config["max_position_embeddings"], width),
-              "embeddings.token_type_embeddings.weight": (2, width), "embeddings.LayerNorm.weight": (width,),
-              "embeddings.LayerNorm.bias": (width,), "pooler.dense.weight": (width, width), "pooler.dense.bias": (width,)}
+    shapes = {
+        "embeddings.word_embeddings.weight": (config["vocab_size"], width),
+        "embeddings.position_embeddings.weight": (config["max_position_embeddings"], width),
+        "embeddings.token_type_embeddings.weight": (2, width),
+        "embeddings.LayerNorm.weight": (width,),
+        "embeddings.LayerNorm.bias": (width,),
+        "pooler.dense.weight": (width, width),
+        "pooler.dense.bias": (width,),
+    }
     for layer in range(config["num_hidden_layers"]):
-        for name, out, into in (("attention.self.query", width, width), ("attention.self.key", width, width),
-                                ("attention.self.value", width, width), ("attention.output.dense", width, width),
-                                ("intermediate.dense", inner, width), ("output.dense", width, inner)):
+        for name, out, into in (
+            ("attention.self.query", width, width),
+            ("attention.self.key", width, width),
+            ("attention.self.value", width, width),
+            ("attention.output.dense", width, width),
+            ("intermediate.dense", inner, width),
+            ("output.dense", width, inner),
+        ):
             shapes[f"encoder.layer.{layer}.{name}.weight"] = (out, into)
             shapes[f"encoder.layer.{layer}.{name}.bias"] = (out,)
         for name in ("attention.output.LayerNorm", "output.LayerNorm"):
-            shapes[f"encoder.layer.{layer}.{name}.weight"] = shapes[f"encoder.layer.{layer}.{name}.bias"] = (width,)
+            shapes[f"encoder.layer.{layer}.{name}.weight"] = shapes[
+                f"encoder.layer.{layer}.{name}.bias"
+            ] = (width,)
     return shapes
 
 
@@ -57,9 +89,15 @@ def write_tiny_encoder(folder, seed=0, **changes):
     (folder / "vocab.txt").write_text("\n".join(vocab) + "\n", encoding="utf-8")
     config = {**TINY, "vocab_size": len(vocab), **changes}
     rng = np.random.default_rng(seed)
-    arrays = {name: rng.normal(0, 0.3, shape).astype(np.float32) + (1 if name.endswith("LayerNorm.weight") else 0)
-              for name, shape in shapes_of(config).items()}
-    save_file({name: array.astype(np.float32) for name, array in arrays.items()}, str(folder / "model.safetensors"))
+    arrays = {
+        name: rng.normal(0, 0.3, shape).astype(np.float32)
+        + (1 if name.endswith("LayerNorm.weight") else 0)
+        for name, shape in shapes_of(config).items()
+    }
+    save_file(
+        {name: array.astype(np.float32) for name, array in arrays.items()},
+        str(folder / "model.safetensors"),
+    )
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder
 

@@ -1,4 +1,5 @@
 """Fixtures: a tiny encoder directory, a tiny trained run, real corpora where they are present."""
+
 import gzip
 import json
 import os
@@ -26,8 +27,13 @@ from tiny_encoder import write_tiny_encoder  # noqa: E402
 SHARED = pathlib.Path(os.environ.get("WQA_SHARED_DATA", ROOT.parent / "shared" / "data"))
 
 #: Families of encoders at a tiny size, and the stored vocabulary that each takes.
-FAMILIES = {"bert": "uncased", "roberta": "byte_level", "electra": "cased", "electra_small": "uncased",
-            "albert": "sentencepiece"}
+FAMILIES = {
+    "bert": "uncased",
+    "roberta": "byte_level",
+    "electra": "cased",
+    "electra_small": "uncased",
+    "albert": "sentencepiece",
+}
 
 
 def write_family_encoder(folder, family):
@@ -40,11 +46,23 @@ def write_family_encoder(folder, family):
     from wqa.pretrained.configs import to_huggingface
 
     layout = family.split("_")[0]
-    changes = {"roberta": {"token_types": 1, "layer_norm_eps": 1e-5, "first_position": 2},
-               "electra_small": {"embedding_size": 8},
-               "albert": {"embedding_size": 8, "shared_layers": True, "activation": "gelu_tanh"}}.get(family, {})
-    model = PairwiseTransformer(BackboneConfig(layout=layout, vocab_size=1300, units=16, hidden_size=32, num_layers=3,
-                                               num_heads=2, max_positions=160, **changes))
+    changes = {
+        "roberta": {"token_types": 1, "layer_norm_eps": 1e-5, "first_position": 2},
+        "electra_small": {"embedding_size": 8},
+        "albert": {"embedding_size": 8, "shared_layers": True, "activation": "gelu_tanh"},
+    }.get(family, {})
+    model = PairwiseTransformer(
+        BackboneConfig(
+            layout=layout,
+            vocab_size=1300,
+            units=16,
+            hidden_size=32,
+            num_layers=3,
+            num_heads=2,
+            max_positions=160,
+            **changes,
+        )
+    )
     mx.random.seed(11)
     model.initialize(mx.init.Normal(0.3))
     shutil.copytree(DATA / "tokenizers" / FAMILIES[family], folder)
@@ -58,7 +76,9 @@ def make_tar(path, folder, **extra):
         for file in sorted(folder.iterdir()):
             tar.add(file, f"models/tanda/{file.name}")
         for name, kind in extra.items():
-            member = tarfile.TarInfo({"up": "models/../../evil", "root": "/evil", "link": "models/link"}[name])
+            member = tarfile.TarInfo(
+                {"up": "models/../../evil", "root": "/evil", "link": "models/link"}[name]
+            )
             member.type, member.linkname = kind, "../../evil"
             tar.addfile(member)
     return path
@@ -81,8 +101,18 @@ def tiny_run(tmp_path_factory, tiny_encoder):
     from wqa.training import train
 
     out = tmp_path_factory.mktemp("runs") / "tiny"
-    config = TrainingConfig(max_updates=8, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=500, log_every=2)
-    train("cascade", str(builtin_path("dev")), str(out), str(tiny_encoder), exits=(1, 2, 3), config=config, max_length=64)
+    config = TrainingConfig(
+        max_updates=8, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=500, log_every=2
+    )
+    train(
+        "cascade",
+        str(builtin_path("dev")),
+        str(out),
+        str(tiny_encoder),
+        exits=(1, 2, 3),
+        config=config,
+        max_length=64,
+    )
     return out
 
 
@@ -108,9 +138,13 @@ def minilm():
 @pytest.fixture
 def jsonl(tmp_path):
     """Write lines to a file, gzipped if its name says so."""
+
     def write(*lines, name="questions.jsonl"):
         path = tmp_path / name
-        raw = b"".join((line if isinstance(line, bytes) else line.encode("utf-8")) + b"\n" for line in lines)
+        raw = b"".join(
+            (line if isinstance(line, bytes) else line.encode("utf-8")) + b"\n" for line in lines
+        )
         path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
         return path
+
     return write

@@ -5,11 +5,13 @@
     python tests/make_expected.py tokenizers MINILM_DIR # transformers 4.46, sentencepiece, protobuf
 
 Run in an environment of its own; the tests need none of these libraries. `models` writes, under
-tests/data/, a tiny classifier of every family with random weights as a Hugging Face directory with what
-it computes, the same weights as PyTorch's own checkpoints, and hidden states of MiniLM. `tokenizers`
-trains small vocabularies on the built-in corpus and stores digests of the ids that tests/sentences.py
-gets: by the reference's own Python tokenizers, and by the compiled ones that it uses by default.
+tests/data/, a tiny classifier of every family with random weights as a Hugging Face directory with
+what it computes, the same weights as PyTorch's own checkpoints, and hidden states of MiniLM.
+`tokenizers` trains small vocabularies on the built-in corpus and stores digests of the ids that
+tests/sentences.py gets: by the reference's own Python tokenizers, and by the compiled ones that it
+uses by default.
 """
+
 import json
 import pathlib
 import shutil
@@ -20,12 +22,27 @@ import numpy as np
 
 HERE = pathlib.Path(__file__).parent / "data"
 sys.path.insert(0, str(HERE.parent.parent / "wqa" / "pretrained"))
-SIZES = {"vocab_size": 64, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
+SIZES = {
+    "vocab_size": 64,
+    "hidden_size": 16,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+}
 PAIRS = [
-    ("how are glacier caves formed ?", "Meltwater that runs through or under a glacier carves its caves."),
-    ("who wrote hamlet ?", "Hamlet, prince of Denmark, speaks to his father's ghost on the walls of Elsinore; "
-                           "the play is by William Shakespeare (about 1600)."),
-    ("what is naïve Bayes ?", "日本語 and emoji 🙂 are unknown to some vocabularies, Zürich is not."),
+    (
+        "how are glacier caves formed ?",
+        "Meltwater that runs through or under a glacier carves its caves.",
+    ),
+    (
+        "who wrote hamlet ?",
+        "Hamlet, prince of Denmark, speaks to his father's ghost on the walls of Elsinore; "
+        "the play is by William Shakespeare (about 1600).",
+    ),
+    (
+        "what is naïve Bayes ?",
+        "日本語 and emoji 🙂 are unknown to some vocabularies, Zürich is not.",
+    ),
 ]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
@@ -39,8 +56,12 @@ def gradients(model, token_ids, token_types, valid_length, weights):
     (hidden * torch.tensor(weights * mask[..., None])).sum().backward()
     encoder = getattr(model, model.base_model_prefix)
     parameters, layer = dict(encoder.named_parameters()), "encoder.layer.1."
-    names = {"words": "embeddings.word_embeddings.weight", "positions": "embeddings.position_embeddings.weight",
-             "ffn_1": layer + "intermediate.dense.weight", "norm": layer + "attention.output.LayerNorm.weight"}
+    names = {
+        "words": "embeddings.word_embeddings.weight",
+        "positions": "embeddings.position_embeddings.weight",
+        "ffn_1": layer + "intermediate.dense.weight",
+        "norm": layer + "attention.output.LayerNorm.weight",
+    }
     qkv = [layer + f"attention.self.{part}.weight" for part in ("query", "key", "value")]
     if model.config.model_type == "albert":
         layer = "encoder.albert_layer_groups.0.albert_layers.0."
@@ -55,12 +76,21 @@ def tiny(name, family, labels=2, **options):
     """A tiny classifier's directory, with what it computes."""
     import reference
 
-    config = getattr(transformers, f"{family}Config")(num_labels=labels, **{"max_position_embeddings": 32, **SIZES, **options})
+    config = getattr(transformers, f"{family}Config")(
+        num_labels=labels, **{"max_position_embeddings": 32, **SIZES, **options}
+    )
     torch.manual_seed(0)
-    model, rng = getattr(transformers, f"{family}ForSequenceClassification")(config), np.random.default_rng(0)
-    with torch.no_grad():  # the default initialisation leaves biases 0 and norms 1, which would hide mistakes
+    model, rng = (
+        getattr(transformers, f"{family}ForSequenceClassification")(config),
+        np.random.default_rng(0),
+    )
+    with (
+        torch.no_grad()
+    ):  # the default initialisation leaves biases 0 and norms 1, which would hide mistakes
         for parameter in model.parameters():
-            parameter.add_(torch.tensor(rng.normal(0, 0.1, tuple(parameter.shape)), dtype=torch.float32))
+            parameter.add_(
+                torch.tensor(rng.normal(0, 0.1, tuple(parameter.shape)), dtype=torch.float32)
+            )
     shutil.rmtree(HERE / name, ignore_errors=True)
     model.save_pretrained(HERE / name)
     lengths = np.array([9, 5, 12])
@@ -71,9 +101,15 @@ def tiny(name, family, labels=2, **options):
     if model.config.type_vocab_size > 1:
         token_types[:, 4:] = 1
     weights = rng.normal(size=(3, 12, SIZES["hidden_size"])).astype(np.float32)
-    np.savez_compressed(HERE / name / "expected.npz", token_ids=token_ids, token_types=token_types, valid_length=lengths,
-                        weights=weights, **reference.outputs(model, token_ids, token_types, lengths),
-                        **gradients(model, token_ids, token_types, lengths, weights))
+    np.savez_compressed(
+        HERE / name / "expected.npz",
+        token_ids=token_ids,
+        token_types=token_types,
+        valid_length=lengths,
+        weights=weights,
+        **reference.outputs(model, token_ids, token_types, lengths),
+        **gradients(model, token_ids, token_types, lengths, weights),
+    )
     return model
 
 
@@ -85,12 +121,30 @@ def checkpoints(model):
     tensors = model.state_dict()
     torch.save(tensors, folder / "zip.bin")
     torch.save(tensors, folder / "legacy.bin", _use_new_zipfile_serialization=False)
-    torch.save({name: tensor.to(torch.bfloat16) for name, tensor in tensors.items()}, folder / "bfloat16.bin")
-    torch.save({name: torch.nn.Parameter(tensor.half().t().contiguous().t() if tensor.dim() == 2 else tensor.half())
-                for name, tensor in tensors.items()}, folder / "half_transposed.bin")
+    torch.save(
+        {name: tensor.to(torch.bfloat16) for name, tensor in tensors.items()},
+        folder / "bfloat16.bin",
+    )
+    torch.save(
+        {
+            name: torch.nn.Parameter(
+                tensor.half().t().contiguous().t() if tensor.dim() == 2 else tensor.half()
+            )
+            for name, tensor in tensors.items()
+        },
+        folder / "half_transposed.bin",
+    )
     whole = torch.arange(12.0)
-    torch.save({"a": whole[2:8].view(2, 3), "b": whole[::2], "n": torch.tensor(3), "e": torch.zeros(0, 4), "t": "text"},
-               folder / "views.bin")
+    torch.save(
+        {
+            "a": whole[2:8].view(2, 3),
+            "b": whole[::2],
+            "n": torch.tensor(3),
+            "e": torch.zeros(0, 4),
+            "t": "text",
+        },
+        folder / "views.bin",
+    )
     torch.save(torch.nn.Linear(2, 2), folder / "module.bin")
 
 
@@ -98,14 +152,22 @@ def minilm(directory):
     import reference
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
-    batch = tokenizer([q for q, _ in PAIRS], [c for _, c in PAIRS], padding=True, return_tensors="np")
+    batch = tokenizer(
+        [q for q, _ in PAIRS], [c for _, c in PAIRS], padding=True, return_tensors="np"
+    )
     lengths = batch["attention_mask"].sum(1)
     model = transformers.BertModel.from_pretrained(directory)
     found = reference.outputs(model, batch["input_ids"], batch["token_type_ids"], lengths)["states"]
     # Every fourth unit is enough to tell, and keeps the file small.
-    np.savez_compressed(HERE / "minilm_expected.npz", token_ids=batch["input_ids"], token_types=batch["token_type_ids"],
-                        valid_length=lengths, states=found[..., ::4], questions=[q for q, _ in PAIRS],
-                        candidates=[c for _, c in PAIRS])
+    np.savez_compressed(
+        HERE / "minilm_expected.npz",
+        token_ids=batch["input_ids"],
+        token_types=batch["token_type_ids"],
+        valid_length=lengths,
+        states=found[..., ::4],
+        questions=[q for q, _ in PAIRS],
+        candidates=[c for _, c in PAIRS],
+    )
     # Mean over the real positions, as its own package pools, of 200 sentences.
     from sentences import pairs
 
@@ -119,7 +181,14 @@ def minilm(directory):
 
 def models(directory):
     bert = tiny("tiny_bert", "Bert")
-    tiny("tiny_roberta", "Roberta", max_position_embeddings=34, type_vocab_size=1, layer_norm_eps=1e-5, pad_token_id=1)
+    tiny(
+        "tiny_roberta",
+        "Roberta",
+        max_position_embeddings=34,
+        type_vocab_size=1,
+        layer_norm_eps=1e-5,
+        pad_token_id=1,
+    )
     tiny("tiny_electra", "Electra", labels=1, embedding_size=16)
     tiny("tiny_electra_small", "Electra", embedding_size=8)
     tiny("tiny_albert_v1", "Albert", embedding_size=8, hidden_act="gelu")
@@ -134,7 +203,9 @@ def vocabularies():
     import tokenizers
     from sentences import PIECES, pairs
 
-    texts = [text for pair in pairs()[:1200] for text in pair] + [piece for piece in PIECES if "\n" not in piece]
+    texts = [text for pair in pairs()[:1200] for text in pair] + [
+        piece for piece in PIECES if "\n" not in piece
+    ]
     folder = HERE / "tokenizers"
     shutil.rmtree(folder, ignore_errors=True)
     for name, lowercase in (("uncased", True), ("cased", False)):
@@ -142,17 +213,31 @@ def vocabularies():
         trained.train_from_iterator(texts, vocab_size=1200, special_tokens=SPECIALS)
         (folder / name).mkdir(parents=True)
         trained.save_model(str(folder / name))
-        (folder / name / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lowercase}) + "\n")
+        (folder / name / "tokenizer_config.json").write_text(
+            json.dumps({"do_lower_case": lowercase}) + "\n"
+        )
     trained = tokenizers.ByteLevelBPETokenizer()
-    trained.train_from_iterator(texts, vocab_size=1200, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    trained.train_from_iterator(
+        texts, vocab_size=1200, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    )
     (folder / "byte_level").mkdir()
     trained.save_model(str(folder / "byte_level"))
     (folder / "sentencepiece").mkdir()
     with tempfile.TemporaryDirectory() as scratch:
         sentencepiece.SentencePieceTrainer.Train(
-            sentence_iterator=iter(text.lower() for text in texts), model_prefix=f"{scratch}/spiece", vocab_size=1200,
-            pad_id=0, unk_id=1, bos_id=-1, eos_id=-1, pad_piece="<pad>", control_symbols="[CLS],[SEP],[MASK]",
-            character_coverage=0.9995, hard_vocab_limit=False, minloglevel=2)
+            sentence_iterator=iter(text.lower() for text in texts),
+            model_prefix=f"{scratch}/spiece",
+            vocab_size=1200,
+            pad_id=0,
+            unk_id=1,
+            bos_id=-1,
+            eos_id=-1,
+            pad_piece="<pad>",
+            control_symbols="[CLS],[SEP],[MASK]",
+            character_coverage=0.9995,
+            hard_vocab_limit=False,
+            minloglevel=2,
+        )
         shutil.copy(f"{scratch}/spiece.model", folder / "sentencepiece")
     return folder
 
@@ -163,18 +248,34 @@ def token_ids(minilm):
     from sentences import digest, pairs
 
     folder, found = vocabularies(), pairs()
-    for name, family, source in (("uncased", "Bert", None), ("cased", "Bert", None), ("byte_level", "Roberta", None),
-                                 ("sentencepiece", "Albert", None), ("minilm", "Bert", minilm)):
+    for name, family, source in (
+        ("uncased", "Bert", None),
+        ("cased", "Bert", None),
+        ("byte_level", "Roberta", None),
+        ("sentencepiece", "Albert", None),
+        ("minilm", "Bert", minilm),
+    ):
         (folder / name).mkdir(exist_ok=True)
         slow = getattr(transformers, f"{family}Tokenizer").from_pretrained(source or folder / name)
-        fast = getattr(transformers, f"{family}TokenizerFast").from_pretrained(source or folder / name)
+        fast = getattr(transformers, f"{family}TokenizerFast").from_pretrained(
+            source or folder / name
+        )
         ids = [[tokenizer(*pair)["input_ids"] for pair in found] for tokenizer in (slow, fast)]
         differ = [number for number, (one, other) in enumerate(zip(*ids)) if one != other]
         unknown = sum(row.count(fast.unk_token_id) for row in ids[1]) / sum(map(len, ids[1]))
-        print(f"{name}: {len(found)} pairs, {len(differ)} differ between the reference's two, {100 * unknown:.1f} % unknown")
-        digests = {kind: np.array([digest(row) for row in rows]) for kind, rows in zip(("python", "compiled"), ids)}
-        np.savez_compressed(folder / name / "expected.npz", python_sorted=np.array([digest(sorted(row)) for row in ids[0]]),
-                            **digests)
+        print(
+            f"{name}: {len(found)} pairs, {len(differ)} differ between the reference's two, "
+            f"{100 * unknown:.1f} % unknown"
+        )
+        digests = {
+            kind: np.array([digest(row) for row in rows])
+            for kind, rows in zip(("python", "compiled"), ids)
+        }
+        np.savez_compressed(
+            folder / name / "expected.npz",
+            python_sorted=np.array([digest(sorted(row)) for row in ids[0]]),
+            **digests,
+        )
 
 
 if __name__ == "__main__":

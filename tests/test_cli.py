@@ -1,4 +1,5 @@
 """The real commands, end to end, in a process of their own."""
+
 import json
 import shutil
 import subprocess
@@ -13,68 +14,155 @@ from wqa.inference import load_ranker
 
 
 def wqa(*arguments, text=""):
-    return subprocess.run([sys.executable, "-m", "wqa", *map(str, arguments)], input=text, capture_output=True, text=True,
-                          timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "wqa", *map(str, arguments)],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 @pytest.fixture
 def run_main(capsys, monkeypatch):
     """Run in this process, for speed; the same entry point."""
+
     def run(*arguments):
         code = main(list(map(str, arguments)))
         out = capsys.readouterr()
         return code, out.out, out.err
+
     return run
 
 
 def test_train_evaluate_rank(tiny_encoder, tmp_path, run_main):
     run, dev = tmp_path / "run", builtin_path("dev")
-    code, out, err = run_main("train", "cascade", "--encoder", tiny_encoder, "--train", dev, "--dev", dev, "--out", run,
-                              "--exits", "1,3", "--epochs", "2", "--learning-rate", "1e-2", "--warmup-updates", "2",
-                              "--max-length", "64", "--seed", "5")
+    code, out, err = run_main(
+        "train",
+        "cascade",
+        "--encoder",
+        tiny_encoder,
+        "--train",
+        dev,
+        "--dev",
+        dev,
+        "--out",
+        run,
+        "--exits",
+        "1,3",
+        "--epochs",
+        "2",
+        "--learning-rate",
+        "1e-2",
+        "--warmup-updates",
+        "2",
+        "--max-length",
+        "64",
+        "--seed",
+        "5",
+    )
     assert code == 0 and "best dev MAP" in out, err
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     evaluations = [line["dev"] for line in lines if "dev" in line]
-    assert len(evaluations) == 2 and {"map", "mrr", "p@1", "ndcg@10", "exit_1_map"} <= set(evaluations[0])
+    assert len(evaluations) == 2 and {"map", "mrr", "p@1", "ndcg@10", "exit_1_map"} <= set(
+        evaluations[0]
+    )
     assert json.loads((run / "config.json").read_text())["training"]["seed"] == 5
 
-    code, out, _ = run_main("evaluate", run, "--data", dev, "--drop-ratio", "0", "--drop-ratio", "0.5", "--filter", "clean",
-                            "--exits", "--json", tmp_path / "figures.json")
+    code, out, _ = run_main(
+        "evaluate",
+        run,
+        "--data",
+        dev,
+        "--drop-ratio",
+        "0",
+        "--drop-ratio",
+        "0.5",
+        "--filter",
+        "clean",
+        "--exits",
+        "--json",
+        tmp_path / "figures.json",
+    )
     rows = json.loads((tmp_path / "figures.json").read_text())
     assert code == 0 and out.startswith("25 questions scored, filter clean") and len(rows) == 4
     assert rows[0]["map"] == pytest.approx(max(line["map"] for line in evaluations))
     assert rows[0]["cost"] == 1 and rows[1]["cost"] == pytest.approx(1 / 3 + 2 / 3 * 0.5, abs=0.02)
-    assert [row["drop_ratio"] for row in rows] == ["0", "0.5", "exit 1", "exit 3"] and rows[3]["map"] == rows[0]["map"]
+    assert [row["drop_ratio"] for row in rows] == ["0", "0.5", "exit 1", "exit 3"] and rows[3][
+        "map"
+    ] == rows[0]["map"]
     assert rows[1]["seconds"] > 0 and rows[2]["seconds"] is None  # an exit on its own was not timed
 
-    done = wqa("rank", run, "--question", "what is a glacier ?", "--candidates", "-", "--drop-ratio", "0.5", "--top-k", "3",
-               text="ice\n\nthe moon is bright\na body of slow ice\n")
+    done = wqa(
+        "rank",
+        run,
+        "--question",
+        "what is a glacier ?",
+        "--candidates",
+        "-",
+        "--drop-ratio",
+        "0.5",
+        "--top-k",
+        "3",
+        text="ice\n\nthe moon is bright\na body of slow ice\n",
+    )
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 5 and "cost" in done.stdout.splitlines()[-1]
 
 
 def test_trec_files_score_as_the_run_did(tiny_run, tmp_path, run_main):
     dev = builtin_path("dev")
-    code, out, _ = run_main("evaluate", tiny_run, "--data", dev, "--drop-ratio", "0.4", "--trec-run", tmp_path / "run",
-                            "--qrels", tmp_path / "qrels", "--json", "-")
+    code, out, _ = run_main(
+        "evaluate",
+        tiny_run,
+        "--data",
+        dev,
+        "--drop-ratio",
+        "0.4",
+        "--trec-run",
+        tmp_path / "run",
+        "--qrels",
+        tmp_path / "qrels",
+        "--json",
+        "-",
+    )
     first = json.loads(out)
     assert code == 0 and len(read_run(tmp_path / "run")) == 25
-    code, out, _ = run_main("evaluate", "--trec-run", tmp_path / "run", "--qrels", tmp_path / "qrels", "--json", "-")
+    code, out, _ = run_main(
+        "evaluate", "--trec-run", tmp_path / "run", "--qrels", tmp_path / "qrels", "--json", "-"
+    )
     second = json.loads(out)
-    assert code == 0 and {name: first[name] for name in ("map", "mrr", "p@1", "ndcg@10")} == pytest.approx(
-        {name: second[name] for name in ("map", "mrr", "p@1", "ndcg@10")})
+    assert code == 0 and {
+        name: first[name] for name in ("map", "mrr", "p@1", "ndcg@10")
+    } == pytest.approx({name: second[name] for name in ("map", "mrr", "p@1", "ndcg@10")})
     lines = (tmp_path / "run").read_text().splitlines(keepends=True)
     first_id = lines[0].split()[0]
     (tmp_path / "run").write_text("".join(line for line in lines if line.split()[0] != first_id))
-    code, out, err = run_main("evaluate", "--trec-run", tmp_path / "run", "--qrels", tmp_path / "qrels")
-    assert code == 0 and "24 questions scored" in out and "1 judged questions are not in the run" in err
+    code, out, err = run_main(
+        "evaluate", "--trec-run", tmp_path / "run", "--qrels", tmp_path / "qrels"
+    )
+    assert (
+        code == 0
+        and "24 questions scored" in out
+        and "1 judged questions are not in the run" in err
+    )
 
 
 def test_rank_as_json_and_table(tiny_run, tmp_path, run_main):
     question = next(read_questions(builtin_path("test")))
-    (tmp_path / "c.txt").write_text("\n".join([*question.texts, "", "word " * 200]), encoding="utf-8")
-    arguments = ("rank", tiny_run, "--question", question.question, "--candidates", tmp_path / "c.txt",
-                 "--drop-ratio", "0.5,0.2")
+    (tmp_path / "c.txt").write_text(
+        "\n".join([*question.texts, "", "word " * 200]), encoding="utf-8"
+    )
+    arguments = (
+        "rank",
+        tiny_run,
+        "--question",
+        question.question,
+        "--candidates",
+        tmp_path / "c.txt",
+        "--drop-ratio",
+        "0.5,0.2",
+    )
     code, out, _ = run_main(*arguments, "--json")
     found = json.loads(out)
     k = len(question.texts)
@@ -82,34 +170,58 @@ def test_rank_as_json_and_table(tiny_run, tmp_path, run_main):
     assert sorted(row["index"] for row in found["ranking"]) == list(range(k + 2))
     blank = found["ranking"][-1]
     assert blank["blank"] and blank["score"] is None and blank["exit"] == 0 and blank["index"] == k
-    assert [row["truncated"] for row in sorted(found["ranking"], key=lambda row: row["index"])] == [False] * (k + 1) + [True]
+    assert [row["truncated"] for row in sorted(found["ranking"], key=lambda row: row["index"])] == [
+        False
+    ] * (k + 1) + [True]
     exits = [row["exit"] for row in found["ranking"]]
     assert exits == sorted(exits, reverse=True) and set(exits) == {0, 1, 2, 3}
     code, out, _ = run_main(*arguments)
     assert out.splitlines()[0].split() == ["rank", "score", "exit", "sentence"]
-    assert "(dropped at exit 1)" in out and "(blank)" in out and "(shortened)" in out and len(out.splitlines()) == k + 4
+    assert (
+        "(dropped at exit 1)" in out
+        and "(blank)" in out
+        and "(shortened)" in out
+        and len(out.splitlines()) == k + 4
+    )
 
 
 def test_bench_of_latency(tiny_run, run_main):
-    code, out, _ = run_main("bench", tiny_run, "--data", builtin_path("dev"), "--latency", "12", "--drop-ratio", "0.3",
-                            "--json", "-")
+    code, out, _ = run_main(
+        "bench",
+        tiny_run,
+        "--data",
+        builtin_path("dev"),
+        "--latency",
+        "12",
+        "--drop-ratio",
+        "0.3",
+        "--json",
+        "-",
+    )
     rows = json.loads(out)
     assert code == 0 and [row["drop_ratio"] for row in rows] == ["0", "0.3"]
-    assert all(row["questions"] == 12 and 0 < row["p50_ms"] <= row["p99_ms"] and row["first_ms"] > 0 for row in rows)
+    assert all(
+        row["questions"] == 12 and 0 < row["p50_ms"] <= row["p99_ms"] and row["first_ms"] > 0
+        for row in rows
+    )
 
 
 def test_quantize_then_rank(tiny_run, tmp_path, run_main):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     code, out, _ = run_main("quantize", run, "--data", builtin_path("dev"), "--questions", "2")
     assert code == 0 and "calibrated on" in out
-    code, out, _ = run_main("evaluate", run, "--data", builtin_path("test"), "--precision", "int8", "--json", "-")
+    code, out, _ = run_main(
+        "evaluate", run, "--data", builtin_path("test"), "--precision", "int8", "--json", "-"
+    )
     assert code == 0 and json.loads(out)["map"] > 0
     code, _, err = run_main("quantize", run, "--data", builtin_path("dev"), "--questions", "0")
     assert code == 2 and "--questions" in err
 
 
 def test_bench(tiny_run, run_main):
-    code, out, _ = run_main("bench", tiny_run, "--data", builtin_path("dev"), "--rounds", "1", "--json", "-")
+    code, out, _ = run_main(
+        "bench", tiny_run, "--data", builtin_path("dev"), "--rounds", "1", "--json", "-"
+    )
     rows = json.loads(out)
     assert code == 0 and [row["drop_ratio"] for row in rows] == ["0", "0.3", "0.4", "0.5"]
     assert rows[0]["time_ratio"] == rows[0]["cost"] == 1 and rows[3]["cost"] < rows[1]["cost"] < 1
@@ -120,33 +232,72 @@ def test_tune_and_what_it_stores(tiny_run, tmp_path, run_main):
     dev = builtin_path("dev")
     code, out, err = run_main("tune", run, "--data", dev, "--max-cost", "0.7")
     assert code == 0 and "36 configurations" in out and "Pareto front" in out, err
-    header, *rows = [line.split("\t") for line in (run / "tune" / "configurations.tsv").read_text().splitlines()]
-    assert header == ["exit_1", "exit_2", "cost", "paper_cost", "map", "mrr", "p@1", "ndcg@10"] and len(rows) == 36
+    header, *rows = [
+        line.split("\t") for line in (run / "tune" / "configurations.tsv").read_text().splitlines()
+    ]
+    assert (
+        header == ["exit_1", "exit_2", "cost", "paper_cost", "map", "mrr", "p@1", "ndcg@10"]
+        and len(rows) == 36
+    )
     front = (run / "tune" / "pareto.tsv").read_text().splitlines()
     assert 2 <= len(front) <= 37 and set(front[1:]) <= {"\t".join(row) for row in rows}
     assert (run / "tune" / "figure.png").read_bytes().startswith(b"\x89PNG")
     tuned = json.loads((run / "tuned.json").read_text())
-    assert tuned["cost"] <= 0.7 and tuned["seconds"] > 0 and tuned["chosen_by"] == {"metric": "map", "max_cost": 0.7}
+    assert (
+        tuned["cost"] <= 0.7
+        and tuned["seconds"] > 0
+        and tuned["chosen_by"] == {"metric": "map", "max_cost": 0.7}
+    )
     # The stored configuration ranks as was foretold from the scores, and Python finds it as well.
-    code, out, _ = run_main("evaluate", run, "--data", dev, "--filter", "no-all-negative", "--drop-ratio", "tuned",
-                            "--json", "-")
+    code, out, _ = run_main(
+        "evaluate",
+        run,
+        "--data",
+        dev,
+        "--filter",
+        "no-all-negative",
+        "--drop-ratio",
+        "tuned",
+        "--json",
+        "-",
+    )
     row = json.loads(out)
-    assert row["map"] == pytest.approx(tuned["metrics"]["map"]) and row["cost"] == pytest.approx(tuned["cost"])
+    assert row["map"] == pytest.approx(tuned["metrics"]["map"]) and row["cost"] == pytest.approx(
+        tuned["cost"]
+    )
     assert load_ranker(run, drop_ratio="tuned").drop_ratio == tuned["drop_ratio"]
     for text in ("{", '{"drop_ratio": [0.1]}', '{"drop_ratio": 7}', "[]"):
         (run / "tuned.json").write_text(text)
-        code, _, err = run_main("rank", run, "--question", "q ?", "--candidates", dev, "--drop-ratio", "tuned")
+        code, _, err = run_main(
+            "rank", run, "--question", "q ?", "--candidates", dev, "--drop-ratio", "tuned"
+        )
         assert code == 2 and "tuned.json" in err and err.count("\n") == 1
 
 
 def test_tune_places_exits(tiny_run, tmp_path, run_main):
     run = shutil.copytree(tiny_run, tmp_path / "run")
-    code, out, err = run_main("tune", run, "--data", builtin_path("dev"), "--place-exits", "2", "--grid", "0.2,0.5",
-                              "--min-map", "0.01", "--no-picture", "--out", tmp_path / "tables")
+    code, out, err = run_main(
+        "tune",
+        run,
+        "--data",
+        builtin_path("dev"),
+        "--place-exits",
+        "2",
+        "--grid",
+        "0.2,0.5",
+        "--min-map",
+        "0.01",
+        "--no-picture",
+        "--out",
+        tmp_path / "tables",
+    )
     assert code == 0 and "4 configurations" in out, err
     ratios = json.loads((run / "tuned.json").read_text())["drop_ratio"]
     assert ratios in ([0.2, 0, 0], [0, 0.2, 0], [0.5, 0, 0], [0, 0.5, 0])
-    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == ["configurations.tsv", "pareto.tsv"]
+    assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == [
+        "configurations.tsv",
+        "pareto.tsv",
+    ]
 
 
 def test_the_picture_needs_its_library(tiny_run, run_main, monkeypatch):
@@ -157,15 +308,33 @@ def test_the_picture_needs_its_library(tiny_run, run_main, monkeypatch):
 
 def test_two_runs_are_compared(tiny_run, tmp_path, run_main):
     dev = builtin_path("dev")
-    code, out, _ = run_main("evaluate", tiny_run, tiny_run, "--data", dev, "--drop-ratio", "0", "--drop-ratio", "0.6",
-                            "--metrics", "map,p@1")
+    code, out, _ = run_main(
+        "evaluate",
+        tiny_run,
+        tiny_run,
+        "--data",
+        dev,
+        "--drop-ratio",
+        "0",
+        "--drop-ratio",
+        "0.6",
+        "--metrics",
+        "map,p@1",
+    )
     assert code == 0 and "t_test  wilcoxon" in out and "Spearman's rho" in out
-    code, out, _ = run_main("evaluate", tiny_run, tiny_run, "--data", dev, "--json", "-", "--metrics", "map")
+    code, out, _ = run_main(
+        "evaluate", tiny_run, tiny_run, "--data", dev, "--json", "-", "--metrics", "map"
+    )
     found = json.loads(out)
-    assert found["comparisons"][0]["spearman"] == 1 and found["comparisons"][0]["metrics"][0]["t_test"] == 1
+    assert (
+        found["comparisons"][0]["spearman"] == 1
+        and found["comparisons"][0]["metrics"][0]["t_test"] == 1
+    )
     assert found["rows"][0]["map"] == found["rows"][1]["map"]
     assert found["rows"][0]["map"] == pytest.approx(found["comparisons"][0]["metrics"][0]["first"])
-    code, out, _ = run_main("evaluate", tiny_run, tiny_run, "--data", dev, "--seeds", "--json", "-", "--metrics", "map")
+    code, out, _ = run_main(
+        "evaluate", tiny_run, tiny_run, "--data", dev, "--seeds", "--json", "-", "--metrics", "map"
+    )
     rows = json.loads(out)
     assert [row["run"] for row in rows[2:]] == ["mean", "deviation"]
     assert rows[2]["map"] == pytest.approx(rows[0]["map"]) and rows[3]["map"] == 0
@@ -173,11 +342,31 @@ def test_two_runs_are_compared(tiny_run, tmp_path, run_main):
 
 def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main):
     names = [tmp_path / "one", tmp_path / "two"]
-    run_main("evaluate", tiny_run, "--data", builtin_path("dev"), "--drop-ratio", "0", "--drop-ratio", "0.6",
-             "--trec-run", tmp_path / "run.{}", "--qrels", tmp_path / "qrels")
+    run_main(
+        "evaluate",
+        tiny_run,
+        "--data",
+        builtin_path("dev"),
+        "--drop-ratio",
+        "0",
+        "--drop-ratio",
+        "0.6",
+        "--trec-run",
+        tmp_path / "run.{}",
+        "--qrels",
+        tmp_path / "qrels",
+    )
     for ratio, name in zip(("0", "0.6"), names):
         (tmp_path / f"run.{ratio}").rename(name)
-    arguments = ("evaluate", "--trec-run", names[0], "--trec-run", names[1], "--qrels", tmp_path / "qrels")
+    arguments = (
+        "evaluate",
+        "--trec-run",
+        names[0],
+        "--trec-run",
+        names[1],
+        "--qrels",
+        tmp_path / "qrels",
+    )
     code, out, err = run_main(*arguments, "--json", "-")
     found = json.loads(out)
     assert code == 0 and found["comparisons"][0]["metrics"][0]["questions"] == 25, err
@@ -189,33 +378,73 @@ def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main):
 
 def test_tokenize_then_train(tiny_encoder, tmp_path, run_main):
     store, dev = tmp_path / "dev.store", builtin_path("dev")
-    code, out, err = run_main("tokenize", "--encoder", tiny_encoder, "--data", dev, "--out", store, "--max-length", "64")
+    code, out, err = run_main(
+        "tokenize", "--encoder", tiny_encoder, "--data", dev, "--out", store, "--max-length", "64"
+    )
     assert code == 0 and "25 questions, " in out, err
-    train = ("train", "pairwise", "--encoder", tiny_encoder, "--train", store, "--out", tmp_path / "run", "--max-updates", "2")
+    train = (
+        "train",
+        "pairwise",
+        "--encoder",
+        tiny_encoder,
+        "--train",
+        store,
+        "--out",
+        tmp_path / "run",
+        "--max-updates",
+        "2",
+    )
     code, _, err = run_main(*train)
     assert code == 2 and "made with max_length 64" in err.splitlines()[-1]
     code, out, err = run_main(*train, "--max-length", "64", "--shuffle", "question")
     assert code == 0 and "2 updates" in out, err
-    code, out, _ = run_main("tokenize", "--init", tmp_path / "run", "--data", dev, "--out", store, "--max-length", "64")
+    code, out, _ = run_main(
+        "tokenize", "--init", tmp_path / "run", "--data", dev, "--out", store, "--max-length", "64"
+    )
     assert code == 0  # the run's tokenizer is the encoder's: the store stands
 
 
 def test_sequences_on_the_command_line(tiny_run, tmp_path, run_main):
-    (tmp_path / "sr.json").write_text(json.dumps({"rankers": [str(tiny_run), str(tiny_run)], "drop_ratio": 0.5}))
+    (tmp_path / "sr.json").write_text(
+        json.dumps({"rankers": [str(tiny_run), str(tiny_run)], "drop_ratio": 0.5})
+    )
     dev = builtin_path("dev")
     code, out, err = run_main("evaluate", tmp_path / "sr.json", "--data", dev, "--json", "-")
     stored = json.loads(out)
     assert code == 0 and stored["drop_ratio"] == "stored" and 1.4 < stored["cost"] < 1.6, err
-    code, out, _ = run_main("evaluate", tmp_path / "sr.json", "--data", dev, "--drop-ratio", "0", "--drop-ratio", "2",
-                            "--json", "-")
+    code, out, _ = run_main(
+        "evaluate",
+        tmp_path / "sr.json",
+        "--data",
+        dev,
+        "--drop-ratio",
+        "0",
+        "--drop-ratio",
+        "2",
+        "--json",
+        "-",
+    )
     assert [row["cost"] > 1.9 for row in json.loads(out)] == [True, False]
     (tmp_path / "c.txt").write_text("ice\nthe moon\nslow ice\n")
-    code, out, err = run_main("rank", tmp_path / "sr.json", "--question", "what is ice ?", "--candidates", tmp_path / "c.txt")
+    code, out, err = run_main(
+        "rank",
+        tmp_path / "sr.json",
+        "--question",
+        "what is ice ?",
+        "--candidates",
+        tmp_path / "c.txt",
+    )
     assert code == 0 and out.count("dropped") == 1, err
-    code, out, _ = run_main("bench", tmp_path / "sr.json", "--data", dev, "--rounds", "1", "--json", "-")
+    code, out, _ = run_main(
+        "bench", tmp_path / "sr.json", "--data", dev, "--rounds", "1", "--json", "-"
+    )
     assert code == 0 and json.loads(out)[0]["cost"] == 2
-    for command in (["evaluate", tmp_path / "sr.json", "--data", dev, "--exits"], ["tune", tmp_path / "sr.json", "--data", dev],
-                    ["export", tmp_path / "sr.json", tmp_path / "out"], ["quantize", tmp_path / "sr.json", "--data", dev]):
+    for command in (
+        ["evaluate", tmp_path / "sr.json", "--data", dev, "--exits"],
+        ["tune", tmp_path / "sr.json", "--data", dev],
+        ["export", tmp_path / "sr.json", tmp_path / "out"],
+        ["quantize", tmp_path / "sr.json", "--data", dev],
+    ):
         code, _, err = run_main(*command)
         assert code == 2 and "sequence of rankers" in err.splitlines()[-1], command
 
@@ -235,17 +464,50 @@ def main_exit(*arguments):
 
 BAD = {
     "malformed JSON on line 7": (lambda f: ["evaluate", f.run, "--data", f.bad_json], "line 7"),
-    "not UTF-8": (lambda f: ["rank", f.run, "--question", "q ?", "--candidates", f.bad_bytes], "line 2: byte 0 is not UTF-8"),
-    "no candidates": (lambda f: ["rank", f.run, "--question", "q ?", "--candidates", f.empty], "candidate list is empty"),
-    "no such candidates": (lambda f: ["rank", f.run, "--question", "q ?", "--candidates", f.run / "x"], "cannot be read"),
-    "empty question": (lambda f: ["rank", f.run, "--question", "  ", "--candidates", f.one], "the question is empty"),
-    "long question": (lambda f: ["rank", f.run, "--question", "moon " * 99, "--candidates", f.one], "leave 0 of 64"),
-    "drop ratio 1": (lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--drop-ratio", "1"], "--drop-ratio"),
-    "drop ratio -1": (lambda f: ["evaluate", f.run, "--data", f.good, "--drop-ratio=-1"], "--drop-ratio"),
-    "drop ratio x": (lambda f: ["evaluate", f.run, "--data", f.good, "--drop-ratio", "x"], "--drop-ratio"),
-    "unknown device": (lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--ctx", "tpu"], "--ctx: 'tpu'"),
-    "no GPU": (lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--ctx", "gpu:0"], "use --ctx cpu"),
-    "no run": (lambda f: ["rank", f.run / "x", "--question", "q", "--candidates", f.one], "no such directory"),
+    "not UTF-8": (
+        lambda f: ["rank", f.run, "--question", "q ?", "--candidates", f.bad_bytes],
+        "line 2: byte 0 is not UTF-8",
+    ),
+    "no candidates": (
+        lambda f: ["rank", f.run, "--question", "q ?", "--candidates", f.empty],
+        "candidate list is empty",
+    ),
+    "no such candidates": (
+        lambda f: ["rank", f.run, "--question", "q ?", "--candidates", f.run / "x"],
+        "cannot be read",
+    ),
+    "empty question": (
+        lambda f: ["rank", f.run, "--question", "  ", "--candidates", f.one],
+        "the question is empty",
+    ),
+    "long question": (
+        lambda f: ["rank", f.run, "--question", "moon " * 99, "--candidates", f.one],
+        "leave 0 of 64",
+    ),
+    "drop ratio 1": (
+        lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--drop-ratio", "1"],
+        "--drop-ratio",
+    ),
+    "drop ratio -1": (
+        lambda f: ["evaluate", f.run, "--data", f.good, "--drop-ratio=-1"],
+        "--drop-ratio",
+    ),
+    "drop ratio x": (
+        lambda f: ["evaluate", f.run, "--data", f.good, "--drop-ratio", "x"],
+        "--drop-ratio",
+    ),
+    "unknown device": (
+        lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--ctx", "tpu"],
+        "--ctx: 'tpu'",
+    ),
+    "no GPU": (
+        lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--ctx", "gpu:0"],
+        "use --ctx cpu",
+    ),
+    "no run": (
+        lambda f: ["rank", f.run / "x", "--question", "q", "--candidates", f.one],
+        "no such directory",
+    ),
     "exits beyond the encoder": (lambda f: [*f.train, "--exits", "1,9"], "at most 3, the layers"),
     "exits not increasing": (lambda f: [*f.train, "--exits", "2,1"], "increasing layer numbers"),
     "exits no numbers": (lambda f: [*f.train, "--exits", "a"], "--exits: 'a'"),
@@ -253,27 +515,95 @@ BAD = {
     "unknown encoder": (lambda f: [*f.train[:3], "nowhere", *f.train[4:]], "no such directory"),
     "training without a GPU": (lambda f: [*f.train, "--ctx", "gpu:0-1"], "0 GPUs"),
     "neither run nor qrels": (lambda f: ["evaluate", "--trec-run", f.one], "neither RUN nor both"),
-    "a run that is a data file": (lambda f: ["evaluate", f.good, "--data", f.good], "no such directory"),
-    "one TREC run for two ratios": (lambda f: ["evaluate", f.run, "--data", f.good, "--drop-ratio", "0", "--drop-ratio", "0.1",
-                                               "--trec-run", f.run / "t"], "--trec-run: 2 drop ratios; expected a file"),
-    "one question's latency": (lambda f: ["bench", f.run, "--data", builtin_path("dev"), "--latency", "1"], "--latency"),
-    "no thread": (lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--threads", "0"], "--threads"),
-    "int8 without calibration": (lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--precision", "int8"],
-                                 "wqa quantize"),
+    "a run that is a data file": (
+        lambda f: ["evaluate", f.good, "--data", f.good],
+        "no such directory",
+    ),
+    "one TREC run for two ratios": (
+        lambda f: [
+            "evaluate",
+            f.run,
+            "--data",
+            f.good,
+            "--drop-ratio",
+            "0",
+            "--drop-ratio",
+            "0.1",
+            "--trec-run",
+            f.run / "t",
+        ],
+        "--trec-run: 2 drop ratios; expected a file",
+    ),
+    "one question's latency": (
+        lambda f: ["bench", f.run, "--data", builtin_path("dev"), "--latency", "1"],
+        "--latency",
+    ),
+    "no thread": (
+        lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--threads", "0"],
+        "--threads",
+    ),
+    "int8 without calibration": (
+        lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--precision", "int8"],
+        "wqa quantize",
+    ),
     "bench of nothing": (lambda f: ["bench"], "neither RUN with --data nor --random"),
-    "bench of an unknown shape": (lambda f: ["bench", "--random", "bert_1_2_3"], "roberta_12_768_12"),
-    "a grid beyond 1": (lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--grid", "0.1,1.0"], "--grid: 1.0"),
-    "a grid below 0": (lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--grid=-0.1"], "--grid: -0.1"),
-    "a grid of words": (lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--grid", "low"], "--grid: 'low'"),
-    "more exits than there are": (lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--place-exits", "4"],
-                                  "--place-exits: 4; expected a whole number from 1 to 3"),
-    "nothing tuned": (lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--drop-ratio", "tuned"], "wqa tune"),
-    "tokenizing nothing": (lambda f: ["tokenize", "--encoder", f.train[3], "--data", f.run / "x", "--out", f.run / "s"],
-                           "no such file"),
+    "bench of an unknown shape": (
+        lambda f: ["bench", "--random", "bert_1_2_3"],
+        "roberta_12_768_12",
+    ),
+    "a grid beyond 1": (
+        lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--grid", "0.1,1.0"],
+        "--grid: 1.0",
+    ),
+    "a grid below 0": (
+        lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--grid=-0.1"],
+        "--grid: -0.1",
+    ),
+    "a grid of words": (
+        lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--grid", "low"],
+        "--grid: 'low'",
+    ),
+    "more exits than there are": (
+        lambda f: ["tune", f.run, "--data", builtin_path("dev"), "--place-exits", "4"],
+        "--place-exits: 4; expected a whole number from 1 to 3",
+    ),
+    "nothing tuned": (
+        lambda f: ["evaluate", f.run, "--data", builtin_path("dev"), "--drop-ratio", "tuned"],
+        "wqa tune",
+    ),
+    "tokenizing nothing": (
+        lambda f: [
+            "tokenize",
+            "--encoder",
+            f.train[3],
+            "--data",
+            f.run / "x",
+            "--out",
+            f.run / "s",
+        ],
+        "no such file",
+    ),
     "training on no store": (lambda f: [*f.train[:5], f.run, *f.train[6:]], "is no store"),
-    "too many ratios for two runs": (lambda f: ["evaluate", f.run, f.run, "--data", builtin_path("dev"), "--drop-ratio", "0",
-                                                "--drop-ratio", "0.1", "--drop-ratio", "0.2"], "3 for 2 runs"),
-    "unknown metric": (lambda f: ["evaluate", f.run, "--data", f.good, "--metrics", "f1"], "ndcg@K"),
+    "too many ratios for two runs": (
+        lambda f: [
+            "evaluate",
+            f.run,
+            f.run,
+            "--data",
+            builtin_path("dev"),
+            "--drop-ratio",
+            "0",
+            "--drop-ratio",
+            "0.1",
+            "--drop-ratio",
+            "0.2",
+        ],
+        "3 for 2 runs",
+    ),
+    "unknown metric": (
+        lambda f: ["evaluate", f.run, "--data", f.good, "--metrics", "f1"],
+        "ndcg@K",
+    ),
 }
 
 
@@ -282,8 +612,23 @@ def files(tmp_path_factory, tiny_run, tiny_encoder):
     class Files:
         folder = tmp_path_factory.mktemp("bad")
         run, good, one, empty, bad_bytes, bad_json = (
-            tiny_run, builtin_path("dev"), folder / "one", folder / "empty", folder / "bytes", folder / "json.jsonl")
-        train = ["train", "cascade", "--encoder", tiny_encoder, "--train", good, "--out", folder / "run"]
+            tiny_run,
+            builtin_path("dev"),
+            folder / "one",
+            folder / "empty",
+            folder / "bytes",
+            folder / "json.jsonl",
+        )
+        train = [
+            "train",
+            "cascade",
+            "--encoder",
+            tiny_encoder,
+            "--train",
+            good,
+            "--out",
+            folder / "run",
+        ]
 
     Files.one.write_text("one\n")
     Files.empty.write_text("")
@@ -302,10 +647,14 @@ def test_an_error_is_one_line_and_exit_code_2(kind, files, run_main):
     make, found = BAD[kind]
     code, out, err = run_main(*make(files))
     lines = [line for line in err.splitlines() if line.startswith("error: ")]
-    assert code == 2 and len(lines) == 1 and found in lines[0] and "Traceback" not in err and not out
+    assert (
+        code == 2 and len(lines) == 1 and found in lines[0] and "Traceback" not in err and not out
+    )
     assert not (files.folder / "run").exists()
 
 
 def test_no_traceback_in_a_real_process(tiny_run):
     done = wqa("rank", tiny_run, "--question", "", "--candidates", "-", text="x\n")
-    assert done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert (
+        done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    )

@@ -1,4 +1,5 @@
 """Every family through the commands: convert, train, rank, export."""
+
 import json
 import shutil
 import stat
@@ -29,11 +30,16 @@ def scores(path, **options):
 
 
 def values(backbone):
-    return {name: parameter.data().asnumpy() for name, parameter in backbone._collect_params_with_prefix().items()}
+    return {
+        name: parameter.data().asnumpy()
+        for name, parameter in backbone._collect_params_with_prefix().items()
+    }
 
 
 def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
-    config = TrainingConfig(max_updates=4, learning_rate=1e-3, warmup_updates=1, tokens_per_batch=400, log_every=2)
+    config = TrainingConfig(
+        max_updates=4, learning_rate=1e-3, warmup_updates=1, tokens_per_batch=400, log_every=2
+    )
     data, run = str(builtin_path("dev")), str(tmp_path / "run")
     state = train("cascade", data, run, str(family_encoder), exits=(1, 2, 3), config=config)
     assert state.update == 4
@@ -41,15 +47,31 @@ def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
     np.testing.assert_array_equal(scores(tmp_path / "run"), found)
     assert np.isfinite(found[[0, 1, 3]]).all() and len(set(found)) == 4
     ranking = load_ranker(tmp_path / "run", drop_ratio=0.5).rank(QUESTION, CANDIDATES)
-    assert sorted(ranking.exits.tolist()) == [0, 1, 2, 3]  # 3 candidates with text: 1 dropped, then 1 of 2
+    assert sorted(ranking.exits.tolist()) == [
+        0,
+        1,
+        2,
+        3,
+    ]  # 3 candidates with text: 1 dropped, then 1 of 2
     names = export_mxnet(tmp_path / "run", tmp_path / "out")
-    assert names == sorted([*(f"{prefix}-{kind}" for prefix in ("model", "exit_1", "exit_2", "exit_3")
-                              for kind in ("symbol.json", "0000.params")), "export.json", "tokenizer.json"])
+    assert names == sorted(
+        [
+            *(
+                f"{prefix}-{kind}"
+                for prefix in ("model", "exit_1", "exit_2", "exit_3")
+                for kind in ("symbol.json", "0000.params")
+            ),
+            "export.json",
+            "tokenizer.json",
+        ]
+    )
     ranker, imports = load_ranker(tmp_path / "run"), mx.gluon.SymbolBlock.imports
     pairs = [pair for pair in ranker.encoder.encode(QUESTION, CANDIDATES) if not pair.empty]
     tokenizer = ranker.encoder.tokenizer
-    arrays = [mx.nd.array(array, dtype=array.dtype) for array in
-              pad_pairs(pairs, 128, tokenizer.padding_id, tokenizer.pair_form == "bert")]
+    arrays = [
+        mx.nd.array(array, dtype=array.dtype)
+        for array in pad_pairs(pairs, 128, tokenizer.padding_id, tokenizer.pair_form == "bert")
+    ]
     manifest = json.loads((tmp_path / "out" / "export.json").read_text())["networks"]
 
     def network(prefix):
@@ -59,7 +81,9 @@ def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
     np.testing.assert_allclose(network("model")(*arrays).asnumpy(), found[[0, 1, 3]], atol=1e-5)
     hidden, _ = network("exit_1")(*arrays)
     hidden, _ = network("exit_2")(hidden, arrays[2])
-    np.testing.assert_allclose(network("exit_3")(hidden, arrays[2])[1].asnumpy(), found[[0, 1, 3]], atol=1e-5)
+    np.testing.assert_allclose(
+        network("exit_3")(hidden, arrays[2])[1].asnumpy(), found[[0, 1, 3]], atol=1e-5
+    )
 
 
 def test_classifiers_rank_at_once_convert_and_go_back(family_encoder, tmp_path):
@@ -72,12 +96,17 @@ def test_classifiers_rank_at_once_convert_and_go_back(family_encoder, tmp_path):
     assert report.system == "pairwise" and not report.unused and report.read == report.mapped
     np.testing.assert_array_equal(scores(tmp_path / "converted"), found)
     assert read_backbone_config(tmp_path / "converted") == read_backbone_config(family_encoder)
-    ours, theirs = (values(load_backbone(folder)) for folder in (tmp_path / "converted", family_encoder))
+    ours, theirs = (
+        values(load_backbone(folder)) for folder in (tmp_path / "converted", family_encoder)
+    )
     for name in theirs:
         np.testing.assert_array_equal(ours[name], theirs[name])
     names = export_huggingface(tmp_path / "converted", tmp_path / "back")
     assert names == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
-    tensors, again = (load_file(str(folder / "model.safetensors")) for folder in (family_encoder, tmp_path / "back"))
+    tensors, again = (
+        load_file(str(folder / "model.safetensors"))
+        for folder in (family_encoder, tmp_path / "back")
+    )
     assert set(tensors) == set(again)
     for name, value in tensors.items():
         np.testing.assert_array_equal(again[name], value)
@@ -88,10 +117,16 @@ def test_a_converted_classifier_starts_both_ways(tiny_encoder, tmp_path):
     from conftest import write_family_encoder
 
     convert(write_family_encoder(tmp_path / "bert", "bert"), tmp_path / "converted")
-    config = TrainingConfig(max_updates=1, learning_rate=1e-12, warmup_updates=0, tokens_per_batch=200)
+    config = TrainingConfig(
+        max_updates=1, learning_rate=1e-12, warmup_updates=0, tokens_per_batch=200
+    )
     data, before = str(builtin_path("dev")), scores(tmp_path / "converted")
-    train("pairwise", data, str(tmp_path / "adapted"), init=str(tmp_path / "converted"), config=config)
-    np.testing.assert_allclose(scores(tmp_path / "adapted"), before, atol=1e-6)  # its classifier went along
+    train(
+        "pairwise", data, str(tmp_path / "adapted"), init=str(tmp_path / "converted"), config=config
+    )
+    np.testing.assert_allclose(
+        scores(tmp_path / "adapted"), before, atol=1e-6
+    )  # its classifier went along
     train("pairwise", data, str(tmp_path / "fresh"), str(tmp_path / "converted"), config=config)
     assert abs(scores(tmp_path / "fresh")[[0, 1, 3]] - before[[0, 1, 3]]).max() > 1e-2
     pooler = load_ranker(tmp_path / "fresh").model.head(0).dense.weight.data().asnumpy()
@@ -112,24 +147,48 @@ def test_a_zoo_directory_converts_with_its_vocabulary(tmp_path):
     from gluonnlp.model.bert import BERTEncoder
 
     words = (DATA / "tokenizers" / "uncased" / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    model = BERTModel(BERTEncoder(num_layers=2, units=16, hidden_size=32, num_heads=2, max_length=160), vocab_size=len(words),
-                      token_type_vocab_size=2, units=16, embed_size=16)
+    model = BERTModel(
+        BERTEncoder(num_layers=2, units=16, hidden_size=32, num_heads=2, max_length=160),
+        vocab_size=len(words),
+        token_type_vocab_size=2,
+        units=16,
+        embed_size=16,
+    )
     model.initialize(mx.init.Normal(0.3))
-    model(mx.nd.ones((1, 4)), mx.nd.zeros((1, 4)), mx.nd.array([4]), mx.nd.array([[1]]))  # settles the shapes
+    model(
+        mx.nd.ones((1, 4)), mx.nd.zeros((1, 4)), mx.nd.array([4]), mx.nd.array([[1]])
+    )  # settles the shapes
     (tmp_path / "zoo").mkdir()
     model.save_parameters(str(tmp_path / "zoo" / "bert_2_16_2_corpus_uncased-0123abcd.params"))
-    (tmp_path / "zoo" / "corpus_uncased-0123abcd.vocab").write_text(json.dumps({"idx_to_token": words}))
+    (tmp_path / "zoo" / "corpus_uncased-0123abcd.vocab").write_text(
+        json.dumps({"idx_to_token": words})
+    )
     report = convert(tmp_path / "zoo", tmp_path / "out")
-    assert report.system == "encoder" and all(name.startswith(("decoder.", "classifier.")) for name in report.unused)
+    assert report.system == "encoder" and all(
+        name.startswith(("decoder.", "classifier.")) for name in report.unused
+    )
     config = TrainingConfig(max_updates=1, tokens_per_batch=200)
     for name, source in (("a", "zoo"), ("b", "out")):
-        train("pairwise", str(builtin_path("dev")), str(tmp_path / name), str(tmp_path / source), config=config)
+        train(
+            "pairwise",
+            str(builtin_path("dev")),
+            str(tmp_path / name),
+            str(tmp_path / source),
+            config=config,
+        )
     np.testing.assert_array_equal(scores(tmp_path / "a"), scores(tmp_path / "b"))
 
 
 def test_a_shallower_ranker_leaves_the_upper_layers_out(tiny_encoder, tmp_path):
     config = TrainingConfig(max_updates=1, tokens_per_batch=200)
-    train("pairwise", str(builtin_path("dev")), str(tmp_path / "run"), str(tiny_encoder), exits=(2,), config=config)
+    train(
+        "pairwise",
+        str(builtin_path("dev")),
+        str(tmp_path / "run"),
+        str(tiny_encoder),
+        exits=(2,),
+        config=config,
+    )
     export_huggingface(tmp_path / "run", tmp_path / "out")
     assert read_backbone_config(tmp_path / "out").num_layers == 2
     np.testing.assert_allclose(scores(tmp_path / "out"), scores(tmp_path / "run"), atol=1e-6)
@@ -141,25 +200,44 @@ def test_an_encoder_without_a_classifier(tiny_encoder, tmp_path):
     tensors = load_file(str(tiny_encoder / "model.safetensors"))
     folder = tmp_path / "encoder"
     shutil.copytree(tiny_encoder, folder)
-    save_file({**tensors, "cls.predictions.bias": np.zeros(3, np.float32)}, str(folder / "model.safetensors"))
+    save_file(
+        {**tensors, "cls.predictions.bias": np.zeros(3, np.float32)},
+        str(folder / "model.safetensors"),
+    )
     report = convert(folder, tmp_path / "converted")
     text = str(report)
-    assert report.system == "encoder" and "1\n            cls.predictions.bias" in text and "0 missing" in text
+    assert (
+        report.system == "encoder"
+        and "1\n            cls.predictions.bias" in text
+        and "0 missing" in text
+    )
     assert f"{len(tensors) + 1} read, {len(tensors)} mapped" in text and "in the pooler" in text
     for name, value in values(load_backbone(tmp_path / "converted")).items():
         np.testing.assert_array_equal(value, values(load_backbone(tiny_encoder))[name])
     for path in (tmp_path / "converted", tiny_encoder):
-        with pytest.raises((RunDirectoryError, EncoderError), match="an encoder without a .*train one: wqa train SYSTEM"):
+        with pytest.raises(
+            (RunDirectoryError, EncoderError),
+            match="an encoder without a .*train one: wqa train SYSTEM",
+        ):
             load_ranker(path)
     config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
     for name, source in (("a", tiny_encoder), ("b", tmp_path / "converted")):
-        train("pairwise", str(builtin_path("dev")), str(tmp_path / name), str(source), config=config)
+        train(
+            "pairwise", str(builtin_path("dev")), str(tmp_path / name), str(source), config=config
+        )
     # The pooler went along, the seed did the rest.
     np.testing.assert_array_equal(scores(tmp_path / "a"), scores(tmp_path / "b"))
     with pytest.raises(OptionError, match="exists already"):
         convert(folder, tmp_path / "converted")
     with pytest.raises(OptionError, match="huggingface for a cascade"):
-        train("cascade", str(builtin_path("dev")), str(tmp_path / "c"), str(tiny_encoder), exits=(1, 3), config=config)
+        train(
+            "cascade",
+            str(builtin_path("dev")),
+            str(tmp_path / "c"),
+            str(tiny_encoder),
+            exits=(1, 3),
+            config=config,
+        )
         export_huggingface(tmp_path / "c", tmp_path / "out")
 
 
@@ -178,23 +256,33 @@ def test_checks_against_stored_outputs(checked, tmp_path, capsys):
     assert main(["convert", str(checked), str(tmp_path / "out"), "--check", str(stored)]) == 0
     out = capsys.readouterr().out
     for part in ("embeddings' output", "layer 1", "layer 3", "scores"):
-        assert any(line.startswith("difference") and line.endswith(part) for line in out.splitlines())
+        assert any(
+            line.startswith("difference") and line.endswith(part) for line in out.splitlines()
+        )
     arrays = dict(np.load(stored))
     arrays["states"][2, 0, 3] += 2e-4
     np.savez(tmp_path / "off.npz", **arrays)
-    assert main(["convert", str(checked), str(tmp_path / "off"), "--check", str(tmp_path / "off.npz")]) == 2
+    assert (
+        main(["convert", str(checked), str(tmp_path / "off"), "--check", str(tmp_path / "off.npz")])
+        == 2
+    )
     err = capsys.readouterr().err
     assert "layer 2 departs from the reference by 2.0e-04" in err and len(err.splitlines()) == 1
     assert not (tmp_path / "off").exists()
     np.savez(tmp_path / "shape.npz", **{**arrays, "states": arrays["states"][:2]})
     np.savez(tmp_path / "none.npz", states=arrays["states"])
-    for name, found in (("shape", "hidden states of shape"), ("none", "cannot be read"), ("absent", "cannot be read")):
+    for name, found in (
+        ("shape", "hidden states of shape"),
+        ("none", "cannot be read"),
+        ("absent", "cannot be read"),
+    ):
         with pytest.raises(EncoderError, match=found):
             convert(checked, tmp_path / "out2", str(tmp_path / f"{name}.npz"))
 
 
 def test_checks_against_a_live_reference(checked, tmp_path):
-    """A stand-in for an interpreter with PyTorch, which computes the reference with this package."""
+    """A stand-in for an interpreter with PyTorch, which computes the reference with this
+    package."""
     code = f"""#!{sys.executable}
 import sys
 import mxnet as mx, numpy as np
@@ -206,7 +294,8 @@ model = load_classifier(folder)
 ids, types = (mx.nd.array(found[name], dtype="int32") for name in ("token_ids", "token_types"))
 lengths = mx.nd.array(found["valid_length"])
 states = [state.asnumpy() for state in model.backbone.hidden_states(ids, lengths, types)]
-np.savez(target, states=np.stack(states), logits=model(ids, types, lengths).asnumpy()[:, None], **found)
+logits = model(ids, types, lengths).asnumpy()[:, None]
+np.savez(target, states=np.stack(states), logits=logits, **found)
 """
     python = tmp_path / "python"
     python.write_text(code)
@@ -226,19 +315,37 @@ def test_a_vocabulary_that_does_not_fit(checked, tmp_path, capsys):
         file.writelines(f"word{number}\n" for number in range(40))
     assert main(["convert", str(checked), str(tmp_path / "out")]) == 2
     assert "a tokenizer of 81 ids; expected at most 64, the encoder's" in capsys.readouterr().err
-    assert main(["train", "cascade", "--encoder", str(checked), "--train", str(builtin_path("dev")), "--out",
-                 str(tmp_path / "run")]) == 2
+    assert (
+        main(
+            [
+                "train",
+                "cascade",
+                "--encoder",
+                str(checked),
+                "--train",
+                str(builtin_path("dev")),
+                "--out",
+                str(tmp_path / "run"),
+            ]
+        )
+        == 2
+    )
     assert "a tokenizer of 81 ids" in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
 def test_classifiers_of_three_labels_and_cut_ones(checked, tmp_path):
     path, tensors = checked / "model.safetensors", load_file(str(checked / "model.safetensors"))
-    wide = {"classifier.weight": np.zeros((3, 16), np.float32), "classifier.bias": np.zeros(3, np.float32)}
+    wide = {
+        "classifier.weight": np.zeros((3, 16), np.float32),
+        "classifier.bias": np.zeros(3, np.float32),
+    }
     save_file({**tensors, **wide}, str(path))
     with pytest.raises(EncoderError, match="a classifier of 3 outputs"):
         load_classifier(checked)
     assert convert(checked, tmp_path / "three").system == "encoder"
-    save_file({name: value for name, value in tensors.items() if name != "classifier.bias"}, str(path))
+    save_file(
+        {name: value for name, value in tensors.items() if name != "classifier.bias"}, str(path)
+    )
     with pytest.raises(EncoderError, match="classifier.bias is missing"):
         load_classifier(checked)
 

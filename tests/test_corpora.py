@@ -1,4 +1,5 @@
 """ASNQ, TREC-QA, SQuAD and retrieval collections to canonical JSONL."""
+
 import gzip
 import importlib
 import json
@@ -10,35 +11,59 @@ from conftest import SHARED
 
 from wqa.data import read_questions
 
-asnq, trecqa, squad, retrieval, partition = map(importlib.import_module, ("asnq", "trecqa", "squad", "retrieval", "partition"))
+asnq, trecqa, squad, retrieval, partition = map(
+    importlib.import_module, ("asnq", "trecqa", "squad", "retrieval", "partition")
+)
 
 
 @pytest.fixture
 def archive(tmp_path):
     """Write a small ASNQ and its lists."""
-    def write(train="t one\ta b\t1\nt one\tc\t4\n", dev="d one\tx\t4\ne one\ty\t1\nd one\tz\t2\n", lists=("d one", "e one")):
+
+    def write(
+        train="t one\ta b\t1\nt one\tc\t4\n",
+        dev="d one\tx\t4\ne one\ty\t1\nd one\tz\t2\n",
+        lists=("d one", "e one"),
+    ):
         folder = tmp_path / "asnq"
         folder.mkdir(exist_ok=True)
         for name, text in (("train.tsv", train), ("dev.tsv", dev)):
             (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
         for split, text in zip(("dev", "test"), lists):
-            (folder / f"unique.{split}.gz").write_bytes(gzip.compress((text + "\n").encode("utf-8")))
+            (folder / f"unique.{split}.gz").write_bytes(
+                gzip.compress((text + "\n").encode("utf-8"))
+            )
         return folder
+
     return write
 
 
 def convert_asnq(folder, out, **options):
-    return asnq.main(["--archive", str(options.get("archive", folder)), "--splits", str(folder), "--out", str(out)])
+    return asnq.main(
+        [
+            "--archive",
+            str(options.get("archive", folder)),
+            "--splits",
+            str(folder),
+            "--out",
+            str(out),
+        ]
+    )
 
 
 def rows(path):
-    return [(question.id, question.question, question.texts, question.labels) for question in read_questions(path)]
+    return [
+        (question.id, question.question, question.texts, question.labels)
+        for question in read_questions(path)
+    ]
 
 
 @pytest.mark.parametrize("packed", ["folder", "gz", "tar"])
 def test_asnq(archive, tmp_path, packed):
-    # Labels 1 to 3 are wrong; lines of a question need not stand together; quotes and tabs inside a sentence are text.
-    train = 't one\t"an open quote\t1\nt two\tsay ""so""\t4\nt one\ta\tb\t3\r\nt one\t\t2\nt two\tnaïve "end"\t4\n'
+    # Labels 1 to 3 are wrong; lines of a question need not stand together; quotes and tabs inside a
+    # sentence are text.
+    train = 't one\t"an open quote\t1\nt two\tsay ""so""\t4\n'
+    train += 't one\ta\tb\t3\r\nt one\t\t2\nt two\tnaïve "end"\t4\n'
     folder = source = archive(train=train)
     if packed == "gz":
         for name in ("train.tsv", "dev.tsv"):
@@ -52,27 +77,50 @@ def test_asnq(archive, tmp_path, packed):
     assert convert_asnq(folder, tmp_path / "out", archive=source) == 0
     assert rows(tmp_path / "out" / "train.jsonl") == [
         ("train-0", "t one", ('"an open quote', "a\tb", ""), (0, 0, 0)),
-        ("train-1", "t two", ('say ""so""', 'naïve "end"'), (1, 1))]
+        ("train-1", "t two", ('say ""so""', 'naïve "end"'), (1, 1)),
+    ]
     assert rows(tmp_path / "out" / "dev.jsonl") == [("dev-0", "d one", ("x", "z"), (1, 0))]
     assert rows(tmp_path / "out" / "test.jsonl") == [("test-0", "e one", ("y",), (0,))]
     stats = json.loads((tmp_path / "out" / "stats.json").read_text())
-    assert stats["train"]["all"] == {"questions": 2, "candidates": 5, "correct": 2, "candidates_per_question": 2.5,
-                                     "correct_per_question": 1.0}
+    assert stats["train"]["all"] == {
+        "questions": 2,
+        "candidates": 5,
+        "correct": 2,
+        "candidates_per_question": 2.5,
+        "correct_per_question": 1.0,
+    }
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert written == ["dev.jsonl", "stats.json", "test.jsonl", "train.jsonl"]
 
 
-@pytest.mark.parametrize("line, found", [
-    ("only one column", "line 2: 'only one column'; expected question, tab, sentence, tab, label"),
-    ("two\tcolumns", "line 2"), ("q\ts\t5", "line 2: label '5'; expected 1, 2, 3 or 4"), ("q\ts\t0", "label '0'"),
-    ("q\ts\t", "label ''"), ("q\ts\t4 ", "label '4 '"), (" \ts\t4", "an empty question"), ("", "line 2"),
-    (b"q\t\xff\t4", "byte 2 is not UTF-8")])
+@pytest.mark.parametrize(
+    "line, found",
+    [
+        (
+            "only one column",
+            "line 2: 'only one column'; expected question, tab, sentence, tab, label",
+        ),
+        ("two\tcolumns", "line 2"),
+        ("q\ts\t5", "line 2: label '5'; expected 1, 2, 3 or 4"),
+        ("q\ts\t0", "label '0'"),
+        ("q\ts\t", "label ''"),
+        ("q\ts\t4 ", "label '4 '"),
+        (" \ts\t4", "an empty question"),
+        ("", "line 2"),
+        (b"q\t\xff\t4", "byte 2 is not UTF-8"),
+    ],
+)
 def test_asnq_lines_that_do_not_fit(archive, tmp_path, capsys, line, found):
-    raw = b"t one\ta\t1\n" + (line if isinstance(line, bytes) else line.encode()) + b"\nt two\tb\t4\n"
+    raw = (
+        b"t one\ta\t1\n" + (line if isinstance(line, bytes) else line.encode()) + b"\nt two\tb\t4\n"
+    )
     assert convert_asnq(archive(train=raw), tmp_path / "out") == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ") and found in error
-    assert not (tmp_path / "out" / "train.jsonl").exists() and not (tmp_path / "out" / "stats.json").exists()
+    assert (
+        not (tmp_path / "out" / "train.jsonl").exists()
+        and not (tmp_path / "out" / "stats.json").exists()
+    )
 
 
 def test_asnq_lists_that_name_unknown_questions_are_counted_and_said(archive, tmp_path, capsys):
@@ -107,7 +155,9 @@ def test_asnq_that_was_stopped_goes_on(archive, tmp_path, monkeypatch):
     monkeypatch.setattr(partition, "to_line", stop)
     with pytest.raises(KeyboardInterrupt):
         convert_asnq(folder, tmp_path / "out")
-    monkeypatch.setattr(partition, "to_line", lambda question: written.append(question.id) or real(question))
+    monkeypatch.setattr(
+        partition, "to_line", lambda question: written.append(question.id) or real(question)
+    )
     assert not (tmp_path / "out" / "train.jsonl").exists()
     written.clear()
 
@@ -117,7 +167,13 @@ def test_asnq_that_was_stopped_goes_on(archive, tmp_path, monkeypatch):
 
     monkeypatch.setattr(asnq, "parse", parse)
     assert convert_asnq(folder, tmp_path / "out") == 0
-    assert [name for name in written if name.startswith("train")] == ["train-4", "train-5", "train-6", "train-7", "train-8"]
+    assert [name for name in written if name.startswith("train")] == [
+        "train-4",
+        "train-5",
+        "train-6",
+        "train-7",
+        "train-8",
+    ]
     for name in ("train.jsonl", "dev.jsonl", "test.jsonl", "stats.json"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
 
@@ -143,15 +199,29 @@ def test_published_counts_of_trecqa(tmp_path):
     assert trecqa.main(["--archive", str(folder), "--out", str(tmp_path)]) == 0
     stats = json.loads((tmp_path / "stats.json").read_text())
     # MSPP, Table 5; the test split, 68 and 1,442 when clean, is not in every copy.
-    assert stats["train-all"]["all"]["distinct_questions"] == 1226 and stats["train-all"]["all"]["candidates"] == 53417
+    assert (
+        stats["train-all"]["all"]["distinct_questions"] == 1226
+        and stats["train-all"]["all"]["candidates"] == 53417
+    )
     assert (stats["dev"]["clean"]["questions"], stats["dev"]["clean"]["candidates"]) == (69, 1343)
     if "test" in stats:
-        assert (stats["test"]["clean"]["questions"], stats["test"]["clean"]["candidates"]) == (68, 1442)
+        assert (stats["test"]["clean"]["questions"], stats["test"]["clean"]["candidates"]) == (
+            68,
+            1442,
+        )
     questions = list(read_questions(tmp_path / "train-all.jsonl"))
-    assert len(questions) == 1229 and len(list(read_questions(tmp_path / "train-clean.jsonl"))) == 89
-    assert not (tmp_path / "train.jsonl").exists()  # of this split the filtered copy alone is at hand
+    assert (
+        len(questions) == 1229 and len(list(read_questions(tmp_path / "train-clean.jsonl"))) == 89
+    )
+    assert not (
+        tmp_path / "train.jsonl"
+    ).exists()  # of this split the filtered copy alone is at hand
     for question in questions:
-        assert not any(sign in text for text in (question.question, *question.texts) for sign in ("-LRB-", "-RSB-", "<num>"))
+        assert not any(
+            sign in text
+            for text in (question.question, *question.texts)
+            for sign in ("-LRB-", "-RSB-", "<num>")
+        )
 
 
 def write_trecqa(folder, *entries, name="dev.jsonl"):
@@ -161,18 +231,37 @@ def write_trecqa(folder, *entries, name="dev.jsonl"):
 
 
 def test_trecqa_by_hand(tmp_path):
-    entry = {"question": "What did `` X '' cost in <num> ?",
-             "candidates": [{"sentence": "It -LRB- X -RRB- did n't cost <num> % , Mr. Y said .", "label": 1},
-                            {"sentence": "R&D &amp; so", "label": 0}]}
+    entry = {
+        "question": "What did `` X '' cost in <num> ?",
+        "candidates": [
+            {"sentence": "It -LRB- X -RRB- did n't cost <num> % , Mr. Y said .", "label": 1},
+            {"sentence": "R&D &amp; so", "label": 0},
+        ],
+    }
     only = {"question": "Why ?", "candidates": [{"sentence": "So .", "label": 1}]}
     folder = write_trecqa(tmp_path / "in", entry, only, entry)
     assert trecqa.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 0
     found = rows(tmp_path / "out" / "dev.jsonl")
-    assert found[0] == ("dev-1", 'What did "X" cost in #?', ("It (X) didn't cost #%, Mr. Y said.", "R&D &amp; so"), (1, 0))
+    assert found[0] == (
+        "dev-1",
+        'What did "X" cost in #?',
+        ("It (X) didn't cost #%, Mr. Y said.", "R&D &amp; so"),
+        (1, 0),
+    )
     assert [row[0] for row in found] == ["dev-1", "dev-2", "dev-3"]
     assert [row[0] for row in rows(tmp_path / "out" / "dev-clean.jsonl")] == ["dev-1", "dev-3"]
-    assert json.loads((tmp_path / "out" / "stats.json").read_text())["dev"]["all"]["distinct_questions"] == 2
-    assert trecqa.main(["--archive", str(folder), "--out", str(tmp_path / "kept"), "--number", "<num>"]) == 0
+    assert (
+        json.loads((tmp_path / "out" / "stats.json").read_text())["dev"]["all"][
+            "distinct_questions"
+        ]
+        == 2
+    )
+    assert (
+        trecqa.main(
+            ["--archive", str(folder), "--out", str(tmp_path / "kept"), "--number", "<num>"]
+        )
+        == 0
+    )
     assert "<num>" in rows(tmp_path / "kept" / "dev.jsonl")[0][1]
 
 
@@ -198,7 +287,9 @@ def test_trecqa_as_pseudo_xml(tmp_path, packed, monkeypatch):
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "dev.xml").write_text(XML)
-    (folder / ("train2393.cleanup.xml" + packed * ".gz")).write_bytes(gzip.compress(XML.encode()) if packed else XML.encode())
+    (folder / ("train2393.cleanup.xml" + packed * ".gz")).write_bytes(
+        gzip.compress(XML.encode()) if packed else XML.encode()
+    )
     assert trecqa.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 0
     expected = ("What is it?", ('"# of R&D <b>"', "It didn't."), (0, 1))
     assert rows(tmp_path / "out" / "dev.jsonl") == [("dev-1", *expected)]
@@ -216,19 +307,36 @@ def test_trecqa_as_pseudo_xml(tmp_path, packed, monkeypatch):
     assert rows(tmp_path / "fetched" / "test.jsonl") == [("test-1", *expected)]
 
 
-@pytest.mark.parametrize("text, found", [
-    (XML.rsplit("</QApairs", 1)[0], "ends inside a question"), ("", "no <QApairs>"),
-    (XML.replace("<positive>", "<p>").replace("<negative>", "<n>"), "line 14: no question or no candidate")])
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        (XML.rsplit("</QApairs", 1)[0], "ends inside a question"),
+        ("", "no <QApairs>"),
+        (
+            XML.replace("<positive>", "<p>").replace("<negative>", "<n>"),
+            "line 14: no question or no candidate",
+        ),
+    ],
+)
 def test_trecqa_pseudo_xml_that_does_not_fit(tmp_path, capsys, text, found):
     (tmp_path / "dev.xml").write_text(text)
     assert trecqa.main(["--archive", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert found in capsys.readouterr().err and not (tmp_path / "out" / "dev.jsonl").exists()
 
 
-@pytest.mark.parametrize("entry, found", [
-    ({"question": "q"}, "KeyError"), ({"question": "q", "candidates": []}, "no candidate"), ([], "line 1"),
-    ({"question": "q", "candidates": [{"sentence": "s", "label": 2}]}, "candidate 1: label 2; expected 0 or 1"),
-    ({"question": "q", "candidates": [{"sentence": None, "label": 0}]}, "line 1")])
+@pytest.mark.parametrize(
+    "entry, found",
+    [
+        ({"question": "q"}, "KeyError"),
+        ({"question": "q", "candidates": []}, "no candidate"),
+        ([], "line 1"),
+        (
+            {"question": "q", "candidates": [{"sentence": "s", "label": 2}]},
+            "candidate 1: label 2; expected 0 or 1",
+        ),
+        ({"question": "q", "candidates": [{"sentence": None, "label": 0}]}, "line 1"),
+    ],
+)
 def test_trecqa_lines_that_do_not_fit(tmp_path, capsys, entry, found):
     folder = write_trecqa(tmp_path / "in", entry)
     assert trecqa.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 2
@@ -242,25 +350,44 @@ def test_trecqa_that_is_not_there(tmp_path, capsys):
 
 
 def paragraph(text, *answers, impossible=False):
-    return {"context": text, "qas": [{
-        "id": f"{place} {text}", "question": f" who {place} ? ", "is_impossible": impossible,
-        "answers": [{"text": answer, "answer_start": text.index(answer)} for answer in some]}
-        for place, some in enumerate(answers)]}
+    return {
+        "context": text,
+        "qas": [
+            {
+                "id": f"{place} {text}",
+                "question": f" who {place} ? ",
+                "is_impossible": impossible,
+                "answers": [
+                    {"text": answer, "answer_start": text.index(answer)} for answer in some
+                ],
+            }
+            for place, some in enumerate(answers)
+        ],
+    }
 
 
 def write_squad(folder, *paragraphs, name="dev-v2.0.json"):
     folder.mkdir(exist_ok=True)
-    (folder / name).write_text(json.dumps({"version": "v2.0", "data": [{"title": "t", "paragraphs": list(paragraphs)}]}))
+    (folder / name).write_text(
+        json.dumps({"version": "v2.0", "data": [{"title": "t", "paragraphs": list(paragraphs)}]})
+    )
     return folder
 
 
 def test_squad_by_hand(tmp_path):
     text = "Dr. Smith came first. He met Mr. Jones in 1990. They left."
-    folder = write_squad(tmp_path / "in", paragraph(text, ["Mr. Jones", "1990"], ["They", "Dr. Smith"]),
-                         paragraph("Nobody knows. So.", [], impossible=True))
+    folder = write_squad(
+        tmp_path / "in",
+        paragraph(text, ["Mr. Jones", "1990"], ["They", "Dr. Smith"]),
+        paragraph("Nobody knows. So.", [], impossible=True),
+    )
     assert squad.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 0
     first, second = rows(tmp_path / "out" / "test.jsonl")
-    assert first[1:] == ("who 0 ?", ("Dr. Smith came first.", "He met Mr. Jones in 1990.", "They left."), (0, 1, 0))
+    assert first[1:] == (
+        "who 0 ?",
+        ("Dr. Smith came first.", "He met Mr. Jones in 1990.", "They left."),
+        (0, 1, 0),
+    )
     assert second[3] == (1, 0, 1)  # two spans were annotated
 
 
@@ -269,28 +396,48 @@ def test_squad_joins_sentences_that_would_cut_an_answer(tmp_path):
     folder = write_squad(tmp_path / "in", paragraph(text, ["Yes! No!"]))
     assert squad.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 0
     [(_, _, texts, labels)] = rows(tmp_path / "out" / "test.jsonl")
-    assert [text for text, label in zip(texts, labels) if label] and "Yes! No!" in texts[labels.index(1)]
+    assert [text for text, label in zip(texts, labels) if label] and "Yes! No!" in texts[
+        labels.index(1)
+    ]
     assert " ".join(texts).replace("  ", " ") == text
 
 
 def test_squad_divides_the_training_questions(tmp_path):
-    folder = write_squad(tmp_path / "in", *(paragraph(f"Sentence {n} is here. And {n} more.", [f"{n}"]) for n in range(60)),
-                         name="train-v2.0.json")
+    folder = write_squad(
+        tmp_path / "in",
+        *(paragraph(f"Sentence {n} is here. And {n} more.", [f"{n}"]) for n in range(60)),
+        name="train-v2.0.json",
+    )
     assert squad.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 0
     train, dev = rows(tmp_path / "out" / "train.jsonl"), rows(tmp_path / "out" / "dev.jsonl")
-    assert 0 < len(dev) < 20 and len(train) + len(dev) == 60 and not {row[0] for row in train} & {row[0] for row in dev}
+    assert (
+        0 < len(dev) < 20
+        and len(train) + len(dev) == 60
+        and not {row[0] for row in train} & {row[0] for row in dev}
+    )
 
 
 def test_squad_that_does_not_fit(tmp_path, capsys):
     wrong = paragraph("Some text here.", ["text"])
     wrong["qas"][0]["answers"][0]["answer_start"] = 2
-    for content, found in ((wrong, "answer 'text' does not stand at 2"), ({"context": "a"}, "KeyError"), (3, "TypeError")):
+    for content, found in (
+        (wrong, "answer 'text' does not stand at 2"),
+        ({"context": "a"}, "KeyError"),
+        (3, "TypeError"),
+    ):
         folder = write_squad(tmp_path / "in", content)
         assert squad.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 2
         error = capsys.readouterr().err
-        assert found in error and "paragraph 1" in error and not (tmp_path / "out" / "test.jsonl").exists()
+        assert (
+            found in error
+            and "paragraph 1" in error
+            and not (tmp_path / "out" / "test.jsonl").exists()
+        )
     (folder / "dev-v2.0.json").write_text("{")
-    assert squad.main(["--archive", str(folder / "dev-v2.0.json"), "--out", str(tmp_path / "out")]) == 2
+    assert (
+        squad.main(["--archive", str(folder / "dev-v2.0.json"), "--out", str(tmp_path / "out")])
+        == 2
+    )
     assert squad.main(["--archive", str(tmp_path / "out"), "--out", str(tmp_path / "out")]) == 2
 
 
@@ -312,8 +459,12 @@ def test_counts_of_half_of_squads_development_set(tmp_path):
 
 @pytest.fixture
 def collection(tmp_path):
-    files = {"questions": "1\twho ?\n2\twhy ?\n", "sentences": "a\tA b.\nb\tB c.\nc\tC d.\n",
-             "run": "1 Q0 b 1 9.0 t\n1 Q0 a 2 8.0 t\n1 Q0 c 3 7.0 t\n2 Q0 c 1 1.0 t\n", "qrels": "1 0 a 2\n1 0 b 0\n2 0 c 0\n"}
+    files = {
+        "questions": "1\twho ?\n2\twhy ?\n",
+        "sentences": "a\tA b.\nb\tB c.\nc\tC d.\n",
+        "run": "1 Q0 b 1 9.0 t\n1 Q0 a 2 8.0 t\n1 Q0 c 3 7.0 t\n2 Q0 c 1 1.0 t\n",
+        "qrels": "1 0 a 2\n1 0 b 0\n2 0 c 0\n",
+    }
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     return [part for name in files for part in (f"--{name}", str(tmp_path / name))]
@@ -322,8 +473,26 @@ def collection(tmp_path):
 def test_a_retrieval_collection(collection, tmp_path):
     out = tmp_path / "out"
     assert retrieval.main(["--out", str(out), "--split", "dev", *collection]) == 0
-    assert rows(out / "dev.jsonl") == [("1", "who ?", ("B c.", "A b.", "C d."), (0, 1, 0)), ("2", "why ?", ("C d.",), (0,))]
-    assert retrieval.main(["--out", str(out), "--split", "test", "--top-k", "2", "--unjudged", "unlabelled", *collection]) == 0
+    assert rows(out / "dev.jsonl") == [
+        ("1", "who ?", ("B c.", "A b.", "C d."), (0, 1, 0)),
+        ("2", "why ?", ("C d.",), (0,)),
+    ]
+    assert (
+        retrieval.main(
+            [
+                "--out",
+                str(out),
+                "--split",
+                "test",
+                "--top-k",
+                "2",
+                "--unjudged",
+                "unlabelled",
+                *collection,
+            ]
+        )
+        == 0
+    )
     assert rows(out / "test.jsonl")[0][2:] == (("B c.", "A b."), (0, 1))
     assert list(json.loads((out / "stats.json").read_text())) == ["dev", "test"]
     assert retrieval.main(["--out", str(out), "--split", "train", *collection[:-2]]) == 0
@@ -332,13 +501,34 @@ def test_a_retrieval_collection(collection, tmp_path):
 
 def test_a_table_of_pairs(tmp_path):
     (tmp_path / "pairs.tsv.gz").write_bytes(gzip.compress(b"q\ta\t1\nr\tb\t0\nq\tc\t0\n"))
-    assert retrieval.main(["--out", str(tmp_path / "out"), "--split", "dev", "--table", str(tmp_path / "pairs.tsv.gz")]) == 0
-    assert rows(tmp_path / "out" / "dev.jsonl") == [("dev-1", "q", ("a", "c"), (1, 0)), ("dev-2", "r", ("b",), (0,))]
+    assert (
+        retrieval.main(
+            [
+                "--out",
+                str(tmp_path / "out"),
+                "--split",
+                "dev",
+                "--table",
+                str(tmp_path / "pairs.tsv.gz"),
+            ]
+        )
+        == 0
+    )
+    assert rows(tmp_path / "out" / "dev.jsonl") == [
+        ("dev-1", "q", ("a", "c"), (1, 0)),
+        ("dev-2", "r", ("b",), (0,)),
+    ]
 
 
-@pytest.mark.parametrize("name, text, found", [
-    ("questions", "1\twho ?\n", "no text for question '2' of the run"), ("sentences", "a\tA\n", "no text for sentence 'b'"),
-    ("questions", "1 who ?\n", "line 1: 1 columns"), ("sentences", "a\tA\na\tB\n", "stands twice")])
+@pytest.mark.parametrize(
+    "name, text, found",
+    [
+        ("questions", "1\twho ?\n", "no text for question '2' of the run"),
+        ("sentences", "a\tA\n", "no text for sentence 'b'"),
+        ("questions", "1 who ?\n", "line 1: 1 columns"),
+        ("sentences", "a\tA\na\tB\n", "stands twice"),
+    ],
+)
 def test_a_collection_that_does_not_fit(collection, tmp_path, capsys, name, text, found):
     (tmp_path / name).write_text(text)
     assert retrieval.main(["--out", str(tmp_path / "out"), "--split", "dev", *collection]) == 2
@@ -346,9 +536,19 @@ def test_a_collection_that_does_not_fit(collection, tmp_path, capsys, name, text
 
 
 def test_a_collection_without_all_its_files(collection, tmp_path, capsys):
-    for given in (collection[:2], [], [*collection, "--table", "x"], ["--table", str(tmp_path / "absent")]):
+    for given in (
+        collection[:2],
+        [],
+        [*collection, "--table", "x"],
+        ["--table", str(tmp_path / "absent")],
+    ):
         assert retrieval.main(["--out", str(tmp_path / "out"), "--split", "dev", *given]) == 2
         assert capsys.readouterr().err.startswith("error: ")
     (tmp_path / "bad.tsv").write_text("q\ta\t2\n")
-    assert retrieval.main(["--out", str(tmp_path / "out"), "--split", "dev", "--table", str(tmp_path / "bad.tsv")]) == 2
+    assert (
+        retrieval.main(
+            ["--out", str(tmp_path / "out"), "--split", "dev", "--table", str(tmp_path / "bad.tsv")]
+        )
+        == 2
+    )
     assert "line 1: label '2'; expected 0 or 1" in capsys.readouterr().err

@@ -18,16 +18,29 @@ from wqa.data import (
 )
 from wqa.errors import DataError, OptionError, StorageError
 
-GOOD = '{"id": "Q1", "question": "who ?", "candidates": [{"text": "he", "label": 1}, {"text": "she"}]}'
+GOOD = (
+    '{"id": "Q1", "question": "who ?", "candidates": [{"text": "he", "label": 1}, {"text": "she"}]}'
+)
 TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=30)
 QUESTIONS = st.lists(
-    st.builds(Question, TEXT.filter(str.strip), TEXT.filter(str.strip),
-              st.lists(st.builds(Candidate, TEXT, st.sampled_from([0, 1, None])), min_size=1, max_size=4).map(tuple)),
-    min_size=1, max_size=5, unique_by=lambda question: question.id)
+    st.builds(
+        Question,
+        TEXT.filter(str.strip),
+        TEXT.filter(str.strip),
+        st.lists(
+            st.builds(Candidate, TEXT, st.sampled_from([0, 1, None])), min_size=1, max_size=4
+        ).map(tuple),
+    ),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda question: question.id,
+)
 
 
 def test_reads_a_line(jsonl):
-    assert list(read_questions(jsonl(GOOD))) == [Question("Q1", "who ?", (Candidate("he", 1), Candidate("she")))]
+    assert list(read_questions(jsonl(GOOD))) == [
+        Question("Q1", "who ?", (Candidate("he", 1), Candidate("she")))
+    ]
 
 
 @pytest.mark.parametrize("name", ["q.jsonl", "q.jsonl.gz"])
@@ -53,10 +66,16 @@ BAD = {
     "label 1.0": (GOOD.replace('"label": 1', '"label": 1.0').replace("Q1", "a"), "label is 1.0"),
     "label null": (GOOD.replace('"label": 1', '"label": null').replace("Q1", "a"), "label is None"),
     "no candidates": ('{"id": "a", "question": "b", "candidates": []}', "candidates is []"),
-    "empty question": ('{"id": "a", "question": " ", "candidates": [{"text": "x"}]}', "question is empty"),
+    "empty question": (
+        '{"id": "a", "question": " ", "candidates": [{"text": "x"}]}',
+        "question is empty",
+    ),
     "id is a number": ('{"id": 7, "question": "b", "candidates": [{"text": "x"}]}', "id is 7"),
     "not utf-8": (b'{"id": "\xff"}', "byte 8 is not UTF-8"),
-    "half a surrogate": ('{"id": "a", "question": "\\ud83d", "candidates": [{"text": "x"}]}', "surrogate"),
+    "half a surrogate": (
+        '{"id": "a", "question": "\\ud83d", "candidates": [{"text": "x"}]}',
+        "surrogate",
+    ),
     "same id": (GOOD.replace("Q1", "Q3"), "stands on line 3 too"),
 }
 
@@ -69,7 +88,11 @@ def test_a_bad_line_is_refused_by_number(jsonl, kind):
     with pytest.raises(DataError) as caught:
         for question in read_questions(path):
             read.append(question)
-    assert f"{path}, line 7" in str(caught.value) and found in str(caught.value) and "\n" not in str(caught.value)
+    assert (
+        f"{path}, line 7" in str(caught.value)
+        and found in str(caught.value)
+        and "\n" not in str(caught.value)
+    )
     assert len(read) == 6  # what came before was read
 
 
@@ -113,7 +136,9 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path):
 
 def test_a_write_that_cannot_be_names_the_file(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="file/below"), atomic_writer(tmp_path / "file" / "below"):
+    with pytest.raises(StorageError, match="file/below"), atomic_writer(
+        tmp_path / "file" / "below"
+    ):
         pass
 
 
@@ -130,7 +155,9 @@ def test_builtin_corpus():
         sentences += [text for question in questions for text in question.texts]
     assert len(set(sentences)) == len(sentences) > 1200
     # The place of the answer gives nothing away.
-    places = [q.labels.index(1) / (len(q.candidates) - 1) for q in read_questions(builtin_path("train"))]
+    places = [
+        q.labels.index(1) / (len(q.candidates) - 1) for q in read_questions(builtin_path("train"))
+    ]
     assert 0.35 < sum(places) / len(places) < 0.65
     with pytest.raises(OptionError, match="train, dev, test"):
         builtin_path("valid")
@@ -139,7 +166,10 @@ def test_builtin_corpus():
 def test_reading_needs_no_mxnet():
     import subprocess
 
-    code = "import sys, wqa.data, wqa.evaluation, wqa.config, wqa.cli; sys.exit('mxnet' in sys.modules)"
+    code = (
+        "import sys, wqa.data, wqa.evaluation, wqa.config, wqa.cli\n"
+        "sys.exit('mxnet' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
 
 
@@ -147,5 +177,7 @@ def test_lines_are_as_the_readme_shows_them(tmp_path):
     path = tmp_path / "one.jsonl"
     write_questions(path, [Question("Q1", "wer ist Müller ?", (Candidate("x", 1), Candidate("y")))])
     assert path.read_text(encoding="utf-8") == (
-        '{"id": "Q1", "question": "wer ist Müller ?", "candidates": [{"text": "x", "label": 1}, {"text": "y"}]}\n')
+        '{"id": "Q1", "question": "wer ist Müller ?", '
+        '"candidates": [{"text": "x", "label": 1}, {"text": "y"}]}\n'
+    )
     assert json.loads(path.read_text(encoding="utf-8"))["id"] == "Q1"

@@ -26,7 +26,9 @@ from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.text import EncodedPair, PairEncoder, load_tokenizer, pack_batches
 
 ROOT = pathlib.Path(__file__).parent.parent
-CONFIG = BackboneConfig(vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64)
+CONFIG = BackboneConfig(
+    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
+)
 
 try:
     check_precision("int8")
@@ -37,7 +39,9 @@ except (PrecisionError, MissingDependency) as error:
 
 def both(model, encoder, **options):
     """MXNet's engine, and oneDNN's on the same parameters."""
-    return CascadeRanker(model, encoder, engine="mxnet"), CascadeRanker(model, encoder, engine="onednn", **options)
+    return CascadeRanker(model, encoder, engine="mxnet"), CascadeRanker(
+        model, encoder, engine="onednn", **options
+    )
 
 
 def family_model(system, folder, exits):
@@ -47,14 +51,20 @@ def family_model(system, folder, exits):
     return model, PairEncoder(load_tokenizer(folder), 96)
 
 
-@pytest.mark.parametrize("system, exits", [("cascade", (1, 2, 3)), ("pairwise", (3,)), ("pairwise", (2,))])
+@pytest.mark.parametrize(
+    "system, exits", [("cascade", (1, 2, 3)), ("pairwise", (3,)), ("pairwise", (2,))]
+)
 def test_every_family_has_the_scores_of_mxnets_engine(family_encoder, system, exits):
     model, encoder = family_model(system, family_encoder, exits)
     questions = list(read_questions(builtin_path("test")))[:4]
     slow, fast = both(model, encoder)
     for first, second in zip(slow.rank_all(questions), fast.rank_all(questions)):
         np.testing.assert_allclose(second.exit_scores, first.exit_scores, rtol=1e-4, atol=1e-4)
-        assert second.cost.padded_token_layers == second.cost.token_layers <= first.cost.padded_token_layers
+        assert (
+            second.cost.padded_token_layers
+            == second.cost.token_layers
+            <= first.cost.padded_token_layers
+        )
 
 
 def test_bfloat16_differs_by_its_rounding_alone(family_encoder):
@@ -62,14 +72,25 @@ def test_bfloat16_differs_by_its_rounding_alone(family_encoder):
     questions = list(read_questions(builtin_path("test")))[:4]
     slow, fast = both(model, encoder, precision="bfloat16")
     pairs = list(zip(slow.rank_all(questions), fast.rank_all(questions)))
-    exact, rounded = (np.concatenate([ranking.exit_scores.ravel() for ranking in side]) for side in zip(*pairs))
+    exact, rounded = (
+        np.concatenate([ranking.exit_scores.ravel() for ranking in side]) for side in zip(*pairs)
+    )
     error = np.abs(exact - rounded).max()
     assert 0 < error < 0.15 * exact.std() + 0.02
 
 
 def test_a_padding_token_inside_a_text_takes_no_position():
-    config = BackboneConfig(vocab_size=50, units=16, hidden_size=32, num_layers=2, num_heads=2, max_positions=40,
-                            layout="roberta", token_types=1, first_position=2)
+    config = BackboneConfig(
+        vocab_size=50,
+        units=16,
+        hidden_size=32,
+        num_layers=2,
+        num_heads=2,
+        max_positions=40,
+        layout="roberta",
+        token_types=1,
+        first_position=2,
+    )
     ranker = random_ranker(config, (1, 2))
     pair = EncodedPair(np.array([0, 7, 1, 8, 2, 2, 9, 1, 1, 4, 2], np.int32), 6, False, False)
     slow, fast = both(ranker.model, ranker.encoder)
@@ -86,10 +107,14 @@ def test_scores_do_not_depend_on_the_company_of_a_pair():
 
 
 def test_longest_pairs_and_many_shapes():
-    """Lengths up to the encoder's positions, the budget smaller than one of them, and more shapes than are kept."""
+    """Lengths up to the encoder's positions, the budget smaller than one of them, and more shapes
+    than are kept."""
     ranker = random_ranker(CONFIG, (1, 2, 4), engine="onednn", batch_tokens=1)
     slow = CascadeRanker(ranker.model, ranker.encoder, engine="mxnet")
-    pairs = [EncodedPair(np.arange(length, dtype=np.int32), 2, False, False) for length in (2, 3, 63, 64, 64)]
+    pairs = [
+        EncodedPair(np.arange(length, dtype=np.int32), 2, False, False)
+        for length in (2, 3, 63, 64, 64)
+    ]
     [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
 
@@ -110,8 +135,8 @@ def test_groups_cover_every_row_once(lengths):
     pairs, rows = [], []
     for group in batch.groups:
         assert group.pairs in GROUPS
-        assert group.pairs == 1 or group.pairs * group.length ** 2 <= GROUP_SCORES
-        assert lengths[group.pair: group.pair + group.pairs] == [group.length] * group.pairs
+        assert group.pairs == 1 or group.pairs * group.length**2 <= GROUP_SCORES
+        assert lengths[group.pair : group.pair + group.pairs] == [group.length] * group.pairs
         pairs += range(group.pair, group.pair + group.pairs)
         rows += range(group.row, group.row + group.pairs * group.length)
     assert pairs == list(range(len(lengths))) and rows == list(range(sum(lengths)))
@@ -128,7 +153,11 @@ def test_packed_batches_keep_order_and_budget(lengths, tokens):
 
 
 @settings(deadline=None)
-@given(st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=5), st.integers(0, 400), st.data())
+@given(
+    st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=6), min_size=1, max_size=5),
+    st.integers(0, 400),
+    st.data(),
+)
 def test_rows_come_back_in_memory_or_from_the_file(blocks, budget, data):
     store, rows, number = RowStore(budget), {}, 0
     for lengths in blocks:
@@ -146,26 +175,31 @@ def test_rows_come_back_in_memory_or_from_the_file(blocks, budget, data):
 
 
 def test_factors_and_integers_by_hand():
-    # Channel 0 reaches 8 and its weights 2; channel 1 reaches 2 and its weights 0.5: at strength 1/2, both
-    # are divided by 2, so their largest input is 4 and 1, and 127 stands for 4.
+    # Channel 0 reaches 8 and its weights 2; channel 1 reaches 2 and its weights 0.5: at strength
+    # 1/2, both are divided by 2, so their largest input is 4 and 1, and 127 stands for 4.
     factor = _factor(np.array([8.0, 2.0]), np.array([2.0, 0.5]), 0.5)
     np.testing.assert_allclose(factor, [127 / 4 / 2] * 2, rtol=1e-6)
     weight = np.array([[2.0, 0.25], [-1.0, 0.5]], np.float32)  # (out, in)
     weights = dict.fromkeys(("query", "key", "value", "output", "inner", "outer"), weight)
     reach = {step: np.array([8.0, 2.0]) for step in ("project", "merge", "widen", "narrow")}
     product = _quantized_layer(weights, reach, 0.5)["inner"]
-    np.testing.assert_array_equal(product.weight, [[127, -127], [16, 64]])  # 0.25 / 2 and 0.5 / 1 of 127, rounded
+    np.testing.assert_array_equal(
+        product.weight, [[127, -127], [16, 64]]
+    )  # 0.25 / 2 and 0.5 / 1 of 127, rounded
     inputs = np.array([8.0, -2.0], np.float32)
     integers = np.rint(inputs * product.factor)
     np.testing.assert_array_equal(integers, [127, -32])
-    np.testing.assert_allclose(integers @ product.weight.astype(float) * product.scale, weight @ inputs, rtol=0.02)
+    np.testing.assert_allclose(
+        integers @ product.weight.astype(float) * product.scale, weight @ inputs, rtol=0.02
+    )
 
 
 def test_int8_ranks_nearly_as_float32_does(tiny_run, tmp_path):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     questions = list(read_questions(builtin_path("test")))
     assert quantize(run, read_questions(builtin_path("dev")), most=5) == sum(
-        len(question.texts) for question in list(read_questions(builtin_path("dev")))[:5])
+        len(question.texts) for question in list(read_questions(builtin_path("dev")))[:5]
+    )
     exact, rounded = load_ranker(run), load_ranker(run, precision="int8")
     errors, spread = [], []
     for first, second in zip(exact.rank_all(questions), rounded.rank_all(questions)):
@@ -214,11 +248,32 @@ def test_precisions_need_their_engine_and_their_processor(tiny_run, monkeypatch)
 def test_the_command_says_what_the_processor_lacks(tiny_run, tmp_path, precision):
     candidates = tmp_path / "candidates.txt"
     candidates.write_text("a b\n", encoding="utf-8")
-    command = [sys.executable, "-m", "wqa", "rank", str(tiny_run), "--question", "how", "--candidates", str(candidates)]
-    done = subprocess.run([*command, "--precision", precision], capture_output=True, text=True, cwd=ROOT,
-                          env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"})
-    assert done.returncode == 2 and "take --precision float32" in done.stderr and len(done.stderr.splitlines()) == 1
-    done = subprocess.run(command, capture_output=True, cwd=ROOT, env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"})
+    command = [
+        sys.executable,
+        "-m",
+        "wqa",
+        "rank",
+        str(tiny_run),
+        "--question",
+        "how",
+        "--candidates",
+        str(candidates),
+    ]
+    done = subprocess.run(
+        [*command, "--precision", precision],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    )
+    assert (
+        done.returncode == 2
+        and "take --precision float32" in done.stderr
+        and len(done.stderr.splitlines()) == 1
+    )
+    done = subprocess.run(
+        command, capture_output=True, cwd=ROOT, env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    )
     assert done.returncode == 0
 
 
@@ -228,8 +283,13 @@ def test_threads_are_those_of_the_process(tiny_run):
         with pytest.raises(OptionError, match=f"--threads.*1 to {most}"):
             load_ranker(tiny_run, threads=threads)
     question = next(read_questions(builtin_path("test")))
-    scores = [load_ranker(tiny_run, threads=threads, engine=engine).rank(question.question, question.texts).scores
-              for engine in ("onednn", "mxnet") for threads in (1, most)]
+    scores = [
+        load_ranker(tiny_run, threads=threads, engine=engine)
+        .rank(question.question, question.texts)
+        .scores
+        for engine in ("onednn", "mxnet")
+        for threads in (1, most)
+    ]
     for each in scores[1:]:
         np.testing.assert_allclose(each, scores[0], atol=1e-5)
 
@@ -251,10 +311,20 @@ def test_without_its_library_float32_falls_back_on_mxnet(tiny_run, monkeypatch):
 
 def test_the_matrix_unit_is_switched_on_where_there_is_one():
     has = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii")
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("MAX_CPU_ISA")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.endswith("MAX_CPU_ISA")
+    }
     code = "import os, wqa.models; print(os.environ.get('DNNL_MAX_CPU_ISA'))"
-    for extra, expected in (({}, "AVX512_CORE_AMX" if has else "None"), ({"DNNL_MAX_CPU_ISA": "AVX2"}, "AVX2"),
-                            ({"ONEDNN_MAX_CPU_ISA": "AVX2"}, "None")):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT,
-                              env={**environment, **extra})
+    for extra, expected in (
+        ({}, "AVX512_CORE_AMX" if has else "None"),
+        ({"DNNL_MAX_CPU_ISA": "AVX2"}, "AVX2"),
+        ({"ONEDNN_MAX_CPU_ISA": "AVX2"}, "None"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env={**environment, **extra},
+        )
         assert done.stdout.strip() == expected, done.stderr

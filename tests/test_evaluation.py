@@ -23,7 +23,9 @@ from wqa.evaluation import (
 )
 from wqa.evaluation.metrics import metric
 
-pytrec_eval = pytest.importorskip("pytrec_eval", reason="trec_eval's own code comes with the extra [test]")
+pytrec_eval = pytest.importorskip(
+    "pytrec_eval", reason="trec_eval's own code comes with the extra [test]"
+)
 
 RANKED = [0, 1, 0, 2, 0]
 
@@ -49,17 +51,34 @@ def test_metric_names():
 
 DOCS = st.sampled_from(["a", "b", "c", "d", "é", "日", "Z", "a-10", "a-9"])
 # Scores that tie, tie in single precision only, or are huge.
-SCORES = st.one_of(st.sampled_from([0.0, 1.0, 1.00000001, -1.0, 1e-45, 1e39, 16777216.0, 16777217.0]),
-                   st.floats(-1e6, 1e6))
-RUNS = st.dictionaries(st.sampled_from(["q1", "q2", "q3"]), st.dictionaries(DOCS, SCORES, min_size=1), min_size=1)
-QRELS = st.dictionaries(st.sampled_from(["q1", "q2", "q3"]), st.dictionaries(DOCS, st.integers(-1, 3), min_size=1), min_size=1)
+SCORES = st.one_of(
+    st.sampled_from([0.0, 1.0, 1.00000001, -1.0, 1e-45, 1e39, 16777216.0, 16777217.0]),
+    st.floats(-1e6, 1e6),
+)
+RUNS = st.dictionaries(
+    st.sampled_from(["q1", "q2", "q3"]), st.dictionaries(DOCS, SCORES, min_size=1), min_size=1
+)
+QRELS = st.dictionaries(
+    st.sampled_from(["q1", "q2", "q3"]),
+    st.dictionaries(DOCS, st.integers(-1, 3), min_size=1),
+    min_size=1,
+)
 
 
 @settings(max_examples=300)
 @given(run=RUNS, qrels=QRELS)
 def test_equal_to_trec_eval(run, qrels):
-    names = {"map": "map", "recip_rank": "mrr", "P_1": "p@1", "P_5": "p@5", "ndcg_cut_5": "ndcg@5", "ndcg_cut_10": "ndcg@10"}
-    theirs = pytrec_eval.RelevanceEvaluator(qrels, {"map", "recip_rank", "P.1,5", "ndcg_cut.5,10"}).evaluate(run)
+    names = {
+        "map": "map",
+        "recip_rank": "mrr",
+        "P_1": "p@1",
+        "P_5": "p@5",
+        "ndcg_cut_5": "ndcg@5",
+        "ndcg_cut_10": "ndcg@10",
+    }
+    theirs = pytrec_eval.RelevanceEvaluator(
+        qrels, {"map", "recip_rank", "P.1,5", "ndcg_cut.5,10"}
+    ).evaluate(run)
     ours = score_run(run, qrels, metrics=list(names.values()))
     assert ours["questions"] == len(theirs)
     for their_name, name in names.items():
@@ -75,12 +94,23 @@ QUESTIONS = [
 ORDERS = [[1, 0, 2], [0, 1], [0]]
 
 
-@pytest.mark.parametrize("filter, questions, mean", [("all", 3, 2 / 3), ("no-all-negative", 2, 1), ("clean", 1, 1)])
+@pytest.mark.parametrize(
+    "filter, questions, mean", [("all", 3, 2 / 3), ("no-all-negative", 2, 1), ("clean", 1, 1)]
+)
 def test_filters_name_what_counts(filter, questions, mean):
     figures = evaluate(ORDERS, QUESTIONS, filter)
     assert figures["questions"] == questions
-    assert figures["map"] == figures["mrr"] == figures["p@1"] == figures["ndcg@10"] == pytest.approx(mean)
-    run = {q.id: {f"{q.id}-{index}": -rank for rank, index in enumerate(order)} for q, order in zip(QUESTIONS, ORDERS)}
+    assert (
+        figures["map"]
+        == figures["mrr"]
+        == figures["p@1"]
+        == figures["ndcg@10"]
+        == pytest.approx(mean)
+    )
+    run = {
+        q.id: {f"{q.id}-{index}": -rank for rank, index in enumerate(order)}
+        for q, order in zip(QUESTIONS, ORDERS)
+    }
     assert score_run(run, qrels_from(QUESTIONS), filter)["map"] == pytest.approx(mean)
 
 
@@ -110,28 +140,47 @@ class Fake:
 
 
 def test_a_written_run_keeps_the_order(tmp_path):
-    # A dropped candidate may have the higher score, candidates may tie, and a blank one scores minus infinity.
-    rankings = [Fake([2, 0, 1], [0.5, 9.0, 0.5]), Fake([1, 0], [-math.inf, 0.0]), Fake([0], [-math.inf])]
+    # A dropped candidate may have the higher score, candidates may tie, and a blank one scores
+    # minus infinity.
+    rankings = [
+        Fake([2, 0, 1], [0.5, 9.0, 0.5]),
+        Fake([1, 0], [-math.inf, 0.0]),
+        Fake([0], [-math.inf]),
+    ]
     write_run(tmp_path / "run", QUESTIONS, rankings)
     write_qrels(tmp_path / "qrels", QUESTIONS)
     run, qrels = read_run(tmp_path / "run"), read_qrels(tmp_path / "qrels")
     assert qrels == qrels_from(QUESTIONS)
     ours, trec = evaluate([r.order for r in rankings], QUESTIONS), score_run(run, qrels)
     theirs = pytrec_eval.RelevanceEvaluator(qrels, {"map"}).evaluate(run)
-    assert ours["map"] == pytest.approx(trec["map"]) == pytest.approx(np.mean([row["map"] for row in theirs.values()]))
+    assert (
+        ours["map"]
+        == pytest.approx(trec["map"])
+        == pytest.approx(np.mean([row["map"] for row in theirs.values()]))
+    )
     assert ours["map"] == pytest.approx((1 / 3 + 0 + 1) / 3)
 
 
-@pytest.mark.parametrize("line, found", [
-    ("q1 Q0 a 1 0.5", "5 columns"), ("q1 Q0 a 1 best tag", "score 'best'"), ("q1 Q0 a 1 nan tag", "score 'nan'"),
-    ("q0 Q0 a 1 0.5 tag", "ranked twice"), (b"\xff Q0 a 1 0.5 tag", "not UTF-8")])
+@pytest.mark.parametrize(
+    "line, found",
+    [
+        ("q1 Q0 a 1 0.5", "5 columns"),
+        ("q1 Q0 a 1 best tag", "score 'best'"),
+        ("q1 Q0 a 1 nan tag", "score 'nan'"),
+        ("q0 Q0 a 1 0.5 tag", "ranked twice"),
+        (b"\xff Q0 a 1 0.5 tag", "not UTF-8"),
+    ],
+)
 def test_bad_runs(jsonl, line, found):
     with pytest.raises(DataError) as caught:
         read_run(jsonl("q0 Q0 a 1 0.5 tag", line, name="run"))
     assert "line 2" in str(caught.value) and found in str(caught.value)
 
 
-@pytest.mark.parametrize("line, found", [("q1 0 a", "3 columns"), ("q1 0 a 0.5", "rel '0.5'"), ("q0 0 a 0", "judged twice")])
+@pytest.mark.parametrize(
+    "line, found",
+    [("q1 0 a", "3 columns"), ("q1 0 a 0.5", "rel '0.5'"), ("q0 0 a 0", "judged twice")],
+)
 def test_bad_qrels(jsonl, line, found):
     with pytest.raises(DataError) as caught:
         read_qrels(jsonl("q0 0 a 1", line, name="qrels"))
@@ -150,5 +199,14 @@ def test_empty_and_absent_files(tmp_path):
 
 
 def test_table():
-    lines = table([{"drop_ratio": "0", "map": 0.5, "seconds": 1.0}, {"drop_ratio": "0.3", "map": 1.0, "seconds": 0.25}])
-    assert lines.splitlines() == ["drop_ratio     map  seconds", "         0   50.00    1.000", "       0.3  100.00    0.250"]
+    lines = table(
+        [
+            {"drop_ratio": "0", "map": 0.5, "seconds": 1.0},
+            {"drop_ratio": "0.3", "map": 1.0, "seconds": 0.25},
+        ]
+    )
+    assert lines.splitlines() == [
+        "drop_ratio     map  seconds",
+        "         0   50.00    1.000",
+        "       0.3  100.00    0.250",
+    ]

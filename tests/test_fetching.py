@@ -1,4 +1,5 @@
 """The scripts that bring encoders, against a server of the official layout on this machine."""
+
 import functools
 import hashlib
 import http.server
@@ -36,7 +37,10 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         content = path.read_bytes()
         if "/raw/" in self.path and path.suffix in (".safetensors", ".model"):
             digest = hashlib.sha256(content).hexdigest()
-            content = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {len(content)}\n".encode()
+            content = (
+                "version https://git-lfs.github.com/spec/v1\n"
+                f"oid sha256:{digest}\nsize {len(content)}\n"
+            ).encode()
         start = int((self.headers.get("Range") or "bytes=0-")[6:-1])
         if start and start >= len(content):
             self.send_error(416)
@@ -52,7 +56,9 @@ def site(tmp_path):
     root = tmp_path / "site"
     root.mkdir()
     Handler.asked.clear()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(root)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Handler, directory=str(root))
+    )
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield root, f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -97,17 +103,34 @@ def test_tandas_tars(site, tmp_path):
     root, url = site
     folder = write_family_encoder(tmp_path / "roberta", "roberta")
     make_tar(root / "tanda_roberta_base_asnq.tar", folder)
-    assert encoders.main(["tanda-roberta-base", "--out", str(tmp_path / "out"), "--mirror", url]) == 0
+    assert (
+        encoders.main(["tanda-roberta-base", "--out", str(tmp_path / "out"), "--mirror", url]) == 0
+    )
     assert load_classifier(tmp_path / "out" / "tanda-roberta-base.tar").config.layout == "roberta"
-    assert encoders.main(["tanda-roberta-base", "--out", str(tmp_path / "two"), "--archive",
-                          str(root / "tanda_roberta_base_asnq.tar")]) == 0
+    assert (
+        encoders.main(
+            [
+                "tanda-roberta-base",
+                "--out",
+                str(tmp_path / "two"),
+                "--archive",
+                str(root / "tanda_roberta_base_asnq.tar"),
+            ]
+        )
+        == 0
+    )
     assert load_classifier(tmp_path / "two" / "tanda-roberta-base.tar").config.layout == "roberta"
 
 
 def test_archives_stand_in_for_downloads(tmp_path, capsys):
     folder = write_family_encoder(tmp_path / "electra", "electra")
     for archive in (folder, make_tar(tmp_path / "x.tar.gz", folder)):
-        assert encoders.main(["electra-base", "--out", str(tmp_path / "out"), "--archive", str(archive)]) == 0
+        assert (
+            encoders.main(
+                ["electra-base", "--out", str(tmp_path / "out"), "--archive", str(archive)]
+            )
+            == 0
+        )
         assert load_backbone(tmp_path / "out" / "electra-base").config.layout == "electra"
         shutil.rmtree(tmp_path / "out")
     (tmp_path / "empty").mkdir()
@@ -117,25 +140,64 @@ def test_archives_stand_in_for_downloads(tmp_path, capsys):
             member.size = 2
             tar.addfile(member, io.BytesIO(b"{}"))
     (tmp_path / "text").write_text("no tar")
-    for archive, found in (("empty", "holds no config.json"), ("twice.tar", "holds config.json twice"),
-                           ("text", "cannot be read"), ("absent", "cannot be read")):
-        assert encoders.main(["electra-base", "--out", str(tmp_path / "out"), "--archive", str(tmp_path / archive)]) == 2
+    for archive, found in (
+        ("empty", "holds no config.json"),
+        ("twice.tar", "holds config.json twice"),
+        ("text", "cannot be read"),
+        ("absent", "cannot be read"),
+    ):
+        assert (
+            encoders.main(
+                [
+                    "electra-base",
+                    "--out",
+                    str(tmp_path / "out"),
+                    "--archive",
+                    str(tmp_path / archive),
+                ]
+            )
+            == 2
+        )
         err = capsys.readouterr().err
-        assert found in err and len(err.splitlines()) == 1 and not (tmp_path / "out" / "electra-base").exists()
+        assert (
+            found in err
+            and len(err.splitlines()) == 1
+            and not (tmp_path / "out" / "electra-base").exists()
+        )
 
 
-@pytest.mark.parametrize("arguments, found", [
-    (["gpt"], "expected one of roberta-base, "), ([], "none given"),
-    (["bert-base", "bert-wwm", "--archive", "x"], "one name for one archive")])
+@pytest.mark.parametrize(
+    "arguments, found",
+    [
+        (["gpt"], "expected one of roberta-base, "),
+        ([], "none given"),
+        (["bert-base", "bert-wwm", "--archive", "x"], "one name for one archive"),
+    ],
+)
 def test_wrong_names(arguments, found):
-    done = subprocess.run([sys.executable, ROOT / "data_scripts" / "encoders.py", *arguments], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / "data_scripts" / "encoders.py", *arguments],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2 and found in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_names_are_listed(capsys):
     assert encoders.main(["--list"]) == 0
     out = capsys.readouterr().out
-    for name in ("roberta-base", "roberta-large", "electra-base", "electra-large", "albert-base", "albert-xxlarge", "bert-base",
-                 "bert-wwm", "tanda-roberta-base", "tanda-roberta-large-wikiqa", "tanda-bert-base-trec"):
+    for name in (
+        "roberta-base",
+        "roberta-large",
+        "electra-base",
+        "electra-large",
+        "albert-base",
+        "albert-xxlarge",
+        "bert-base",
+        "bert-wwm",
+        "tanda-roberta-base",
+        "tanda-roberta-large-wikiqa",
+        "tanda-bert-base-trec",
+    ):
         assert name in out
     assert "tanda-roberta-base-wikiqa" not in out  # was not released

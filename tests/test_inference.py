@@ -15,7 +15,9 @@ from wqa.models import build_model
 from wqa.models.cascade import dropped
 from wqa.text import PairEncoder, load_tokenizer, pad_pairs
 
-CONFIG = BackboneConfig(vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64)
+CONFIG = BackboneConfig(
+    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
+)
 EXITS = (1, 2, 4)
 
 
@@ -31,15 +33,24 @@ def full_scores(ranker, pairs):
     """Score of every pair at every exit, one pair at a time through the whole network."""
     rows = []
     for pair in pairs:
-        arrays = [mx.nd.array(array, dtype=array.dtype) for array in pad_pairs([pair], len(pair.token_ids), 0, False)]
-        rows.append([float(ranker.model.path(index)(*arrays)[1].asscalar()) for index in range(len(EXITS))])
+        arrays = [
+            mx.nd.array(array, dtype=array.dtype)
+            for array in pad_pairs([pair], len(pair.token_ids), 0, False)
+        ]
+        rows.append(
+            [float(ranker.model.path(index)(*arrays)[1].asscalar()) for index in range(len(EXITS))]
+        )
     return np.array(rows).T
 
 
 def by_hand(scores, ratios, size=None):
     """The cascade on a table of scores, as section 4.3.2 tells it."""
     k = scores.shape[1]
-    pools = [list(range(k))] if size is None else [list(range(start, min(start + size, k))) for start in range(0, k, size)]
+    pools = (
+        [list(range(k))]
+        if size is None
+        else [list(range(start, min(start + size, k))) for start in range(0, k, size)]
+    )
     last = {}
     for place, (layer, ratio) in enumerate(zip(EXITS, ratios)):
         kept = []
@@ -49,20 +60,29 @@ def by_hand(scores, ratios, size=None):
             best = sorted(pool, key=lambda index: (-scores[place, index], index))  # noqa: B023 - used at once
             kept.append(sorted(best[: len(pool) - dropped(ratio, len(pool))]))
         pools = kept
-    return sorted(range(k), key=lambda index: (-last[index][0], -last[index][1], index)), [last[i][0] for i in range(k)]
+    return sorted(range(k), key=lambda index: (-last[index][0], -last[index][1], index)), [
+        last[i][0] for i in range(k)
+    ]
 
 
 @pytest.mark.parametrize("ratios", [0.0, 0.3, [0.5, 0.0], [0.0, 0.5], [0.25, 0.6], 0.99])
-@pytest.mark.parametrize("options", [{}, {"batch_tokens": 100}, {"hidden_bytes": 5000}, {"pool": "batch", "pool_size": 7}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"batch_tokens": 100}, {"hidden_bytes": 5000}, {"pool": "batch", "pool_size": 7}],
+)
 def test_equals_the_cascade_by_hand(ratios, options):
     ranker = ranker_with(**options)
-    flight = [random_pairs(np.random.default_rng(seed), k, 4, 60, 200) for seed, k in enumerate((37, 1, 2, 24))]
+    flight = [
+        random_pairs(np.random.default_rng(seed), k, 4, 60, 200)
+        for seed, k in enumerate((37, 1, 2, 24))
+    ]
     ranker.drop_ratio = ratios
     for pairs, ranking in zip(flight, ranker.rank_pairs(flight)):
         reached = ~np.isnan(ranking.exit_scores)
         scores = full_scores(ranker, pairs)
         np.testing.assert_allclose(ranking.exit_scores[reached], scores[reached], atol=1e-4)
-        # From here on by the scores as they ran, which differ in the last bits where the padding does.
+        # From here on by the scores as they ran, which differ in the last bits where the padding
+        # does.
         scores[reached] = ranking.exit_scores[reached]
         order, exits = by_hand(scores, ranker.drop_ratio, options.get("pool_size"))
         assert ranking.order.tolist() == order
@@ -84,20 +104,31 @@ def test_without_drops_the_scores_are_the_full_models_bit_for_bit():
     full = np.empty(50)
     for batch in plan_batches([len(pair.token_ids) for pair in pairs], 2048):
         length = bucketed(max(len(pairs[index].token_ids) for index in batch))
-        arrays = [mx.nd.array(a, dtype=a.dtype) for a in pad_pairs([pairs[index] for index in batch], length, 0, False)]
+        arrays = [
+            mx.nd.array(a, dtype=a.dtype)
+            for a in pad_pairs([pairs[index] for index in batch], length, 0, False)
+        ]
         full[batch] = ranker.model(*arrays).asnumpy()
     np.testing.assert_array_equal(ranking.scores, full)
     assert ranking.order.tolist() == np.argsort(-full, kind="stable").tolist()
 
 
 def test_one_candidate_and_ten_thousand():
-    ranker = random_ranker(BackboneConfig(vocab_size=50, units=8, hidden_size=8, num_layers=2, num_heads=1, max_positions=32),
-                           (1, 2), drop_ratio=0.5, hidden_bytes=1 << 16)
+    ranker = random_ranker(
+        BackboneConfig(
+            vocab_size=50, units=8, hidden_size=8, num_layers=2, num_heads=1, max_positions=32
+        ),
+        (1, 2),
+        drop_ratio=0.5,
+        hidden_bytes=1 << 16,
+    )
     rng = np.random.default_rng(0)
     [ranking] = ranker.rank_pairs([random_pairs(rng, 1, 5, 9, 50)])
     assert ranking.order.tolist() == [0] and ranking.exits.tolist() == [2]
     [ranking] = ranker.rank_pairs([random_pairs(rng, 10_000, 4, 30, 50)])
-    assert sorted(ranking.order.tolist()) == list(range(10_000)) and (ranking.exits == 2).sum() == 5000
+    assert (
+        sorted(ranking.order.tolist()) == list(range(10_000)) and (ranking.exits == 2).sum() == 5000
+    )
 
 
 def test_hidden_store_spills_and_gathers():
@@ -123,18 +154,41 @@ def test_ties_keep_the_original_order():
     ranker = ranker_with(drop_ratio=0.5)
     pair = random_pairs(np.random.default_rng(0), 1, 9, 9, 200)[0]
     [ranking] = ranker.rank_pairs([[pair] * 8])
-    assert ranking.order.tolist() == list(range(8)) and ranking.exits.tolist() == [4, 4, 2, 2, 1, 1, 1, 1]
+    assert ranking.order.tolist() == list(range(8)) and ranking.exits.tolist() == [
+        4,
+        4,
+        2,
+        2,
+        1,
+        1,
+        1,
+        1,
+    ]
 
 
 def test_the_contract(tiny_run):
     ranker = load_ranker(tiny_run, drop_ratio=0.3)
-    candidates = ["a glacier is ice .", "", "  \t", "the moon", "moon " * 500, "who ?", "bees make honey"]
+    candidates = [
+        "a glacier is ice .",
+        "",
+        "  \t",
+        "the moon",
+        "moon " * 500,
+        "who ?",
+        "bees make honey",
+    ]
     ranking = ranker.rank("what is a glacier ?", candidates)
-    assert sorted(ranking.order.tolist()) == list(range(7)) and ranking.order[-2:].tolist() == [1, 2]
+    assert sorted(ranking.order.tolist()) == list(range(7)) and ranking.order[-2:].tolist() == [
+        1,
+        2,
+    ]
     assert ranking.blank.tolist() == [False, True, True, False, False, False, False]
     assert ranking.truncated.tolist() == [False] * 4 + [True, False, False]
     assert ranking.exits[1] == 0 and ranking.scores[1] == -math.inf
-    assert set(ranking.exits.tolist()) <= {0, 1, 2, 3} and np.isfinite(np.delete(ranking.scores, [1, 2])).all()
+    assert (
+        set(ranking.exits.tolist()) <= {0, 1, 2, 3}
+        and np.isfinite(np.delete(ranking.scores, [1, 2])).all()
+    )
     assert ranking.cost.full_candidate_layers == 15  # blank candidates cost nothing
     only_blank = ranker.rank("what is a glacier ?", ["", " "])
     assert only_blank.order.tolist() == [0, 1] and only_blank.cost.relative == 0
@@ -194,8 +248,14 @@ def test_run_directories_that_contradict_themselves(tiny_run, tmp_path):
 
     with pytest.raises(RunDirectoryError, match="no such directory"):
         load_ranker(tmp_path / "absent")
-    for number, (old, new) in enumerate((('"num_layers": 3', '"num_layers": 2'), ('"units": 16', '"units": "wide"'),
-                                         ('"system": "cascade"', '"system": "pairwise"'), ('"max_length"', '"longest"'))):
+    for number, (old, new) in enumerate(
+        (
+            ('"num_layers": 3', '"num_layers": 2'),
+            ('"units": 16', '"units": "wide"'),
+            ('"system": "cascade"', '"system": "pairwise"'),
+            ('"max_length"', '"longest"'),
+        )
+    ):
         run = tmp_path / str(number)
         shutil.copytree(tiny_run, run)
         text = (run / "config.json").read_text()
@@ -212,15 +272,30 @@ def test_trained_saved_and_loaded_scores_are_the_same(tiny_encoder, tmp_path):
     from wqa.training import Trainer, TrainingPairs, train
 
     for system, exits in (("cascade", (1, 3)), ("pairwise", ())):
-        config = TrainingConfig(max_updates=4, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=500)
+        config = TrainingConfig(
+            max_updates=4, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=500
+        )
         out = tmp_path / system
-        train(system, str(builtin_path("dev")), str(out), str(tiny_encoder), exits=exits, config=config, max_length=64)
+        train(
+            system,
+            str(builtin_path("dev")),
+            str(out),
+            str(tiny_encoder),
+            exits=exits,
+            config=config,
+            max_length=64,
+        )
         encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
         model = build_model(system, read_backbone_config(tiny_encoder), exits)
         mx.random.seed(config.seed)
         initialize_from(model, tiny_encoder)
         (tmp_path / f"again_{system}").mkdir()
-        Trainer(model, TrainingPairs(read_questions(builtin_path("dev")), encoder), config, tmp_path / f"again_{system}").fit()
+        Trainer(
+            model,
+            TrainingPairs(read_questions(builtin_path("dev")), encoder),
+            config,
+            tmp_path / f"again_{system}",
+        ).fit()
         questions = list(read_questions(builtin_path("test")))[:5]
         in_memory = list(CascadeRanker(model, encoder).rank_all(questions))
         loaded = list(load_ranker(out, engine="mxnet").rank_all(questions))

@@ -16,7 +16,9 @@ from wqa.models.cascade import drop_ratios, dropped
 from wqa.models.heads import FirstPositionHead, MeanHead
 from wqa.pretrained import initialize_from, load_backbone
 
-SMALL = BackboneConfig(vocab_size=50, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=40)
+SMALL = BackboneConfig(
+    vocab_size=50, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=40
+)
 
 
 def inputs(rng, rows=5, length=12, vocab=50):
@@ -24,7 +26,11 @@ def inputs(rng, rows=5, length=12, vocab=50):
     ids = rng.integers(5, vocab, (rows, length))
     ids[np.arange(length)[None] >= lengths[:, None]] = 0
     types = (np.arange(length)[None] >= 3).astype(int) * np.ones((rows, 1), int)
-    return (mx.nd.array(ids, dtype="int32"), mx.nd.array(types, dtype="int32"), mx.nd.array(lengths))
+    return (
+        mx.nd.array(ids, dtype="int32"),
+        mx.nd.array(types, dtype="int32"),
+        mx.nd.array(lengths),
+    )
 
 
 def small_model(system="cascade", exits=(1, 2, 4)):
@@ -46,8 +52,11 @@ def test_layer_slices_run_on_hidden_states():
     backbone, (ids, types, lengths) = small_model().backbone, inputs(np.random.default_rng(0))
     states = backbone.hidden_states(ids, lengths, types)
     from wqa.models.backbone import attention_mask
+
     mask = attention_mask(mx.nd, states[1], lengths, SMALL.num_heads)
-    np.testing.assert_array_equal(backbone.layers[1:3](states[1], mask).asnumpy(), states[3].asnumpy())
+    np.testing.assert_array_equal(
+        backbone.layers[1:3](states[1], mask).asnumpy(), states[3].asnumpy()
+    )
     assert len(backbone.layers) == 4 and len(backbone.layers[1:3]) == 2
     assert backbone.layers[1:3][0] is backbone.layers[1]
 
@@ -66,7 +75,9 @@ def test_stages_compose_to_the_full_model_and_to_paths():
         block.hybridize()
     np.testing.assert_allclose(model(*arrays).asnumpy(), full, atol=1e-5)
     for index in range(3):
-        np.testing.assert_allclose(model.path(index)(*arrays)[1].asnumpy(), scores[index], atol=1e-5)
+        np.testing.assert_allclose(
+            model.path(index)(*arrays)[1].asnumpy(), scores[index], atol=1e-5
+        )
 
 
 def test_mean_head_takes_positions_1_to_m():
@@ -95,10 +106,14 @@ def test_the_loss_of_an_exit_reaches_the_embeddings_and_nothing_above():
     with autograd.record():
         loss = model.path(1)(*arrays)[1].sum()
     loss.backward()
-    norms = {name: float(parameter.grad().norm().asscalar())
-             for name, parameter in model._collect_params_with_prefix().items()}
+    norms = {
+        name: float(parameter.grad().norm().asscalar())
+        for name, parameter in model._collect_params_with_prefix().items()
+    }
     for name, norm in norms.items():
-        below = name.startswith(("backbone.embeddings", "backbone.layers.0", "backbone.layers.1", "head_2"))
+        below = name.startswith(
+            ("backbone.embeddings", "backbone.layers.0", "backbone.layers.1", "head_2")
+        )
         if below and "qkv.bias" not in name:
             assert norm > 0, name
         if not below:
@@ -138,7 +153,9 @@ def test_drop_rule_of_the_paper():
     assert 128 - dropped(0.3, 128) == 90 and 90 - dropped(0.3, 90) == 63
 
 
-@pytest.mark.parametrize("alpha", [-0.1, 1, 1.0, float("nan"), "0.3", [0.3, 1.0], [0.1] * 4, [], True])
+@pytest.mark.parametrize(
+    "alpha", [-0.1, 1, 1.0, float("nan"), "0.3", [0.3, 1.0], [0.1] * 4, [], True]
+)
 def test_drop_ratios_that_do_not_fit(alpha):
     with pytest.raises(OptionError, match="--drop-ratio"):
         drop_ratios(alpha, 3)
@@ -156,7 +173,9 @@ def test_unknown_devices(ctx):
 
 
 def test_devices():
-    assert parse_devices("cpu:0-1") == [mx.cpu(0), mx.cpu(1)] and parse_devices("cpu") == [mx.cpu(0)]
+    assert parse_devices("cpu:0-1") == [mx.cpu(0), mx.cpu(1)] and parse_devices("cpu") == [
+        mx.cpu(0)
+    ]
     if not mx.context.num_gpus():
         with pytest.raises(DeviceError, match="shows 0 GPUs"):
             parse_devices("gpu:0")
@@ -172,21 +191,27 @@ def test_pooler_starts_the_monolithic_head(tiny_encoder):
 
 
 def test_without_mxnet_the_extra_is_named():
-    code = ("import sys; sys.modules['mxnet'] = None\n"
-            "from wqa.errors import MissingDependency\n"
-            "try: import wqa.models\n"
-            "except MissingDependency as error: print(error)")
+    code = (
+        "import sys; sys.modules['mxnet'] = None\n"
+        "from wqa.errors import MissingDependency\n"
+        "try: import wqa.models\n"
+        "except MissingDependency as error: print(error)"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "wqa[cpu]" in out.stdout and "wqa[cu112]" in out.stdout, out.stderr
 
 
 def test_every_layer_prepares_the_process_before_mxnet_loads():
     for name in ("models", "pretrained", "training", "inference", "inference.random"):
-        code = ("import os; os.environ.pop('OMP_NUM_THREADS', None)\n"
-                "import builtins; real = builtins.__import__\n"
-                "def check(name, *rest, **more):\n"
-                "    if name == 'mxnet': assert 'OMP_NUM_THREADS' in os.environ\n"
-                "    return real(name, *rest, **more)\n"
-                f"builtins.__import__ = check\nimport wqa.{name}")
-        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        code = (
+            "import os; os.environ.pop('OMP_NUM_THREADS', None)\n"
+            "import builtins; real = builtins.__import__\n"
+            "def check(name, *rest, **more):\n"
+            "    if name == 'mxnet': assert 'OMP_NUM_THREADS' in os.environ\n"
+            "    return real(name, *rest, **more)\n"
+            f"builtins.__import__ = check\nimport wqa.{name}"
+        )
+        out = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+        )
         assert out.returncode == 0, out.stderr

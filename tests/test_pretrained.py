@@ -22,7 +22,14 @@ from wqa.pretrained.pickled import PickledTensors
 from wqa.pretrained.source import Source
 from wqa.text import PairEncoder, load_tokenizer
 
-TINY = ["tiny_bert", "tiny_roberta", "tiny_electra", "tiny_electra_small", "tiny_albert_v1", "tiny_albert_v2"]
+TINY = [
+    "tiny_bert",
+    "tiny_roberta",
+    "tiny_electra",
+    "tiny_electra_small",
+    "tiny_albert_v1",
+    "tiny_albert_v2",
+]
 
 
 def expected_inputs(expected):
@@ -34,7 +41,9 @@ def expected_inputs(expected):
 @pytest.mark.parametrize("name", [*TINY, "minilm"])
 def test_hidden_states_equal_the_references(name, request):
     folder = request.getfixturevalue("minilm") if name == "minilm" else DATA / name
-    expected = np.load(DATA / "minilm_expected.npz" if name == "minilm" else folder / "expected.npz")
+    expected = np.load(
+        DATA / "minilm_expected.npz" if name == "minilm" else folder / "expected.npz"
+    )
     backbone = load_backbone(folder)
     ids, types, lengths, real = expected_inputs(expected)
     states = backbone.hidden_states(ids, lengths, types)
@@ -43,7 +52,9 @@ def test_hidden_states_equal_the_references(name, request):
     for ours, theirs in zip(states, expected["states"]):
         np.testing.assert_allclose(ours.asnumpy()[..., ::stride][real], theirs[real], atol=1e-4)
     backbone.hybridize()
-    np.testing.assert_allclose(backbone(ids, types, lengths).asnumpy()[real], states[-1].asnumpy()[real], atol=1e-5)
+    np.testing.assert_allclose(
+        backbone(ids, types, lengths).asnumpy()[real], states[-1].asnumpy()[real], atol=1e-5
+    )
     # A row alone, without padding, gives the same.
     length = int(expected["valid_length"][1])
     alone = backbone.hidden_states(ids[1:2, :length], lengths[1:2], types[1:2, :length])
@@ -64,16 +75,24 @@ def test_gradients_equal_the_references(name, hybridized):
     total.backward()
     parameters, layer = backbone._collect_params_with_prefix(), 0 if "albert" in name else 1
     positions = real.sum(axis=0).astype(bool)
-    for key, ours in (("words", "embeddings.word.weight"), ("positions", "embeddings.position_weight"),
-                      ("ffn_1", f"layers.{layer}.ffn_1.weight"), ("qkv", f"layers.{layer}.qkv.weight"),
-                      ("norm", f"layers.{layer}.attention_norm.gamma")):
+    for key, ours in (
+        ("words", "embeddings.word.weight"),
+        ("positions", "embeddings.position_weight"),
+        ("ffn_1", f"layers.{layer}.ffn_1.weight"),
+        ("qkv", f"layers.{layer}.qkv.weight"),
+        ("norm", f"layers.{layer}.attention_norm.gamma"),
+    ):
         theirs, found = expected[f"gradient_of_{key}"], parameters[ours].grad().asnumpy()
         assert abs(theirs).max() > 0.1 and found.shape == theirs.shape
-        if key == "words":  # the reference keeps the padding token's row as it is, for its padded rows alone
-            theirs, found = (np.delete(array, expected["token_ids"][0, 5], axis=0) for array in (theirs, found))
+        if (
+            key == "words"
+        ):  # the reference keeps the padding token's row as it is, for its padded rows alone
+            theirs, found = (
+                np.delete(array, expected["token_ids"][0, 5], axis=0) for array in (theirs, found)
+            )
         if key == "positions":
             first = backbone.config.first_position
-            theirs, found = (array[first: first + len(positions)] for array in (theirs, found))
+            theirs, found = (array[first : first + len(positions)] for array in (theirs, found))
         np.testing.assert_allclose(found, theirs, atol=1e-3, err_msg=key)
 
 
@@ -86,7 +105,9 @@ def test_classifiers_give_the_references_scores(name):
     source.fill_classifier(model.head(0))
     ids, types, lengths, _ = expected_inputs(expected)
     logits = expected["logits"]
-    theirs = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]  # log-odds of softmax's second label
+    theirs = (
+        logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+    )  # log-odds of softmax's second label
     for hybridized in (False, True):
         model.hybridize(hybridized)
         np.testing.assert_allclose(model(ids, types, lengths).asnumpy(), theirs, atol=1e-5)
@@ -94,41 +115,79 @@ def test_classifiers_give_the_references_scores(name):
 
 
 # Counts of the reference library's models: without a pooler, and with it where the family has one.
-@pytest.mark.parametrize("name, count, pooled", [
-    ("bert_6_384_12", 22565376, 22713216), ("bert_12_768_12", 108891648, 109482240), ("bert_24_1024_16", 334092288, 335141888),
-    ("roberta_12_768_12", 124055040, None), ("roberta_24_1024_16", 354310144, None),
-    ("electra_12_256_4", 13483008, None), ("electra_12_768_12", 108891648, None), ("electra_24_1024_16", 334092288, None),
-    ("albert_12_768_12", 11092992, 11683584), ("albert_24_1024_16", 16634368, 17683968),
-    ("albert_24_2048_16", 54528512, 58724864), ("albert_12_4096_64", 205814272, 222595584)])
+@pytest.mark.parametrize(
+    "name, count, pooled",
+    [
+        ("bert_6_384_12", 22565376, 22713216),
+        ("bert_12_768_12", 108891648, 109482240),
+        ("bert_24_1024_16", 334092288, 335141888),
+        ("roberta_12_768_12", 124055040, None),
+        ("roberta_24_1024_16", 354310144, None),
+        ("electra_12_256_4", 13483008, None),
+        ("electra_12_768_12", 108891648, None),
+        ("electra_24_1024_16", 334092288, None),
+        ("albert_12_768_12", 11092992, 11683584),
+        ("albert_24_1024_16", 16634368, 17683968),
+        ("albert_24_2048_16", 54528512, 58724864),
+        ("albert_12_4096_64", 205814272, 222595584),
+    ],
+)
 def test_parameter_counts(name, count, pooled):
     config = BACKBONES[name]
     assert Backbone(config).parameter_count() == count
     assert pooled is None or count + config.units * (config.units + 1) == pooled
 
 
-# Multiple-Heads Student, Table 2. Its 109M and 335M for RoBERTa are BERT's: RoBERTa has a larger vocabulary.
-@pytest.mark.parametrize("name, millions", [("albert_12_768_12", 11), ("electra_12_768_12", 109), ("albert_12_4096_64", 222),
-                                            ("electra_24_1024_16", 335), ("bert_12_768_12", 109), ("bert_24_1024_16", 335)])
+# Multiple-Heads Student, Table 2. Its 109M and 335M for RoBERTa are BERT's: RoBERTa has a larger
+# vocabulary.
+@pytest.mark.parametrize(
+    "name, millions",
+    [
+        ("albert_12_768_12", 11),
+        ("electra_12_768_12", 109),
+        ("albert_12_4096_64", 222),
+        ("electra_24_1024_16", 335),
+        ("bert_12_768_12", 109),
+        ("bert_24_1024_16", 335),
+    ],
+)
 def test_published_sizes_of_rankers(name, millions):
     parameters = PairwiseTransformer(BACKBONES[name]).collect_params().values()
-    assert sum(np.prod(parameter.shape) for parameter in parameters) // 10 ** 6 == millions
+    assert sum(np.prod(parameter.shape) for parameter in parameters) // 10**6 == millions
 
 
 @pytest.mark.parametrize("name", ["zip", "legacy", "bfloat16", "half_transposed"])
 def test_pickled_tensors_equal_safetensors(name):
-    tensors, found = load_file(str(DATA / "tiny_bert" / "model.safetensors")), PickledTensors(DATA / "pickled" / f"{name}.bin")
+    tensors, found = (
+        load_file(str(DATA / "tiny_bert" / "model.safetensors")),
+        PickledTensors(DATA / "pickled" / f"{name}.bin"),
+    )
     assert {key: shape for key, shape in found.shapes.items() if "position_ids" not in key} == {
-        key: value.shape for key, value in tensors.items()}
+        key: value.shape for key, value in tensors.items()
+    }
     for key, value in tensors.items():
-        atol = {"bfloat16": 2 ** -8, "half_transposed": 2 ** -10}.get(name, 0)
-        np.testing.assert_allclose(found.read(key).astype(np.float32), value, rtol=atol, atol=1e-6 if atol else 0)
+        atol = {"bfloat16": 2**-8, "half_transposed": 2**-10}.get(name, 0)
+        np.testing.assert_allclose(
+            found.read(key).astype(np.float32), value, rtol=atol, atol=1e-6 if atol else 0
+        )
 
 
 def test_views_of_one_storage():
     found = PickledTensors(DATA / "pickled" / "views.bin")
     assert found.shapes == {"a": (2, 3), "b": (6,), "n": (), "e": (0, 4)}
-    assert found.read("a").tolist() == [[2, 3, 4], [5, 6, 7]] and found.read("b").tolist() == [0, 2, 4, 6, 8, 10]
-    assert found.read("n") == 3 and found.read("n").dtype == np.int64 and found.read("e").shape == (0, 4)
+    assert found.read("a").tolist() == [[2, 3, 4], [5, 6, 7]] and found.read("b").tolist() == [
+        0,
+        2,
+        4,
+        6,
+        8,
+        10,
+    ]
+    assert (
+        found.read("n") == 3
+        and found.read("n").dtype == np.int64
+        and found.read("e").shape == (0, 4)
+    )
 
 
 class Evil:
@@ -151,7 +210,9 @@ def test_a_pickle_that_asks_for_anything_else_is_refused(tmp_path, monkeypatch, 
     content = pickle.dumps({"weight": Evil()}, protocol=2)
     magic = pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(1001, 2) + pickle.dumps({}, 2)
     (tmp_path / "x.bin").write_bytes(magic + content if legacy else zipped(content))
-    with pytest.raises(EncoderError, match=r"asks for (__builtin__|builtins).eval.*nothing of it was run"):
+    with pytest.raises(
+        EncoderError, match=r"asks for (__builtin__|builtins).eval.*nothing of it was run"
+    ):
         PickledTensors(tmp_path / "x.bin")
     assert not (tmp_path / "evil").exists()
     with pytest.raises(EncoderError, match="asks for torch.nn.modules.linear.Linear"):
@@ -161,8 +222,17 @@ def test_a_pickle_that_asks_for_anything_else_is_refused(tmp_path, monkeypatch, 
 def test_broken_pickles(tmp_path):
     path, whole = tmp_path / "x.bin", (DATA / "pickled" / "zip.bin").read_bytes()
     legacy = (DATA / "pickled" / "legacy.bin").read_bytes()
-    for content in (whole[: len(whole) // 2], legacy[:100], legacy[: len(legacy) // 2], b"", b"text", pickle.dumps([1], 2),
-                    zipped(b"\x80\x02."), zipped(pickle.dumps([1], 2)), zipped(b"garbage")):
+    for content in (
+        whole[: len(whole) // 2],
+        legacy[:100],
+        legacy[: len(legacy) // 2],
+        b"",
+        b"text",
+        pickle.dumps([1], 2),
+        zipped(b"\x80\x02."),
+        zipped(pickle.dumps([1], 2)),
+        zipped(b"garbage"),
+    ):
         path.write_bytes(content)
         with pytest.raises(EncoderError, match="x.bin"):
             PickledTensors(path)
@@ -171,10 +241,12 @@ def test_broken_pickles(tmp_path):
 def test_damaged_checkpoints_raise_nothing_but_typed_errors(tmp_path):
     draw, path = np.random.default_rng(0), tmp_path / "x.bin"
     for name in ("views", "legacy"):
-        whole = (DATA / "pickled" / f"{name}.bin").read_bytes()[:4000 if name == "legacy" else None]
+        whole = (DATA / "pickled" / f"{name}.bin").read_bytes()[
+            : 4000 if name == "legacy" else None
+        ]
         for _ in range(150):
             place = draw.integers(0, len(whole))
-            path.write_bytes(whole[:place] + bytes([draw.integers(0, 256)]) + whole[place + 1:])
+            path.write_bytes(whole[:place] + bytes([draw.integers(0, 256)]) + whole[place + 1 :])
             try:
                 found = PickledTensors(path)
                 for key in found.shapes:
@@ -195,7 +267,9 @@ def assert_same(folder, other=DATA / "tiny_bert", atol=0.0):
     ours, theirs = (load_backbone(one)._collect_params_with_prefix() for one in (folder, other))
     assert set(ours) == set(theirs)
     for name, parameter in ours.items():
-        np.testing.assert_allclose(parameter.data().asnumpy(), theirs[name].data().asnumpy(), atol=atol, err_msg=name)
+        np.testing.assert_allclose(
+            parameter.data().asnumpy(), theirs[name].data().asnumpy(), atol=atol, err_msg=name
+        )
 
 
 def test_every_form_of_the_weights_loads_alike(tmp_path):
@@ -207,19 +281,28 @@ def test_every_form_of_the_weights_loads_alike(tmp_path):
     names = sorted(tensors)
     shards = {"model-00001-of-00002": names[:20], "model-00002-of-00002": names[20:]}
     folder = write(tmp_path / "sharded", tensors, **shards)
-    index = {"weight_map": {name: f"{shard}.safetensors" for shard, part in shards.items() for name in part}}
+    index = {
+        "weight_map": {
+            name: f"{shard}.safetensors" for shard, part in shards.items() for name in part
+        }
+    }
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     assert_same(folder)
     (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(EncoderError, match="model-00002-of-00002.safetensors: the shard is missing"):
+    with pytest.raises(
+        EncoderError, match="model-00002-of-00002.safetensors: the shard is missing"
+    ):
         load_backbone(folder)
-    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"a": "../x.safetensors"}}')
+    (folder / "model.safetensors.index.json").write_text(
+        '{"weight_map": {"a": "../x.safetensors"}}'
+    )
     with pytest.raises(EncoderError, match="names a shard"):
         load_backbone(folder)
     folder = write(tmp_path / "bin_sharded", tensors)
     shutil.copy(DATA / "pickled" / "zip.bin", folder / "pytorch_model-00001-of-00001.bin")
     (folder / "pytorch_model.bin.index.json").write_text(
-        json.dumps({"weight_map": dict.fromkeys(names, "pytorch_model-00001-of-00001.bin")}))
+        json.dumps({"weight_map": dict.fromkeys(names, "pytorch_model-00001-of-00001.bin")})
+    )
     assert_same(folder)
 
 
@@ -230,7 +313,11 @@ def test_half_precision_and_bfloat16_are_widened(tmp_path):
     raw, place, header = b"", 0, {}
     for name, value in tensors.items():
         part = (value.view("<u4") >> 16).astype("<u2").tobytes()
-        header[name] = {"dtype": "BF16", "shape": value.shape, "data_offsets": [place, place + len(part)]}
+        header[name] = {
+            "dtype": "BF16",
+            "shape": value.shape,
+            "data_offsets": [place, place + len(part)],
+        }
         raw, place = raw + part, place + len(part)
     head = json.dumps(header).encode()
     folder = write(tmp_path / "bfloat16", tensors)
@@ -240,8 +327,12 @@ def test_half_precision_and_bfloat16_are_widened(tmp_path):
 
 def test_the_first_names_of_norms_and_no_family(tmp_path):
     """Directories from before 2020: gamma and beta, and a config.json without model_type."""
-    tensors = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
-               for name, value in load_file(str(DATA / "tiny_bert" / "model.safetensors")).items()}
+    tensors = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
+            "LayerNorm.bias", "LayerNorm.beta"
+        ): value
+        for name, value in load_file(str(DATA / "tiny_bert" / "model.safetensors")).items()
+    }
     folder = write(tmp_path / "old", tensors, model=tensors)
     config = json.loads((folder / "config.json").read_text())
     for field in ("model_type", "architectures"):
@@ -255,9 +346,14 @@ def test_the_first_names_of_norms_and_no_family(tmp_path):
     (folder / "config.json").write_text(json.dumps(config))
     assert read_backbone_config(folder) == read_backbone_config(DATA / "tiny_roberta")
     for field, value in (("architectures", ["GPT2LMHeadModel"]), ("model_type", "distilbert")):
-        (folder / "config.json").write_text(json.dumps({**config, "architectures": [], field: value}))
+        (folder / "config.json").write_text(
+            json.dumps({**config, "architectures": [], field: value})
+        )
         if field == "model_type":
-            with pytest.raises(EncoderError, match="model_type 'distilbert'; expected one of bert, roberta, electra, albert"):
+            with pytest.raises(
+                EncoderError,
+                match="model_type 'distilbert'; expected one of bert, roberta, electra, albert",
+            ):
                 load_backbone(folder)
 
 
@@ -268,11 +364,21 @@ def test_zoo_files_load_as_gluonnlp_computes(tmp_path, layout):
 
     mx.random.seed(1)
     eps = 1e-5 if layout == "roberta" else 1e-12
-    encoder = BERTEncoder(num_layers=2, units=16, hidden_size=32, num_heads=2, max_length=12, layer_norm_eps=eps,
-                          output_all_encodings=True)
+    encoder = BERTEncoder(
+        num_layers=2,
+        units=16,
+        hidden_size=32,
+        num_heads=2,
+        max_length=12,
+        layer_norm_eps=eps,
+        output_all_encodings=True,
+    )
     sizes = {"vocab_size": 30, "units": 16, "embed_size": 16, "use_decoder": False}
-    model = (RoBERTaModel(encoder, **sizes) if layout == "roberta" else
-             BERTModel(encoder, token_type_vocab_size=2, use_classifier=False, **sizes))
+    model = (
+        RoBERTaModel(encoder, **sizes)
+        if layout == "roberta"
+        else BERTModel(encoder, token_type_vocab_size=2, use_classifier=False, **sizes)
+    )
     model.initialize(mx.init.Normal(0.3))
     rng = np.random.default_rng(2)
     ids, lengths = mx.nd.array(rng.integers(1, 30, (3, 9)), dtype="int32"), mx.nd.array([9, 4, 7])
@@ -281,9 +387,16 @@ def test_zoo_files_load_as_gluonnlp_computes(tmp_path, layout):
     path = tmp_path / f"{layout}_2_16_2_corpus_uncased-0123abcd.params"
     model.save_parameters(str(path))
     backbone = load_backbone(tmp_path)
-    assert (backbone.config.layout, backbone.config.num_layers, backbone.config.max_positions) == (layout, 2, 12)
+    assert (backbone.config.layout, backbone.config.num_layers, backbone.config.max_positions) == (
+        layout,
+        2,
+        12,
+    )
     real = np.arange(9)[None] < np.array([9, 4, 7])[:, None]
-    for ours, theirs in zip(backbone.hidden_states(ids, lengths, types)[1:], states if isinstance(states, list) else states[0]):
+    for ours, theirs in zip(
+        backbone.hidden_states(ids, lengths, types)[1:],
+        states if isinstance(states, list) else states[0],
+    ):
         np.testing.assert_allclose(ours.asnumpy()[real], theirs.asnumpy()[real], atol=1e-5)
     path.rename(tmp_path / "weights.params")
     with pytest.raises(EncoderError, match="a name without sizes.*bert_12_768_12"):
@@ -296,14 +409,18 @@ def test_zoo_files_load_as_gluonnlp_computes(tmp_path, layout):
 @pytest.mark.parametrize("name", ["uncased", "cased", "byte_level", "sentencepiece", "minilm"])
 def test_pairs_give_the_references_ids(name, request):
     folder = request.getfixturevalue("minilm") if name == "minilm" else DATA / "tokenizers" / name
-    encoder, expected = PairEncoder(load_tokenizer(folder), 100_000), np.load(DATA / "tokenizers" / name / "expected.npz")
+    encoder, expected = (
+        PairEncoder(load_tokenizer(folder), 100_000),
+        np.load(DATA / "tokenizers" / name / "expected.npz"),
+    )
     found = [encoder.encode(question, [candidate])[0].token_ids for question, candidate in pairs()]
     assert len(found) > 2000
     digests = np.array([digest(ids) for ids in found])
     if name != "sentencepiece":
         np.testing.assert_array_equal(digests, expected["compiled"])
         return
-    # SentencePiece itself; where segmentations of a long run have one score, it may order equal pieces otherwise.
+    # SentencePiece itself; where segmentations of a long run have one score, it may order equal
+    # pieces otherwise.
     assert sum(digests == expected["python"]) > 2000
     assert [digest(sorted(ids)) for ids in found] == expected["python_sorted"].tolist()
 
@@ -325,9 +442,13 @@ def test_a_cased_vocabulary_without_settings_is_seen_as_such(tmp_path):
 
 def test_the_zoos_vocabulary(tmp_path):
     words = (DATA / "tokenizers" / "uncased" / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    (tmp_path / "corpus_uncased-0123abcd.vocab").write_text(json.dumps({"idx_to_token": words, "token_to_idx": {}}))
+    (tmp_path / "corpus_uncased-0123abcd.vocab").write_text(
+        json.dumps({"idx_to_token": words, "token_to_idx": {}})
+    )
     texts = ["How are glacier caves formed?", "Zürich"]
-    assert load_tokenizer(tmp_path).encode(texts) == load_tokenizer(DATA / "tokenizers" / "uncased").encode(texts)
+    assert load_tokenizer(tmp_path).encode(texts) == load_tokenizer(
+        DATA / "tokenizers" / "uncased"
+    ).encode(texts)
     (tmp_path / "corpus_uncased-0123abcd.vocab").write_text(json.dumps({"idx_to_token": ["a"]}))
     with pytest.raises(EncoderError, match="no WordPiece vocabulary"):
         load_tokenizer(tmp_path)
@@ -339,8 +460,12 @@ def test_archives(tmp_path):
     with encoder_directory(tmp_path / "x.tar") as folder:
         assert (folder / "config.json").exists()
     assert not folder.exists()
-    for name, kind in (("up", tarfile.REGTYPE), ("root", tarfile.REGTYPE), ("link", tarfile.SYMTYPE),
-                       ("link", tarfile.LNKTYPE)):
+    for name, kind in (
+        ("up", tarfile.REGTYPE),
+        ("root", tarfile.REGTYPE),
+        ("link", tarfile.SYMTYPE),
+        ("link", tarfile.LNKTYPE),
+    ):
         with pytest.raises(EncoderError, match="leaves the archive's folder"):
             load_backbone(make_tar(tmp_path / "evil.tar", DATA / "tiny_bert", **{name: kind}))
     assert not list(tmp_path.glob("**/evil"))
@@ -365,41 +490,70 @@ def test_broken_encoders(tmp_path):
         load_backbone(folder)
     name = "bert.encoder.layer.1.attention.self.key.weight"
     save_file({key: value for key, value in tensors.items() if key != name}, str(path))
-    with pytest.raises(EncoderError, match="missing tensors: encoder.layer.1.attention.self.key.weight;"):
+    with pytest.raises(
+        EncoderError, match="missing tensors: encoder.layer.1.attention.self.key.weight;"
+    ):
         load_backbone(folder)
     save_file({**tensors, name: tensors[name][:, :-1].copy()}, str(path))
-    with pytest.raises(EncoderError, match=rf"tensor {name}: shape \(16, 15\); expected \(16, 16\)"):
+    with pytest.raises(
+        EncoderError, match=rf"tensor {name}: shape \(16, 15\); expected \(16, 16\)"
+    ):
         load_backbone(folder)
     path.write_bytes((DATA / "tiny_bert" / "model.safetensors").read_bytes()[:9000])
     with pytest.raises(EncoderError, match="model.safetensors: cannot be read"):
         load_backbone(folder)
     save_file(tensors, str(path))
     shutil.copy(DATA / "pickled" / "zip.bin", folder / "pytorch_model.bin")
-    with pytest.raises(EncoderError, match="holds model.safetensors and pytorch_model.bin; expected weights of one kind"):
+    with pytest.raises(
+        EncoderError,
+        match="holds model.safetensors and pytorch_model.bin; expected weights of one kind",
+    ):
         load_backbone(folder)
     (folder / "pytorch_model.bin").unlink()
     config = json.loads((folder / "config.json").read_text())
-    for change, found in (({"model_type": "t5"}, "model_type 't5'; expected one of bert, roberta, electra, albert"),
-                          ({"hidden_act": "swish"}, "hidden_act 'swish'"), ({"num_attention_heads": 3}, "multiple of the 3"),
-                          ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
-                          ({"hidden_size": "16"}, "wrong type"), ({"hidden_size": None}, "wrong type")):
+    for change, found in (
+        ({"model_type": "t5"}, "model_type 't5'; expected one of bert, roberta, electra, albert"),
+        ({"hidden_act": "swish"}, "hidden_act 'swish'"),
+        ({"num_attention_heads": 3}, "multiple of the 3"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
+        ({"hidden_size": "16"}, "wrong type"),
+        ({"hidden_size": None}, "wrong type"),
+    ):
         (folder / "config.json").write_text(json.dumps({**config, **change}))
         with pytest.raises(EncoderError, match=found):
             load_backbone(folder)
-    for content, found in (("{", "cannot be read as JSON"), ("[]", "a JSON object"),
-                           (json.dumps({**config, "vocab_size": 65}), r"shape \(64, 16\); expected \(65, 16\)")):
+    for content, found in (
+        ("{", "cannot be read as JSON"),
+        ("[]", "a JSON object"),
+        (json.dumps({**config, "vocab_size": 65}), r"shape \(64, 16\); expected \(65, 16\)"),
+    ):
         (folder / "config.json").write_text(content)
         with pytest.raises(EncoderError, match=found):
             load_backbone(folder)
 
 
 def test_shared_layers_are_one():
-    config = BackboneConfig(layout="albert", vocab_size=20, units=8, hidden_size=16, num_layers=4, num_heads=2, max_positions=8,
-                            embedding_size=4, shared_layers=True)
+    config = BackboneConfig(
+        layout="albert",
+        vocab_size=20,
+        units=8,
+        hidden_size=16,
+        num_layers=4,
+        num_heads=2,
+        max_positions=8,
+        embedding_size=4,
+        shared_layers=True,
+    )
     backbone = Backbone(config)
     backbone.initialize()
-    assert len(backbone.layers) == 4 and len(backbone.layers[1:3]) == 2 and backbone.layers[0] is backbone.layers[3]
-    assert not [name for name in backbone._collect_params_with_prefix() if name.startswith("layers.1")]
+    assert (
+        len(backbone.layers) == 4
+        and len(backbone.layers[1:3]) == 2
+        and backbone.layers[0] is backbone.layers[3]
+    )
+    assert not [
+        name for name in backbone._collect_params_with_prefix() if name.startswith("layers.1")
+    ]
     hidden, lengths = mx.nd.random.normal(shape=(2, 5, 8)), mx.nd.array([5, 3])
     mask = attention_mask(mx.nd, hidden, lengths, 2)
     halves = backbone.layers[2:](backbone.layers[:2](hidden, mask), mask)
@@ -412,7 +566,11 @@ def test_minilm_pools_as_its_package_does(minilm):
     texts = [candidate for _, candidate in pairs()[:1000:5]]
     for text, theirs in zip(texts, expected):
         ids = [tokenizer.start_id, *tokenizer.encode([text])[0][:126], tokenizer.separator_id]
-        ours = backbone.hidden_states(mx.nd.array([ids], dtype="int32"), mx.nd.array([len(ids)]))[-1].mean(axis=1).asnumpy()[0]
+        ours = (
+            backbone.hidden_states(mx.nd.array([ids], dtype="int32"), mx.nd.array([len(ids)]))[-1]
+            .mean(axis=1)
+            .asnumpy()[0]
+        )
         cosine = ours @ theirs / np.linalg.norm(ours) / np.linalg.norm(theirs)
         assert cosine > 0.99999
     assert len(expected) == 200

@@ -18,7 +18,8 @@ def recipes(tmp_path):
     (tmp_path / "paper" / "published").mkdir(parents=True)
     (tmp_path / "paper" / "results").mkdir()
     (tmp_path / "paper" / "published" / "table2.tsv").write_text(
-        f"{HEADER}\n2\tours\t0.3\tr.sh\t88.5\t-\t-37\n2\tours\t0\tr.sh\t89\t70.1\t0\n2\tothers\t-\t-\t50\t51\t-\n")
+        f"{HEADER}\n2\tours\t0.3\tr.sh\t88.5\t-\t-37\n2\tours\t0\tr.sh\t89\t70.1\t0\n2\tothers\t-\t-\t50\t51\t-\n"
+    )
     return tmp_path
 
 
@@ -29,7 +30,12 @@ def test_published_beside_reproduced(recipes):
     write_rows(results / "small.tsv", [{"row": "tiny", "drop_ratio": "0", "z_map": "33.00"}])
     text = report("paper", recipes)
     assert text.splitlines()[0] == "Table 2, published | reproduced (2 of 5 figures)"
-    assert "88.5 | 87.12 (0.40)" in text and "-37 | -36" in text and "89 | not run" in text and "r.sh" in text
+    assert (
+        "88.5 | 87.12 (0.40)" in text
+        and "-37 | -36" in text
+        and "89 | not run" in text
+        and "r.sh" in text
+    )
     assert "50 |" not in text  # others' figures are not ours to reproduce
     assert "small.tsv" in text and "33.00" in text
     assert text.splitlines()[-1] == "2 of 5 published figures have been run at the paper's scale"
@@ -41,7 +47,11 @@ def test_unknown_papers_and_malformed_tables(recipes, tmp_path, capsys):
     with pytest.raises(OptionError, match="published tables in"):
         report("bert", tmp_path / "absent")
     path = recipes / "paper" / "published" / "table2.tsv"
-    for text, found in ((HEADER + "\n2\tours\n", "line 2: 2 columns"), ("a\tb\n", "line 1"), ("", "line 1")):
+    for text, found in (
+        (HEADER + "\n2\tours\n", "line 2: 2 columns"),
+        ("a\tb\n", "line 1"),
+        ("", "line 1"),
+    ):
         path.write_text(text)
         with pytest.raises(DataError, match=found):
             report("paper", recipes)
@@ -60,16 +70,26 @@ def test_every_published_table_is_whole(capsys):
         rows = read_rows(path)
         assert len({(row["row"], row["drop_ratio"]) for row in rows}) == len(rows)
         for row in rows:
-            assert row["table"] == path.stem[5:] and (row["recipe"] in ("-", "data_scripts") or (ROOT / row["recipe"]).exists())
+            assert row["table"] == path.stem[5:] and (
+                row["recipe"] in ("-", "data_scripts") or (ROOT / row["recipe"]).exists()
+            )
     table2 = {row["row"]: row for row in read_rows(folder / "table2.tsv")}
     table3 = {(row["row"], row["drop_ratio"]): row for row in read_rows(folder / "table3.tsv")}
-    assert (table2["CT 12 layers"]["wikiqa_map"], table2["CT 12 layers"]["trecqa_mrr"]) == ("89.9", "96.7")
-    assert (table3["CT 12 layers", "0.3"]["asnq_p@1"], table3["SR", "0.5"]["gpd_mrr"]) == ("52.9", "72.3")
+    assert (table2["CT 12 layers"]["wikiqa_map"], table2["CT 12 layers"]["trecqa_mrr"]) == (
+        "89.9",
+        "96.7",
+    )
+    assert (table3["CT 12 layers", "0.3"]["asnq_p@1"], table3["SR", "0.5"]["gpd_mrr"]) == (
+        "52.9",
+        "72.3",
+    )
 
 
 def test_figures_that_the_paper_gives_once():
-    [row] = beside([{"row": "a", "drop_ratio": "0", "recipe": "r", "cost_reduction": "-1"}],
-                   [{"row": "a", "drop_ratio": "0", "x_map": "5", "x_cost_reduction": "-2"}])
+    [row] = beside(
+        [{"row": "a", "drop_ratio": "0", "recipe": "r", "cost_reduction": "-1"}],
+        [{"row": "a", "drop_ratio": "0", "x_map": "5", "x_cost_reduction": "-2"}],
+    )
     assert row["cost_reduction"] == "-1 | -2"
 
 
@@ -80,8 +100,19 @@ def collect(*arguments):
 
 def test_collecting_figures_over_seeds(tmp_path):
     def write(name, value):
-        figures = {"filter": "all", "questions": 5, "mrr": value, "p@1": 0.5, "ndcg@10": 0.5, "cost": 0.63, "seconds": 1}
-        rows = [{"drop_ratio": "0.3", "map": value, **figures}, {"drop_ratio": "exit 2", "map": 0.25, **figures}]
+        figures = {
+            "filter": "all",
+            "questions": 5,
+            "mrr": value,
+            "p@1": 0.5,
+            "ndcg@10": 0.5,
+            "cost": 0.63,
+            "seconds": 1,
+        }
+        rows = [
+            {"drop_ratio": "0.3", "map": value, **figures},
+            {"drop_ratio": "exit 2", "map": 0.25, **figures},
+        ]
         (tmp_path / name).write_text(json.dumps(rows))
         return tmp_path / name
 
@@ -90,14 +121,30 @@ def test_collecting_figures_over_seeds(tmp_path):
     assert collect(table, "CT 2", "exit 2", "x", files[0]).returncode == 0
     assert collect(table, "CT", "0.3", "y", files[0]).returncode == 0
     one, two = read_rows(table)
-    assert (one["x_map"], one["x_seeds"], one["x_cost_reduction"], one["y_map"]) == ("60.00 (14.14)", "2", "-37", "50.00")
-    assert (two["row"], two["drop_ratio"], two["x_map"], two["y_map"]) == ("CT 2", "0", "25.00", "-")
+    assert (one["x_map"], one["x_seeds"], one["x_cost_reduction"], one["y_map"]) == (
+        "60.00 (14.14)",
+        "2",
+        "-37",
+        "50.00",
+    )
+    assert (two["row"], two["drop_ratio"], two["x_map"], two["y_map"]) == (
+        "CT 2",
+        "0",
+        "25.00",
+        "-",
+    )
     done = collect(table, "CT", "0.9", "x", files[0])
-    assert done.returncode == 2 and "no row with drop ratio 0.9" in done.stderr and done.stderr.count("\n") == 1
+    assert (
+        done.returncode == 2
+        and "no row with drop ratio 0.9" in done.stderr
+        and done.stderr.count("\n") == 1
+    )
 
 
 def test_table_1_from_the_counts_of_corpora(wikiqa_archive, tmp_path):
-    spec = importlib.util.spec_from_file_location("table1", ROOT / "recipes" / "cascade" / "table1.py")
+    spec = importlib.util.spec_from_file_location(
+        "table1", ROOT / "recipes" / "cascade" / "table1.py"
+    )
     table1 = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(table1)
     import wikiqa

@@ -1,4 +1,6 @@
-"""A training that was killed with SIGKILL, or whose disk was full, goes on and ends with the same bits."""
+"""A training that was killed with SIGKILL, or whose disk was full, goes on and ends with the same
+bits."""
+
 import json
 import os
 import resource
@@ -40,21 +42,56 @@ sys.exit(main(sys.argv[5:]))
 def few(tmp_path_factory):
     """Eight questions are enough to train on here, and three to evaluate on."""
     questions = list(read_questions(builtin_path("dev")))
-    FEW["train"], FEW["dev"] = (tmp_path_factory.mktemp("few") / f"{name}.jsonl" for name in ("train", "dev"))
+    FEW["train"], FEW["dev"] = (
+        tmp_path_factory.mktemp("few") / f"{name}.jsonl" for name in ("train", "dev")
+    )
     write_questions(FEW["train"], questions[:8])
     write_questions(FEW["dev"], questions[8:11])
 
 
 def command(encoder, out, *more):
-    return ["train", "cascade", "--encoder", str(encoder), "--train", str(FEW["train"]), "--dev", str(FEW["dev"]), "--out",
-            str(out), "--exits", "1,2,3", "--max-length", "64", "--max-updates", "14", "--epochs", "9", "--seed", "1",
-            "--learning-rate", "1e-2", "--warmup-updates", "3", "--tokens-per-batch", "600", "--checkpoint-every", "4",
-            "--eval-every", "3", "--log-every", "2", *more]
+    return [
+        "train",
+        "cascade",
+        "--encoder",
+        str(encoder),
+        "--train",
+        str(FEW["train"]),
+        "--dev",
+        str(FEW["dev"]),
+        "--out",
+        str(out),
+        "--exits",
+        "1,2,3",
+        "--max-length",
+        "64",
+        "--max-updates",
+        "14",
+        "--epochs",
+        "9",
+        "--seed",
+        "1",
+        "--learning-rate",
+        "1e-2",
+        "--warmup-updates",
+        "3",
+        "--tokens-per-batch",
+        "600",
+        "--checkpoint-every",
+        "4",
+        "--eval-every",
+        "3",
+        "--log-every",
+        "2",
+        *more,
+    ]
 
 
 def run(arguments, killer=(), **options):
     start = [sys.executable, "-c", KILLER, *killer] if killer else [sys.executable, "-m", "wqa"]
-    return subprocess.run([*start, *arguments], capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run(
+        [*start, *arguments], capture_output=True, text=True, timeout=120, **options
+    )
 
 
 def metrics(out):
@@ -76,10 +113,30 @@ def uninterrupted(tiny_encoder, tmp_path_factory):
 KILLS = {
     "before the first checkpoint": ("wqa.training.trainer", "Trainer._step", "3", "before"),
     "between checkpoints": ("wqa.training.trainer", "Trainer._step", "11", "after"),
-    "while a checkpoint's parameters are written": ("wqa.training.checkpoint", "save_parameters", "5", "before"),
-    "while a checkpoint is complete but not yet renamed": ("wqa.training.checkpoint", "sha256", "9", "after"),
-    "after the rename, before the old ones are deleted": ("wqa.training.checkpoint", "Checkpoints._prune", "3", "before"),
-    "after an evaluation, before its checkpoint": ("wqa.training.checkpoint", "Checkpoints.keep_best", "2", "after"),
+    "while a checkpoint's parameters are written": (
+        "wqa.training.checkpoint",
+        "save_parameters",
+        "5",
+        "before",
+    ),
+    "while a checkpoint is complete but not yet renamed": (
+        "wqa.training.checkpoint",
+        "sha256",
+        "9",
+        "after",
+    ),
+    "after the rename, before the old ones are deleted": (
+        "wqa.training.checkpoint",
+        "Checkpoints._prune",
+        "3",
+        "before",
+    ),
+    "after an evaluation, before its checkpoint": (
+        "wqa.training.checkpoint",
+        "Checkpoints.keep_best",
+        "2",
+        "after",
+    ),
     "after the last update": ("wqa.training.checkpoint", "Checkpoints.finish", "1", "before"),
     "before the checkpoints are cleared away": ("shutil", "copyfile", "1", "after"),
 }
@@ -102,7 +159,10 @@ def test_kill_and_resume(tiny_encoder, uninterrupted, tmp_path, moment):
 
 def test_two_devices_resume_too(tiny_encoder, tmp_path):
     outs = []
-    for name, killer in (("whole", ()), ("killed", ("wqa.training.trainer", "Trainer._step", "10", "before"))):
+    for name, killer in (
+        ("whole", ()),
+        ("killed", ("wqa.training.trainer", "Trainer._step", "10", "before")),
+    ):
         out = tmp_path / name
         arguments = command(tiny_encoder, out, "--ctx", "cpu:0-1", "--clip-norm", "0.5")
         done = run(arguments, killer)
@@ -117,15 +177,26 @@ def test_two_devices_resume_too(tiny_encoder, tmp_path):
 def test_a_full_disk_while_a_checkpoint_is_written(tiny_encoder, uninterrupted, tmp_path):
     """A limit on the size of a file stands in for the disk: the write fails in the same place."""
     out = tmp_path / "run"
-    stopped = run(command(tiny_encoder, out), ("wqa.training.trainer", "Trainer._step", "6", "before"))
+    stopped = run(
+        command(tiny_encoder, out), ("wqa.training.trainer", "Trainer._step", "6", "before")
+    )
     assert stopped.returncode == -signal.SIGKILL
-    before = {path.name: path.read_bytes() for path in (out / "checkpoints" / "update-00000004").iterdir()}
+    before = {
+        path.name: path.read_bytes() for path in (out / "checkpoints" / "update-00000004").iterdir()
+    }
     limit = len(before["model.params"]) // 2
-    full = run(command(tiny_encoder, out, "--resume"),
-               preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
+    full = run(
+        command(tiny_encoder, out, "--resume"),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
     assert full.returncode == 2 and "Traceback" not in full.stderr
-    assert "could not be written" in full.stderr.splitlines()[-1] and "checkpoints" in full.stderr.splitlines()[-1]
-    assert {path.name: path.read_bytes() for path in (out / "checkpoints" / "update-00000004").iterdir()} == before
+    assert (
+        "could not be written" in full.stderr.splitlines()[-1]
+        and "checkpoints" in full.stderr.splitlines()[-1]
+    )
+    assert {
+        path.name: path.read_bytes() for path in (out / "checkpoints" / "update-00000004").iterdir()
+    } == before
     assert not [path for path in (out / "checkpoints").iterdir() if path.name.endswith(".tmp")]
     assert run(command(tiny_encoder, out, "--resume")).returncode == 0
     assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
@@ -149,9 +220,19 @@ def test_a_damaged_checkpoint_is_not_loaded(tiny_encoder, uninterrupted, tmp_pat
 
 def test_an_interrupt_says_how_to_go_on(tiny_encoder, tmp_path):
     out = tmp_path / "run"
-    process = subprocess.Popen([sys.executable, "-m", "wqa", *command(tiny_encoder, out, "--epochs", "5000"),
-                                "--max-updates", "100000"], stderr=subprocess.PIPE, text=True,
-                               env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "wqa",
+            *command(tiny_encoder, out, "--epochs", "5000"),
+            "--max-updates",
+            "100000",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
     for line in iter(lambda: process.stderr.readline(), ""):
         if "dev map" in line:
             break

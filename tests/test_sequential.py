@@ -6,7 +6,15 @@ import pytest
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.inference import CascadeRanker, Cost, Ranker, Ranking, SequentialRanker, load_ranker, relative_cost
+from wqa.inference import (
+    CascadeRanker,
+    Cost,
+    Ranker,
+    Ranking,
+    SequentialRanker,
+    load_ranker,
+    relative_cost,
+)
 from wqa.training import train
 
 
@@ -25,10 +33,18 @@ class Table(Ranker):
         for question in questions:
             self.asked.append(question.texts)
             blank = np.array([not text for text in question.texts])
-            scores = np.array([-np.inf if not text else self._scores[text] for text in question.texts])
+            scores = np.array(
+                [-np.inf if not text else self._scores[text] for text in question.texts]
+            )
             n, order = int((~blank).sum()), np.argsort(-scores, kind="stable")
-            cost = Cost(self._layers / self._depth if self._depth else 0, self._layers * n, self._depth * n,
-                        self._layers * n * 5, self._layers * n * 6, self._depth * n * 5)
+            cost = Cost(
+                self._layers / self._depth if self._depth else 0,
+                self._layers * n,
+                self._depth * n,
+                self._layers * n * 5,
+                self._layers * n * 6,
+                self._depth * n * 5,
+            )
             exits, whole = np.where(blank, 0, self._layers), np.zeros(len(blank), bool)
             yield Ranking(order, scores, exits, whole, blank, cost, scores[None])
 
@@ -43,7 +59,8 @@ def test_by_hand():
     third = Table({"c": 1, "d": 2, "e": 0, "b": 5}, layers=6, depth=6)
     ranker = SequentialRanker([first, second, third], [0.2, 3])
     [ranking] = ranker.rank_all([question("a", "", "b", "c", "d", "e")])
-    # 5 candidates, floor(0.2 * 5) = 1 dropped: a. Of b, c, d, e the best three of (8, 5, 5, 7): b, e and, first of a tie, c.
+    # 5 candidates, floor(0.2 * 5) = 1 dropped: a. Of b, c, d, e the best three of (8, 5, 5, 7): b,
+    # e and, first of a tie, c.
     assert second.asked == [("b", "c", "d", "e")] and third.asked == [("b", "c", "e")]
     assert ranking.order.tolist() == [2, 3, 5, 4, 0, 1]  # b, c, e by the third; d; a; the blank one
     assert ranking.scores.tolist() == [1, -np.inf, 5, 1, 5, 0]
@@ -57,7 +74,9 @@ def test_by_hand():
 def test_nothing_dropped_is_the_last_ranker():
     first, second = Table({"a": 1, "b": 2}), Table({"a": 4, "b": 3}, 6, 6)
     [ranking] = SequentialRanker([first, second]).rank_all([question("a", "b")])
-    assert ranking.order.tolist() == [0, 1] and ranking.cost.relative == 1 and ranking.cost.paper == 1
+    assert (
+        ranking.order.tolist() == [0, 1] and ranking.cost.relative == 1 and ranking.cost.paper == 1
+    )
 
 
 def test_rankers_of_other_widths_are_weighed():
@@ -75,7 +94,9 @@ def test_blank_questions_and_flights():
     assert ranker.rank("q", ["b", "a"]).order.tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("drop_ratio", [1.0, -0.1, -1, True, "0.3", None, [0.1, 0.1, 0.1, 0.1], [[]]])
+@pytest.mark.parametrize(
+    "drop_ratio", [1.0, -0.1, -1, True, "0.3", None, [0.1, 0.1, 0.1, 0.1], [[]]]
+)
 def test_drop_ratios_that_do_not_fit(drop_ratio):
     with pytest.raises((OptionError, TypeError)):
         SequentialRanker([Table({}), Table({}), Table({})], drop_ratio)
@@ -91,13 +112,23 @@ def shallow(tiny_encoder, tmp_path_factory):
     """Independently trained monolithic rankers of 1, 2 and 3 layers."""
     folder = tmp_path_factory.mktemp("sr")
     for depth in (1, 2, 3):
-        config = TrainingConfig(max_updates=4, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=500, seed=depth)
-        train("pairwise", str(builtin_path("dev")), str(folder / f"d{depth}"), str(tiny_encoder), exits=(depth,), config=config)
+        config = TrainingConfig(
+            max_updates=4, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=500, seed=depth
+        )
+        train(
+            "pairwise",
+            str(builtin_path("dev")),
+            str(folder / f"d{depth}"),
+            str(tiny_encoder),
+            exits=(depth,),
+            config=config,
+        )
     return folder
 
 
 def test_the_papers_sequence_costs_what_table_3_says(shallow):
-    """SR over rankers of 1, 2 and 3 layers of one encoder: the cost as run is the analytic one by the floor rule."""
+    """SR over rankers of 1, 2 and 3 layers of one encoder: the cost as run is the analytic one by
+    the floor rule."""
     (shallow / "sr.json").write_text(json.dumps({"rankers": ["d1", "d2", "d3"], "drop_ratio": 0.5}))
     ranker = load_ranker(shallow / "sr.json")
     assert isinstance(ranker, SequentialRanker)
@@ -109,13 +140,17 @@ def test_the_papers_sequence_costs_what_table_3_says(shallow):
         expected = relative_cost((1, 2, 3), 0.5, shared=False, batch_size=k)
         assert ranking.cost.relative == pytest.approx(expected) == pytest.approx(ranking.cost.paper)
     full = load_ranker(shallow / "d3")
-    for ranking, whole in zip(load_ranker(shallow / "sr.json", drop_ratio=0.0).rank_all(questions), full.rank_all(questions)):
+    for ranking, whole in zip(
+        load_ranker(shallow / "sr.json", drop_ratio=0.0).rank_all(questions),
+        full.rank_all(questions),
+    ):
         assert ranking.order.tolist() == whole.order.tolist()
 
 
 def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
-    (shallow / "then.json").write_text(json.dumps({
-        "rankers": [{"run": str(tiny_run), "drop_ratio": 0.3}, "d3"], "drop_ratio": 4}))
+    (shallow / "then.json").write_text(
+        json.dumps({"rankers": [{"run": str(tiny_run), "drop_ratio": 0.3}, "d3"], "drop_ratio": 4})
+    )
     ranker, alone = load_ranker(shallow / "then.json"), load_ranker(tiny_run, drop_ratio=0.3)
     assert isinstance(alone, CascadeRanker)
     each = next(iter(read_questions(builtin_path("test"))))
@@ -125,12 +160,19 @@ def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
     assert ranking.cost.candidate_layers == cascade.cost.candidate_layers + 4 * 3
 
 
-@pytest.mark.parametrize("text, found", [
-    ("{", "is no sequence"), ('{"rankers": "d1"}', "no such directory"), ('{"rankers": [{}]}', "is no sequence"),
-    ("[]", "is no sequence"),
-    ('{"rankers": ["d1"], "k": 3}', "besides"), ('{"rankers": []}', "rankers: none"),
-    ('{"rankers": ["d1", "d2"], "drop_ratio": 1.5}', "drop_ratio: 1.5"),
-    ('{"rankers": ["d1", "absent"]}', "no such directory")])
+@pytest.mark.parametrize(
+    "text, found",
+    [
+        ("{", "is no sequence"),
+        ('{"rankers": "d1"}', "no such directory"),
+        ('{"rankers": [{}]}', "is no sequence"),
+        ("[]", "is no sequence"),
+        ('{"rankers": ["d1"], "k": 3}', "besides"),
+        ('{"rankers": []}', "rankers: none"),
+        ('{"rankers": ["d1", "d2"], "drop_ratio": 1.5}', "drop_ratio: 1.5"),
+        ('{"rankers": ["d1", "absent"]}', "no such directory"),
+    ],
+)
 def test_files_of_sequences_that_do_not_fit(shallow, text, found):
     path = shallow / "bad.json"
     path.write_text(text)

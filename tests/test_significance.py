@@ -6,23 +6,42 @@ import pytest
 from wqa.data import Candidate, Question
 from wqa.errors import DataError, OptionError
 from wqa.evaluation import evaluate
-from wqa.evaluation.significance import compare, over_seeds, paired, per_question, per_question_of_run, rank_correlation
+from wqa.evaluation.significance import (
+    compare,
+    over_seeds,
+    paired,
+    per_question,
+    per_question_of_run,
+    rank_correlation,
+)
 
 
 def test_the_t_test_by_hand():
-    # Differences 1, 2, 3: mean 2, deviation 1, t = 2 / (1 / sqrt 3) = 3.4641, two degrees of freedom.
+    # Differences 1, 2, 3: mean 2, deviation 1, t = 2 / (1 / sqrt 3) = 3.4641, two degrees of
+    # freedom.
     found = compare({"a": 0, "b": 0, "c": 0}, {"c": 3, "a": 1, "b": 2}, "map")
     t = 2 * math.sqrt(3)
-    assert found.t_test == pytest.approx(1 - t / math.sqrt(t * t + 2))  # the closed form for two degrees of freedom
-    assert found.wilcoxon == pytest.approx(2 / 2 ** 3)                  # all three of one sign: 2 of 8 assignments
-    assert (found.first, found.second, found.difference, found.questions, found.changed) == (0, 2, 2, 3, 3)
+    assert found.t_test == pytest.approx(
+        1 - t / math.sqrt(t * t + 2)
+    )  # the closed form for two degrees of freedom
+    assert found.wilcoxon == pytest.approx(2 / 2**3)  # all three of one sign: 2 of 8 assignments
+    assert (found.first, found.second, found.difference, found.questions, found.changed) == (
+        0,
+        2,
+        2,
+        3,
+        3,
+    )
     assert 1 <= found.low < 2 < found.high <= 3
 
 
 def test_the_interval_of_the_bootstrap():
     rng = np.random.default_rng(1)
     first = {str(i): value for i, value in enumerate(rng.normal(size=400))}
-    second = {key: value + change for (key, value), change in zip(first.items(), rng.normal(0.1, 1, size=400))}
+    second = {
+        key: value + change
+        for (key, value), change in zip(first.items(), rng.normal(0.1, 1, size=400))
+    }
     found = compare(first, second, "map")
     changes = np.array([second[key] - first[key] for key in first])
     half = 1.96 * changes.std() / 20  # of a normal mean of 400
@@ -40,7 +59,9 @@ def test_equal_runs_and_constant_differences():
 
 
 def test_runs_on_other_questions_are_refused():
-    with pytest.raises(DataError, match=r"2 only in the first, such as 'a', 1 only in the second, such as 'z'"):
+    with pytest.raises(
+        DataError, match=r"2 only in the first, such as 'a', 1 only in the second, such as 'z'"
+    ):
         paired({"a": 1, "b": 0, "m": 1}, {"m": 1, "z": 0})
     with pytest.raises(DataError, match="no question in common"):
         paired({}, {})
@@ -57,15 +78,22 @@ def test_values_of_each_question():
     orders = [[0, 1], [0, 2, 1]]
     found = per_question(orders, questions, ("map", "p@1"))
     assert found == {"map": {"x": 0.5, "y": 1.0}, "p@1": {"x": 0.0, "y": 1.0}}
-    assert evaluate(orders, questions, metrics=("map",))["map"] == np.mean(list(found["map"].values()))
+    assert evaluate(orders, questions, metrics=("map",))["map"] == np.mean(
+        list(found["map"].values())
+    )
     run = {"x": {"d0": 2.0, "d1": 1.0}, "other": {"d": 1.0}}
-    assert per_question_of_run(run, {"x": {"d0": 0, "d1": 1}, "absent": {"d": 1}}, ("map",)) == {"map": {"x": 0.5}}
+    assert per_question_of_run(run, {"x": {"d0": 0, "d1": 1}, "absent": {"d": 1}}, ("map",)) == {
+        "map": {"x": 0.5}
+    }
 
 
 def test_rank_correlation():
     assert rank_correlation([[0, 1, 2], [0]], [[2, 1, 0], [0]]) == (-1.0, 0.0)
     # Ranks of candidates 0, 1, 2: 1, 2, 3 and 2, 1, 3: rho = 1 - 6 * 2 / (3 * 8) = 0.5.
-    assert rank_correlation([[0, 1, 2], [0, 1]], [[1, 0, 2], [0, 1]]) == (pytest.approx(0.75), pytest.approx(0.25))
+    assert rank_correlation([[0, 1, 2], [0, 1]], [[1, 0, 2], [0, 1]]) == (
+        pytest.approx(0.75),
+        pytest.approx(0.25),
+    )
     assert math.isnan(rank_correlation([[0]], [[0]])[0])
     with pytest.raises(DataError, match="question 1"):
         rank_correlation([[0, 1]], [[0]])
@@ -74,9 +102,15 @@ def test_rank_correlation():
 
 
 def test_over_seeds():
-    found = over_seeds([{"questions": 3, "map": 0.5}, {"questions": 3, "map": 0.7}, {"questions": 3, "map": 0.6}])
+    found = over_seeds(
+        [{"questions": 3, "map": 0.5}, {"questions": 3, "map": 0.7}, {"questions": 3, "map": 0.6}]
+    )
     assert found == {"map": (pytest.approx(0.6), pytest.approx(0.1))}
     assert math.isnan(over_seeds([{"questions": 3, "map": 0.5}])["map"][1])
-    for rows in ([], [{"questions": 3, "map": 0.5}, {"questions": 4, "map": 0.5}], [{"map": 0.5}, {"mrr": 0.5}]):
+    for rows in (
+        [],
+        [{"questions": 3, "map": 0.5}, {"questions": 4, "map": 0.5}],
+        [{"map": 0.5}, {"mrr": 0.5}],
+    ):
         with pytest.raises(DataError):
             over_seeds(rows)

@@ -10,7 +10,14 @@ import wqa.text.store_builder as builder_module
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.errors import DataError, OptionError
-from wqa.text import PairEncoder, PairStore, build_store, load_tokenizer, plan_batches, plan_by_question
+from wqa.text import (
+    PairEncoder,
+    PairStore,
+    build_store,
+    load_tokenizer,
+    plan_batches,
+    plan_by_question,
+)
 from wqa.text.batching import BUCKET
 from wqa.training import train
 from wqa.training.pairs import StoredPairs, TrainingPairs
@@ -23,17 +30,23 @@ def encoder(tiny_encoder):
 
 @pytest.fixture
 def corpus(tmp_path):
-    """The built-in corpus with a blank candidate, one that is cut, and questions with labels of one kind."""
+    """The built-in corpus with a blank candidate, one that is cut, and questions with labels of one
+    kind."""
     questions = list(read_questions(builtin_path("dev")))
-    odd = [Question("blank", "who ?", (Candidate(" ", 1), Candidate("a b", 0))),
-           Question("long", "who ?", (Candidate("a " * 80, 1),)), Question("wrong", "why ?", (Candidate("so", 0),))]
+    odd = [
+        Question("blank", "who ?", (Candidate(" ", 1), Candidate("a b", 0))),
+        Question("long", "who ?", (Candidate("a " * 80, 1),)),
+        Question("wrong", "why ?", (Candidate("so", 0),)),
+    ]
     write_questions(tmp_path / "train.jsonl", [*questions[:5], *odd, *questions[5:]])
     return tmp_path / "train.jsonl"
 
 
 @pytest.mark.parametrize("filter", ["all", "no-all-negative", "clean"])
 @pytest.mark.parametrize("family", [False, True])
-def test_gives_the_pairs_that_memory_gives(corpus, encoder, family, family_encoder, tmp_path, filter):
+def test_gives_the_pairs_that_memory_gives(
+    corpus, encoder, family, family_encoder, tmp_path, filter
+):
     from wqa.data import filter_questions
 
     encoder = PairEncoder(load_tokenizer(family_encoder), 48) if family else encoder
@@ -41,12 +54,19 @@ def test_gives_the_pairs_that_memory_gives(corpus, encoder, family, family_encod
     blanks = int(encoder.tokenizer.encode([" "]) == [[]])  # RoBERTa's have a token for a space
     assert meta["questions"] == 28 and meta["blank"] == blanks and meta["truncated"] >= 1
     kept = filter_questions(read_questions(corpus), filter)
-    memory, stored = TrainingPairs(kept, encoder), StoredPairs(PairStore(tmp_path / "train.store"), encoder, filter)
+    memory, stored = (
+        TrainingPairs(kept, encoder),
+        StoredPairs(PairStore(tmp_path / "train.store"), encoder, filter),
+    )
     if filter == "all":
         assert len(stored) == meta["pairs"]
     # A question whose only answer is blank has an answer on paper, and none in the store.
     blank = [number for number, question in enumerate(kept) if blanks and question.id == "blank"]
-    rows = np.flatnonzero(~np.isin(memory.questions, blank)) if filter != "all" else np.arange(len(memory))
+    rows = (
+        np.flatnonzero(~np.isin(memory.questions, blank))
+        if filter != "all"
+        else np.arange(len(memory))
+    )
     assert len(stored) == len(rows)
     np.testing.assert_array_equal(memory.lengths[rows], stored.lengths)
     for mine, theirs in zip(memory.batch(rows), stored.batch(np.arange(len(stored)))):
@@ -57,11 +77,25 @@ def test_gives_the_pairs_that_memory_gives(corpus, encoder, family, family_encod
 def test_trains_to_the_same_bits(tiny_encoder, tmp_path):
     encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
     build_store(builtin_path("dev"), tmp_path / "dev.store", encoder)
-    config = TrainingConfig(max_updates=3, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=500)
+    config = TrainingConfig(
+        max_updates=3, learning_rate=1e-2, warmup_updates=1, tokens_per_batch=500
+    )
     for name, source in (("memory", builtin_path("dev")), ("store", tmp_path / "dev.store")):
-        train("cascade", str(source), str(tmp_path / name), str(tiny_encoder), exits=(1, 3), config=config, max_length=64)
-    assert (tmp_path / "memory" / "model.params").read_bytes() == (tmp_path / "store" / "model.params").read_bytes()
-    records = [json.loads((tmp_path / name / "config.json").read_text()) for name in ("memory", "store")]
+        train(
+            "cascade",
+            str(source),
+            str(tmp_path / name),
+            str(tiny_encoder),
+            exits=(1, 3),
+            config=config,
+            max_length=64,
+        )
+    assert (tmp_path / "memory" / "model.params").read_bytes() == (
+        tmp_path / "store" / "model.params"
+    ).read_bytes()
+    records = [
+        json.loads((tmp_path / name / "config.json").read_text()) for name in ("memory", "store")
+    ]
     assert records[0]["train_sha256"] == records[1]["train_sha256"]
 
 
@@ -95,7 +129,9 @@ def test_a_build_that_was_stopped_goes_on(corpus, encoder, tmp_path, monkeypatch
 def test_a_stopped_build_of_another_corpus_is_not_gone_on_with(corpus, encoder, tmp_path):
     partial = tmp_path / ".train.store.partial"
     partial.mkdir()
-    (partial / "journal.json").write_text(json.dumps({"made": {"source_sha256": "another"}, "files": {}, "questions": 3}))
+    (partial / "journal.json").write_text(
+        json.dumps({"made": {"source_sha256": "another"}, "files": {}, "questions": 3})
+    )
     assert build_store(corpus, tmp_path / "train.store", encoder)["questions"] == 28
 
 
@@ -106,7 +142,9 @@ def test_a_half_written_store_is_never_read_and_is_made_anew(corpus, encoder, tm
     if harm == "meta":
         (path / "meta.json").unlink()
     elif harm == "short":
-        (path / "candidate_tokens.bin").write_bytes((path / "candidate_tokens.bin").read_bytes()[:-2])
+        (path / "candidate_tokens.bin").write_bytes(
+            (path / "candidate_tokens.bin").read_bytes()[:-2]
+        )
     elif harm == "gone":
         (path / "labels.bin").unlink()
     else:
@@ -121,11 +159,16 @@ def test_a_whole_store_stays_and_another_is_refused(corpus, encoder, tmp_path):
     path = tmp_path / "train.store"
     meta = build_store(corpus, path, encoder)
     before = (path / "meta.json").stat().st_mtime_ns
-    assert build_store(corpus, path, encoder) == meta and (path / "meta.json").stat().st_mtime_ns == before
+    assert (
+        build_store(corpus, path, encoder) == meta
+        and (path / "meta.json").stat().st_mtime_ns == before
+    )
     with pytest.raises(DataError, match="another corpus, tokenizer or --max-length"):
         build_store(builtin_path("dev"), path, encoder)
     longer = PairEncoder(encoder.tokenizer, 41)
-    with pytest.raises(DataError, match="made with max_length 40; expected 41; tokenize the corpus again"):
+    with pytest.raises(
+        DataError, match="made with max_length 40; expected 41; tokenize the corpus again"
+    ):
         StoredPairs(PairStore(path), longer)
 
 
@@ -165,12 +208,17 @@ def test_batches_equal_those_of_one_sample_at_a_time(lengths, tokens):
     assert [batch.tolist() for batch in plan_batches(lengths, tokens)] == greedy(lengths, tokens)
 
 
-@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 130)), min_size=1, max_size=30), st.integers(0, 5))
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 130)), min_size=1, max_size=30),
+    st.integers(0, 5),
+)
 def test_batches_by_question(draws, seed):
     questions = np.concatenate([[number] * count for number, (count, _) in enumerate(draws)])
     lengths = np.concatenate([[length] * count for count, length in draws])
     plain = plan_by_question(lengths, questions, 300, batches_a_block=2)
-    shuffled = plan_by_question(lengths, questions, 300, np.random.default_rng(seed), batches_a_block=2)
+    shuffled = plan_by_question(
+        lengths, questions, 300, np.random.default_rng(seed), batches_a_block=2
+    )
     assert len(plain) == len(shuffled)
     for plan in (plain, shuffled):
         assert sorted(np.concatenate(plan).tolist()) == list(range(len(lengths)))
@@ -187,5 +235,11 @@ def test_a_store_of_another_familys_tokenizer_is_refused(tiny_run, family_encode
     other = PairEncoder(load_tokenizer(family_encoder), 64)
     build_store(builtin_path("dev"), tmp_path / "dev.store", other)
     with pytest.raises(DataError, match="made with tokenizer_sha256 .*tokenize the corpus again"):
-        train("cascade", str(tmp_path / "dev.store"), str(tmp_path / "run"), init=str(tiny_run), max_length=64)
+        train(
+            "cascade",
+            str(tmp_path / "dev.store"),
+            str(tmp_path / "run"),
+            init=str(tiny_run),
+            max_length=64,
+        )
     assert not (tmp_path / "run").exists()

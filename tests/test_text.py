@@ -23,14 +23,18 @@ def roberta(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("roberta")
     vocab = ["<s>", "<pad>", "</s>", "<unk>", *sorted(ByteLevel.alphabet()), "th", "the", "<mask>"]
-    (folder / "vocab.json").write_text(json.dumps({token: number for number, token in enumerate(vocab)}))
+    (folder / "vocab.json").write_text(
+        json.dumps({token: number for number, token in enumerate(vocab)})
+    )
     (folder / "merges.txt").write_text("#version: 0.2\nt h\nth e\n")
     return load_tokenizer(folder)
 
 
 def test_bert_form(bert):
     pair = PairEncoder(bert).encode("who ?", ["the moon ."])[0]
-    who, mark, the, moon, stop = (bert.encode([word])[0][0] for word in ("who", "?", "the", "moon", "."))
+    who, mark, the, moon, stop = (
+        bert.encode([word])[0][0] for word in ("who", "?", "the", "moon", ".")
+    )
     cls, sep = bert.start_id, bert.separator_id
     assert pair.token_ids.tolist() == [cls, who, mark, sep, the, moon, stop, sep]
     assert pair.boundary == 4 and not pair.truncated and not pair.empty
@@ -42,7 +46,10 @@ def test_bert_form(bert):
 
 def test_roberta_form(roberta):
     pair = PairEncoder(roberta).encode("the", ["to the"])[0]
-    the, (t, o, space) = roberta.encode(["the"])[0][0], (roberta.encode([c])[0][0] for c in ("t", "o", " "))
+    the, (t, o, space) = (
+        roberta.encode(["the"])[0][0],
+        (roberta.encode([c])[0][0] for c in ("t", "o", " ")),
+    )
     start, end = roberta.start_id, roberta.separator_id
     assert pair.token_ids.tolist() == [start, the, end, end, t, o, space, the, end]
     assert roberta.pair_form == "roberta" and bool(roberta.vocab_size)
@@ -57,7 +64,9 @@ def test_only_the_candidate_is_shortened(bert):
     assert cut.token_ids[:6].tolist() == whole.token_ids[:6].tolist()
     # Exactly as long as there is room is not shortened.
     room = 32 - 3 - 4
-    assert [p.truncated for p in encoder.encode("who is it ?", ["moon " * room, "moon " * (room + 1)])] == [False, True]
+    assert [
+        p.truncated for p in encoder.encode("who is it ?", ["moon " * room, "moon " * (room + 1)])
+    ] == [False, True]
 
 
 def test_questions_that_cannot_be_encoded(bert):
@@ -119,7 +128,13 @@ def test_minilm_tokenizer_gives_the_reference_ids(minilm):
 
 def test_vocab_txt_equals_tokenizer_json(minilm, tmp_path):
     (tmp_path / "vocab.txt").write_bytes((minilm / "vocab.txt").read_bytes())
-    texts = ["Zürich, it's 1,000 km!", "日本 unaffable\tNaïve", string.punctuation, "İstanbul ﬁne", "a\u200bb"]
+    texts = [
+        "Zürich, it's 1,000 km!",
+        "日本 unaffable\tNaïve",
+        string.punctuation,
+        "İstanbul ﬁne",
+        "a\u200bb",
+    ]
     assert load_tokenizer(tmp_path).encode(texts) == load_tokenizer(minilm).encode(texts)
 
 

@@ -27,13 +27,19 @@ def test_triangular_schedule():
 
 def test_defaults_of_the_paper():
     config = TrainingConfig()  # section 5.2
-    assert (config.learning_rate, config.warmup_updates, config.tokens_per_batch) == (1e-6, 4000, 2000)
+    assert (config.learning_rate, config.warmup_updates, config.tokens_per_batch) == (
+        1e-6,
+        4000,
+        2000,
+    )
 
 
 def test_loss():
     scores, labels = mx.nd.array([0.0, 2.0, 2.0, 200.0, -200.0]), mx.nd.array([1, 1, 0, 0, 0])
     expected = [math.log(2), math.log(1 + math.exp(-2)), math.log(1 + math.exp(2)), 200, 0]
-    np.testing.assert_allclose(cross_entropy(scores, labels).asnumpy(), expected, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        cross_entropy(scores, labels).asnumpy(), expected, rtol=1e-5, atol=1e-7
+    )
 
 
 def test_exits_are_drawn_uniformly_and_without_state():
@@ -47,29 +53,39 @@ def test_exits_are_drawn_uniformly_and_without_state():
 @pytest.fixture
 def make_trainer(tiny_encoder, tmp_path):
     def make(name="run", system="cascade", exits=(1, 2, 3), dropout=None, **options):
-        config = TrainingConfig(**{"learning_rate": 1e-3, "warmup_updates": 2, "tokens_per_batch": 400, **options})
+        config = TrainingConfig(
+            **{"learning_rate": 1e-3, "warmup_updates": 2, "tokens_per_batch": 400, **options}
+        )
         backbone = read_backbone_config(tiny_encoder)
         if dropout is not None:
             import dataclasses
 
-            backbone = dataclasses.replace(backbone, dropout=dropout, attention_dropout=dropout, head_dropout=dropout)
+            backbone = dataclasses.replace(
+                backbone, dropout=dropout, attention_dropout=dropout, head_dropout=dropout
+            )
         model = build_model(system, backbone, exits)
         mx.random.seed(config.seed)
         initialize_from(model, tiny_encoder, parse_devices(config.ctx))
-        pairs = TrainingPairs(read_questions(builtin_path("dev")), PairEncoder(load_tokenizer(tiny_encoder), 64))
+        pairs = TrainingPairs(
+            read_questions(builtin_path("dev")), PairEncoder(load_tokenizer(tiny_encoder), 64)
+        )
         (tmp_path / name).mkdir()
         return Trainer(model, pairs, config, tmp_path / name)
+
     return make
 
 
 def values(model, ctx=None):
-    return {name: parameter.data(ctx or mx.cpu(0)).asnumpy()
-            for name, parameter in model._collect_params_with_prefix().items()}
+    return {
+        name: parameter.data(ctx or mx.cpu(0)).asnumpy()
+        for name, parameter in model._collect_params_with_prefix().items()
+    }
 
 
 @pytest.mark.parametrize("clip_norm", [0.0, 0.05])
 def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
-    # Adam divides a gradient by its own size, noise included, so differences grow with the learning rate.
+    # Adam divides a gradient by its own size, noise included, so differences grow with the learning
+    # rate.
     options = {"dropout": 0.0, "max_updates": 6, "clip_norm": clip_norm, "learning_rate": 5e-5}
     one = make_trainer("one", tokens_per_batch=400, **options)
     two = make_trainer("two", tokens_per_batch=200, ctx="cpu:0-1", **options)
@@ -78,7 +94,9 @@ def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
     assert batch.tolist() == two._next_batch().tolist()
     assert one._backward(batch, 2) == pytest.approx(two._backward(batch, 2), abs=1e-6)
     two._optimizer.allreduce_grads()
-    for ours, theirs in zip(*(trainer.model._collect_params_with_prefix().values() for trainer in (one, two))):
+    for ours, theirs in zip(
+        *(trainer.model._collect_params_with_prefix().values() for trainer in (one, two))
+    ):
         for gradient in theirs.list_grad():
             np.testing.assert_allclose(ours.grad().asnumpy(), gradient.asnumpy(), atol=1e-6)
     one.fit()
@@ -86,20 +104,25 @@ def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
     first, second, other = values(one.model), values(two.model), values(two.model, mx.cpu(1))
     assert any(abs(first[name] - before[name]).max() > 1e-4 for name in first)
     for name in first:
-        # The gradients above agree to 1e-6; six of Adam's divisions widen what rounding left, on some processors.
+        # The gradients above agree to 1e-6; six of Adam's divisions widen what rounding left, on
+        # some processors.
         np.testing.assert_allclose(first[name], second[name], atol=3e-6, err_msg=name)
         np.testing.assert_array_equal(second[name], other[name], err_msg=name)
 
 
 def test_a_batch_with_fewer_rows_than_devices(make_trainer):
     # A budget of one token makes every row a batch of its own.
-    one = make_trainer("one", dropout=0.0, tokens_per_batch=1, max_updates=4, ctx="cpu", engine="mxnet")
+    one = make_trainer(
+        "one", dropout=0.0, tokens_per_batch=1, max_updates=4, ctx="cpu", engine="mxnet"
+    )
     two = make_trainer("two", dropout=0.0, tokens_per_batch=1, max_updates=4, ctx="cpu:0-1")
     assert one.updates_per_epoch == len(one.pairs)
     one.fit()
     two.fit()
     for name, value in values(one.model).items():
-        np.testing.assert_allclose(value, values(two.model, mx.cpu(1))[name], atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            value, values(two.model, mx.cpu(1))[name], atol=1e-6, err_msg=name
+        )
 
 
 def test_layers_above_the_sampled_exit_are_not_touched(make_trainer):
@@ -115,8 +138,13 @@ def test_layers_above_the_sampled_exit_are_not_touched(make_trainer):
             head = int(name.split(".")[0][5:]) - 1 if name.startswith("head_") else index
             if layer > index or head != index:
                 np.testing.assert_array_equal(before[name], after[name], err_msg=name)
-        assert (before["backbone.embeddings.position_weight"] != after["backbone.embeddings.position_weight"]).any()
-        assert (before[f"head_{index + 1}.out.weight"] != after[f"head_{index + 1}.out.weight"]).any()
+        assert (
+            before["backbone.embeddings.position_weight"]
+            != after["backbone.embeddings.position_weight"]
+        ).any()
+        assert (
+            before[f"head_{index + 1}.out.weight"] != after[f"head_{index + 1}.out.weight"]
+        ).any()
         touched_top |= index == 2
         before = after
     assert touched_top
@@ -126,21 +154,41 @@ def test_an_epoch_sees_every_pair_once(make_trainer):
     trainer, seen = make_trainer(epochs=2), []
     for _ in range(trainer.updates_per_epoch):
         seen += trainer._next_batch().tolist()
-    assert sorted(seen) == list(range(len(trainer.pairs))) and (trainer.state.epoch, trainer.state.batch) == (1, 0)
+    assert sorted(seen) == list(range(len(trainer.pairs))) and (
+        trainer.state.epoch,
+        trainer.state.batch,
+    ) == (1, 0)
     again = [trainer._next_batch().tolist() for _ in range(3)]
-    assert again != [seen[:len(again[0])]]
+    assert again != [seen[: len(again[0])]]
 
 
 def test_training_learns_and_repeats_bit_for_bit(tiny_encoder, tmp_path):
-    config = TrainingConfig(epochs=6, learning_rate=5e-3, warmup_updates=5, tokens_per_batch=1000, log_every=1)
+    config = TrainingConfig(
+        epochs=6, learning_rate=5e-3, warmup_updates=5, tokens_per_batch=1000, log_every=1
+    )
     for name in ("a", "b"):
-        train("pairwise", str(builtin_path("dev")), str(tmp_path / name), str(tiny_encoder), config=config, max_length=64)
-    assert (tmp_path / "a" / "model.params").read_bytes() == (tmp_path / "b" / "model.params").read_bytes()
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()]
+        train(
+            "pairwise",
+            str(builtin_path("dev")),
+            str(tmp_path / name),
+            str(tiny_encoder),
+            config=config,
+            max_length=64,
+        )
+    assert (tmp_path / "a" / "model.params").read_bytes() == (
+        tmp_path / "b" / "model.params"
+    ).read_bytes()
+    losses = [
+        json.loads(line)["loss"]
+        for line in (tmp_path / "a" / "metrics.jsonl").read_text().splitlines()
+    ]
     assert np.mean(losses[-6:]) < 0.8 * losses[0]
     record = read_run_config(tmp_path / "a" / "config.json")
     assert record.system == "pairwise" and record.exits == (3,) and record.training == config
-    assert set(record.versions) >= {"wqa", "mxnet", "numpy"} and not (tmp_path / "a" / "checkpoints").exists()
+    assert (
+        set(record.versions) >= {"wqa", "mxnet", "numpy"}
+        and not (tmp_path / "a" / "checkpoints").exists()
+    )
 
 
 def test_a_nan_loss_names_the_update_and_keeps_the_checkpoint(make_trainer, tmp_path):
@@ -156,9 +204,14 @@ def test_a_nan_loss_names_the_update_and_keeps_the_checkpoint(make_trainer, tmp_
     trainer._backward = backward
     with pytest.raises(TrainingDiverged, match="update 6: the loss is nan"):
         trainer.fit()
-    assert [path.name for path in trainer.checkpoints.all()] == ["update-00000002", "update-00000004"]
+    assert [path.name for path in trainer.checkpoints.all()] == [
+        "update-00000002",
+        "update-00000004",
+    ]
     trainer.resume()
-    assert trainer.state.update == 4 and all(np.isfinite(value).all() for value in values(trainer.model).values())
+    assert trainer.state.update == 4 and all(
+        np.isfinite(value).all() for value in values(trainer.model).values()
+    )
 
 
 def test_parameters_that_are_not_finite_are_not_saved(make_trainer):
@@ -190,28 +243,65 @@ def test_adapt_starts_from_a_run(tiny_run, tmp_path):
     config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
     for system, exits in (("cascade", (1, 2, 3)), ("pairwise", ())):
         out = tmp_path / system
-        train(system, str(builtin_path("dev")), str(out), init=str(tiny_run), exits=exits, config=config, max_length=64)
-        source, target = mx.nd.load(str(tiny_run / "model.params")), mx.nd.load(str(out / "model.params"))
+        train(
+            system,
+            str(builtin_path("dev")),
+            str(out),
+            init=str(tiny_run),
+            exits=exits,
+            config=config,
+            max_length=64,
+        )
+        source, target = (
+            mx.nd.load(str(tiny_run / "model.params")),
+            mx.nd.load(str(out / "model.params")),
+        )
         for name, value in target.items():
             if name.startswith("backbone.") or system == "cascade":
-                np.testing.assert_allclose(value.asnumpy(), source[name].asnumpy(), atol=1e-7, err_msg=name)
+                np.testing.assert_allclose(
+                    value.asnumpy(), source[name].asnumpy(), atol=1e-7, err_msg=name
+                )
 
 
-@pytest.mark.parametrize("system, exits, said, kept", [
-    ("cascade", (1, 2, 3), "heads kept at 1, 2, 3", {1, 2, 3}), ("cascade", (2, 3), "heads kept at 2, 3", {2, 3}),
-    ("pairwise", (2,), "heads new at 2", set())])
-def test_heads_are_kept_where_shapes_agree_and_the_log_says_so(tiny_run, tmp_path, capsys, system, exits, said, kept):
+@pytest.mark.parametrize(
+    "system, exits, said, kept",
+    [
+        ("cascade", (1, 2, 3), "heads kept at 1, 2, 3", {1, 2, 3}),
+        ("cascade", (2, 3), "heads kept at 2, 3", {2, 3}),
+        ("pairwise", (2,), "heads new at 2", set()),
+    ],
+)
+def test_heads_are_kept_where_shapes_agree_and_the_log_says_so(
+    tiny_run, tmp_path, capsys, system, exits, said, kept
+):
     config = TrainingConfig(max_updates=1, learning_rate=1e-12, tokens_per_batch=200)
     out = tmp_path / system
-    train(system, str(builtin_path("dev")), str(out), init=str(tiny_run), exits=exits, config=config, max_length=64)
+    train(
+        system,
+        str(builtin_path("dev")),
+        str(out),
+        init=str(tiny_run),
+        exits=exits,
+        config=config,
+        max_length=64,
+    )
     first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
     assert first == {"update": 0, "start": f"encoder of {tiny_run} (cascade); {said}"}
     assert f"start: {first['start']}" in capsys.readouterr().err
-    source, target = mx.nd.load(str(tiny_run / "model.params")), mx.nd.load(str(out / "model.params"))
+    source, target = (
+        mx.nd.load(str(tiny_run / "model.params")),
+        mx.nd.load(str(out / "model.params")),
+    )
     for layer in exits:
-        names = [name for name in target if name.startswith(f"head_{layer}.") and name.endswith("weight")]
-        same = [name in source and source[name].shape == target[name].shape
-                and np.allclose(source[name].asnumpy(), target[name].asnumpy(), atol=1e-7) for name in names]
+        names = [
+            name for name in target if name.startswith(f"head_{layer}.") and name.endswith("weight")
+        ]
+        same = [
+            name in source
+            and source[name].shape == target[name].shape
+            and np.allclose(source[name].asnumpy(), target[name].asnumpy(), atol=1e-7)
+            for name in names
+        ]
         assert names and all(same) == (layer in kept)
 
 
@@ -219,10 +309,24 @@ def test_a_start_from_another_family_is_refused(tiny_run, tmp_path, family_encod
     """The parameters of a run under the config.json of an encoder of another family or size."""
     config = TrainingConfig(max_updates=1, tokens_per_batch=200)
     other = tmp_path / "other"
-    train("cascade", str(builtin_path("dev")), str(other), str(family_encoder), config=config, max_length=64)
+    train(
+        "cascade",
+        str(builtin_path("dev")),
+        str(other),
+        str(family_encoder),
+        config=config,
+        max_length=64,
+    )
     shutil.copyfile(tiny_run / "model.params", other / "model.params")
     with pytest.raises(RunDirectoryError, match="another family or size"):
-        train("cascade", str(builtin_path("dev")), str(tmp_path / "x"), init=str(other), config=config, max_length=64)
+        train(
+            "cascade",
+            str(builtin_path("dev")),
+            str(tmp_path / "x"),
+            init=str(other),
+            config=config,
+            max_length=64,
+        )
 
 
 def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):
@@ -230,12 +334,30 @@ def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):
     with pytest.raises(RunDirectoryError, match="holds a run already"):
         train("cascade", data, str(tiny_run), encoder)
     with pytest.raises(RunDirectoryError, match="learning_rate was 0.01"):
-        train("cascade", data, str(tiny_run), encoder, exits=(1, 2, 3), max_length=64, resume=True,
-              config=TrainingConfig(max_updates=8, warmup_updates=2, tokens_per_batch=500, log_every=2))
+        train(
+            "cascade",
+            data,
+            str(tiny_run),
+            encoder,
+            exits=(1, 2, 3),
+            max_length=64,
+            resume=True,
+            config=TrainingConfig(
+                max_updates=8, warmup_updates=2, tokens_per_batch=500, log_every=2
+            ),
+        )
     with pytest.raises(RunDirectoryError, match="exits was"):
         train("cascade", data, str(tiny_run), encoder, exits=(1, 3), max_length=64, resume=True)
     with pytest.raises(RunDirectoryError, match="train_sha256 was"):
-        train("cascade", str(builtin_path("test")), str(tiny_run), encoder, exits=(1, 2, 3), max_length=64, resume=True)
+        train(
+            "cascade",
+            str(builtin_path("test")),
+            str(tiny_run),
+            encoder,
+            exits=(1, 2, 3),
+            max_length=64,
+            resume=True,
+        )
     with pytest.raises(OptionError, match="one of the two"):
         train("cascade", data, str(tmp_path / "x"))
     with pytest.raises(OptionError, match="at most 160"):
@@ -258,7 +380,12 @@ def test_real_text_trains(minilm, tmp_path, wikiqa_archive):
     from wqa.data import write_questions
 
     write_questions(tmp_path / "few.jsonl", questions)
-    config = TrainingConfig(max_updates=20, epochs=20, learning_rate=2e-4, warmup_updates=1, log_every=1)
+    config = TrainingConfig(
+        max_updates=20, epochs=20, learning_rate=2e-4, warmup_updates=1, log_every=1
+    )
     train("cascade", str(tmp_path / "few.jsonl"), str(tmp_path / "run"), str(minilm), config=config)
-    losses = [json.loads(line)["loss"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    losses = [
+        json.loads(line)["loss"]
+        for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
     assert np.mean(losses[-3:]) < 0.75 * losses[0]

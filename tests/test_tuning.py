@@ -9,29 +9,51 @@ from wqa.evaluation import evaluate
 from wqa.inference.cost import Cost
 from wqa.inference.ranker import Ranking
 from wqa.inference.scored import ScoredQuestions
-from wqa.inference.tuning import GRID, Configuration, check_grid, full_grid, pareto_front, pick, placements
+from wqa.inference.tuning import (
+    GRID,
+    Configuration,
+    check_grid,
+    full_grid,
+    pareto_front,
+    pick,
+    placements,
+)
 from wqa.models.cascade import dropped
 
 EXITS, DEPTH = (2, 3, 6), 6
 
 
 def scored(draws):
-    """Questions and rankings at drop ratio 0 from (scores at each exit, label, blank) of each candidate."""
+    """Questions and rankings at drop ratio 0 from (scores at each exit, label, blank) of each
+    candidate."""
     questions, rankings = [], []
     for number, rows in enumerate(draws):
         blank = np.array([row[2] for row in rows])
         scores = np.array([row[0] for row in rows], dtype=float).T
         scores[:, blank] = np.nan
-        questions.append(Question(str(number), "q", tuple(Candidate("" if row[2] else "c", row[1]) for row in rows)))
+        questions.append(
+            Question(
+                str(number), "q", tuple(Candidate("" if row[2] else "c", row[1]) for row in rows)
+            )
+        )
         none = np.zeros(len(rows))
-        rankings.append(Ranking(np.arange(len(rows)), scores[-1], none, blank, blank, Cost(0, 0, 0, 0, 0, 0), scores))
+        rankings.append(
+            Ranking(
+                np.arange(len(rows)), scores[-1], none, blank, blank, Cost(0, 0, 0, 0, 0, 0), scores
+            )
+        )
     return questions, rankings
 
 
 def by_hand(ranking, ratios):
     """Order and layers of a cascade on a table of scores."""
     scores = np.nan_to_num(ranking.exit_scores, nan=-np.inf)
-    left, tail, layers, below = np.flatnonzero(~ranking.blank).tolist(), np.flatnonzero(ranking.blank).tolist(), 0, 0
+    left, tail, layers, below = (
+        np.flatnonzero(~ranking.blank).tolist(),
+        np.flatnonzero(ranking.blank).tolist(),
+        0,
+        0,
+    )
     for place, (exit_, ratio) in enumerate(zip(EXITS, [*ratios, 0.0])):
         layers, below = layers + (exit_ - below) * len(left), exit_
         ranked = sorted(left, key=lambda index: (-scores[place, index], index))  # noqa: B023 - used at once
@@ -43,13 +65,20 @@ def by_hand(ranking, ratios):
 candidate = st.tuples(st.tuples(*[st.integers(-3, 3)] * 3), st.integers(0, 1), st.booleans())
 
 
-@given(st.lists(st.lists(candidate, min_size=1, max_size=14), min_size=1, max_size=4),
-       st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.29, 0.5, 0.9]), st.sampled_from([0.0, 0.3, 0.75])), min_size=1,
-                max_size=6))
+@given(
+    st.lists(st.lists(candidate, min_size=1, max_size=14), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 0.1, 0.29, 0.5, 0.9]), st.sampled_from([0.0, 0.3, 0.75])),
+        min_size=1,
+        max_size=6,
+    ),
+)
 def test_equals_the_cascade_by_hand(draws, configurations):
     questions, rankings = scored(draws)
     found = ScoredQuestions(rankings, questions, EXITS, DEPTH).evaluate(configurations)
-    assert [configuration.ratios for configuration in found] == [(*ratios, 0.0) for ratios in configurations]
+    assert [configuration.ratios for configuration in found] == [
+        (*ratios, 0.0) for ratios in configurations
+    ]
     full = DEPTH * sum(int((~ranking.blank).sum()) for ranking in rankings)
     for configuration in found:
         orders, layers = zip(*(by_hand(ranking, configuration.ratios[:-1]) for ranking in rankings))
@@ -60,7 +89,7 @@ def test_equals_the_cascade_by_hand(draws, configurations):
 
 
 def test_grids():
-    assert len(full_grid(GRID, 5)) == 6 ** 4
+    assert len(full_grid(GRID, 5)) == 6**4
     assert check_grid([0.5, 0.1, 0.5]) == (0.1, 0.5)
     for grid in ([1.0], [-0.1, 0.2], [float("nan")], []):
         with pytest.raises(OptionError, match="--grid"):
@@ -81,7 +110,10 @@ def configuration(cost, value):
 
 
 def test_the_front_and_the_pick():
-    all_ = [configuration(*pair) for pair in ((0.5, 0.7), (0.6, 0.7), (0.7, 0.9), (0.6, 0.8), (0.4, 0.2), (0.9, 0.85))]
+    all_ = [
+        configuration(*pair)
+        for pair in ((0.5, 0.7), (0.6, 0.7), (0.7, 0.9), (0.6, 0.8), (0.4, 0.2), (0.9, 0.85))
+    ]
     front = [(found.cost, found.metrics["map"]) for found in pareto_front(all_)]
     assert front == [(0.4, 0.2), (0.5, 0.7), (0.6, 0.8), (0.7, 0.9)]
     assert pick(all_, max_cost=0.65).cost == 0.6
@@ -108,7 +140,10 @@ def test_the_papers_grid_takes_seconds():
     import time
 
     rng = np.random.default_rng(0)
-    draws = [[(tuple(rng.normal(size=5)), int(rng.random() < 0.03), False) for _ in range(100)] for _ in range(340)]
+    draws = [
+        [(tuple(rng.normal(size=5)), int(rng.random() < 0.03), False) for _ in range(100)]
+        for _ in range(340)
+    ]
     questions, rankings = scored(draws)
     prepared = ScoredQuestions(rankings, questions, (4, 6, 8, 10, 12), 12)
     begin = time.perf_counter()

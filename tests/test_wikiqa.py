@@ -13,7 +13,7 @@ script = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(script)
 
 HEADER = "\t".join(script.HEADER)
-ROW = "Q1\twho ?\tD1\tTitle\tD1-0\tHe \"said\" so .\t1"
+ROW = 'Q1\twho ?\tD1\tTitle\tD1-0\tHe "said" so .\t1'
 
 
 def write_tables(folder, rows=(HEADER, ROW), packed=False):
@@ -41,7 +41,11 @@ def test_published_counts(wikiqa_archive, tmp_path):
     assert counts("dev", "clean")[:2] == (122, 1126)
     assert counts("test", "clean")[:2] == (237, 2341)
     questions = list(read_questions(tmp_path / "train.jsonl"))
-    assert questions[0].id == "Q1" and len(questions[0].candidates) == 5 and questions[0].labels == (0, 0, 0, 1, 0)
+    assert (
+        questions[0].id == "Q1"
+        and len(questions[0].candidates) == 5
+        and questions[0].labels == (0, 0, 0, 1, 0)
+    )
     assert len(questions) == 2118
 
 
@@ -61,12 +65,15 @@ def test_archives(tmp_path, kind):
     assert question.texts == ('He "said" so .',) and question.labels == (1,)
 
 
-@pytest.mark.parametrize("rows, found", [
-    ((HEADER, ROW, ROW[:-1] + "2"), "line 3"),
-    ((HEADER, "Q1\twho ?"), "line 2"),
-    (("a\tb", ROW), "line 1"),
-    ((HEADER, ROW, ROW.replace("who", "what")), "another text for question Q1"),
-])
+@pytest.mark.parametrize(
+    "rows, found",
+    [
+        ((HEADER, ROW, ROW[:-1] + "2"), "line 3"),
+        ((HEADER, "Q1\twho ?"), "line 2"),
+        (("a\tb", ROW), "line 1"),
+        ((HEADER, ROW, ROW.replace("who", "what")), "another text for question Q1"),
+    ],
+)
 def test_bad_tables(tmp_path, capsys, rows, found):
     write_tables(tmp_path, rows)
     assert script.main(["--archive", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
@@ -76,7 +83,9 @@ def test_bad_tables(tmp_path, capsys, rows, found):
 
 def test_bad_archives(tmp_path, capsys):
     (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04cut")
-    assert script.main(["--archive", str(tmp_path / "cut.zip"), "--out", str(tmp_path / "out")]) == 2
+    assert (
+        script.main(["--archive", str(tmp_path / "cut.zip"), "--out", str(tmp_path / "out")]) == 2
+    )
     assert "cut.zip" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert script.main(["--archive", str(tmp_path / "empty"), "--out", str(tmp_path / "out")]) == 2

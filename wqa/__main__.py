@@ -1,4 +1,5 @@
 """`python -m wqa` is the same as `wqa`."""
+
 import sys
 
 from wqa.cli import main

@@ -1,4 +1,5 @@
 """Frozen configurations, read from and written to JSON."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -12,7 +13,8 @@ from wqa.errors import OptionError, RunDirectoryError, shorten
 C = TypeVar("C")
 
 
-#: Families of encoders, and the form of their pair input: one separator between the segments, or two.
+#: Families of encoders, and the form of their pair input: one separator between the segments, or
+#: two.
 LAYOUTS = {"bert": "bert", "roberta": "roberta", "electra": "bert", "albert": "bert"}
 
 
@@ -20,10 +22,10 @@ LAYOUTS = {"bert": "bert", "roberta": "roberta", "electra": "bert", "albert": "b
 class BackboneConfig:
     """Shape of a transformer encoder.
 
-    ``layout`` is ``"bert"``, ``"roberta"``, ``"electra"`` or ``"albert"``: it settles the pair input
-    and the monolithic ranker's head; everything else is a size. ``embedding_size`` is that of the
-    tables where a projection follows them (0: ``units``, and none follows); ``first_position`` is
-    the table's row for the first token; ``shared_layers`` says that all layers are one.
+    ``layout`` is ``"bert"``, ``"roberta"``, ``"electra"`` or ``"albert"``: it settles the pair
+    input and the monolithic ranker's head; everything else is a size. ``embedding_size`` is that of
+    the tables where a projection follows them (0: ``units``, and none follows); ``first_position``
+    is the table's row for the first token; ``shared_layers`` says that all layers are one.
     """
 
     layout: str = "bert"
@@ -45,17 +47,31 @@ class BackboneConfig:
 
     def __post_init__(self) -> None:
         if self.layout not in LAYOUTS:
-            raise OptionError("backbone layout", shorten(self.layout), "one of " + ", ".join(LAYOUTS))
+            raise OptionError(
+                "backbone layout", shorten(self.layout), "one of " + ", ".join(LAYOUTS)
+            )
         if self.activation not in ("gelu", "gelu_tanh", "relu"):
-            raise OptionError("backbone activation", shorten(self.activation), "gelu, gelu_tanh or relu")
-        for name in ("vocab_size", "units", "hidden_size", "num_layers", "num_heads", "max_positions", "token_types"):
+            raise OptionError(
+                "backbone activation", shorten(self.activation), "gelu, gelu_tanh or relu"
+            )
+        for name in (
+            "vocab_size",
+            "units",
+            "hidden_size",
+            "num_layers",
+            "num_heads",
+            "max_positions",
+            "token_types",
+        ):
             if getattr(self, name) < 1:
                 raise OptionError(f"backbone {name}", getattr(self, name), "a whole number above 0")
         for name in ("embedding_size", "first_position"):
             if getattr(self, name) < 0:
                 raise OptionError(f"backbone {name}", getattr(self, name), "a whole number from 0")
         if self.units % self.num_heads:
-            raise OptionError("backbone units", self.units, f"a multiple of the {self.num_heads} attention heads")
+            raise OptionError(
+                "backbone units", self.units, f"a multiple of the {self.num_heads} attention heads"
+            )
 
     @property
     def pair_form(self) -> str:
@@ -63,25 +79,39 @@ class BackboneConfig:
         return LAYOUTS[self.layout]
 
 
-_ROBERTA = BackboneConfig(layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5, first_position=2)
+_ROBERTA = BackboneConfig(
+    layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5, first_position=2
+)
 _ELECTRA = BackboneConfig(layout="electra")
-_ALBERT = BackboneConfig(layout="albert", vocab_size=30000, embedding_size=128, shared_layers=True, activation="gelu_tanh",
-                         dropout=0.0, attention_dropout=0.0)
+_ALBERT = BackboneConfig(
+    layout="albert",
+    vocab_size=30000,
+    embedding_size=128,
+    shared_layers=True,
+    activation="gelu_tanh",
+    dropout=0.0,
+    attention_dropout=0.0,
+)
 _LARGE = {"units": 1024, "hidden_size": 4096, "num_layers": 24, "num_heads": 16}
 
-#: Backbones by size (layers, units, attention heads), named as GluonNLP names its own; ALBERT's are version 2.
+#: Backbones by size (layers, units, attention heads), named as GluonNLP names its own; ALBERT's are
+#: version 2.
 BACKBONES: Dict[str, BackboneConfig] = {
     "bert_6_384_12": BackboneConfig(units=384, hidden_size=1536, num_layers=6),  # MiniLM
     "bert_12_768_12": BackboneConfig(),
     "bert_24_1024_16": BackboneConfig(**_LARGE),  # type: ignore[arg-type]
     "roberta_12_768_12": _ROBERTA,
     "roberta_24_1024_16": dataclasses.replace(_ROBERTA, **_LARGE),  # type: ignore[arg-type]
-    "electra_12_256_4": dataclasses.replace(_ELECTRA, units=256, hidden_size=1024, num_heads=4, embedding_size=128),
+    "electra_12_256_4": dataclasses.replace(
+        _ELECTRA, units=256, hidden_size=1024, num_heads=4, embedding_size=128
+    ),
     "electra_12_768_12": _ELECTRA,
     "electra_24_1024_16": dataclasses.replace(_ELECTRA, **_LARGE),  # type: ignore[arg-type]
     "albert_12_768_12": _ALBERT,
     "albert_24_1024_16": dataclasses.replace(_ALBERT, **_LARGE),  # type: ignore[arg-type]
-    "albert_24_2048_16": dataclasses.replace(_ALBERT, units=2048, hidden_size=8192, num_layers=24, num_heads=16),
+    "albert_24_2048_16": dataclasses.replace(
+        _ALBERT, units=2048, hidden_size=8192, num_layers=24, num_heads=16
+    ),
     "albert_12_4096_64": dataclasses.replace(_ALBERT, units=4096, hidden_size=16384, num_heads=64),
 }
 
@@ -96,8 +126,8 @@ class TrainingConfig:
     ``patience`` counts evaluations without a better dev MAP (0: never stop early);
     ``max_updates=0`` and ``clip_norm=0`` mean no limit. ``engine="auto"`` has oneDNN compute the
     layers on a single CPU where its library is installed; ``precision="bfloat16"`` needs it.
-    ``shuffle="question"`` shuffles blocks of whole questions instead of all pairs, which reads a store
-    in long runs.
+    ``shuffle="question"`` shuffles blocks of whole questions instead of all pairs, which reads a
+    store in long runs.
     """
 
     epochs: int = 3
@@ -119,15 +149,32 @@ class TrainingConfig:
     dev_filter: str = "no-all-negative"
 
     def __post_init__(self) -> None:
-        for name, least in (("epochs", 1), ("max_updates", 0), ("seed", 0), ("warmup_updates", 0),
-                            ("tokens_per_batch", 1), ("checkpoint_every", 1), ("eval_every", 0),
-                            ("patience", 0), ("log_every", 1)):
+        for name, least in (
+            ("epochs", 1),
+            ("max_updates", 0),
+            ("seed", 0),
+            ("warmup_updates", 0),
+            ("tokens_per_batch", 1),
+            ("checkpoint_every", 1),
+            ("eval_every", 0),
+            ("patience", 0),
+            ("log_every", 1),
+        ):
             if getattr(self, name) < least:
-                raise OptionError("--" + name.replace("_", "-"), getattr(self, name), f"a whole number from {least}")
-        for name, known in (("engine", ("auto", "mxnet", "onednn")), ("precision", ("float32", "bfloat16")),
-                            ("shuffle", ("pair", "question"))):
+                raise OptionError(
+                    "--" + name.replace("_", "-"),
+                    getattr(self, name),
+                    f"a whole number from {least}",
+                )
+        for name, known in (
+            ("engine", ("auto", "mxnet", "onednn")),
+            ("precision", ("float32", "bfloat16")),
+            ("shuffle", ("pair", "question")),
+        ):
             if getattr(self, name) not in known:
-                raise OptionError(f"--{name}", shorten(getattr(self, name)), "one of " + ", ".join(known))
+                raise OptionError(
+                    f"--{name}", shorten(getattr(self, name)), "one of " + ", ".join(known)
+                )
         if not 0 < self.learning_rate < float("inf"):
             raise OptionError("--learning-rate", self.learning_rate, "a number above 0")
         if not 0 <= self.clip_norm < float("inf"):
@@ -192,12 +239,16 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
     built = {}
     for name, value in values.items():
         if name not in fields:
-            raise RunDirectoryError(where, f"unknown field {shorten(name)}", "one of " + ", ".join(sorted(fields)))
+            raise RunDirectoryError(
+                where, f"unknown field {shorten(name)}", "one of " + ", ".join(sorted(fields))
+            )
         built[name] = _field(hints[name], value, f"{where}, field {name}")
     try:
         return kind(**built)
     except TypeError as error:
-        raise RunDirectoryError(where, f"a field is missing ({error})", mend="restore the file from its run") from None
+        raise RunDirectoryError(
+            where, f"a field is missing ({error})", mend="restore the file from its run"
+        ) from None
 
 
 def _hints(kind: type) -> Dict[str, Any]:
@@ -241,10 +292,18 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
         with open(path, encoding="utf-8") as file:
             values = json.load(file)
     except FileNotFoundError:
-        raise RunDirectoryError(path, "the file is missing", "a run directory as `wqa train` writes it") from None
+        raise RunDirectoryError(
+            path, "the file is missing", "a run directory as `wqa train` writes it"
+        ) from None
     except (OSError, ValueError) as error:
-        raise RunDirectoryError(path, f"cannot be read as JSON ({error})", mend="restore the file from its run") from None
+        raise RunDirectoryError(
+            path, f"cannot be read as JSON ({error})", mend="restore the file from its run"
+        ) from None
     if isinstance(values, dict) and "hidden_size" in values:
-        raise RunDirectoryError(path, "the configuration of a Hugging Face directory", "that of a run",
-                                "make one of it: wqa convert SRC OUT")
+        raise RunDirectoryError(
+            path,
+            "the configuration of a Hugging Face directory",
+            "that of a run",
+            "make one of it: wqa convert SRC OUT",
+        )
     return from_dict(RunConfig, values, str(path))

@@ -16,8 +16,15 @@ class WqaError(Exception):
         What to do about it.
     """
 
-    def __init__(self, where: object, found: object, expected: object = "", mend: object = "") -> None:
-        self.where, self.found, self.expected, self.mend = str(where), str(found), str(expected), str(mend)
+    def __init__(
+        self, where: object, found: object, expected: object = "", mend: object = ""
+    ) -> None:
+        self.where, self.found, self.expected, self.mend = (
+            str(where),
+            str(found),
+            str(expected),
+            str(mend),
+        )
         parts = [f"{self.where}: {self.found}"]
         if self.expected:
             parts.append(f"expected {self.expected}")

@@ -5,6 +5,7 @@
 
 Each question has 10 candidates; pairs have 8 to 128 tokens, drawn anew for each.
 """
+
 import os
 import sys
 
@@ -19,7 +20,7 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 def resident():
     """MiB of memory."""
     with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2 ** 20
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def main(run, questions, precision):
@@ -29,8 +30,12 @@ def main(run, questions, precision):
         ranker.rank_pairs([random_pairs(rng, 10, 8, 128, size) for _ in range(50)])
         if done < questions // 10 <= done + 50:
             early = resident()
-    print(f"{precision}: {early:.0f} MiB after {questions // 10} questions, {resident():.0f} MiB after {questions}, "
-          f"{resident() / early:.3f} times", flush=True)
+    print(
+        f"{precision}: {early:.0f} MiB after {questions // 10} questions, {resident():.0f} "
+        f"MiB after {questions}, "
+        f"{resident() / early:.3f} times",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

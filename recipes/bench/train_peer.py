@@ -1,9 +1,11 @@
-"""PyTorch's training of the same classifier on the same batches, for `compare_training.py`; the protocol of `train_ours.py`.
+"""PyTorch's training of the same classifier on the same batches, for `compare_training.py`; the
+protocol of `train_ours.py`.
 
     python recipes/bench/train_peer.py DIRECTORY BATCHES.npz PRECISION
 
 In bfloat16 under autocast, as PyTorch advises.
 """
+
 import json
 import os
 import sys
@@ -26,14 +28,21 @@ def main(directory, batches, precision):
         begin, end = map(int, line.split())
         start = time.perf_counter()
         for number in range(begin, end):
-            ids, types, lengths, labels = (torch.from_numpy(arrays[f"{number}_{name}"])
-                                           for name in ("ids", "types", "lengths", "labels"))
-            inputs = {"input_ids": ids.long(), "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long()}
+            ids, types, lengths, labels = (
+                torch.from_numpy(arrays[f"{number}_{name}"])
+                for name in ("ids", "types", "lengths", "labels")
+            )
+            inputs = {
+                "input_ids": ids.long(),
+                "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long(),
+            }
             if typed:
                 inputs["token_type_ids"] = types.long()
             with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
                 scores = model(**inputs).logits[:, 0]
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(scores.float(), labels.float())
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(
+                scores.float(), labels.float()
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

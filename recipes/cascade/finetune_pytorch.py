@@ -4,10 +4,12 @@
     python recipes/cascade/finetune_pytorch.py MINILM_DIR data/wikiqa first 3
     python recipes/cascade/finetune_pytorch.py MINILM_DIR data/wikiqa mean 3
 
-`first` scores by the library's own classifier on the first position (pooler, dropout, one output), `mean` by one linear
-layer on the mean of the real positions. Questions with an answer, random batches of 32 pairs, AdamW, peak 3e-5 after 100
-updates, then down in a line; seed 0. It runs in an environment of its own with torch and transformers.
+`first` scores by the library's own classifier on the first position (pooler, dropout, one output),
+`mean` by one linear layer on the mean of the real positions. Questions with an answer, random
+batches of 32 pairs, AdamW, peak 3e-5 after 100 updates, then down in a line; seed 0. It runs in an
+environment of its own with torch and transformers.
 """
+
 import json
 import os
 import random
@@ -23,12 +25,23 @@ def read(path):
     """Questions that have an answer."""
     with open(path, encoding="utf-8") as lines:
         questions = [json.loads(line) for line in lines]
-    return [question for question in questions if any(candidate["label"] for candidate in question["candidates"])]
+    return [
+        question
+        for question in questions
+        if any(candidate["label"] for candidate in question["candidates"])
+    ]
 
 
 def score(tokenizer, model, pooling, questions, candidates):
     """Log-odds of pairs."""
-    inputs = tokenizer(questions, candidates, truncation="only_second", max_length=128, padding=True, return_tensors="pt")
+    inputs = tokenizer(
+        questions,
+        candidates,
+        truncation="only_second",
+        max_length=128,
+        padding=True,
+        return_tensors="pt",
+    )
     if pooling == "first":
         return model(**inputs).logits[:, 0]
     real = inputs["attention_mask"][..., None]
@@ -42,9 +55,13 @@ def mean_average_precision(tokenizer, model, pooling, questions):
     for question in questions:
         texts = [candidate["text"] for candidate in question["candidates"]]
         with torch.no_grad():
-            scores = score(tokenizer, model, pooling, [question["question"]] * len(texts), texts).tolist()
+            scores = score(
+                tokenizer, model, pooling, [question["question"]] * len(texts), texts
+            ).tolist()
         order = sorted(range(len(texts)), key=lambda place: -scores[place])
-        hits = [rank for rank, place in enumerate(order, 1) if question["candidates"][place]["label"]]
+        hits = [
+            rank for rank, place in enumerate(order, 1) if question["candidates"][place]["label"]
+        ]
         total += sum(count / rank for count, rank in enumerate(hits, 1)) / len(hits)
     return total / len(questions)
 
@@ -55,8 +72,11 @@ def main(directory, data, pooling, epochs):
     tokenizer = AutoTokenizer.from_pretrained(directory)
     model = BertForSequenceClassification.from_pretrained(directory, num_labels=1)
     dev = read(f"{data}/dev.jsonl")
-    pairs = [(question["question"], candidate["text"], float(candidate["label"]))
-             for question in read(f"{data}/train.jsonl") for candidate in question["candidates"]]
+    pairs = [
+        (question["question"], candidate["text"], float(candidate["label"]))
+        for question in read(f"{data}/train.jsonl")
+        for candidate in question["candidates"]
+    ]
     optimizer, draw, update = torch.optim.AdamW(model.parameters(), lr=PEAK), random.Random(0), 0
     total = epochs * -(-len(pairs) // BATCH)
     for epoch in range(epochs):
@@ -67,9 +87,13 @@ def main(directory, data, pooling, epochs):
             rate = PEAK * min(update / WARMUP, (total + 1 - update) / (total + 1 - WARMUP))
             for group in optimizer.param_groups:
                 group["lr"] = rate
-            batch = pairs[start: start + BATCH]
-            scores = score(tokenizer, model, pooling, [q for q, _, _ in batch], [c for _, c, _ in batch])
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(scores, torch.tensor([y for _, _, y in batch]))
+            batch = pairs[start : start + BATCH]
+            scores = score(
+                tokenizer, model, pooling, [q for q, _, _ in batch], [c for _, c, _ in batch]
+            )
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(
+                scores, torch.tensor([y for _, _, y in batch])
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Write a corpus in ASNQ's format: as many pairs as asked, 413 a question as in Table 1, sentences of 3 to 60 words.
+"""Write a corpus in ASNQ's format: as many pairs as asked, 413 a question as in Table 1, sentences
+of 3 to 60 words.
 
     python recipes/tanda/synthetic_asnq.py OUT PAIRS
 
-OUT gets train.tsv, dev.tsv (20 questions) and the lists unique.dev.gz and unique.test.gz. The words are those of the built-in
-corpus, some in capitals, some with quotes or a tab between them, and numbers; about one pair in 350 is an answer.
+OUT gets train.tsv, dev.tsv (20 questions) and the lists unique.dev.gz and unique.test.gz. The words
+are those of the built-in corpus, some in capitals, some with quotes or a tab between them, and
+numbers; about one pair in 350 is an answer.
 """
+
 import gzip
 import pathlib
 import sys
@@ -21,8 +24,18 @@ def words():
     """Words of the built-in corpus, with some that are harder to tokenize."""
     texts = [text for question in read_questions(builtin_path("train")) for text in question.texts]
     found = sorted({word for text in texts for word in text.split()})
-    return np.array([*found, *(word.upper() for word in found[::7]), *(f'"{word}"' for word in found[::31]),
-                     *map(str, range(1700, 2020, 3)), "naïve", "Zürich", "東京"], dtype=object)
+    return np.array(
+        [
+            *found,
+            *(word.upper() for word in found[::7]),
+            *(f'"{word}"' for word in found[::31]),
+            *map(str, range(1700, 2020, 3)),
+            "naïve",
+            "Zürich",
+            "東京",
+        ],
+        dtype=object,
+    )
 
 
 def write_table(path, pairs, vocabulary, seed):

@@ -1,4 +1,5 @@
 """The command line: one short file a subcommand, which parses and calls one function."""
+
 from __future__ import annotations
 
 import argparse
@@ -9,8 +10,18 @@ import wqa
 from wqa.cli import bench, convert, evaluate, export, quantize, rank, report, tokenize, train, tune
 from wqa.errors import WqaError
 
-COMMANDS = {"train": train, "evaluate": evaluate, "rank": rank, "convert": convert, "export": export, "bench": bench,
-            "quantize": quantize, "report": report, "tokenize": tokenize, "tune": tune}
+COMMANDS = {
+    "train": train,
+    "evaluate": evaluate,
+    "rank": rank,
+    "convert": convert,
+    "export": export,
+    "bench": bench,
+    "quantize": quantize,
+    "report": report,
+    "tokenize": tokenize,
+    "tune": tune,
+}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -21,13 +32,19 @@ def build_parser() -> argparse.ArgumentParser:
     argparse.ArgumentParser
     """
     parser = argparse.ArgumentParser(
-        prog="wqa", description="Answer sentence selection: put the sentence that answers a question first.")
+        prog="wqa",
+        description="Answer sentence selection: put the sentence that answers a question first.",
+    )
     parser.add_argument("--version", action="version", version=f"wqa {wqa.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, module in COMMANDS.items():
         summary = (module.__doc__ or "").strip()
-        sub = commands.add_parser(name, help=summary.splitlines()[0], description=summary,
-                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+        sub = commands.add_parser(
+            name,
+            help=summary.splitlines()[0],
+            description=summary,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         module.add_arguments(sub)
     return parser
 
@@ -55,7 +72,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:
-        hint = "; add --resume to go on from the last checkpoint" if options.command == "train" else ""
+        hint = (
+            "; add --resume to go on from the last checkpoint" if options.command == "train" else ""
+        )
         print(f"interrupted{hint}", file=sys.stderr)
         return 130
     return 0

@@ -10,6 +10,7 @@ in shards or not) or a tar of one, or a directory with a file of GluonNLP's zoo 
 OUT is what --encoder takes; where SRC holds a classifier, `wqa rank OUT` ranks at once and --init
 starts from it. --encoder takes SRC as it is, too: converting checks it once and says what it holds.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -26,9 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("source", metavar="SRC", help="directory or tar to read")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
-    parser.add_argument("--check", default="", metavar="FILE|PYTHON",
-                        help="compare every layer's hidden states with stored ones (a .npz with token_ids, valid_length "
-                             "and states), or with those of PyTorch and transformers, run by this Python interpreter")
+    parser.add_argument(
+        "--check",
+        default="",
+        metavar="FILE|PYTHON",
+        help="compare every layer's hidden states with stored ones (a .npz with token_ids, "
+        "valid_length "
+        "and states), or with those of PyTorch and transformers, run by this Python interpreter",
+    )
 
 
 def run(options: argparse.Namespace) -> None:

@@ -4,10 +4,11 @@ example:
   wqa export runs/wikiqa exported
   wqa export runs/pairwise exported --format huggingface
 
-The MXNet form serves MXNet's other languages: model-symbol.json and model-0000.params give a score a
-pair, and a cascade's stages follow as networks of their own; export.json describes their inputs. The
-Hugging Face form is a sequence classifier with one output, for monolithic rankers.
+The MXNet form serves MXNet's other languages: model-symbol.json and model-0000.params give a score
+a pair, and a cascade's stages follow as networks of their own; export.json describes their inputs.
+The Hugging Face form is a sequence classifier with one output, for monolithic rankers.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -22,7 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
-    parser.add_argument("--format", default="mxnet", choices=("mxnet", "huggingface"), help="whose files (default: mxnet)")
+    parser.add_argument(
+        "--format",
+        default="mxnet",
+        choices=("mxnet", "huggingface"),
+        help="whose files (default: mxnet)",
+    )
 
 
 def run(options: argparse.Namespace) -> None:

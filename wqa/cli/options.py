@@ -1,4 +1,5 @@
 """Options that several subcommands share."""
+
 from __future__ import annotations
 
 import argparse
@@ -35,7 +36,8 @@ def numbers(text: str, option: str, kind: type = int) -> List:
 
 
 def drop_ratio(text: str, run: str = "") -> Union[float, List[Union[int, float]]]:
-    """Parse a drop ratio: one number, one an exit, or ``tuned`` for what `wqa tune` stored in the run.
+    """Parse a drop ratio: one number, one an exit, or ``tuned`` for what `wqa tune` stored in the
+    run.
 
     Parameters
     ----------
@@ -61,7 +63,10 @@ def drop_ratio(text: str, run: str = "") -> Union[float, List[Union[int, float]]
 
         return list(read_tuned(run))
     found = numbers(text, "--drop-ratio", float)
-    ratios = [int(part) if part.strip().isdecimal() else ratio for part, ratio in zip(text.split(","), found)]
+    ratios = [
+        int(part) if part.strip().isdecimal() else ratio
+        for part, ratio in zip(text.split(","), found)
+    ]
     return ratios[0] if len(ratios) == 1 else ratios
 
 
@@ -73,20 +78,44 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
     parser : argparse.ArgumentParser
     """
     parser.add_argument("--ctx", default="cpu", help="device: cpu or gpu:0 (default: cpu)")
-    parser.add_argument("--pool", default="question", choices=("question", "batch"),
-                        help="what an exit prunes among: all candidates of a question, or batches of them "
-                             "(default: question)")
-    parser.add_argument("--pool-size", type=int, default=128, metavar="B",
-                        help="candidates a batch, for --pool batch (default: 128)")
-    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16", "int8"),
-                        help="what products compute in; int8 needs a run that `wqa quantize` calibrated (default: float32)")
-    parser.add_argument("--engine", default="auto", choices=("auto", "mxnet", "onednn"),
-                        help="auto takes oneDNN on a CPU where it is installed (default: auto)")
-    parser.add_argument("--threads", type=int, metavar="N", help="threads on a CPU (default: all that the process may use)")
+    parser.add_argument(
+        "--pool",
+        default="question",
+        choices=("question", "batch"),
+        help="what an exit prunes among: all candidates of a question, or batches of them "
+        "(default: question)",
+    )
+    parser.add_argument(
+        "--pool-size",
+        type=int,
+        default=128,
+        metavar="B",
+        help="candidates a batch, for --pool batch (default: 128)",
+    )
+    parser.add_argument(
+        "--precision",
+        default="float32",
+        choices=("float32", "bfloat16", "int8"),
+        help="what products compute in; int8 needs a run that `wqa quantize` calibrated "
+        "(default: float32)",
+    )
+    parser.add_argument(
+        "--engine",
+        default="auto",
+        choices=("auto", "mxnet", "onednn"),
+        help="auto takes oneDNN on a CPU where it is installed (default: auto)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="threads on a CPU (default: all that the process may use)",
+    )
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Keyword arguments of `wqa.inference.load_ranker` that the options of cascade inference stand for.
+    """Keyword arguments of `wqa.inference.load_ranker` that the options of cascade inference stand
+    for.
 
     Parameters
     ----------
@@ -96,8 +125,14 @@ def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     -------
     dict of str to Any
     """
-    return {"ctx": options.ctx, "pool": options.pool, "pool_size": options.pool_size, "precision": options.precision,
-            "engine": options.engine, "threads": options.threads}
+    return {
+        "ctx": options.ctx,
+        "pool": options.pool,
+        "pool_size": options.pool_size,
+        "precision": options.precision,
+        "engine": options.engine,
+        "threads": options.threads,
+    }
 
 
 def add_filter(parser: argparse.ArgumentParser, name: str, default: str, what: str) -> None:
@@ -112,6 +147,11 @@ def add_filter(parser: argparse.ArgumentParser, name: str, default: str, what: s
     what : str
         Which questions it is about.
     """
-    parser.add_argument(name, default=default, choices=tuple(FILTERS),
-                        help=f"{what}: all; no-all-negative, those with an answer; clean, those with both an answer "
-                             f"and a wrong candidate (default: {default})")
+    parser.add_argument(
+        name,
+        default=default,
+        choices=tuple(FILTERS),
+        help=f"{what}: all; no-all-negative, those with an answer; clean, those with both an "
+        "answer "
+        f"and a wrong candidate (default: {default})",
+    )

@@ -2,11 +2,13 @@
 
 example:
   wqa quantize runs/wikiqa --data data/wikiqa/dev.jsonl
-  wqa rank runs/wikiqa --precision int8 --question "how are glacier caves formed ?" --candidates sentences.txt
+  wqa rank runs/wikiqa --precision int8 --question "how are glacier caves formed ?" --candidates
+  sentences.txt
 
-The 8-bit weights go to int8.safetensors in the run directory, beside model.params, which stays as it is.
-Labels are not looked at.
+The 8-bit weights go to int8.safetensors in the run directory, beside model.params, which stays as
+it is. Labels are not looked at.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -22,10 +24,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser : argparse.ArgumentParser
     """
     parser.add_argument("run", metavar="RUN", help="run directory")
-    parser.add_argument("--data", required=True, metavar="FILE", help="questions to calibrate on, canonical JSONL")
-    parser.add_argument("--questions", type=int, default=100, metavar="N", help="questions taken of them (default: 100)")
-    parser.add_argument("--strength", type=float, default=None, metavar="A",
-                        help="share of the inputs' outliers that the weights take over, 0 to 1")
+    parser.add_argument(
+        "--data", required=True, metavar="FILE", help="questions to calibrate on, canonical JSONL"
+    )
+    parser.add_argument(
+        "--questions",
+        type=int,
+        default=100,
+        metavar="N",
+        help="questions taken of them (default: 100)",
+    )
+    parser.add_argument(
+        "--strength",
+        type=float,
+        default=None,
+        metavar="A",
+        help="share of the inputs' outliers that the weights take over, 0 to 1",
+    )
 
 
 def run(options: argparse.Namespace) -> None:

@@ -3,9 +3,11 @@
 example:
   wqa report cascade
 
-Every table of the paper is printed, each figure as PUBLISHED | REPRODUCED or "not run", with the recipe that gives it; then the
-tables of other scales. Run it in a checkout, as the tables lie beside the recipes.
+Every table of the paper is printed, each figure as PUBLISHED | REPRODUCED or "not run", with the
+recipe that gives it; then the tables of other scales. Run it in a checkout, as the tables lie
+beside the recipes.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -19,7 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser : argparse.ArgumentParser
     """
     parser.add_argument("paper", metavar="PAPER", help="folder of its recipes, such as cascade")
-    parser.add_argument("--recipes", default="recipes", metavar="DIR", help="folder of all recipes (default: recipes)")
+    parser.add_argument(
+        "--recipes",
+        default="recipes",
+        metavar="DIR",
+        help="folder of all recipes (default: recipes)",
+    )
 
 
 def run(options: argparse.Namespace) -> None:

@@ -1,12 +1,16 @@
 """Tokenize a corpus once, into a folder that training reads without holding it in memory.
 
 examples:
-  wqa tokenize --encoder encoders/roberta-base --data data/asnq/train.jsonl --out data/asnq/train.store
-  wqa train cascade --encoder encoders/roberta-base --train data/asnq/train.store --out runs/transfer ...
+  wqa tokenize --encoder encoders/roberta-base --data data/asnq/train.jsonl --out
+  data/asnq/train.store
+  wqa train cascade --encoder encoders/roberta-base --train data/asnq/train.store --out
+  runs/transfer ...
 
-A store belongs to one tokenizer and one --max-length. One that was stopped half way goes on when the command is given again;
-until it is whole it does not have its name. Candidates without a token are left out and counted.
+A store belongs to one tokenizer and one --max-length. One that was stopped half way goes on when
+the command is given again; until it is whole it does not have its name. Candidates without a token
+are left out and counted.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -20,11 +24,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser : argparse.ArgumentParser
     """
     start = parser.add_mutually_exclusive_group(required=True)
-    start.add_argument("--encoder", metavar="DIR", help="encoder whose tokenizer to take, as `wqa train` takes it")
+    start.add_argument(
+        "--encoder", metavar="DIR", help="encoder whose tokenizer to take, as `wqa train` takes it"
+    )
     start.add_argument("--init", metavar="RUN", help="run whose tokenizer to take instead")
-    parser.add_argument("--data", required=True, metavar="FILE", help="labelled questions, canonical JSONL")
-    parser.add_argument("--out", required=True, metavar="STORE", help="folder to make; name it .store")
-    parser.add_argument("--max-length", type=int, default=128, metavar="TOKENS", help="limit of a pair (default: 128)")
+    parser.add_argument(
+        "--data", required=True, metavar="FILE", help="labelled questions, canonical JSONL"
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="STORE", help="folder to make; name it .store"
+    )
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        default=128,
+        metavar="TOKENS",
+        help="limit of a pair (default: 128)",
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -44,5 +60,8 @@ def run(options: argparse.Namespace) -> None:
     with encoder_directory(options.encoder) if options.encoder else run_directory as folder:
         encoder = PairEncoder(load_tokenizer(folder), options.max_length)
     meta = build_store(options.data, options.out, encoder)
-    print(f"{options.out}: {meta['questions']:,} questions, {meta['pairs']:,} pairs, {meta['truncated']:,} shortened, "
-          f"{meta['blank']:,} blank candidates left out, {sum(meta['files'].values()):,} bytes")
+    print(
+        f"{options.out}: {meta['questions']:,} questions, {meta['pairs']:,} pairs, "
+        f"{meta['truncated']:,} shortened, "
+        f"{meta['blank']:,} blank candidates left out, {sum(meta['files'].values()):,} bytes"
+    )

@@ -8,6 +8,7 @@ The run directory holds config.json, model.params (the best parameters by dev MA
 and metrics.jsonl; it is all that `wqa rank` and `wqa evaluate` need. A training that was stopped
 goes on when the same command is given again with --resume, and ends with the same bits.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -28,22 +29,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ----------
     parser : argparse.ArgumentParser
     """
-    parser.add_argument("system", metavar="SYSTEM", help="cascade, or pairwise for the monolithic ranker")
+    parser.add_argument(
+        "system", metavar="SYSTEM", help="cascade, or pairwise for the monolithic ranker"
+    )
     start = parser.add_mutually_exclusive_group(required=True)
-    start.add_argument("--encoder", default="", metavar="DIR",
-                       help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa convert` wrote, or "
-                            "minilm for the installed package")
-    start.add_argument("--init", default="", metavar="RUN", help="run to start from instead, as TANDA's adapt step does")
-    parser.add_argument("--train", required=True, metavar="FILE",
-                        help="training questions, canonical JSONL, or a store that `wqa tokenize` made")
-    parser.add_argument("--dev", metavar="FILE", help="development questions, for evaluation and early stopping")
+    start.add_argument(
+        "--encoder",
+        default="",
+        metavar="DIR",
+        help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa "
+        "convert` wrote, or "
+        "minilm for the installed package",
+    )
+    start.add_argument(
+        "--init",
+        default="",
+        metavar="RUN",
+        help="run to start from instead, as TANDA's adapt step does",
+    )
+    parser.add_argument(
+        "--train",
+        required=True,
+        metavar="FILE",
+        help="training questions, canonical JSONL, or a store that `wqa tokenize` made",
+    )
+    parser.add_argument(
+        "--dev", metavar="FILE", help="development questions, for evaluation and early stopping"
+    )
     parser.add_argument("--out", required=True, metavar="RUN", help="run directory to write")
-    parser.add_argument("--exits", default="", metavar="I,J,...",
-                        help="layers with a head (default: every second from the fourth of twelve, or in proportion)")
-    parser.add_argument("--max-length", type=int, default=128, metavar="TOKENS", help="limit of a pair (default: 128)")
+    parser.add_argument(
+        "--exits",
+        default="",
+        metavar="I,J,...",
+        help="layers with a head (default: every second from the fourth of twelve, or in "
+        "proportion)",
+    )
+    parser.add_argument(
+        "--max-length",
+        type=int,
+        default=128,
+        metavar="TOKENS",
+        help="limit of a pair (default: 128)",
+    )
     add_filter(parser, "--train-filter", _DEFAULTS.train_filter, "training questions to use")
     add_filter(parser, "--dev-filter", _DEFAULTS.dev_filter, "development questions to score")
-    parser.add_argument("--resume", action="store_true", help="go on with the run that stands in --out")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the run that stands in --out"
+    )
     _add_training(parser.add_argument_group("training"))
 
 
@@ -62,11 +94,27 @@ def _add_training(group: argparse._ArgumentGroup) -> None:
         ("patience", int, "N", "stop after so many evaluations without a better dev MAP, 0: never"),
         ("log-every", int, "UPDATES", "updates between lines of metrics.jsonl"),
         ("shuffle", str, "S", "what an epoch shuffles: pair, or question for blocks of questions"),
-        ("engine", str, "E", "what computes the layers: mxnet; onednn, on a CPU; auto, onednn where it is installed"),
-        ("precision", str, "P", "what products compute in: float32, or bfloat16 on a CPU with instructions for it"),
+        (
+            "engine",
+            str,
+            "E",
+            "what computes the layers: mxnet; onednn, on a CPU; auto, onednn where it is installed",
+        ),
+        (
+            "precision",
+            str,
+            "P",
+            "what products compute in: float32, or bfloat16 on a CPU with instructions for it",
+        ),
     ):
         default = getattr(_DEFAULTS, option.replace("-", "_"))
-        group.add_argument(f"--{option}", type=kind, default=default, metavar=metavar, help=f"{text} (default: {default})")
+        group.add_argument(
+            f"--{option}",
+            type=kind,
+            default=default,
+            metavar=metavar,
+            help=f"{text} (default: {default})",
+        )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -80,16 +128,31 @@ def run(options: argparse.Namespace) -> None:
 
     from wqa.training import train
 
-    config = TrainingConfig(**{field.name: getattr(options, field.name) for field in dataclasses.fields(TrainingConfig)})
+    config = TrainingConfig(
+        **{field.name: getattr(options, field.name) for field in dataclasses.fields(TrainingConfig)}
+    )
     state = train(
-        options.system, options.train, options.out, options.encoder, options.init,
-        numbers(options.exits, "--exits") if options.exits else (), config, options.max_length, options.resume,
-        dev_evaluator(options.dev, options.dev_filter, config.ctx, config.engine) if options.dev else None,
-        shlex.join(["wqa", *sys.argv[1:]]))
+        options.system,
+        options.train,
+        options.out,
+        options.encoder,
+        options.init,
+        numbers(options.exits, "--exits") if options.exits else (),
+        config,
+        options.max_length,
+        options.resume,
+        dev_evaluator(options.dev, options.dev_filter, config.ctx, config.engine)
+        if options.dev
+        else None,
+        shlex.join(["wqa", *sys.argv[1:]]),
+    )
     if state.update == 0:
         print(f"{options.out} is complete already")
     elif state.best_update:
-        print(f"{options.out}: {state.update} updates, best dev MAP {100 * state.best_map:.2f} at update {state.best_update}")
+        print(
+            f"{options.out}: {state.update} updates, best dev MAP {100 * state.best_map:.2f} "
+            f"at update {state.best_update}"
+        )
     else:
         print(f"{options.out}: {state.update} updates")
 
@@ -128,10 +191,22 @@ def dev_evaluator(path: str, filter: str, ctx: str, engine: str = "auto") -> Cal
 
         def figures(model: ExitNetwork) -> Dict[str, float]:
             nonlocal ranker
-            if ranker is None or engine != "mxnet":  # oneDNN's engine has read the parameters as they were
+            if (
+                ranker is None or engine != "mxnet"
+            ):  # oneDNN's engine has read the parameters as they were
                 ranker = CascadeRanker(model, encoder, ctx=device, engine=engine)
-            rankings = list(tqdm(ranker.rank_all(questions), total=len(questions), desc="evaluating", unit="question",
-                                 delay=2, leave=False, file=sys.stderr, mininterval=0.5 if sys.stderr.isatty() else 20))
+            rankings = list(
+                tqdm(
+                    ranker.rank_all(questions),
+                    total=len(questions),
+                    desc="evaluating",
+                    unit="question",
+                    delay=2,
+                    leave=False,
+                    file=sys.stderr,
+                    mininterval=0.5 if sys.stderr.isatty() else 20,
+                )
+            )
             found = evaluate(rankings, questions, metrics=METRICS)
             for place, layer in enumerate(model.exits[:-1]):
                 orders = [ranking.order_at(place) for ranking in rankings]

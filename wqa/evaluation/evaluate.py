@@ -1,4 +1,5 @@
 """Rankings or a TREC run, with judgements, to mean metrics."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, Sequence, Union
@@ -14,7 +15,9 @@ Figures = Dict[str, float]
 
 def _mean(rows: List[Figures], metrics: Sequence[str]) -> Figures:
     figures: Figures = {"questions": len(rows)}
-    figures.update({name: sum(row[name] for row in rows) / len(rows) if rows else 0.0 for name in metrics})
+    figures.update(
+        {name: sum(row[name] for row in rows) / len(rows) if rows else 0.0 for name in metrics}
+    )
     return figures
 
 
@@ -22,8 +25,12 @@ def _row(ranked: Sequence[int], judged: Sequence[int], metrics: Sequence[str]) -
     return {name: metric(name)(ranked, judged) for name in metrics}
 
 
-def evaluate(rankings: Iterable[Any], questions: Sequence[Question], filter: str = "all",
-             metrics: Sequence[str] = METRICS) -> Figures:
+def evaluate(
+    rankings: Iterable[Any],
+    questions: Sequence[Question],
+    filter: str = "all",
+    metrics: Sequence[str] = METRICS,
+) -> Figures:
     """Mean metrics of rankings against the questions' labels.
 
     Parameters
@@ -54,8 +61,11 @@ def evaluate(rankings: Iterable[Any], questions: Sequence[Question], filter: str
         ranking = next(iterator, None)
         order = list(getattr(ranking, "order", ranking) if ranking is not None else ())
         if sorted(order) != list(range(len(question.candidates))):
-            raise DataError(f"question {shorten(question.id)}", f"a ranking of {len(order)} candidates",
-                            f"each of its {len(question.candidates)} candidates once")
+            raise DataError(
+                f"question {shorten(question.id)}",
+                f"a ranking of {len(order)} candidates",
+                f"each of its {len(question.candidates)} candidates once",
+            )
         if question.id in counted:
             labels = [label or 0 for label in question.labels]
             rows.append(_row([labels[index] for index in order], labels, metrics))
@@ -64,8 +74,13 @@ def evaluate(rankings: Iterable[Any], questions: Sequence[Question], filter: str
     return _mean(rows, metrics)
 
 
-def score_run(run: Run, qrels: Qrels, filter: str = "all", metrics: Sequence[str] = METRICS,
-              complete: bool = False) -> Figures:
+def score_run(
+    run: Run,
+    qrels: Qrels,
+    filter: str = "all",
+    metrics: Sequence[str] = METRICS,
+    complete: bool = False,
+) -> Figures:
     """Mean metrics of a TREC run, equal to trec_eval's.
 
     Parameters
@@ -114,12 +129,14 @@ def table(rows: Sequence[Mapping[str, Union[str, float, None]]]) -> str:
     Parameters
     ----------
     rows : sequence of mapping
-        The same keys in each; metrics in [0, 1] are shown times 100, as the papers do, and None as a dash.
+        The same keys in each; metrics in [0, 1] are shown times 100, as the papers do, and None as
+        a dash.
 
     Returns
     -------
     str
     """
+
     def cell(name: str, value: Union[str, float, None]) -> str:
         if value is None:
             return "-"
@@ -131,4 +148,6 @@ def table(rows: Sequence[Mapping[str, Union[str, float, None]]]) -> str:
 
     lines = [list(rows[0])] + [[cell(name, value) for name, value in row.items()] for row in rows]
     widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join("  ".join(text.rjust(width) for text, width in zip(line, widths)) for line in lines)
+    return "\n".join(
+        "  ".join(text.rjust(width) for text, width in zip(line, widths)) for line in lines
+    )

@@ -3,6 +3,7 @@
 A grade above 0 is relevant. ``judged`` holds the grades of every judged candidate of the
 question, ranked or not. A question without a relevant candidate scores 0, as in trec_eval.
 """
+
 from __future__ import annotations
 
 import math
@@ -84,8 +85,11 @@ def ndcg(ranked: Grades, judged: Grades, k: int = 10) -> float:
     -------
     float
     """
+
     def gain(grades: Grades) -> float:
-        return sum(grade / math.log2(rank + 1) for rank, grade in enumerate(grades[:k], 1) if grade > 0)
+        return sum(
+            grade / math.log2(rank + 1) for rank, grade in enumerate(grades[:k], 1) if grade > 0
+        )
 
     best = gain(sorted(judged, reverse=True))
     return gain(ranked) / best if best else 0.0

@@ -1,4 +1,5 @@
 """Metric against relative cost, as a picture (Soldaini and Moschitti 2020, Figure 2)."""
+
 from __future__ import annotations
 
 import os
@@ -22,12 +23,21 @@ def check_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise MissingDependency("matplotlib", "is not installed", "the plotting library, for the picture",
-                                "pip install 'wqa[plots]', or pass --no-picture") from None
+        raise MissingDependency(
+            "matplotlib",
+            "is not installed",
+            "the plotting library, for the picture",
+            "pip install 'wqa[plots]', or pass --no-picture",
+        ) from None
 
 
-def draw_costs(path: Union[str, os.PathLike[str]], points: Sequence[Point], front: Sequence[Point],
-               marked: Dict[str, Point], metric: str) -> None:
+def draw_costs(
+    path: Union[str, os.PathLike[str]],
+    points: Sequence[Point],
+    front: Sequence[Point],
+    marked: Dict[str, Point],
+    metric: str,
+) -> None:
     """Draw a cloud of configurations, their Pareto front, and some of them by name.
 
     Parameters
@@ -51,10 +61,16 @@ def draw_costs(path: Union[str, os.PathLike[str]], points: Sequence[Point], fron
 
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     axes = figure.add_subplot()
-    axes.scatter(*_columns(points), s=9, color="0.7", linewidths=0, label=f"{len(points)} configurations")
+    axes.scatter(
+        *_columns(points), s=9, color="0.7", linewidths=0, label=f"{len(points)} configurations"
+    )
     axes.step(*_columns(front), where="post", color="tab:blue", linewidth=1.2, label="Pareto front")
-    for (name, (cost, value)), mark in zip(marked.items(), _MARKS * (len(marked) // len(_MARKS) + 1)):
-        axes.plot([100 * cost], [100 * value], mark, markersize=8, markeredgecolor="black", label=name)
+    for (name, (cost, value)), mark in zip(
+        marked.items(), _MARKS * (len(marked) // len(_MARKS) + 1)
+    ):
+        axes.plot(
+            [100 * cost], [100 * value], mark, markersize=8, markeredgecolor="black", label=name
+        )
     axes.set_xlabel("relative cost per batch, % of the full encoder")
     axes.set_ylabel(metric.upper())
     axes.grid(alpha=0.3)

@@ -1,10 +1,11 @@
 """Published figures beside reproduced ones.
 
-Beside the recipes of a paper, ``published/tableN.tsv`` holds its tables: the columns ``table``, ``row``, ``drop_ratio`` and
-``recipe``, then one a figure, named CORPUS_METRIC, in per cent as printed; a dash where the paper has none.
-``results/tableN.tsv`` holds what the recipes gave, with the same names; any further table under ``results/`` is of another
-scale, and shown as it is.
+Beside the recipes of a paper, ``published/tableN.tsv`` holds its tables: the columns ``table``,
+``row``, ``drop_ratio`` and ``recipe``, then one a figure, named CORPUS_METRIC, in per cent as
+printed; a dash where the paper has none. ``results/tableN.tsv`` holds what the recipes gave, with
+the same names; any further table under ``results/`` is of another scale, and shown as it is.
 """
+
 from __future__ import annotations
 
 import pathlib
@@ -37,10 +38,16 @@ def read_rows(path: PathLike) -> List[Dict[str, str]]:
     try:
         lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(path, f"cannot be read ({error})", "a table of tab-separated values") from None
+        raise DataError(
+            path, f"cannot be read ({error})", "a table of tab-separated values"
+        ) from None
     header = lines[0].split("\t") if lines else []
     if not {"row", "drop_ratio"} <= set(header) or len(set(header)) < len(header):
-        raise DataError(f"{path}, line 1", shorten(lines[0] if lines else ""), "column names, row and drop_ratio among them")
+        raise DataError(
+            f"{path}, line 1",
+            shorten(lines[0] if lines else ""),
+            "column names, row and drop_ratio among them",
+        )
     rows = []
     for number, line in enumerate(lines[1:], 2):
         values = line.split("\t")
@@ -78,11 +85,18 @@ def lay_out(rows: Sequence[Mapping[str, str]]) -> str:
     """
     lines = [list(rows[0]), *([row[name] for name in rows[0]] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join("  ".join(text.ljust(width) if place == 0 else text.rjust(width)
-                               for place, (text, width) in enumerate(zip(line, widths))).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(
+            text.ljust(width) if place == 0 else text.rjust(width)
+            for place, (text, width) in enumerate(zip(line, widths))
+        ).rstrip()
+        for line in lines
+    )
 
 
-def beside(published: Sequence[Mapping[str, str]], reproduced: Sequence[Mapping[str, str]]) -> List[Dict[str, str]]:
+def beside(
+    published: Sequence[Mapping[str, str]], reproduced: Sequence[Mapping[str, str]]
+) -> List[Dict[str, str]]:
     """Lay reproduced figures beside published ones.
 
     Parameters
@@ -93,22 +107,31 @@ def beside(published: Sequence[Mapping[str, str]], reproduced: Sequence[Mapping[
     Returns
     -------
     list of dict of str to str
-        A row for each published one: figures as ``PUBLISHED | REPRODUCED``, with ``not run`` for the second
-        where nothing stands; and the recipe.
+        A row for each published one: figures as ``PUBLISHED | REPRODUCED``, with ``not run`` for
+        the second where nothing stands; and the recipe.
     """
     found = {(row["row"], row["drop_ratio"]): row for row in reproduced}
     rows = []
     for row in published:
         mine = found.get((row["row"], row["drop_ratio"]), {})
-        figures = {name: value if value == "-" or row["recipe"] == "-" else f"{value} | {_figure(mine, name)}"
-                   for name, value in row.items() if name not in KEYS}
-        rows.append({"row": row["row"], "drop_ratio": row["drop_ratio"], **figures, "recipe": row["recipe"]})
+        figures = {
+            name: value
+            if value == "-" or row["recipe"] == "-"
+            else f"{value} | {_figure(mine, name)}"
+            for name, value in row.items()
+            if name not in KEYS
+        }
+        rows.append(
+            {"row": row["row"], "drop_ratio": row["drop_ratio"], **figures, "recipe": row["recipe"]}
+        )
     return rows
 
 
 def _figure(row: Mapping[str, str], name: str) -> str:
     """A reproduced figure; one that the paper gives for all corpora is that of the first."""
-    value = row.get(name) or next((value for key, value in row.items() if key.endswith("_" + name)), "-")
+    value = row.get(name) or next(
+        (value for key, value in row.items() if key.endswith("_" + name)), "-"
+    )
     return "not run" if value == "-" else value
 
 
@@ -136,17 +159,28 @@ def report(paper: str, recipes: PathLike = "recipes") -> str:
     folder = pathlib.Path(recipes)
     known = sorted(path.parent.name for path in folder.glob("*/published"))
     if paper not in known:
-        raise OptionError("PAPER", shorten(paper), "one of " + ", ".join(known) if known else f"published tables in {folder}",
-                          "run it in a checkout, or name its folder with --recipes")
+        raise OptionError(
+            "PAPER",
+            shorten(paper),
+            "one of " + ", ".join(known) if known else f"published tables in {folder}",
+            "run it in a checkout, or name its folder with --recipes",
+        )
     parts, run, figures = [], 0, 0
     for path in sorted((folder / paper / "published").glob("*.tsv")):
         published, results = read_rows(path), folder / paper / "results" / path.name
         rows = beside(published, read_rows(results) if results.exists() else [])
-        shown = [value for row in rows for name, value in row.items() if name not in KEYS and " | " in value]
+        shown = [
+            value
+            for row in rows
+            for name, value in row.items()
+            if name not in KEYS and " | " in value
+        ]
         missing = sum(value.endswith("not run") for value in shown)
         run, figures = run + len(shown) - missing, figures + len(shown)
-        parts.append(f"Table {published[0]['table']}, published | reproduced ({len(shown) - missing} of {len(shown)} figures)\n"
-                     + lay_out(rows))
+        parts.append(
+            f"Table {published[0]['table']}, published | reproduced ({len(shown) - missing} "
+            f"of {len(shown)} figures)\n" + lay_out(rows)
+        )
     for path in sorted((folder / paper / "results").glob("*.tsv")):
         if not (folder / paper / "published" / path.name).exists():
             parts.append(f"Of another scale: {path}\n" + lay_out(read_rows(path)))

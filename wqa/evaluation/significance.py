@@ -1,8 +1,10 @@
 """Paired tests between two runs on the same questions, and means over seeds.
 
-The papers mark differences by Student's t-test (Zhang et al. 2022, MSPP, Table 1); Wilcoxon's signed ranks ask less of the
-distribution, and a bootstrap gives an interval. The tests themselves are scipy's.
+The papers mark differences by Student's t-test (Zhang et al. 2022, MSPP, Table 1); Wilcoxon's
+signed ranks ask less of the distribution, and a bootstrap gives an interval. The tests themselves
+are scipy's.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -22,7 +24,9 @@ from wqa.evaluation.trec import Qrels, Run, trec_order
 PerQuestion = Dict[str, Dict[str, float]]
 
 
-def per_question(rankings: Iterable[Any], questions: Sequence[Question], metrics: Sequence[str] = METRICS) -> PerQuestion:
+def per_question(
+    rankings: Iterable[Any], questions: Sequence[Question], metrics: Sequence[str] = METRICS
+) -> PerQuestion:
     """Metrics of every question on its own.
 
     Parameters
@@ -53,7 +57,8 @@ def per_question_of_run(run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS
     Parameters
     ----------
     run, qrels : dict of dict
-        As `wqa.evaluation.score_run` takes them; judged questions that the run leaves out are not in the result.
+        As `wqa.evaluation.score_run` takes them; judged questions that the run leaves out are not
+        in the result.
     metrics : sequence of str
 
     Returns
@@ -70,7 +75,9 @@ def per_question_of_run(run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS
     return found
 
 
-def paired(first: Mapping[str, float], second: Mapping[str, float]) -> Tuple[np.ndarray, np.ndarray]:
+def paired(
+    first: Mapping[str, float], second: Mapping[str, float]
+) -> Tuple[np.ndarray, np.ndarray]:
     """Values of two runs, question by question.
 
     Parameters
@@ -88,11 +95,21 @@ def paired(first: Mapping[str, float], second: Mapping[str, float]) -> Tuple[np.
     DataError
         If the two are not on the same questions.
     """
-    alone = [f"{len(keys)} only in the {name}, such as {shorten(sorted(keys)[0])}"
-             for name, keys in (("first", set(first) - set(second)), ("second", set(second) - set(first))) if keys]
+    alone = [
+        f"{len(keys)} only in the {name}, such as {shorten(sorted(keys)[0])}"
+        for name, keys in (
+            ("first", set(first) - set(second)),
+            ("second", set(second) - set(first)),
+        )
+        if keys
+    ]
     if alone or not first:
-        raise DataError("the two runs", "questions differ: " + ", ".join(alone) if alone else "no question in common",
-                        "both on the same questions", "a paired test needs a value of each run for each question")
+        raise DataError(
+            "the two runs",
+            "questions differ: " + ", ".join(alone) if alone else "no question in common",
+            "both on the same questions",
+            "a paired test needs a value of each run for each question",
+        )
     return np.array(list(first.values())), np.array([second[qid] for qid in first])
 
 
@@ -105,15 +122,21 @@ class Comparison:
     first: float
     second: float
     difference: float
-    low: float            # of the bootstrap's interval for the difference
+    low: float  # of the bootstrap's interval for the difference
     high: float
-    t_test: float         # p-values, two-sided
+    t_test: float  # p-values, two-sided
     wilcoxon: float
-    changed: int          # questions on which the two differ
+    changed: int  # questions on which the two differ
 
 
-def compare(first: Mapping[str, float], second: Mapping[str, float], name: str, confidence: float = 0.95,
-            resamples: int = 9999, seed: int = 0) -> Comparison:
+def compare(
+    first: Mapping[str, float],
+    second: Mapping[str, float],
+    name: str,
+    confidence: float = 0.95,
+    resamples: int = 9999,
+    seed: int = 0,
+) -> Comparison:
     """Compare two runs on the same questions.
 
     Parameters
@@ -123,7 +146,8 @@ def compare(first: Mapping[str, float], second: Mapping[str, float], name: str, 
     name : str
         The metric's, for the record.
     confidence : float
-        Of the bootstrap's interval, which takes percentiles of the mean difference over resampled questions.
+        Of the bootstrap's interval, which takes percentiles of the mean difference over resampled
+        questions.
     resamples : int
     seed : int
         Of the resampling.
@@ -131,8 +155,8 @@ def compare(first: Mapping[str, float], second: Mapping[str, float], name: str, 
     Returns
     -------
     Comparison
-        Where the two never differ, both p-values are 1 and the interval is a point. A p-value is NaN where a single
-        question leaves the t-test without a variance.
+        Where the two never differ, both p-values are 1 and the interval is a point. A p-value is
+        NaN where a single question leaves the t-test without a variance.
 
     Raises
     ------
@@ -142,26 +166,51 @@ def compare(first: Mapping[str, float], second: Mapping[str, float], name: str, 
         If the confidence or the number of resamples is out of range.
     """
     if not 0 < confidence < 1 or resamples < 1:
-        raise OptionError("confidence and resamples", f"{confidence} and {resamples}", "between 0 and 1; at least 1")
+        raise OptionError(
+            "confidence and resamples",
+            f"{confidence} and {resamples}",
+            "between 0 and 1; at least 1",
+        )
     one, two = paired(first, second)
     changes = two - one
     low = high = float(changes.mean())
     t_test = wilcoxon = 1.0
     if changes.any():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that the sample is small for the normal approximation; Q is in the result
+            warnings.simplefilter(
+                "ignore"
+            )  # that the sample is small for the normal approximation; Q is in the result
             wilcoxon = float(stats.wilcoxon(changes).pvalue)
         t_test = 0.0 if len(changes) > 1 else float("nan")
         if np.ptp(changes):
             t_test = float(stats.ttest_rel(two, one).pvalue)
-            found = stats.bootstrap((changes,), np.mean, n_resamples=resamples, batch=1000, confidence_level=confidence,
-                                    method="percentile", random_state=np.random.default_rng(seed))
+            found = stats.bootstrap(
+                (changes,),
+                np.mean,
+                n_resamples=resamples,
+                batch=1000,
+                confidence_level=confidence,
+                method="percentile",
+                random_state=np.random.default_rng(seed),
+            )
             low, high = map(float, found.confidence_interval)
-    return Comparison(name, len(one), float(one.mean()), float(two.mean()), float(changes.mean()), low, high, t_test, wilcoxon,
-                      int(np.count_nonzero(changes)))
+    return Comparison(
+        name,
+        len(one),
+        float(one.mean()),
+        float(two.mean()),
+        float(changes.mean()),
+        low,
+        high,
+        t_test,
+        wilcoxon,
+        int(np.count_nonzero(changes)),
+    )
 
 
-def rank_correlation(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> Tuple[float, float]:
+def rank_correlation(
+    first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]
+) -> Tuple[float, float]:
     """Spearman's rho between two rankings of each question.
 
     Parameters
@@ -180,11 +229,19 @@ def rank_correlation(first: Sequence[Sequence[int]], second: Sequence[Sequence[i
         If the two do not rank the same candidates.
     """
     if len(first) != len(second):
-        raise DataError("the two runs", f"{len(first)} and {len(second)} questions", "both on the same questions")
+        raise DataError(
+            "the two runs",
+            f"{len(first)} and {len(second)} questions",
+            "both on the same questions",
+        )
     found = []
     for place, (one, two) in enumerate(zip(first, second), 1):
         if sorted(one) != sorted(two):
-            raise DataError(f"the two runs, question {place}", f"{len(one)} and {len(two)} candidates", "the same candidates")
+            raise DataError(
+                f"the two runs, question {place}",
+                f"{len(one)} and {len(two)} candidates",
+                "the same candidates",
+            )
         if len(one) > 1:
             found.append(float(stats.spearmanr(np.argsort(one), np.argsort(two)).statistic))
     return (float(np.mean(found)), float(np.std(found))) if found else (float("nan"), float("nan"))
@@ -212,7 +269,18 @@ def over_seeds(rows: Sequence[Mapping[str, float]]) -> Dict[str, Tuple[float, fl
         raise DataError("runs", "none", "at least one")
     for place, row in enumerate(rows[1:], 2):
         if set(row) != set(rows[0]) or row.get("questions") != rows[0].get("questions"):
-            raise DataError(f"run {place}", "other figures or questions than the first", "runs scored on the same questions")
-    columns: Dict[str, List[float]] = {name: [float(row[name]) for row in rows] for name in rows[0] if name != "questions"}
-    return {name: (statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else float("nan"))
-            for name, values in columns.items()}
+            raise DataError(
+                f"run {place}",
+                "other figures or questions than the first",
+                "runs scored on the same questions",
+            )
+    columns: Dict[str, List[float]] = {
+        name: [float(row[name]) for row in rows] for name in rows[0] if name != "questions"
+    }
+    return {
+        name: (
+            statistics.fmean(values),
+            statistics.stdev(values) if len(values) > 1 else float("nan"),
+        )
+        for name, values in columns.items()
+    }

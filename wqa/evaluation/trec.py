@@ -1,4 +1,5 @@
 """TREC run files (``qid Q0 docid rank score tag``) and qrels (``qid 0 docid rel``)."""
+
 from __future__ import annotations
 
 import math
@@ -37,12 +38,18 @@ def _rows(path: PathLike, columns: Sequence[str]) -> Iterator[Tuple[str, List[st
             for number, raw in enumerate(file, 1):
                 where = f"{path}, line {number}"
                 # Only ASCII white space separates: a document id may hold any other character.
-                fields = [field for field in re.split(r"[ \t\r\n\f\v]+", raw.decode("utf-8")) if field]
+                fields = [
+                    field for field in re.split(r"[ \t\r\n\f\v]+", raw.decode("utf-8")) if field
+                ]
                 if len(fields) != len(columns):
-                    raise DataError(where, f"{len(fields)} columns", f"{len(columns)}: " + " ".join(columns))
+                    raise DataError(
+                        where, f"{len(fields)} columns", f"{len(columns)}: " + " ".join(columns)
+                    )
                 yield where, fields
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {number}", f"byte {error.start} is not UTF-8", "UTF-8 text") from None
+        raise DataError(
+            f"{path}, line {number}", f"byte {error.start} is not UTF-8", "UTF-8 text"
+        ) from None
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", mend="check the path") from None
 
@@ -65,7 +72,9 @@ def read_run(path: PathLike) -> Run:
         For a malformed line, a score that is not a number, or a document ranked twice.
     """
     run: Run = {}
-    for where, (qid, _, doc, _, score, _) in _rows(path, ("qid", "Q0", "docid", "rank", "score", "tag")):
+    for where, (qid, _, doc, _, score, _) in _rows(
+        path, ("qid", "Q0", "docid", "rank", "score", "tag")
+    ):
         try:
             value = float(score)
         except ValueError:
@@ -73,7 +82,9 @@ def read_run(path: PathLike) -> Run:
         if math.isnan(value):
             raise DataError(where, f"score {shorten(score)}", "a number")
         if doc in run.setdefault(qid, {}):
-            raise DataError(where, f"document {shorten(doc)} is ranked twice for {shorten(qid)}", "once")
+            raise DataError(
+                where, f"document {shorten(doc)} is ranked twice for {shorten(qid)}", "once"
+            )
         run[qid][doc] = value
     if not run:
         raise DataError(path, "the file holds no ranking", "lines of: qid Q0 docid rank score tag")
@@ -102,7 +113,9 @@ def read_qrels(path: PathLike) -> Qrels:
         if not re.fullmatch(r"[+-]?[0-9]{1,9}", grade):
             raise DataError(where, f"rel {shorten(grade)}", "a whole number")
         if doc in qrels.setdefault(qid, {}):
-            raise DataError(where, f"document {shorten(doc)} is judged twice for {shorten(qid)}", "once")
+            raise DataError(
+                where, f"document {shorten(doc)} is judged twice for {shorten(qid)}", "once"
+            )
         qrels[qid][doc] = int(grade)
     if not qrels:
         raise DataError(path, "the file holds no judgement", "lines of: qid 0 docid rel")
@@ -120,9 +133,14 @@ def qrels_from(questions: Iterable[Question]) -> Qrels:
     -------
     dict of dict
     """
-    return {question.id: {document_id(question.id, index): label
-                          for index, label in enumerate(question.labels) if label is not None}
-            for question in questions}
+    return {
+        question.id: {
+            document_id(question.id, index): label
+            for index, label in enumerate(question.labels)
+            if label is not None
+        }
+        for question in questions
+    }
 
 
 def trec_order(scores: Dict[str, float]) -> List[str]:
@@ -142,11 +160,17 @@ def trec_order(scores: Dict[str, float]) -> List[str]:
     """
     with np.errstate(over="ignore"):
         rounded = np.array(list(scores.values()), dtype=np.float32).tolist()
-    return [doc for _, _, doc in sorted(((score, doc.encode("utf-8"), doc)
-                                         for score, doc in zip(rounded, scores)), reverse=True)]
+    return [
+        doc
+        for _, _, doc in sorted(
+            ((score, doc.encode("utf-8"), doc) for score, doc in zip(rounded, scores)), reverse=True
+        )
+    ]
 
 
-def write_run(path: PathLike, questions: Sequence[Question], rankings: Iterable, tag: str = "wqa") -> None:
+def write_run(
+    path: PathLike, questions: Sequence[Question], rankings: Iterable, tag: str = "wqa"
+) -> None:
     """Write rankings as a run that trec_eval orders as they stand.
 
     A cascade's order is not that of its scores alone (what an early exit dropped comes after
@@ -172,7 +196,9 @@ def write_run(path: PathLike, questions: Sequence[Question], rankings: Iterable,
                     score = np.nextafter(last, np.float32(-np.inf))
                 score = max(score, np.finfo(np.float32).min)
                 last = score
-                file.write(f"{question.id} Q0 {document_id(question.id, index)} {rank} {score!r} {tag}\n")
+                file.write(
+                    f"{question.id} Q0 {document_id(question.id, index)} {rank} {score!r} {tag}\n"
+                )
 
 
 def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
@@ -191,5 +217,9 @@ def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
 
 def _refuse_spaces(qid: str) -> None:
     if re.search(r"\s", qid):
-        raise DataError(f"question {shorten(qid)}", "the id holds white space", "none in a TREC file",
-                        "rename the question")
+        raise DataError(
+            f"question {shorten(qid)}",
+            "the id holds white space",
+            "none in a TREC file",
+            "rename the question",
+        )

@@ -6,6 +6,7 @@ are regrouped into new micro-batches, so that what was dropped costs nothing mor
 drops none, a micro-batch goes straight on to the next layers. While one flight is ranked, the next
 is tokenized and encoded in a thread.
 """
+
 from __future__ import annotations
 
 import sys
@@ -55,9 +56,18 @@ class CascadeRanker(Ranker):
         parameters as they are at each ranking; oneDNN's reads them once.
     """
 
-    def __init__(self, model: ExitNetwork, encoder: PairEncoder, drop_ratio: Union[float, Sequence[float]] = 0.0,
-                 ctx: str = "cpu", pool: str = "question", pool_size: int = 128, flight_tokens: int = 65536,
-                 progress: bool = False, **engine: Any) -> None:
+    def __init__(
+        self,
+        model: ExitNetwork,
+        encoder: PairEncoder,
+        drop_ratio: Union[float, Sequence[float]] = 0.0,
+        ctx: str = "cpu",
+        pool: str = "question",
+        pool_size: int = 128,
+        flight_tokens: int = 65536,
+        progress: bool = False,
+        **engine: Any,
+    ) -> None:
         if pool not in POOLS:
             raise OptionError("--pool", shorten(pool), "one of " + ", ".join(POOLS))
         if pool_size < 1:
@@ -134,15 +144,20 @@ class _Flight:
         self._starts = np.cumsum([0] + [len(pairs) for pairs in flight])
         exits = len(ranker.model.exits)
         self._scores = np.full((exits, len(self._pairs)), np.nan)
-        self._padded = np.zeros(len(self._pairs), dtype=np.int64)  # layers x padded tokens that each pair ran
+        self._padded = np.zeros(
+            len(self._pairs), dtype=np.int64
+        )  # layers x padded tokens that each pair ran
         self._layers = np.diff([0, *ranker.model.exits])
 
     def rank(self) -> List[Ranking]:
         filled = np.array([not pair.empty for pair in self._pairs])
         alive = np.flatnonzero(filled)
         alive = alive[np.argsort(self._lengths[alive], kind="stable")]
-        pools = [pool for start, end in zip(self._starts, self._starts[1:])
-                 for pool in self._split(start + np.flatnonzero(filled[start:end]))]
+        pools = [
+            pool
+            for start, end in zip(self._starts, self._starts[1:])
+            for pool in self._split(start + np.flatnonzero(filled[start:end]))
+        ]
         store: Any = None
         for segment in self._segments():
             store = self._run(segment, alive, store)
@@ -157,7 +172,7 @@ class _Flight:
         size = self._ranker._pool_size
         if not size:
             return [pairs]
-        return [pairs[start: start + size] for start in range(0, len(pairs), size)]
+        return [pairs[start : start + size] for start in range(0, len(pairs), size)]
 
     def _segments(self) -> List[List[int]]:
         """Stages that follow one another without a drop between them."""
@@ -173,10 +188,19 @@ class _Flight:
         is_last = segment[-1] == len(ranker.model.exits) - 1
         following = None if is_last else engine.store()
         batches = engine.plan(self._lengths[alive])
-        for rows in tqdm(batches, desc=f"to exit {ranker.model.exits[segment[-1]]}", unit="batch",
-                         delay=2, leave=False, disable=not ranker._progress, file=sys.stderr):
+        for rows in tqdm(
+            batches,
+            desc=f"to exit {ranker.model.exits[segment[-1]]}",
+            unit="batch",
+            delay=2,
+            leave=False,
+            disable=not ranker._progress,
+            file=sys.stderr,
+        ):
             batch = alive[rows]
-            length = engine.run(segment, batch, [self._pairs[pair] for pair in batch], store, following)
+            length = engine.run(
+                segment, batch, [self._pairs[pair] for pair in batch], store, following
+            )
             self._padded[batch] += self._layers[segment].sum() * length
         if batches:
             self._scores[np.ix_(segment, alive[np.concatenate(batches)])] = engine.collect()
@@ -198,10 +222,25 @@ class _Flight:
         depth = model.config.num_layers
         paper = 0.0
         if filled.any():
-            paper = relative_cost(model.exits, self._ranker.drop_ratio, depth, batch_size=int(filled.sum()))
-        cost = Cost(paper, int(layers.sum()), int(depth * filled.sum()), int((layers * lengths).sum()),
-                    int(self._padded[start:end].sum()), int(depth * lengths[filled].sum()))
+            paper = relative_cost(
+                model.exits, self._ranker.drop_ratio, depth, batch_size=int(filled.sum())
+            )
+        cost = Cost(
+            paper,
+            int(layers.sum()),
+            int(depth * filled.sum()),
+            int((layers * lengths).sum()),
+            int(self._padded[start:end].sum()),
+            int(depth * lengths[filled].sum()),
+        )
         return Ranking(
-            # Survivors by the last exit's score, then what each earlier exit dropped; ties in the original order.
-            order=np.lexsort((np.arange(end - start), -scores, -layers)), scores=scores, exits=layers,
-            truncated=np.array([pair.truncated for pair in pairs]), blank=~filled, cost=cost, exit_scores=exit_scores)
+            # Survivors by the last exit's score, then what each earlier exit dropped; ties in the
+            # original order.
+            order=np.lexsort((np.arange(end - start), -scores, -layers)),
+            scores=scores,
+            exits=layers,
+            truncated=np.array([pair.truncated for pair in pairs]),
+            blank=~filled,
+            cost=cost,
+            exit_scores=exit_scores,
+        )

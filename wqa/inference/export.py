@@ -1,4 +1,5 @@
 """A run in other libraries' files: MXNet's symbols and parameters, or a Hugging Face directory."""
+
 from __future__ import annotations
 
 import json
@@ -36,12 +37,14 @@ class _Score(HybridBlock):
 
 
 def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
-    """Write a run's network as symbols and parameters, for MXNet's other languages and `SymbolBlock.imports`.
+    """Write a run's network as symbols and parameters, for MXNet's other languages and
+    `SymbolBlock.imports`.
 
-    ``model-symbol.json`` and ``model-0000.params`` give the score of the last exit. A cascade's stages
-    come as well, ``exit_2-symbol.json`` and so on, each from the encodings of the one before to its own
-    encodings and scores, so that a program can drop candidates between them. ``export.json`` names the
-    inputs and outputs, their types and the special tokens' ids; ``tokenizer.json`` is the run's.
+    ``model-symbol.json`` and ``model-0000.params`` give the score of the last exit. A cascade's
+    stages come as well, ``exit_2-symbol.json`` and so on, each from the encodings of the one before
+    to its own encodings and scores, so that a program can drop candidates between them.
+    ``export.json`` names the inputs and outputs, their types and the special tokens' ids;
+    ``tokenizer.json`` is the run's.
 
     Parameters
     ----------
@@ -62,19 +65,39 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     """
     ranker = load_cascade(run)
     model, tokenizer = ranker.model, ranker.encoder.tokenizer
-    names = {parameter.name: name for name, parameter in model._collect_params_with_prefix().items()}
+    names = {
+        parameter.name: name for name, parameter in model._collect_params_with_prefix().items()
+    }
     blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {
-        "model": (_Score(model.path(len(model.exits) - 1)), INPUTS)}
+        "model": (_Score(model.path(len(model.exits) - 1)), INPUTS)
+    }
     if len(model.exits) > 1:
         for index, layer in enumerate(model.exits):
-            blocks[f"exit_{layer}"] = (model.stage(index), ("hidden", "valid_length") if index else INPUTS)
+            blocks[f"exit_{layer}"] = (
+                model.stage(index),
+                ("hidden", "valid_length") if index else INPUTS,
+            )
     manifest = {
-        "networks": {prefix: {"inputs": list(inputs), "outputs": ["scores"] if prefix == "model" else ["hidden", "scores"]}
-                     for prefix, (_, inputs) in blocks.items()},
-        "types": {"token_ids": "int32 (B, L)", "token_types": "int32 (B, L)", "valid_length": "float32 (B,)",
-                  "hidden": f"float32 (B, L, {model.config.units})", "scores": "float32 (B,), log-odds"},
-        "pair_form": tokenizer.pair_form, "start_id": tokenizer.start_id, "separator_id": tokenizer.separator_id,
-        "padding_id": tokenizer.padding_id, "max_length": ranker.encoder.max_length}
+        "networks": {
+            prefix: {
+                "inputs": list(inputs),
+                "outputs": ["scores"] if prefix == "model" else ["hidden", "scores"],
+            }
+            for prefix, (_, inputs) in blocks.items()
+        },
+        "types": {
+            "token_ids": "int32 (B, L)",
+            "token_types": "int32 (B, L)",
+            "valid_length": "float32 (B,)",
+            "hidden": f"float32 (B, L, {model.config.units})",
+            "scores": "float32 (B,), log-odds",
+        },
+        "pair_form": tokenizer.pair_form,
+        "start_id": tokenizer.start_id,
+        "separator_id": tokenizer.separator_id,
+        "padding_id": tokenizer.padding_id,
+        "max_length": ranker.encoder.max_length,
+    }
     with new_directory(out) as folder:
         for prefix, (block, inputs) in blocks.items():
             _write_network(block, inputs, names, folder / prefix)
@@ -83,15 +106,21 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
         return sorted(path.name for path in folder.iterdir())
 
 
-def _write_network(block: HybridBlock, inputs: Tuple[str, ...], names: Dict[str, str], prefix: pathlib.Path) -> None:
+def _write_network(
+    block: HybridBlock, inputs: Tuple[str, ...], names: Dict[str, str], prefix: pathlib.Path
+) -> None:
     outputs = block(*[mx.sym.var(name) for name in inputs])
     symbol = mx.sym.Group(list(outputs)) if isinstance(outputs, tuple) else outputs
     graph = json.loads(symbol.tojson())
     for node in graph["nodes"]:
         if node["op"] == "null":  # Gluon's own names count blocks; those of the run do not change
             node["name"] = names.get(node["name"], node["name"])
-    pathlib.Path(f"{prefix}-symbol.json").write_text(json.dumps(graph, indent=2) + "\n", encoding="utf-8")
-    arrays = {f"arg:{names[name]}": parameter.data() for name, parameter in block.collect_params().items()}
+    pathlib.Path(f"{prefix}-symbol.json").write_text(
+        json.dumps(graph, indent=2) + "\n", encoding="utf-8"
+    )
+    arrays = {
+        f"arg:{names[name]}": parameter.data() for name, parameter in block.collect_params().items()
+    }
     path = f"{prefix}-0000.params"
     try:
         mx.nd.save(path, arrays)
@@ -126,12 +155,26 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     """
     ranker = load_cascade(run)
     if not isinstance(ranker.model, PairwiseTransformer):
-        raise OptionError("--format", "huggingface for a cascade", "a run of the system pairwise",
-                          "use --format mxnet: the library has no cascades")
+        raise OptionError(
+            "--format",
+            "huggingface for a cascade",
+            "a run of the system pairwise",
+            "use --format mxnet: the library has no cascades",
+        )
     with new_directory(out) as folder:
-        save_file(huggingface_tensors(ranker.model), str(folder / "model.safetensors"), metadata={"format": "pt"})
-        config = {**to_huggingface(ranker.model.config), "num_hidden_layers": ranker.model.exits[-1]}
-        for name, values in (("config.json", config), ("tokenizer_config.json", _tokenizer_config(ranker))):
+        save_file(
+            huggingface_tensors(ranker.model),
+            str(folder / "model.safetensors"),
+            metadata={"format": "pt"},
+        )
+        config = {
+            **to_huggingface(ranker.model.config),
+            "num_hidden_layers": ranker.model.exits[-1],
+        }
+        for name, values in (
+            ("config.json", config),
+            ("tokenizer_config.json", _tokenizer_config(ranker)),
+        ):
             (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
         ranker.encoder.tokenizer.save(folder / "tokenizer.json")
         return sorted(path.name for path in folder.iterdir())
@@ -157,7 +200,9 @@ def huggingface_tensors(model: PairwiseTransformer) -> Dict[str, np.ndarray]:
                 tensors[prefix + name] = part
     for ours, name in CLASSIFIERS[model.config.layout].items():
         for kind, parameter in getattr(model.head(0), ours)._collect_params_with_prefix().items():
-            tensors[(prefix if name.startswith("pooler") else "") + f"{name}.{kind}"] = parameter.data().asnumpy()
+            tensors[(prefix if name.startswith("pooler") else "") + f"{name}.{kind}"] = (
+                parameter.data().asnumpy()
+            )
     return tensors
 
 
@@ -169,11 +214,17 @@ def _runs(name: str, model: PairwiseTransformer) -> bool:
 
 def _tokenizer_config(ranker: CascadeRanker) -> Dict[str, Union[str, int, List[str]]]:
     tokenizer = ranker.encoder.tokenizer
-    names: Dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": ranker.encoder.max_length,
-                             "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+    names: Dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": ranker.encoder.max_length,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+    }
     if tokenizer.pair_form == "roberta":
         names["model_input_names"].remove("token_type_ids")
-    for key, number in (("cls_token", tokenizer.start_id), ("sep_token", tokenizer.separator_id),
-                        ("pad_token", tokenizer.padding_id)):
+    for key, number in (
+        ("cls_token", tokenizer.start_id),
+        ("sep_token", tokenizer.separator_id),
+        ("pad_token", tokenizer.padding_id),
+    ):
         names[key] = tokenizer.token(number)
     return names

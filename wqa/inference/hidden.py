@@ -1,4 +1,5 @@
 """Encodings that wait between two exits, in bounded memory."""
+
 from __future__ import annotations
 
 import os
@@ -10,7 +11,8 @@ import numpy as np
 
 
 class _Spilled(NamedTuple):
-    """A micro-batch in the temporary file. It is read, not mapped: a mapped page counts as memory."""
+    """A micro-batch in the temporary file. It is read, not mapped: a mapped page counts as
+    memory."""
 
     descriptor: int
     offset: int
@@ -104,7 +106,14 @@ class HiddenStore(_Store):
             end = start
             while end < len(pairs) and self._place[pairs[end]][0] == block:
                 end += 1
-            parts.append(_rows(self._blocks[block], [self._place[pair][1] for pair in pairs[start:end]], length, ctx))
+            parts.append(
+                _rows(
+                    self._blocks[block],
+                    [self._place[pair][1] for pair in pairs[start:end]],
+                    length,
+                    ctx,
+                )
+            )
             start = end
         return parts[0] if len(parts) == 1 else mx.nd.concat(*parts, dim=0)
 

@@ -1,4 +1,5 @@
 """A run directory to a ranker."""
+
 from __future__ import annotations
 
 import json
@@ -25,26 +26,33 @@ from wqa.text import PairEncoder, load_tokenizer
 MAX_LENGTH = 128
 
 
-def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = None, ctx: str = "cpu",
-                precision: str = "float32", threads: Optional[int] = None, engine: str = "auto",
-                **options: Any) -> Ranker:
+def load_ranker(
+    run: Union[str, os.PathLike[str]],
+    drop_ratio: Any = None,
+    ctx: str = "cpu",
+    precision: str = "float32",
+    threads: Optional[int] = None,
+    engine: str = "auto",
+    **options: Any,
+) -> Ranker:
     """Load the ranker of a run directory, or of a file that names several in sequence.
 
     Parameters
     ----------
     run : str or path-like
-        Holds ``config.json``, ``model.params`` and ``tokenizer.json``; or a fine-tuned classifier in
-        another library's form, as `wqa.pretrained.load_classifier` takes it, such as TANDA's; or a ``.json``
-        file of a sequence, ``{"rankers": [...], "drop_ratio": ...}``. Its rankers are paths beside the file, or
-        ``{"run": PATH, "drop_ratio": ...}``; its ``drop_ratio`` is what `wqa.inference.SequentialRanker` takes.
+        Holds ``config.json``, ``model.params`` and ``tokenizer.json``; or a fine-tuned classifier
+        in another library's form, as `wqa.pretrained.load_classifier` takes it, such as TANDA's; or
+        a ``.json`` file of a sequence, ``{"rankers": [...], "drop_ratio": ...}``. Its rankers are
+        paths beside the file, or ``{"run": PATH, "drop_ratio": ...}``; its ``drop_ratio`` is what
+        `wqa.inference.SequentialRanker` takes.
     drop_ratio : float, sequence of float, or "tuned", optional
-        One, or one an exit; ``tuned``: what `wqa tune` stored in the run; 0 by default. Of a sequence: what
-        stands instead of the file's.
+        One, or one an exit; ``tuned``: what `wqa tune` stored in the run; 0 by default. Of a
+        sequence: what stands instead of the file's.
     ctx : str
         Device.
     precision : {"float32", "bfloat16", "int8"}
-        What products compute in. bfloat16 and int8 need a CPU with instructions for them; int8 also a
-        run that `wqa quantize` has calibrated.
+        What products compute in. bfloat16 and int8 need a CPU with instructions for them; int8 also
+        a run that `wqa quantize` has calibrated.
     threads : int, optional
         Threads of oneDNN's engine; all that the process may use by default.
     engine : {"auto", "mxnet", "onednn"}
@@ -76,32 +84,52 @@ def load_ranker(run: Union[str, os.PathLike[str]], drop_ratio: Any = None, ctx: 
     if _is_huggingface(folder):
         return _load_classifier(folder, drop_ratio, ctx, **options)
     if not folder.is_dir():
-        raise RunDirectoryError(folder, "there is no such directory",
-                                "a run directory as `wqa train` writes it, or a classifier's directory or tar")
+        raise RunDirectoryError(
+            folder,
+            "there is no such directory",
+            "a run directory as `wqa train` writes it, or a classifier's directory or tar",
+        )
     config = read_run_config(folder / "config.json")
     if config.system == "encoder":
-        raise RunDirectoryError(folder, "an encoder without a ranker", "a run, or a converted classifier",
-                                "train one: wqa train SYSTEM --encoder " + str(folder))
+        raise RunDirectoryError(
+            folder,
+            "an encoder without a ranker",
+            "a run, or a converted classifier",
+            "train one: wqa train SYSTEM --encoder " + str(folder),
+        )
     try:
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(config.backbone, folder / "tokenizer.json")
     except EncoderError as error:
-        raise RunDirectoryError(folder / "tokenizer.json", error.found, "the tokenizer of the run",
-                                "restore the file from its run") from None
+        raise RunDirectoryError(
+            folder / "tokenizer.json",
+            error.found,
+            "the tokenizer of the run",
+            "restore the file from its run",
+        ) from None
     model = build_model(config.system, config.backbone, config.exits)
     path = folder / "model.params"
     if not path.exists():
-        mend = ("the training has not finished: run its command again with --resume"
-                if (folder / "checkpoints").is_dir() else "restore the file from its run")
+        mend = (
+            "the training has not finished: run its command again with --resume"
+            if (folder / "checkpoints").is_dir()
+            else "restore the file from its run"
+        )
         raise RunDirectoryError(path, "the file is missing", "the parameters of the run", mend)
     try:
         model.load_parameters(str(path), ctx=devices)
     except (mx.base.MXNetError, AssertionError, ValueError, OSError) as error:
-        raise RunDirectoryError(path, f"does not load ({str(error).strip().splitlines()[-1]})",
-                                "parameters that fit config.json", "restore the file from its run") from None
+        raise RunDirectoryError(
+            path,
+            f"does not load ({str(error).strip().splitlines()[-1]})",
+            "parameters that fit config.json",
+            "restore the file from its run",
+        ) from None
     if precision == "int8":
         options["quantized"] = read_quantized(folder, model)
-    return CascadeRanker(model, PairEncoder(tokenizer, config.max_length), drop_ratio, ctx, **options)
+    return CascadeRanker(
+        model, PairEncoder(tokenizer, config.max_length), drop_ratio, ctx, **options
+    )
 
 
 def load_cascade(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
@@ -124,21 +152,32 @@ def load_cascade(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRa
     """
     ranker = load_ranker(run, **options)
     if not isinstance(ranker, CascadeRanker):
-        raise RunDirectoryError(run, "a sequence of rankers", "a single run", "name one of its runs")
+        raise RunDirectoryError(
+            run, "a sequence of rankers", "a single run", "name one of its runs"
+        )
     return ranker
 
 
-def _load_sequence(path: pathlib.Path, drop_ratio: Any, ctx: str, **options: Any) -> SequentialRanker:
+def _load_sequence(
+    path: pathlib.Path, drop_ratio: Any, ctx: str, **options: Any
+) -> SequentialRanker:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        entries = [entry if isinstance(entry, dict) else {"run": entry} for entry in values["rankers"]]
+        entries = [
+            entry if isinstance(entry, dict) else {"run": entry} for entry in values["rankers"]
+        ]
         runs = [(path.parent / entry["run"], entry.get("drop_ratio", 0.0)) for entry in entries]
         stored = values.get("drop_ratio", 0.0)
-        if set(values) - {"rankers", "drop_ratio"} or any(set(entry) - {"run", "drop_ratio"} for entry in entries):
+        if set(values) - {"rankers", "drop_ratio"} or any(
+            set(entry) - {"run", "drop_ratio"} for entry in entries
+        ):
             raise ValueError("a field besides rankers, run and drop_ratio")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunDirectoryError(path, f"is no sequence of rankers ({type(error).__name__}: {error})",
-                                '{"rankers": [RUN, {"run": RUN, "drop_ratio": A}, ...], "drop_ratio": [A or K, ...]}') from None
+        raise RunDirectoryError(
+            path,
+            f"is no sequence of rankers ({type(error).__name__}: {error})",
+            '{"rankers": [RUN, {"run": RUN, "drop_ratio": A}, ...], "drop_ratio": [A or K, ...]}',
+        ) from None
     rankers = [load_ranker(run, ratio, ctx, **options) for run, ratio in runs]
     try:
         return SequentialRanker(rankers, stored if drop_ratio is None else drop_ratio)
@@ -156,10 +195,16 @@ def _is_huggingface(folder: pathlib.Path) -> bool:
         return False
 
 
-def _load_classifier(path: pathlib.Path, drop_ratio: Any, ctx: str, **options: Any) -> CascadeRanker:
+def _load_classifier(
+    path: pathlib.Path, drop_ratio: Any, ctx: str, **options: Any
+) -> CascadeRanker:
     if options["precision"] == "int8":
-        raise OptionError("--precision", f"int8 of {path}, another library's directory", "a calibrated run",
-                          f"wqa convert {path} RUN, then wqa quantize RUN --data DEV.jsonl")
+        raise OptionError(
+            "--precision",
+            f"int8 of {path}, another library's directory",
+            "a calibrated run",
+            f"wqa convert {path} RUN, then wqa quantize RUN --data DEV.jsonl",
+        )
     with encoder_directory(path) as folder:
         model, tokenizer = load_classifier(folder, parse_devices(ctx)), load_tokenizer(folder)
         tokenizer.check_fits(model.config, path)

@@ -1,4 +1,5 @@
 """Parameters of an exit network, as the packed encoder takes them."""
+
 from __future__ import annotations
 
 import functools
@@ -13,7 +14,14 @@ from wqa.models.heads import ExitNetwork, FirstPositionHead
 from wqa.text import EncodedPair
 
 #: Products of a layer, by the step that they belong to.
-PRODUCTS = {"query": "project", "key": "project", "value": "project", "output": "merge", "inner": "widen", "outer": "narrow"}
+PRODUCTS = {
+    "query": "project",
+    "key": "project",
+    "value": "project",
+    "output": "merge",
+    "inner": "widen",
+    "outer": "narrow",
+}
 
 
 def product_parameter(layer: EncoderLayer, name: str, kind: str, scale: float) -> np.ndarray:
@@ -38,7 +46,7 @@ def product_parameter(layer: EncoderLayer, name: str, kind: str, scale: float) -
         return getattr(dense, kind).data().asnumpy()
     place, joined = ("query", "key", "value").index(name), getattr(layer.qkv, kind).data()
     units = len(joined) // 3
-    part = joined[place * units: (place + 1) * units].asnumpy()
+    part = joined[place * units : (place + 1) * units].asnumpy()
     return part * np.float32(scale) if name == "query" else part
 
 
@@ -51,17 +59,24 @@ class Norm(NamedTuple):
     @classmethod
     def of(cls, block: HybridBlock) -> Norm:
         """Those of a block."""
-        return cls(*(Vector(parameter.data().asnumpy(), axes=1) for parameter in (block.gamma, block.beta)))
+        return cls(
+            *(Vector(parameter.data().asnumpy(), axes=1) for parameter in (block.gamma, block.beta))
+        )
 
 
 class LayerParameters:
     """Parameters of one layer."""
 
-    def __init__(self, layer: EncoderLayer, scale: float, quantized: Optional[Dict[str, Quantized]]) -> None:
+    def __init__(
+        self, layer: EncoderLayer, scale: float, quantized: Optional[Dict[str, Quantized]]
+    ) -> None:
         self.products: Dict[str, Weight] = {}
         for name in PRODUCTS:
-            self.products[name] = Weight(functools.partial(product_parameter, layer, name, "weight", scale),
-                                         product_parameter(layer, name, "bias", scale), quantized[name] if quantized else None)
+            self.products[name] = Weight(
+                functools.partial(product_parameter, layer, name, "weight", scale),
+                product_parameter(layer, name, "bias", scale),
+                quantized[name] if quantized else None,
+            )
         self.attention_norm, self.ffn_norm = Norm.of(layer.attention_norm), Norm.of(layer.ffn_norm)
 
 
@@ -70,18 +85,30 @@ class EmbeddingParameters:
 
     def __init__(self, model: ExitNetwork, typed: bool) -> None:
         block, config = model.backbone.embeddings, model.config
-        self._first, self._padding, self._typed = config.first_position, config.first_position - 1, typed
+        self._first, self._padding, self._typed = (
+            config.first_position,
+            config.first_position - 1,
+            typed,
+        )
         self._words = block.word.weight.data().asnumpy()
-        places, types = block.position_weight.data().asnumpy(), block.token_type.weight.data().asnumpy()
-        self._places = (types[:, None] + places[None]).reshape(-1, places.shape[1])  # a row for each type and position
+        places, types = (
+            block.position_weight.data().asnumpy(),
+            block.token_type.weight.data().asnumpy(),
+        )
+        self._places = (types[:, None] + places[None]).reshape(
+            -1, places.shape[1]
+        )  # a row for each type and position
         self._positions = len(places)
         self.norm, self.width = Norm.of(block.layer_norm), places.shape[1]
         self.projection = None
         if block.projection is not None:
             self.projection = _dense(block.projection)
 
-    def sum(self, pairs: Sequence[EncodedPair], batch: Batch, out: np.ndarray, other: np.ndarray) -> None:
-        """Write the sums of a micro-batch to the first rows of ``out``; ``other`` is memory of the same size."""
+    def sum(
+        self, pairs: Sequence[EncodedPair], batch: Batch, out: np.ndarray, other: np.ndarray
+    ) -> None:
+        """Write the sums of a micro-batch to the first rows of ``out``; ``other`` is memory of the
+        same size."""
         tokens, starts = batch.tokens, batch.starts[:-1]
         ids = np.concatenate([pair.token_ids for pair in pairs])
         within = np.arange(tokens) - np.repeat(starts, batch.lengths)
@@ -90,7 +117,9 @@ class EmbeddingParameters:
             # A padding token takes no position, even inside a text; see Embeddings in the backbone.
             real = (ids != self._padding).astype(np.int64)
             steps = np.cumsum(real)
-            rows = (steps - np.repeat(steps[starts] - real[starts], batch.lengths)) * real + self._padding
+            rows = (
+                steps - np.repeat(steps[starts] - real[starts], batch.lengths)
+            ) * real + self._padding
         if self._typed:
             boundaries = np.repeat([pair.boundary for pair in pairs], batch.lengths)
             rows = rows + self._positions * (within >= boundaries)
@@ -108,9 +137,14 @@ class HeadParameters:
         if self.takes_first:
             blocks, activation = [head.dense], "gelu" if head._gelu else "tanh"
         else:
-            blocks, activation = [block for block in head.dense if isinstance(block, nn.Dense)], "tanh"
-        self.layers = [(_dense(block), name)
-                       for block, name in [*((block, activation) for block in blocks), (head.out, "")]]
+            blocks, activation = (
+                [block for block in head.dense if isinstance(block, nn.Dense)],
+                "tanh",
+            )
+        self.layers = [
+            (_dense(block), name)
+            for block, name in [*((block, activation) for block in blocks), (head.out, "")]
+        ]
 
 
 def _dense(block: nn.Dense) -> Weight:

@@ -1,4 +1,5 @@
 """The 8-bit weights of a run, as `wqa.inference.quantize` writes them."""
+
 from __future__ import annotations
 
 import pathlib
@@ -44,11 +45,26 @@ def read_quantized(run: PathLike, model: ExitNetwork) -> List[Dict[str, Quantize
     try:
         with safe_open(str(path), "numpy") as file:
             known = (file.metadata() or {}).get("model_sha256")
-            layers = [{name: Quantized(*(file.get_tensor(f"layers.{place}.{name}.{part}") for part in Quantized._fields))
-                       for name in PRODUCTS} for place in range(model.exits[-1])]
+            layers = [
+                {
+                    name: Quantized(
+                        *(
+                            file.get_tensor(f"layers.{place}.{name}.{part}")
+                            for part in Quantized._fields
+                        )
+                    )
+                    for name in PRODUCTS
+                }
+                for place in range(model.exits[-1])
+            ]
     except (SafetensorError, OSError, ValueError) as error:
-        raise RunDirectoryError(path, f"does not load ({error})", "the 8-bit weights of the run", mend) from None
+        raise RunDirectoryError(
+            path, f"does not load ({error})", "the 8-bit weights of the run", mend
+        ) from None
     if known != sha256(pathlib.Path(run) / "model.params") or any(
-            layer[name].weight.shape != size for layer in layers for name, size in sizes.items()):
-        raise RunDirectoryError(path, "was made of other weights than model.params", "the calibration of this run", mend)
+        layer[name].weight.shape != size for layer in layers for name, size in sizes.items()
+    ):
+        raise RunDirectoryError(
+            path, "was made of other weights than model.params", "the calibration of this run", mend
+        )
     return layers

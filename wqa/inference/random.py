@@ -1,4 +1,5 @@
 """Rankers with random weights, for timing shapes without a trained run."""
+
 from __future__ import annotations
 
 from typing import Any, List, Sequence
@@ -20,7 +21,9 @@ class _Layout:
         pair_form = "roberta"
 
 
-def random_ranker(config: BackboneConfig, exits: Sequence[int] = (), seed: int = 0, **options: Any) -> CascadeRanker:
+def random_ranker(
+    config: BackboneConfig, exits: Sequence[int] = (), seed: int = 0, **options: Any
+) -> CascadeRanker:
     """Build a cascade with random weights; it ranks encoded pairs only.
 
     Parameters
@@ -42,7 +45,9 @@ def random_ranker(config: BackboneConfig, exits: Sequence[int] = (), seed: int =
     return CascadeRanker(model, _Layout(), **options)  # type: ignore[arg-type]
 
 
-def random_pairs(rng: np.random.Generator, count: int, shortest: int, longest: int, vocab_size: int) -> List[EncodedPair]:
+def random_pairs(
+    rng: np.random.Generator, count: int, shortest: int, longest: int, vocab_size: int
+) -> List[EncodedPair]:
     """Draw pairs with lengths and token ids both uniform.
 
     Parameters
@@ -58,5 +63,9 @@ def random_pairs(rng: np.random.Generator, count: int, shortest: int, longest: i
     list of EncodedPair
     """
     lengths = rng.integers(shortest, longest + 1, count)
-    return [EncodedPair(rng.integers(vocab_size, size=length, dtype=np.int32), int(length) // 3, False, False)
-            for length in lengths]
+    return [
+        EncodedPair(
+            rng.integers(vocab_size, size=length, dtype=np.int32), int(length) // 3, False, False
+        )
+        for length in lengths
+    ]

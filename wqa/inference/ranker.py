@@ -1,4 +1,5 @@
 """The contract of every system: a question and its candidates in, a `Ranking` out."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -60,7 +61,8 @@ class Ranker:
 
     @property
     def layer_work(self) -> int:
-        """Multiply-adds of one layer for one token, which weigh rankers of a sequence; 0 where there are no layers."""
+        """Multiply-adds of one layer for one token, which weigh rankers of a sequence; 0 where
+        there are no layers."""
         return 0
 
     def rank(self, question: str, candidates: Sequence[str]) -> Ranking:

@@ -1,9 +1,10 @@
 """Sequential reranking (Soldaini and Moschitti 2020, sections 3.2 and 4.2).
 
-SR_N = R_N o ... o R_1: each ranker scores the candidates that the one before it let through, and nothing of its
-computation is shared. The paper's SR is made of independently trained monolithic rankers of 4, 6, 8, 10 and 12 layers; any
-rankers do, a cascade and what comes after it as well.
+SR_N = R_N o ... o R_1: each ranker scores the candidates that the one before it let through, and
+nothing of its computation is shared. The paper's SR is made of independently trained monolithic
+rankers of 4, 6, 8, 10 and 12 layers; any rankers do, a cascade and what comes after it as well.
 """
+
 from __future__ import annotations
 
 from typing import Iterable, Iterator, List, NamedTuple, Sequence, Union
@@ -16,7 +17,8 @@ from wqa.inference.cost import Cost
 from wqa.inference.ranker import Ranker, Ranking
 from wqa.models.cascade import dropped
 
-#: What a ranker drops: a share alpha of its candidates (a float in [0, 1)), or all but its best k (an int from 1).
+#: What a ranker drops: a share alpha of its candidates (a float in [0, 1)), or all but its best k
+#: (an int from 1).
 Drop = Union[int, float]
 
 
@@ -26,8 +28,8 @@ def check_drops(drop_ratio: Union[Drop, Sequence[Drop]], rankers: int) -> List[D
     Parameters
     ----------
     drop_ratio : float, int, or sequence of them
-        Drop ratios, in [0, 1), or numbers k of candidates that go on, whole and from 1; one for all, or one a ranker (that of
-        the last may be left out; it has no effect).
+        Drop ratios, in [0, 1), or numbers k of candidates that go on, whole and from 1; one for
+        all, or one a ranker (that of the last may be left out; it has no effect).
     rankers : int
         N.
 
@@ -41,22 +43,32 @@ def check_drops(drop_ratio: Union[Drop, Sequence[Drop]], rankers: int) -> List[D
     OptionError
         If one is neither, or there are too many or too few.
     """
-    drops: List[Drop] = [drop_ratio] * (rankers - 1) if isinstance(drop_ratio, (int, float)) else list(drop_ratio)
+    drops: List[Drop] = (
+        [drop_ratio] * (rankers - 1) if isinstance(drop_ratio, (int, float)) else list(drop_ratio)
+    )
     if len(drops) not in (rankers - 1, rankers):
-        raise OptionError("drop_ratio", f"{len(drops)} of them", f"one, or one for each of the {rankers} rankers")
+        raise OptionError(
+            "drop_ratio", f"{len(drops)} of them", f"one, or one for each of the {rankers} rankers"
+        )
     for drop in drops:
-        whole = isinstance(drop, int) and not isinstance(drop, bool) and drop >= 0  # the number 0 is a drop ratio too
+        whole = (
+            isinstance(drop, int) and not isinstance(drop, bool) and drop >= 0
+        )  # the number 0 is a drop ratio too
         if not whole and not (isinstance(drop, float) and 0 <= drop < 1):
-            raise OptionError("drop_ratio", shorten(drop), "a drop ratio from 0 up to, not including, 1, or how many go on")
+            raise OptionError(
+                "drop_ratio",
+                shorten(drop),
+                "a drop ratio from 0 up to, not including, 1, or how many go on",
+            )
     return drops[: rankers - 1]
 
 
 class SequentialRanker(Ranker):
     """Rankers one after another, each on what the one before it let through.
 
-    The ranking puts the last ranker's candidates first, by its order, then those that the one before it dropped, by that
-    one's order, and so on back. ``scores`` and ``exits`` are those of the last ranker that scored a candidate;
-    ``exit_scores`` has a row a ranker.
+    The ranking puts the last ranker's candidates first, by its order, then those that the one
+    before it dropped, by that one's order, and so on back. ``scores`` and ``exits`` are those of
+    the last ranker that scored a candidate; ``exit_scores`` has a row a ranker.
 
     Parameters
     ----------
@@ -68,8 +80,12 @@ class SequentialRanker(Ranker):
         Candidates of the questions that are ranked together; a question is never divided.
     """
 
-    def __init__(self, rankers: Sequence[Ranker], drop_ratio: Union[Drop, Sequence[Drop]] = 0.0,
-                 flight_candidates: int = 4096) -> None:
+    def __init__(
+        self,
+        rankers: Sequence[Ranker],
+        drop_ratio: Union[Drop, Sequence[Drop]] = 0.0,
+        flight_candidates: int = 4096,
+    ) -> None:
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
         self.rankers = list(rankers)
@@ -104,7 +120,9 @@ class SequentialRanker(Ranker):
         states = [_State(question, len(self.rankers)) for question in flight]
         for place, ranker in enumerate(self.rankers):
             running = [state for state in states if len(state.alive)]
-            for state, ranking in zip(running, ranker.rank_all([state.left() for state in running])):
+            for state, ranking in zip(
+                running, ranker.rank_all([state.left() for state in running])
+            ):
                 state.take(place, ranking, self._drops[place] if place < len(self._drops) else 0)
         return [state.ranking([ranker.layer_work for ranker in self.rankers]) for state in states]
 
@@ -132,7 +150,9 @@ class _State:
 
     def left(self) -> Question:
         """The question with the candidates that are left, in their original order."""
-        return self._question._replace(candidates=tuple(self._question.candidates[index] for index in self.alive))
+        return self._question._replace(
+            candidates=tuple(self._question.candidates[index] for index in self.alive)
+        )
 
     def take(self, place: int, ranking: Ranking, drop: Drop) -> None:
         """Note a ranker's scores, and let its best candidates through."""
@@ -152,21 +172,49 @@ class _State:
 
     def ranking(self, work: Sequence[int]) -> Ranking:
         """The ranking, once every ranker has run."""
-        return Ranking(order=np.concatenate([self._head, *self._tail]), scores=self._scores, exits=self._exits,
-                       truncated=self._truncated, blank=self._blank, cost=self._cost(work), exit_scores=self._exit_scores)
+        return Ranking(
+            order=np.concatenate([self._head, *self._tail]),
+            scores=self._scores,
+            exits=self._exits,
+            truncated=self._truncated,
+            blank=self._blank,
+            cost=self._cost(work),
+            exit_scores=self._exit_scores,
+        )
 
     def _cost(self, work: Sequence[int]) -> Cost:
-        """Costs of all rankers, in layers of the last one's encoder, over that encoder on every candidate."""
+        """Costs of all rankers, in layers of the last one's encoder, over that encoder on every
+        candidate."""
         first, last = self._stages[0], self._stages[-1]
         if not first.candidates:
             return Cost(0.0, 0, 0, 0, 0, 0)
-        depth = last.cost.full_candidate_layers / last.candidates  # layers of the last ranker's full encoder
+        depth = (
+            last.cost.full_candidate_layers / last.candidates
+        )  # layers of the last ranker's full encoder
         full = depth * first.candidates
-        tokens = next((stage.cost.full_token_layers / (stage.cost.full_candidate_layers / stage.candidates)
-                       * first.candidates / stage.candidates for stage in self._stages if stage.cost.full_token_layers), 0.0)
-        weights = [work[stage.place] / work[-1] if work[stage.place] and work[-1] else 1.0 for stage in self._stages]
-        sums = [sum(weight * getattr(stage.cost, name) for weight, stage in zip(weights, self._stages))
-                for name in ("candidate_layers", "token_layers", "padded_token_layers")]
-        planned = sum(weight * stage.cost.paper * stage.cost.full_candidate_layers
-                      for weight, stage in zip(weights, self._stages))
-        return Cost(planned / full if full else 0.0, sums[0], full, sums[1], sums[2], depth * tokens)
+        tokens = next(
+            (
+                stage.cost.full_token_layers
+                / (stage.cost.full_candidate_layers / stage.candidates)
+                * first.candidates
+                / stage.candidates
+                for stage in self._stages
+                if stage.cost.full_token_layers
+            ),
+            0.0,
+        )
+        weights = [
+            work[stage.place] / work[-1] if work[stage.place] and work[-1] else 1.0
+            for stage in self._stages
+        ]
+        sums = [
+            sum(weight * getattr(stage.cost, name) for weight, stage in zip(weights, self._stages))
+            for name in ("candidate_layers", "token_layers", "padded_token_layers")
+        ]
+        planned = sum(
+            weight * stage.cost.paper * stage.cost.full_candidate_layers
+            for weight, stage in zip(weights, self._stages)
+        )
+        return Cost(
+            planned / full if full else 0.0, sums[0], full, sums[1], sums[2], depth * tokens
+        )

@@ -1,4 +1,5 @@
 """``tuned.json`` of a run directory: the drop ratios that `wqa tune` picked for it."""
+
 from __future__ import annotations
 
 import json
@@ -33,8 +34,17 @@ def write_tuned(run: PathLike, found: Configuration, record: Dict[str, Any]) -> 
     """
     path = pathlib.Path(run) / "tuned.json"
     with atomic_writer(path) as file:
-        json.dump({"drop_ratio": list(found.ratios), "cost": found.cost, "paper_cost": found.paper_cost,
-                   "metrics": found.metrics, **record}, file, indent=2)
+        json.dump(
+            {
+                "drop_ratio": list(found.ratios),
+                "cost": found.cost,
+                "paper_cost": found.paper_cost,
+                "metrics": found.metrics,
+                **record,
+            },
+            file,
+            indent=2,
+        )
         file.write("\n")
     return path
 
@@ -61,12 +71,22 @@ def read_tuned(run: PathLike) -> List[float]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))["drop_ratio"]
     except FileNotFoundError:
-        raise RunDirectoryError(path, "the file is missing", "tuned drop ratios",
-                                f"tune them: wqa tune {run} --data DEV.jsonl --max-cost C") from None
+        raise RunDirectoryError(
+            path,
+            "the file is missing",
+            "tuned drop ratios",
+            f"tune them: wqa tune {run} --data DEV.jsonl --max-cost C",
+        ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RunDirectoryError(path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again") from None
+        raise RunDirectoryError(
+            path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again"
+        ) from None
     try:
         return drop_ratios(values, len(read_run_config(pathlib.Path(run) / "config.json").exits))
     except (OptionError, TypeError):
-        raise RunDirectoryError(path, f"drop_ratio is {shorten(values)}", "one ratio for each exit of the run",
-                                "tune again") from None
+        raise RunDirectoryError(
+            path,
+            f"drop_ratio is {shorten(values)}",
+            "one ratio for each exit of the run",
+            "tune again",
+        ) from None

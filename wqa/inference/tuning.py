@@ -1,4 +1,6 @@
-"""Choosing drop ratios, and where exits stand (Soldaini and Moschitti 2020, section 5.5): grids, the Pareto front, a pick."""
+"""Choosing drop ratios, and where exits stand (Soldaini and Moschitti 2020, section 5.5): grids,
+the Pareto front, a pick."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -17,8 +19,8 @@ METRICS = ("map", "mrr", "p@1", "ndcg@10")
 class Configuration:
     """Drop ratios and what they would give on the questions that were scored.
 
-    ``cost`` counts layers x candidates as they would run, whole candidates dropped; ``paper_cost`` is
-    `wqa.inference.relative_cost` of the ratios, the x-axis of Figure 2.
+    ``cost`` counts layers x candidates as they would run, whole candidates dropped; ``paper_cost``
+    is `wqa.inference.relative_cost` of the ratios, the x-axis of Figure 2.
     """
 
     ratios: Tuple[float, ...]  # one an exit, the last 0
@@ -46,7 +48,9 @@ def check_grid(grid: Sequence[float]) -> Tuple[float, ...]:
     """
     for ratio in grid:
         if not isinstance(ratio, (int, float)) or not 0 <= ratio < 1:
-            raise OptionError("--grid", shorten(ratio), "drop ratios from 0 up to, not including, 1")
+            raise OptionError(
+                "--grid", shorten(ratio), "drop ratios from 0 up to, not including, 1"
+            )
     if not grid:
         raise OptionError("--grid", "nothing", "at least one drop ratio")
     return tuple(sorted({float(ratio) for ratio in grid}))
@@ -70,7 +74,8 @@ def full_grid(grid: Sequence[float], exits: int) -> List[Tuple[float, ...]]:
 
 
 def placements(grid: Sequence[float], exits: int, used: int) -> List[Tuple[float, ...]]:
-    """Configurations that use some of a run's exits: the last, and ``used - 1`` of those before it, with one ratio.
+    """Configurations that use some of a run's exits: the last, and ``used - 1`` of those before it,
+    with one ratio.
 
     An exit that is not used drops nothing, so a ratio of 0 stands for it.
 
@@ -93,14 +98,22 @@ def placements(grid: Sequence[float], exits: int, used: int) -> List[Tuple[float
         If ``used`` does not fit.
     """
     if not 1 <= used <= exits:
-        raise OptionError("--place-exits", used, f"a whole number from 1 to {exits}, the exits of the run")
+        raise OptionError(
+            "--place-exits", used, f"a whole number from 1 to {exits}, the exits of the run"
+        )
     ratios = [ratio for ratio in check_grid(grid) if ratio > 0] or [0.0]
-    return [tuple(ratio if place in places else 0.0 for place in range(exits - 1)) for ratio in ratios
-            for places in itertools.combinations(range(exits - 1), used - 1)]
+    return [
+        tuple(ratio if place in places else 0.0 for place in range(exits - 1))
+        for ratio in ratios
+        for places in itertools.combinations(range(exits - 1), used - 1)
+    ]
 
 
-def pareto_front(configurations: Sequence[Configuration], metric: str = "map") -> List[Configuration]:
-    """Configurations that no other one beats: none costs no more and is better, or costs less and is as good.
+def pareto_front(
+    configurations: Sequence[Configuration], metric: str = "map"
+) -> List[Configuration]:
+    """Configurations that no other one beats: none costs no more and is better, or costs less and
+    is as good.
 
     Parameters
     ----------
@@ -113,14 +126,21 @@ def pareto_front(configurations: Sequence[Configuration], metric: str = "map") -
         By ascending cost.
     """
     front: List[Configuration] = []
-    for found in sorted(configurations, key=lambda found: (found.cost, -found.metrics[metric], found.paper_cost, found.ratios)):
+    for found in sorted(
+        configurations,
+        key=lambda found: (found.cost, -found.metrics[metric], found.paper_cost, found.ratios),
+    ):
         if not front or found.metrics[metric] > front[-1].metrics[metric]:
             front.append(found)
     return front
 
 
-def pick(configurations: Sequence[Configuration], metric: str = "map", max_cost: Optional[float] = None,
-         least: Optional[float] = None) -> Configuration:
+def pick(
+    configurations: Sequence[Configuration],
+    metric: str = "map",
+    max_cost: Optional[float] = None,
+    least: Optional[float] = None,
+) -> Configuration:
     """Pick a configuration of the Pareto front.
 
     Parameters
@@ -142,16 +162,26 @@ def pick(configurations: Sequence[Configuration], metric: str = "map", max_cost:
         If none qualifies, or not just one of the two limits is given.
     """
     if (max_cost is None) == (least is None):
-        raise OptionError("--max-cost and --min-map", "both" if least is not None else "neither", "one of the two")
+        raise OptionError(
+            "--max-cost and --min-map", "both" if least is not None else "neither", "one of the two"
+        )
     front = pareto_front(configurations, metric)
     if max_cost is not None:
         fits = [found for found in front if found.cost <= max_cost]
         if not fits:
-            raise OptionError("--max-cost", max_cost, f"at least {front[0].cost:.4f}, the cheapest configuration's")
+            raise OptionError(
+                "--max-cost",
+                max_cost,
+                f"at least {front[0].cost:.4f}, the cheapest configuration's",
+            )
         return fits[-1]
     fits = [found for found in front if found.metrics[metric] >= least]  # type: ignore[operator]
     if not fits:
-        raise OptionError(f"--min-{metric}", least, f"at most {front[-1].metrics[metric]:.4f}, the best configuration's")
+        raise OptionError(
+            f"--min-{metric}",
+            least,
+            f"at most {front[-1].metrics[metric]:.4f}, the best configuration's",
+        )
     return fits[0]
 
 
@@ -168,5 +198,9 @@ def as_row(found: Configuration, exits: Sequence[int]) -> Dict[str, Any]:
     dict
         The ratio of each exit but the last, the costs and the metrics.
     """
-    return {**{f"exit_{layer}": ratio for layer, ratio in zip(exits[:-1], found.ratios)}, "cost": found.cost,
-            "paper_cost": found.paper_cost, **found.metrics}
+    return {
+        **{f"exit_{layer}": ratio for layer, ratio in zip(exits[:-1], found.ratios)},
+        "cost": found.cost,
+        "paper_cost": found.paper_cost,
+        **found.metrics,
+    }

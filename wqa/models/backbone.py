@@ -2,6 +2,7 @@
 
 Names follow GluonNLP where it has one. Shapes: B pairs, L positions, C units, H attention heads.
 """
+
 from __future__ import annotations
 
 import math
@@ -39,7 +40,9 @@ def attention_mask(F, hidden: Tensor, valid_length: Tensor, heads: int) -> Tenso
         (B * H, L, L): 0 at real positions, `MASKED` at padding.
     """
     steps = F.contrib.arange_like(hidden, axis=1)  # (L,)
-    padding = F.broadcast_greater_equal(F.reshape(steps, (1, 1, -1)), F.reshape(valid_length, (-1, 1, 1)))  # (B, 1, L)
+    padding = F.broadcast_greater_equal(
+        F.reshape(steps, (1, 1, -1)), F.reshape(valid_length, (-1, 1, 1))
+    )  # (B, 1, L)
     rows = F.zeros_like(F.slice_axis(hidden, axis=2, begin=0, end=1))  # (B, L, 1)
     mask = F.broadcast_add(rows, padding * MASKED)  # (B, L, L)
     mask = F.broadcast_axis(F.expand_dims(mask, axis=1), axis=1, size=heads)  # (B, H, L, L)
@@ -47,7 +50,8 @@ def attention_mask(F, hidden: Tensor, valid_length: Tensor, heads: int) -> Tenso
 
 
 class Embeddings(HybridBlock):
-    """Sum of word, position and token-type embeddings, normalised; projected where the tables are narrower.
+    """Sum of word, position and token-type embeddings, normalised; projected where the tables are
+    narrower.
 
     Inputs are ``token_ids`` and ``token_types``, (B, L), int32; the output is (B, L, C). Dropout
     comes after the normalisation, as in the encoders' original code, and before the projection.
@@ -56,17 +60,28 @@ class Embeddings(HybridBlock):
     def __init__(self, config: BackboneConfig, **kwargs) -> None:
         super().__init__(**kwargs)
         width = config.embedding_size or config.units  # E
-        self._first, self._sizes = config.first_position, (config.first_position + config.max_positions, width)
+        self._first, self._sizes = (
+            config.first_position,
+            (config.first_position + config.max_positions, width),
+        )
         with self.name_scope():
             self.word = nn.Embedding(config.vocab_size, width)
             self.token_type = nn.Embedding(config.token_types, width)
             self.position_weight = self.params.get("position_weight", shape=self._sizes)
             self.layer_norm = nn.LayerNorm(in_channels=width, epsilon=config.layer_norm_eps)
             self.dropout = nn.Dropout(config.dropout)
-            self.projection = nn.Dense(config.units, flatten=False, in_units=width) if config.embedding_size else None
+            self.projection = (
+                nn.Dense(config.units, flatten=False, in_units=width)
+                if config.embedding_size
+                else None
+            )
 
-    def hybrid_forward(self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor) -> Tensor:
-        hidden = self.dropout(self.layer_norm(self.sums(F, token_ids, token_types, position_weight)))
+    def hybrid_forward(
+        self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor
+    ) -> Tensor:
+        hidden = self.dropout(
+            self.layer_norm(self.sums(F, token_ids, token_types, position_weight))
+        )
         return hidden if self.projection is None else self.projection(hidden)  # (B, L, C)
 
     def sums(self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor) -> Tensor:
@@ -74,12 +89,15 @@ class Embeddings(HybridBlock):
         rows, width = self._sizes
         hidden = self.word(token_ids) + self.token_type(token_types)
         if self._first:
-            # RoBERTa's: a padding token takes the row before the first, and no position, even inside a text.
+            # RoBERTa's: a padding token takes the row before the first, and no position, even
+            # inside a text.
             real = token_ids != self._first - 1
             steps = F.cumsum(real, axis=1) * real + (self._first - 1)  # (B, L)
             return hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
         steps = F.expand_dims(F.contrib.arange_like(token_ids, axis=1), axis=0)  # (1, L)
-        return F.broadcast_add(hidden, F.Embedding(steps, position_weight, input_dim=rows, output_dim=width))
+        return F.broadcast_add(
+            hidden, F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
+        )
 
 
 class EncoderLayer(HybridBlock):
@@ -105,17 +123,27 @@ class EncoderLayer(HybridBlock):
             self.attention_dropout = nn.Dropout(config.attention_dropout)
 
     def hybrid_forward(self, F, hidden: Tensor, mask: Tensor) -> Tensor:
-        hidden = self.attention_norm(hidden + self.dropout(self.proj(self._attend(F, self.qkv(hidden), mask))))
-        return self.ffn_norm(hidden + self.dropout(self.ffn_2(self._activate(F, self.ffn_1(hidden)))))
+        hidden = self.attention_norm(
+            hidden + self.dropout(self.proj(self._attend(F, self.qkv(hidden), mask)))
+        )
+        return self.ffn_norm(
+            hidden + self.dropout(self.ffn_2(self._activate(F, self.ffn_1(hidden))))
+        )
 
     def _attend(self, F, qkv: Tensor, mask: Tensor) -> Tensor:
         heads = self._heads
-        qkv = F.transpose(F.reshape(qkv, (0, 0, 3, heads, -1)), (2, 0, 3, 1, 4))  # (3, B, H, L, C / H)
-        query, key, value = (F.reshape(part, (-3, 0, 0))  # (B * H, L, C / H)
-                             for part in F.split(qkv, num_outputs=3, axis=0, squeeze_axis=True))
+        qkv = F.transpose(
+            F.reshape(qkv, (0, 0, 3, heads, -1)), (2, 0, 3, 1, 4)
+        )  # (3, B, H, L, C / H)
+        query, key, value = (
+            F.reshape(part, (-3, 0, 0))  # (B * H, L, C / H)
+            for part in F.split(qkv, num_outputs=3, axis=0, squeeze_axis=True)
+        )
         scores = F.batch_dot(query * self._scale, key, transpose_b=True) + mask  # (B * H, L, L)
         context = F.batch_dot(self.attention_dropout(F.softmax(scores)), value)  # (B * H, L, C / H)
-        context = F.transpose(F.reshape(context, (-4, -1, heads, 0, 0)), (0, 2, 1, 3))  # (B, L, H, C / H)
+        context = F.transpose(
+            F.reshape(context, (-4, -1, heads, 0, 0)), (0, 2, 1, 3)
+        )  # (B, L, H, C / H)
         return F.reshape(context, (0, 0, -3))  # (B, L, C)
 
     def _activate(self, F, hidden: Tensor) -> Tensor:
@@ -168,19 +196,28 @@ class Backbone(HybridBlock):
         with self.name_scope():
             self.embeddings = Embeddings(config)
             # ALBERT's layers are one layer (Lan et al. 2020, section 3.1).
-            self.layers = LayerStack([EncoderLayer(config)] * config.num_layers if config.shared_layers else
-                                     [EncoderLayer(config) for _ in range(config.num_layers)])
+            self.layers = LayerStack(
+                [EncoderLayer(config)] * config.num_layers
+                if config.shared_layers
+                else [EncoderLayer(config) for _ in range(config.num_layers)]
+            )
 
     def parameter_count(self) -> int:
         """Numbers that the encoder learns; no pooler, and what layers share counts once."""
         return sum(math.prod(parameter.shape) for parameter in self.collect_params().values())
 
-    def hybrid_forward(self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor) -> Tensor:
+    def hybrid_forward(
+        self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
+    ) -> Tensor:
         hidden = self.embeddings(token_ids, token_types)
         return self.layers(hidden, attention_mask(F, hidden, valid_length, self.config.num_heads))
 
-    def hidden_states(self, token_ids: mx.nd.NDArray, valid_length: mx.nd.NDArray,
-                      token_types: Optional[mx.nd.NDArray] = None) -> List[mx.nd.NDArray]:
+    def hidden_states(
+        self,
+        token_ids: mx.nd.NDArray,
+        valid_length: mx.nd.NDArray,
+        token_types: Optional[mx.nd.NDArray] = None,
+    ) -> List[mx.nd.NDArray]:
         """Embeddings' output and every layer's, for checks and probes.
 
         Parameters
@@ -199,7 +236,9 @@ class Backbone(HybridBlock):
         """
         types = mx.nd.zeros_like(token_ids) if token_types is None else token_types
         states = [self.embeddings(token_ids, types)]
-        mask = attention_mask(mx.nd, states[0], valid_length.astype("float32"), self.config.num_heads)
+        mask = attention_mask(
+            mx.nd, states[0], valid_length.astype("float32"), self.config.num_heads
+        )
         for layer in self.layers:
             states.append(layer(states[-1], mask))
         return states

@@ -5,6 +5,7 @@ ranking, each classifier discards a share alpha of the candidates that are left,
 survivors' encodings go on to the next layers. While training, one of the N rankers R_i is drawn
 for each mini-batch, and its loss reaches every layer below it, the embeddings included.
 """
+
 from __future__ import annotations
 
 import math
@@ -28,7 +29,8 @@ class CascadeTransformer(ExitNetwork):
 
     @staticmethod
     def default_exits(config: BackboneConfig) -> Tuple[int, ...]:
-        """rho(i) = 4 + 2 (i - 1) (section 4.2); encoders under 12 layers start at a third of their depth."""
+        """rho(i) = 4 + 2 (i - 1) (section 4.2); encoders under 12 layers start at a third of their
+        depth."""
         depth = config.num_layers
         return tuple(range(depth, max(1, min(4, depth // 3)) - 1, -2))[::-1]
 
@@ -81,8 +83,12 @@ def drop_ratios(alpha: Union[float, Sequence[float]], exits: int) -> List[float]
     """
     ratios: List[float] = [alpha] * exits if isinstance(alpha, (int, float)) else list(alpha)
     if len(ratios) not in (exits - 1, exits):
-        raise OptionError("--drop-ratio", f"{len(ratios)} ratios", f"one, or one for each of the {exits} exits")
+        raise OptionError(
+            "--drop-ratio", f"{len(ratios)} ratios", f"one, or one for each of the {exits} exits"
+        )
     for ratio in ratios:
         if not isinstance(ratio, (int, float)) or isinstance(ratio, bool) or not 0 <= ratio < 1:
-            raise OptionError("--drop-ratio", shorten(ratio), "a number from 0 up to, not including, 1")
+            raise OptionError(
+                "--drop-ratio", shorten(ratio), "a number from 0 up to, not including, 1"
+            )
     return [float(ratio) for ratio in ratios[: exits - 1]] + [0.0]

@@ -2,6 +2,7 @@
 
 Shapes: B pairs, L positions, C units.
 """
+
 from __future__ import annotations
 
 from typing import Optional, Sequence, Tuple
@@ -35,8 +36,15 @@ class MeanHead(HybridBlock):
             self.dense = nn.HybridSequential()
             # BERT's 0.02 would shrink the signal threefold in each of the three new layers.
             for _ in range(3):
-                self.dense.add(nn.Dense(units, activation="tanh", in_units=units, weight_initializer=mx.init.Xavier()),
-                               nn.Dropout(dropout))
+                self.dense.add(
+                    nn.Dense(
+                        units,
+                        activation="tanh",
+                        in_units=units,
+                        weight_initializer=mx.init.Xavier(),
+                    ),
+                    nn.Dropout(dropout),
+                )
             self.out = nn.Dense(1, in_units=units, weight_initializer=mx.init.Xavier())
 
     def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
@@ -78,7 +86,11 @@ class FirstPositionHead(HybridBlock):
     def classify(self, F, first: Tensor) -> Tensor:
         """Scores of the first positions' encodings, (B, C)."""
         first = self.dense(first if self._has_pooler else self.dropout(first))
-        first = F.LeakyReLU(first, act_type="gelu") if self._gelu else F.Activation(first, act_type="tanh")
+        first = (
+            F.LeakyReLU(first, act_type="gelu")
+            if self._gelu
+            else F.Activation(first, act_type="tanh")
+        )
         return F.reshape(self.out(self.dropout(first)), (-1,))
 
 
@@ -103,9 +115,13 @@ def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
     """
     exits = tuple(exits)
     if not exits or exits[0] < 1 or any(low >= high for low, high in zip(exits, exits[1:])):
-        raise OptionError("--exits", ",".join(map(str, exits)) or "nothing", "increasing layer numbers from 1")
+        raise OptionError(
+            "--exits", ",".join(map(str, exits)) or "nothing", "increasing layer numbers from 1"
+        )
     if exits[-1] > num_layers:
-        raise OptionError("--exits", f"layer {exits[-1]}", f"at most {num_layers}, the layers of the encoder")
+        raise OptionError(
+            "--exits", f"layer {exits[-1]}", f"at most {num_layers}, the layers of the encoder"
+        )
     return exits
 
 
@@ -113,12 +129,18 @@ class Stage(HybridBlock):
     """Consecutive layers and the head after them.
 
     With ``embeddings`` the inputs are ``token_ids``, ``token_types`` (B, L) and ``valid_length``
-    (B,); without, ``hidden`` (B, L, C) and ``valid_length``. The outputs are the encodings after the
-    last layer, (B, L, C), and the scores, (B,).
+    (B,); without, ``hidden`` (B, L, C) and ``valid_length``. The outputs are the encodings after
+    the last layer, (B, L, C), and the scores, (B,).
     """
 
-    def __init__(self, embeddings: Optional[Embeddings], layers: LayerStack, head: HybridBlock, heads: int,
-                 **kwargs) -> None:
+    def __init__(
+        self,
+        embeddings: Optional[Embeddings],
+        layers: LayerStack,
+        head: HybridBlock,
+        heads: int,
+        **kwargs,
+    ) -> None:
         super().__init__(**kwargs)
         self._heads = heads
         self.embeddings, self.layers, self.head = embeddings, layers, head
@@ -168,17 +190,25 @@ class ExitNetwork(HybridBlock):
 
     def path(self, index: int) -> Stage:
         """From tokens to the score of one exit, ``index`` from 0."""
-        return Stage(self.backbone.embeddings, self.backbone.layers[: self.exits[index]], self.head(index),
-                     self.config.num_heads)
+        return Stage(
+            self.backbone.embeddings,
+            self.backbone.layers[: self.exits[index]],
+            self.head(index),
+            self.config.num_heads,
+        )
 
     def stage(self, index: int) -> Stage:
         """From the exit before, or from tokens, to the score of an exit, ``index`` from 0."""
         if index == 0:
             return self.path(0)
-        layers = self.backbone.layers[self.exits[index - 1]: self.exits[index]]
+        layers = self.backbone.layers[self.exits[index - 1] : self.exits[index]]
         return Stage(None, layers, self.head(index), self.config.num_heads)
 
-    def hybrid_forward(self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor) -> Tensor:
+    def hybrid_forward(
+        self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
+    ) -> Tensor:
         hidden = self.backbone.embeddings(token_ids, token_types)
         mask = attention_mask(F, hidden, valid_length, self.config.num_heads)
-        return self.head(len(self.exits) - 1)(self.backbone.layers[: self.exits[-1]](hidden, mask), valid_length)
+        return self.head(len(self.exits) - 1)(
+            self.backbone.layers[: self.exits[-1]](hidden, mask), valid_length
+        )

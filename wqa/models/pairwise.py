@@ -3,6 +3,7 @@
 All layers run for every candidate, and a classifier D reads the first position: y = D(h_0). It is
 the baseline that TANDA fine-tunes (Garg et al. 2020).
 """
+
 from __future__ import annotations
 
 from typing import Sequence
@@ -24,7 +25,9 @@ class PairwiseTransformer(ExitNetwork):
 
     def __init__(self, config: BackboneConfig, exits: Sequence[int] = (), **kwargs) -> None:
         if len(exits) > 1:
-            raise OptionError("--exits", ",".join(map(str, exits)), "at most one layer for a monolithic ranker")
+            raise OptionError(
+                "--exits", ",".join(map(str, exits)), "at most one layer for a monolithic ranker"
+            )
         super().__init__(config, exits, **kwargs)
 
     @staticmethod

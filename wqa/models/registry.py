@@ -1,4 +1,5 @@
 """Systems by name."""
+
 from __future__ import annotations
 
 from typing import Dict, Sequence, Type
@@ -9,7 +10,10 @@ from wqa.models.cascade import CascadeTransformer
 from wqa.models.heads import ExitNetwork
 from wqa.models.pairwise import PairwiseTransformer
 
-SYSTEMS: Dict[str, Type[ExitNetwork]] = {"cascade": CascadeTransformer, "pairwise": PairwiseTransformer}
+SYSTEMS: Dict[str, Type[ExitNetwork]] = {
+    "cascade": CascadeTransformer,
+    "pairwise": PairwiseTransformer,
+}
 
 
 def build_model(system: str, config: BackboneConfig, exits: Sequence[int] = ()) -> ExitNetwork:

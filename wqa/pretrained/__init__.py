@@ -1,8 +1,22 @@
 """Pretrained encoders, in the files of other libraries, to backbone parameters and back."""
+
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.pretrained.convert import convert
-from wqa.pretrained.load import initialize_from, load_backbone, load_classifier, read_backbone_config
+from wqa.pretrained.load import (
+    initialize_from,
+    load_backbone,
+    load_classifier,
+    read_backbone_config,
+)
 from wqa.pretrained.locate import INSTALLED, encoder_directory, locate_encoder
 
-__all__ = ["INSTALLED", "convert", "encoder_directory", "initialize_from", "load_backbone", "load_classifier",
-           "locate_encoder", "read_backbone_config"]
+__all__ = [
+    "INSTALLED",
+    "convert",
+    "encoder_directory",
+    "initialize_from",
+    "load_backbone",
+    "load_classifier",
+    "locate_encoder",
+    "read_backbone_config",
+]

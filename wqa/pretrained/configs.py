@@ -1,4 +1,5 @@
 """The shape of an encoder, from what its directory says of itself."""
+
 from __future__ import annotations
 
 import json
@@ -9,12 +10,26 @@ from typing import Any, Dict, Iterable, Optional
 from wqa.config import BACKBONES, LAYOUTS, BackboneConfig
 from wqa.errors import EncoderError, OptionError, shorten
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
 
 #: What a field of config.json is where it is left out: the reference library's defaults.
-DEFAULTS: Dict[str, Any] = {"type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
-                            "attention_probs_dropout_prob": 0.1}
-ALBERT_DEFAULTS = {"hidden_act": "gelu_new", "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+DEFAULTS: Dict[str, Any] = {
+    "type_vocab_size": 2,
+    "layer_norm_eps": 1e-12,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+}
+ALBERT_DEFAULTS = {
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
 
 
 def read_json(path: pathlib.Path) -> Dict[str, Any]:
@@ -38,13 +53,17 @@ def read_json(path: pathlib.Path) -> Dict[str, Any]:
     except FileNotFoundError:
         raise EncoderError(path, "the file is missing", "a Hugging Face directory") from None
     except (OSError, ValueError) as error:
-        raise EncoderError(path, f"cannot be read as JSON ({error})", mend="fetch the file again") from None
+        raise EncoderError(
+            path, f"cannot be read as JSON ({error})", mend="fetch the file again"
+        ) from None
     if not isinstance(values, dict):
         raise EncoderError(path, shorten(values), "a JSON object")
     return values
 
 
-def from_huggingface(values: Dict[str, Any], path: pathlib.Path, tensors: Iterable[str]) -> BackboneConfig:
+def from_huggingface(
+    values: Dict[str, Any], path: pathlib.Path, tensors: Iterable[str]
+) -> BackboneConfig:
     """Shape of an encoder by Hugging Face's ``config.json``.
 
     Parameters
@@ -70,18 +89,33 @@ def from_huggingface(values: Dict[str, Any], path: pathlib.Path, tensors: Iterab
     if layout not in LAYOUTS:
         raise EncoderError(path, f"model_type {shorten(layout)}", "one of " + ", ".join(LAYOUTS))
     values = {**DEFAULTS, **(ALBERT_DEFAULTS if layout == "albert" else {}), **values}
-    for field, needed in (("position_embedding_type", "absolute"), ("num_hidden_groups", 1), ("inner_group_num", 1),
-                          ("is_decoder", False)):
+    for field, needed in (
+        ("position_embedding_type", "absolute"),
+        ("num_hidden_groups", 1),
+        ("inner_group_num", 1),
+        ("is_decoder", False),
+    ):
         if values.get(field, needed) != needed:
-            raise EncoderError(path, f"{field} {shorten(values[field])}", shorten(needed), "this variant is not supported")
+            raise EncoderError(
+                path,
+                f"{field} {shorten(values[field])}",
+                shorten(needed),
+                "this variant is not supported",
+            )
     if values["hidden_act"] not in ACTIVATIONS:
-        raise EncoderError(path, f"hidden_act {shorten(values['hidden_act'])}", "one of " + ", ".join(ACTIVATIONS))
+        raise EncoderError(
+            path, f"hidden_act {shorten(values['hidden_act'])}", "one of " + ", ".join(ACTIVATIONS)
+        )
     try:
         return _config(layout, values)
     except KeyError as error:
-        raise EncoderError(path, f"no field {error}", f"the configuration of a {layout} encoder") from None
+        raise EncoderError(
+            path, f"no field {error}", f"the configuration of a {layout} encoder"
+        ) from None
     except (TypeError, ValueError) as error:
-        raise EncoderError(path, f"a field of the wrong type ({error})", f"the configuration of a {layout} encoder") from None
+        raise EncoderError(
+            path, f"a field of the wrong type ({error})", f"the configuration of a {layout} encoder"
+        ) from None
     except OptionError as error:
         raise EncoderError(path, f"{error.where} {error.found}", error.expected) from None
 
@@ -89,18 +123,33 @@ def from_huggingface(values: Dict[str, Any], path: pathlib.Path, tensors: Iterab
 def _config(layout: str, values: Dict[str, Any]) -> BackboneConfig:
     units, dropout = values["hidden_size"], float(values["hidden_dropout_prob"])
     width = values.get("embedding_size", 128) if layout in ("albert", "electra") else units
-    first = values.get("pad_token_id", 1) + 1 if layout == "roberta" else 0  # the reference starts after the padding's row
-    head_dropout = values.get("classifier_dropout_prob", 0.1) if layout == "albert" else values.get("classifier_dropout")
+    first = (
+        values.get("pad_token_id", 1) + 1 if layout == "roberta" else 0
+    )  # the reference starts after the padding's row
+    head_dropout = (
+        values.get("classifier_dropout_prob", 0.1)
+        if layout == "albert"
+        else values.get("classifier_dropout")
+    )
     return BackboneConfig(
-        layout=layout, vocab_size=values["vocab_size"], units=units, hidden_size=values["intermediate_size"],
-        num_layers=values["num_hidden_layers"], num_heads=values["num_attention_heads"],
-        token_types=values["type_vocab_size"], max_positions=values["max_position_embeddings"] - first,
-        layer_norm_eps=float(values["layer_norm_eps"]), activation=ACTIVATIONS[values["hidden_act"]], dropout=dropout,
+        layout=layout,
+        vocab_size=values["vocab_size"],
+        units=units,
+        hidden_size=values["intermediate_size"],
+        num_layers=values["num_hidden_layers"],
+        num_heads=values["num_attention_heads"],
+        token_types=values["type_vocab_size"],
+        max_positions=values["max_position_embeddings"] - first,
+        layer_norm_eps=float(values["layer_norm_eps"]),
+        activation=ACTIVATIONS[values["hidden_act"]],
+        dropout=dropout,
         attention_dropout=float(values["attention_probs_dropout_prob"]),
         head_dropout=dropout if head_dropout is None else float(head_dropout),
         # ALBERT always projects, also where the sizes are equal.
-        embedding_size=width if width != units or layout == "albert" else 0, first_position=first,
-        shared_layers=layout == "albert")
+        embedding_size=width if width != units or layout == "albert" else 0,
+        first_position=first,
+        shared_layers=layout == "albert",
+    )
 
 
 def _layout(values: Dict[str, Any], tensors: Iterable[str]) -> Optional[str]:
@@ -127,14 +176,25 @@ def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
     """
     names = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra", "albert": "Albert"}
     values = {
-        "model_type": config.layout, "architectures": [f"{names[config.layout]}ForSequenceClassification"],
-        "id2label": {"0": "answer"}, "label2id": {"answer": 0}, "vocab_size": config.vocab_size, "hidden_size": config.units,
-        "intermediate_size": config.hidden_size, "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads, "max_position_embeddings": config.max_positions + config.first_position,
-        "type_vocab_size": config.token_types, "layer_norm_eps": config.layer_norm_eps,
+        "model_type": config.layout,
+        "architectures": [f"{names[config.layout]}ForSequenceClassification"],
+        "id2label": {"0": "answer"},
+        "label2id": {"answer": 0},
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.units,
+        "intermediate_size": config.hidden_size,
+        "num_hidden_layers": config.num_layers,
+        "num_attention_heads": config.num_heads,
+        "max_position_embeddings": config.max_positions + config.first_position,
+        "type_vocab_size": config.token_types,
+        "layer_norm_eps": config.layer_norm_eps,
         "hidden_act": "gelu_new" if config.activation == "gelu_tanh" else config.activation,
-        "hidden_dropout_prob": config.dropout, "attention_probs_dropout_prob": config.attention_dropout,
-        "classifier_dropout_prob" if config.layout == "albert" else "classifier_dropout": config.head_dropout}
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.attention_dropout,
+        "classifier_dropout_prob"
+        if config.layout == "albert"
+        else "classifier_dropout": config.head_dropout,
+    }
     if config.layout in ("albert", "electra"):
         values["embedding_size"] = config.embedding_size or config.units
     if config.layout == "roberta":
@@ -163,16 +223,35 @@ def from_zoo(path: pathlib.Path, shapes: Dict[str, Any]) -> BackboneConfig:
     """
     match = re.match(r"(bert|roberta)_(\d+)_(\d+)_(\d+)(?=[_.\-])", path.name)
     if not match:
-        raise EncoderError(path, "a name without sizes",
-                           "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do")
+        raise EncoderError(
+            path,
+            "a name without sizes",
+            "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do",
+        )
     layout, layers, units, heads = match[1], *map(int, match.groups()[1:])
     try:
-        vocab_size, positions = shapes["word_embed.0.weight"][0], shapes["encoder.position_weight"][0]
+        vocab_size, positions = (
+            shapes["word_embed.0.weight"][0],
+            shapes["encoder.position_weight"][0],
+        )
         hidden_size = shapes["encoder.transformer_cells.0.ffn.ffn_1.weight"][0]
         token_types = shapes["token_type_embed.0.weight"][0] if layout == "bert" else 1
     except KeyError as error:
-        raise EncoderError(path, f"tensor {error} is missing", "an encoder of GluonNLP's zoo", "fetch the file again") from None
-    return BackboneConfig(layout=layout, vocab_size=vocab_size, units=units, hidden_size=hidden_size, num_layers=layers,
-                          num_heads=heads, max_positions=positions, token_types=token_types,
-                          layer_norm_eps=BACKBONES[f"{layout}_12_768_12"].layer_norm_eps,
-                          first_position=BACKBONES[f"{layout}_12_768_12"].first_position)
+        raise EncoderError(
+            path,
+            f"tensor {error} is missing",
+            "an encoder of GluonNLP's zoo",
+            "fetch the file again",
+        ) from None
+    return BackboneConfig(
+        layout=layout,
+        vocab_size=vocab_size,
+        units=units,
+        hidden_size=hidden_size,
+        num_layers=layers,
+        num_heads=heads,
+        max_positions=positions,
+        token_types=token_types,
+        layer_norm_eps=BACKBONES[f"{layout}_12_768_12"].layer_norm_eps,
+        first_position=BACKBONES[f"{layout}_12_768_12"].first_position,
+    )

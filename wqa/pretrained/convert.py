@@ -1,4 +1,6 @@
-"""Pretrained weights to a directory of this package's own, with a report of what became of each tensor."""
+"""Pretrained weights to a directory of this package's own, with a report of what became of each
+tensor."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -32,7 +34,8 @@ CHECKED_LENGTHS = (64, 41, 17, 5)
 
 
 class PretrainedEncoder(HybridBlock):
-    """A backbone and, where pretraining left one, its pooler; the system ``"encoder"`` of a converted directory.
+    """A backbone and, where pretraining left one, its pooler; the system ``"encoder"`` of a
+    converted directory.
 
     Parameters
     ----------
@@ -80,17 +83,23 @@ class Report:
 
     def __str__(self) -> str:
         config, kind = self.config, "classifier" if self.system == "pairwise" else "pooler"
-        lines = [f"layout      {config.layout}, {config.num_layers} layers, {config.units} units, {config.num_heads} heads, "
-                 f"{config.vocab_size:,} tokens",
-                 f"tensors     {self.read} read, {self.mapped} mapped, {len(self.missing)} missing",
-                 f"unused      {len(self.unused)}" + "".join(f"\n            {name}" for name in self.unused),
-                 f"parameters  {self.parameters:,} in the encoder, {self.head_parameters:,} in the {kind}"]
+        lines = [
+            f"layout      {config.layout}, {config.num_layers} layers, {config.units} units, "
+            f"{config.num_heads} heads, "
+            f"{config.vocab_size:,} tokens",
+            f"tensors     {self.read} read, {self.mapped} mapped, {len(self.missing)} missing",
+            f"unused      {len(self.unused)}"
+            + "".join(f"\n            {name}" for name in self.unused),
+            f"parameters  {self.parameters:,} in the encoder, {self.head_parameters:,} in the "
+            f"{kind}",
+        ]
         lines += [f"difference  {value:.1e} {part}" for part, value in self.differences.items()]
         return "\n".join(lines)
 
 
 def convert(source: PathLike, out: PathLike, check: str = "", command: str = "") -> Report:
-    """Write an encoder as a directory that ``--encoder`` takes; a classifier also ranks, and ``--init`` takes it.
+    """Write an encoder as a directory that ``--encoder`` takes; a classifier also ranks, and
+    ``--init`` takes it.
 
     Parameters
     ----------
@@ -99,8 +108,9 @@ def convert(source: PathLike, out: PathLike, check: str = "", command: str = "")
     out : str or path-like
         New directory.
     check : str
-        What to compare hidden states with: a ``.npz`` file as `wqa.pretrained.reference` writes it, or
-        a Python interpreter that has PyTorch and transformers, which then runs them. Empty for none.
+        What to compare hidden states with: a ``.npz`` file as `wqa.pretrained.reference` writes it,
+        or a Python interpreter that has PyTorch and transformers, which then runs them. Empty for
+        none.
     command : str
         The command line, for the record.
 
@@ -119,8 +129,11 @@ def convert(source: PathLike, out: PathLike, check: str = "", command: str = "")
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(found.config, folder)
         is_ranker = found.labels() in (1, 2)
-        model = (PairwiseTransformer(found.config, found.exits) if is_ranker else
-                 PretrainedEncoder(found.config, found.has_pooler()))
+        model = (
+            PairwiseTransformer(found.config, found.exits)
+            if is_ranker
+            else PretrainedEncoder(found.config, found.has_pooler())
+        )
         without_gradients(model)
         model.initialize(mx.init.Zero())
         found.fill(model.backbone)
@@ -129,12 +142,30 @@ def convert(source: PathLike, out: PathLike, check: str = "", command: str = "")
         elif model.pooler is not None:
             found.fill_pooler(model.pooler)
         differences = compare(model, folder, check) if check else {}
-        numbers = sum(math.prod(parameter.shape) for parameter in model._collect_params_with_prefix().values())
+        numbers = sum(
+            math.prod(parameter.shape) for parameter in model._collect_params_with_prefix().values()
+        )
         encoder = model.backbone.parameter_count()
-        report = Report(found.config, "pairwise" if is_ranker else "encoder", len(found.weights.shapes), len(found.used),
-                        found.missing(), found.unused(), encoder, numbers - encoder, differences)
-        record = RunConfig(report.system, found.config, model.exits if is_ranker else (), min(128, found.config.max_positions),
-                           encoder=str(source), versions=library_versions(), command=command)
+        report = Report(
+            found.config,
+            "pairwise" if is_ranker else "encoder",
+            len(found.weights.shapes),
+            len(found.used),
+            found.missing(),
+            found.unused(),
+            encoder,
+            numbers - encoder,
+            differences,
+        )
+        record = RunConfig(
+            report.system,
+            found.config,
+            model.exits if is_ranker else (),
+            min(128, found.config.max_positions),
+            encoder=str(source),
+            versions=library_versions(),
+            command=command,
+        )
         with new_directory(out) as target:
             write_parameters(model, target / "model.params")
             tokenizer.save(target / "tokenizer.json")
@@ -143,7 +174,8 @@ def convert(source: PathLike, out: PathLike, check: str = "", command: str = "")
 
 
 def compare(model: HybridBlock, folder: pathlib.Path, check: str) -> Dict[str, float]:
-    """Greatest difference of each layer's hidden states, and of a classifier's scores, from the reference.
+    """Greatest difference of each layer's hidden states, and of a classifier's scores, from the
+    reference.
 
     Parameters
     ----------
@@ -164,23 +196,41 @@ def compare(model: HybridBlock, folder: pathlib.Path, check: str) -> Dict[str, f
         If the reference cannot be had, or a difference exceeds `TOLERANCE`.
     """
     config = model.backbone.config
-    theirs = _stored(check) if check.endswith(".npz") else _live(check, folder, config, isinstance(model, PairwiseTransformer))
-    arrays = [mx.nd.array(theirs[name], dtype=kind) for name, kind in
-              (("token_ids", "int32"), ("token_types", "int32"), ("valid_length", "float32"))]
+    theirs = (
+        _stored(check)
+        if check.endswith(".npz")
+        else _live(check, folder, config, isinstance(model, PairwiseTransformer))
+    )
+    arrays = [
+        mx.nd.array(theirs[name], dtype=kind)
+        for name, kind in (
+            ("token_ids", "int32"),
+            ("token_types", "int32"),
+            ("valid_length", "float32"),
+        )
+    ]
     states = model.backbone.hidden_states(arrays[0], arrays[2], arrays[1])
     shape = (len(states), *states[0].shape)
     if theirs["states"].shape != shape:
         raise EncoderError(check, f"hidden states of shape {theirs['states'].shape}", str(shape))
     real = np.arange(shape[2])[None] < theirs["valid_length"][:, None]
-    differences = {f"layer {layer}" if layer else "embeddings' output": float(
-        abs(ours.asnumpy() - other)[real].max()) for layer, (ours, other) in enumerate(zip(states, theirs["states"]))}
+    differences = {
+        f"layer {layer}" if layer else "embeddings' output": float(
+            abs(ours.asnumpy() - other)[real].max()
+        )
+        for layer, (ours, other) in enumerate(zip(states, theirs["states"]))
+    }
     if isinstance(model, PairwiseTransformer) and "logits" in theirs:
         logits = theirs["logits"]
         scores = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
         differences["scores"] = float(abs(model(*arrays).asnumpy() - scores).max())
     for part, value in differences.items():
         if not value <= TOLERANCE:
-            raise EncoderError(folder, f"{part} departs from the reference by {value:.1e}", f"at most {TOLERANCE:.0e}")
+            raise EncoderError(
+                folder,
+                f"{part} departs from the reference by {value:.1e}",
+                f"at most {TOLERANCE:.0e}",
+            )
     return differences
 
 
@@ -188,16 +238,23 @@ def _stored(path: str) -> Dict[str, np.ndarray]:
     try:
         with np.load(path) as file:
             arrays = {name: file[name] for name in ("token_ids", "valid_length", "states")}
-            arrays["token_types"] = file["token_types"] if "token_types" in file else np.zeros_like(arrays["token_ids"])
+            arrays["token_types"] = (
+                file["token_types"] if "token_types" in file else np.zeros_like(arrays["token_ids"])
+            )
             if "logits" in file:
                 arrays["logits"] = file["logits"]
             return arrays
     except (OSError, ValueError, KeyError, EOFError) as error:
-        raise EncoderError(path, f"cannot be read ({error})",
-                           "token_ids, valid_length and states in NumPy's .npz format") from None
+        raise EncoderError(
+            path,
+            f"cannot be read ({error})",
+            "token_ids, valid_length and states in NumPy's .npz format",
+        ) from None
 
 
-def _live(python: str, folder: pathlib.Path, config: BackboneConfig, is_classifier: bool) -> Dict[str, np.ndarray]:
+def _live(
+    python: str, folder: pathlib.Path, config: BackboneConfig, is_classifier: bool
+) -> Dict[str, np.ndarray]:
     """Have an interpreter with PyTorch and transformers run the encoder on random rows."""
     rng, most = np.random.default_rng(0), min(CHECKED_LENGTHS[0], config.max_positions)
     lengths = np.minimum(CHECKED_LENGTHS, most)
@@ -212,15 +269,22 @@ def _live(python: str, folder: pathlib.Path, config: BackboneConfig, is_classifi
         given, target = os.path.join(scratch, "inputs.npz"), os.path.join(scratch, "outputs.npz")
         np.savez(given, token_ids=token_ids, token_types=token_types, valid_length=lengths)
         try:
-            done = subprocess.run([python, reference.__file__, str(folder), kind, given, target], capture_output=True,
-                                  text=True)
+            done = subprocess.run(
+                [python, reference.__file__, str(folder), kind, given, target],
+                capture_output=True,
+                text=True,
+            )
         except OSError as error:
-            raise EncoderError("--check", f"{python} cannot be run ({error.strerror})",
-                               "a .npz file, or a Python interpreter with PyTorch and transformers") from None
+            raise EncoderError(
+                "--check",
+                f"{python} cannot be run ({error.strerror})",
+                "a .npz file, or a Python interpreter with PyTorch and transformers",
+            ) from None
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-            raise EncoderError("--check", f"the reference failed ({reason})",
-                               "a Python interpreter with PyTorch and transformers that reads this directory")
+            raise EncoderError(
+                "--check",
+                f"the reference failed ({reason})",
+                "a Python interpreter with PyTorch and transformers that reads this directory",
+            )
         return _stored(target)
-
-

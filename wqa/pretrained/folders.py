@@ -1,4 +1,5 @@
 """Directories that are either whole or not there."""
+
 from __future__ import annotations
 
 import contextlib
@@ -37,15 +38,20 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
     """
     target = pathlib.Path(path)
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
-        raise OptionError(target, "exists already", "a new directory", "choose another name or delete it")
+        raise OptionError(
+            target, "exists already", "a new directory", "choose another name or delete it"
+        )
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         temporary.mkdir(parents=True)
         yield temporary
         os.replace(temporary, target)
     except OSError as error:
-        raise StorageError(target, f"could not be written ({error.strerror or error})",
-                           mend="free space or choose another place, then run again") from error
+        raise StorageError(
+            target,
+            f"could not be written ({error.strerror or error})",
+            mend="free space or choose another place, then run again",
+        ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

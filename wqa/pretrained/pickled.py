@@ -1,9 +1,11 @@
 """PyTorch checkpoints without PyTorch, and without running what a pickle asks for.
 
-A checkpoint is a pickle of names and tensor descriptions beside the raw numbers: a zip archive since
-PyTorch 1.6, one file of several pickles before. The unpickler knows tensors, ordered dictionaries and
-nothing else; any other name that a pickle asks for is refused before anything of it is called.
+A checkpoint is a pickle of names and tensor descriptions beside the raw numbers: a zip archive
+since PyTorch 1.6, one file of several pickles before. The unpickler knows tensors, ordered
+dictionaries and nothing else; any other name that a pickle asks for is refused before anything of
+it is called.
 """
+
 from __future__ import annotations
 
 import collections
@@ -17,10 +19,20 @@ import numpy as np
 
 from wqa.errors import EncoderError, shorten
 
-#: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as the upper half of a float32.
-STORAGES = {"FloatStorage": "<f4", "HalfStorage": "<f2", "BFloat16Storage": "bfloat16", "DoubleStorage": "<f8",
-            "LongStorage": "<i8", "IntStorage": "<i4", "ShortStorage": "<i2", "CharStorage": "i1", "ByteStorage": "u1",
-            "BoolStorage": "?"}
+#: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as the upper
+#: half of a float32.
+STORAGES = {
+    "FloatStorage": "<f4",
+    "HalfStorage": "<f2",
+    "BFloat16Storage": "bfloat16",
+    "DoubleStorage": "<f8",
+    "LongStorage": "<i8",
+    "IntStorage": "<i4",
+    "ShortStorage": "<i2",
+    "CharStorage": "i1",
+    "ByteStorage": "u1",
+    "BoolStorage": "?",
+}
 
 #: First number of a checkpoint from before the zip format.
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
@@ -32,8 +44,8 @@ class Storage(NamedTuple):
     """Numbers that one or several tensors share."""
 
     key: str
-    kind: str   # a key of STORAGES
-    size: int   # numbers
+    kind: str  # a key of STORAGES
+    size: int  # numbers
 
 
 class PickledTensor(NamedTuple):
@@ -55,21 +67,33 @@ class _Unpickler(pickle.Unpickler):
             return name
         known: Dict[Tuple[str, str], Callable] = {
             ("collections", "OrderedDict"): collections.OrderedDict,
-            ("torch._utils", "_rebuild_tensor_v2"): lambda storage, offset, shape, strides, *_: PickledTensor(
-                storage, offset, tuple(shape), tuple(strides)),
+            ("torch._utils", "_rebuild_tensor_v2"): lambda storage, offset, shape, strides, *_: (
+                PickledTensor(storage, offset, tuple(shape), tuple(strides))
+            ),
             ("torch._utils", "_rebuild_tensor"): PickledTensor,
             ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
             ("torch", "Size"): tuple,
         }
         if (module, name) not in known:
-            raise EncoderError(self._where, f"the pickle asks for {module}.{name}", "tensors and nothing else",
-                               "nothing of it was run; do not use a file that you do not trust")
+            raise EncoderError(
+                self._where,
+                f"the pickle asks for {module}.{name}",
+                "tensors and nothing else",
+                "nothing of it was run; do not use a file that you do not trust",
+            )
         return known[module, name]
 
     def persistent_load(self, pid: Any) -> Storage:
         # (word, type, key, device, numbers), and before the zip format a view of another storage
-        if not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] != "storage" or any(pid[5:]):
-            raise EncoderError(self._where, f"the pickle refers to {shorten(pid)}", "a tensor's numbers", _MEND)
+        if (
+            not isinstance(pid, tuple)
+            or len(pid) not in (5, 6)
+            or pid[0] != "storage"
+            or any(pid[5:])
+        ):
+            raise EncoderError(
+                self._where, f"the pickle refers to {shorten(pid)}", "a tensor's numbers", _MEND
+            )
         return Storage(str(pid[2]), pid[1], int(pid[4]))
 
 
@@ -96,11 +120,19 @@ class PickledTensors:
         except EncoderError:
             raise
         except Exception as error:  # a damaged pickle can raise anything
-            raise EncoderError(path, f"cannot be read ({type(error).__name__}: {error})", "a PyTorch checkpoint",
-                               _MEND) from None
+            raise EncoderError(
+                path,
+                f"cannot be read ({type(error).__name__}: {error})",
+                "a PyTorch checkpoint",
+                _MEND,
+            ) from None
         if not isinstance(names, dict):
-            raise EncoderError(path, f"holds a {type(names).__name__}", "a dictionary of tensors", _MEND)
-        self._tensors = {name: tensor for name, tensor in names.items() if isinstance(tensor, PickledTensor)}
+            raise EncoderError(
+                path, f"holds a {type(names).__name__}", "a dictionary of tensors", _MEND
+            )
+        self._tensors = {
+            name: tensor for name, tensor in names.items() if isinstance(tensor, PickledTensor)
+        }
         for name, tensor in self._tensors.items():
             self._check(name, tensor)
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
@@ -129,26 +161,45 @@ class PickledTensors:
         numbers = np.fromfile(self.path, dtype, _extent(shape, strides), offset=place)
         if is_narrow:
             numbers = (numbers.astype("<u4") << 16).view("<f4")
-        return np.lib.stride_tricks.as_strided(numbers, shape, [step * numbers.itemsize for step in strides])
+        return np.lib.stride_tricks.as_strided(
+            numbers, shape, [step * numbers.itemsize for step in strides]
+        )
 
     def _check(self, name: str, tensor: PickledTensor) -> None:
         """Refuse numbers that lie outside the storage or the file."""
         storage, offset, shape, strides = tensor
-        sound = (isinstance(storage, Storage) and storage.kind in STORAGES and storage.key in self._offsets
-                 and len(shape) == len(strides) and isinstance(offset, int) and offset >= 0
-                 and all(isinstance(number, int) and number >= 0 for number in (*shape, *strides)))
+        sound = (
+            isinstance(storage, Storage)
+            and storage.kind in STORAGES
+            and storage.key in self._offsets
+            and len(shape) == len(strides)
+            and isinstance(offset, int)
+            and offset >= 0
+            and all(isinstance(number, int) and number >= 0 for number in (*shape, *strides))
+        )
         if not sound or offset + _extent(shape, strides) > storage.size:
-            raise EncoderError(self.path, f"tensor {shorten(name)} has no numbers of its shape", "a whole checkpoint", _MEND)
-        size = 2 if STORAGES[storage.kind] == "bfloat16" else np.dtype(STORAGES[storage.kind]).itemsize
+            raise EncoderError(
+                self.path,
+                f"tensor {shorten(name)} has no numbers of its shape",
+                "a whole checkpoint",
+                _MEND,
+            )
+        size = (
+            2 if STORAGES[storage.kind] == "bfloat16" else np.dtype(STORAGES[storage.kind]).itemsize
+        )
         if self._offsets[storage.key] + storage.size * size > self.path.stat().st_size:
-            raise EncoderError(self.path, f"ends before tensor {shorten(name)} does", "a whole checkpoint", _MEND)
+            raise EncoderError(
+                self.path, f"ends before tensor {shorten(name)} does", "a whole checkpoint", _MEND
+            )
 
     def _zipped(self, file: BinaryIO) -> Tuple[Any, Dict[str, int]]:
         with zipfile.ZipFile(file) as archive:
             members = {member.filename: member for member in archive.infolist()}
             pickles = [name for name in members if name.endswith("/data.pkl")]
             if len(pickles) != 1:
-                raise EncoderError(self.path, f"holds {len(pickles)} data.pkl", "a PyTorch checkpoint", _MEND)
+                raise EncoderError(
+                    self.path, f"holds {len(pickles)} data.pkl", "a PyTorch checkpoint", _MEND
+                )
             folder = pickles[0][: -len("data.pkl")]
             if folder + "byteorder" in members and archive.read(folder + "byteorder") != b"little":
                 raise EncoderError(self.path, "its numbers are big-endian", "little-endian numbers")
@@ -157,22 +208,35 @@ class PickledTensors:
         for name, member in members.items():
             if name.startswith(folder + "data/"):
                 if member.compress_type != zipfile.ZIP_STORED:
-                    raise EncoderError(self.path, f"{name} is compressed", "numbers as PyTorch stores them", _MEND)
-                file.seek(member.header_offset + 26)  # the local header's two last fields: lengths of name and extra
+                    raise EncoderError(
+                        self.path, f"{name} is compressed", "numbers as PyTorch stores them", _MEND
+                    )
+                file.seek(
+                    member.header_offset + 26
+                )  # the local header's two last fields: lengths of name and extra
                 lengths = np.frombuffer(file.read(4), "<u2")
-                offsets[name[len(folder + "data/"):]] = member.header_offset + 30 + int(lengths.sum())
+                offsets[name[len(folder + "data/") :]] = (
+                    member.header_offset + 30 + int(lengths.sum())
+                )
         return names, offsets
 
     def _legacy(self, file: BinaryIO) -> Tuple[Any, Dict[str, int]]:
         where = str(self.path)
         if _Unpickler(file, where).load() != LEGACY_MAGIC:
-            raise EncoderError(self.path, "does not start as a checkpoint does", "a PyTorch checkpoint", _MEND)
+            raise EncoderError(
+                self.path, "does not start as a checkpoint does", "a PyTorch checkpoint", _MEND
+            )
         for _ in range(2):  # the protocol's version and the system's word sizes
             _Unpickler(file, where).load()
         names = _Unpickler(file, where).load()
         keys = _Unpickler(file, where).load()
-        sizes = {str(tensor.storage.key): np.dtype(STORAGES[tensor.storage.kind].replace("bfloat16", "<u2")).itemsize
-                 for tensor in names.values() if isinstance(tensor, PickledTensor)}
+        sizes = {
+            str(tensor.storage.key): np.dtype(
+                STORAGES[tensor.storage.kind].replace("bfloat16", "<u2")
+            ).itemsize
+            for tensor in names.values()
+            if isinstance(tensor, PickledTensor)
+        }
         offsets = {}
         for key in map(str, keys):
             count = int(np.frombuffer(file.read(8), "<i8")[0])

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""What the encoders' own library computes, for comparison; needs PyTorch and transformers, not MXNet.
+"""What the encoders' own library computes, for comparison; needs PyTorch and transformers, not
+MXNet.
 
     python reference.py DIRECTORY CLASS INPUTS.npz OUTPUTS.npz
 
-`wqa convert --check` and the tests run this file with an interpreter that has those two libraries: they
-need a newer NumPy than MXNet takes. CLASS is the library's, such as RobertaModel. INPUTS holds
-``token_ids``, ``token_types`` (B, L) and ``valid_length`` (B,). OUTPUTS repeats them beside ``states``,
-(1 + layers, B, L, C), and, for a classifier, ``logits``, (B, labels).
+`wqa convert --check` and the tests run this file with an interpreter that has those two libraries:
+they need a newer NumPy than MXNet takes. CLASS is the library's, such as RobertaModel. INPUTS holds
+``token_ids``, ``token_types`` (B, L) and ``valid_length`` (B,). OUTPUTS repeats them beside
+``states``, (1 + layers, B, L, C), and, for a classifier, ``logits``, (B, labels).
 """
+
 from __future__ import annotations
 
 import sys
@@ -16,7 +18,9 @@ from typing import Any, Dict
 import numpy as np
 
 
-def run(model: Any, token_ids: np.ndarray, token_types: np.ndarray, valid_length: np.ndarray) -> Any:
+def run(
+    model: Any, token_ids: np.ndarray, token_types: np.ndarray, valid_length: np.ndarray
+) -> Any:
     """Run a model of the reference library without dropout.
 
     Parameters
@@ -34,11 +38,17 @@ def run(model: Any, token_ids: np.ndarray, token_types: np.ndarray, valid_length
     import torch
 
     mask = (np.arange(token_ids.shape[1])[None] < valid_length[:, None]).astype(np.int64)
-    return model.eval()(torch.tensor(token_ids, dtype=torch.long), attention_mask=torch.tensor(mask),
-                        token_type_ids=torch.tensor(token_types, dtype=torch.long), output_hidden_states=True)
+    return model.eval()(
+        torch.tensor(token_ids, dtype=torch.long),
+        attention_mask=torch.tensor(mask),
+        token_type_ids=torch.tensor(token_types, dtype=torch.long),
+        output_hidden_states=True,
+    )
 
 
-def outputs(model: Any, token_ids: np.ndarray, token_types: np.ndarray, valid_length: np.ndarray) -> Dict[str, np.ndarray]:
+def outputs(
+    model: Any, token_ids: np.ndarray, token_types: np.ndarray, valid_length: np.ndarray
+) -> Dict[str, np.ndarray]:
     """Hidden states and, for a classifier, logits.
 
     Parameters
@@ -77,7 +87,11 @@ def main(directory: str, kind: str, inputs: str, target: str) -> None:
 
     given = dict(np.load(inputs))
     model = getattr(transformers, kind).from_pretrained(directory, local_files_only=True).float()
-    np.savez(target, **given, **outputs(model, given["token_ids"], given["token_types"], given["valid_length"]))
+    np.savez(
+        target,
+        **given,
+        **outputs(model, given["token_ids"], given["token_types"], given["valid_length"]),
+    )
 
 
 if __name__ == "__main__":

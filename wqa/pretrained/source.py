@@ -1,4 +1,5 @@
 """A pretrained encoder on disk: its shape, its tensors, and what they are called there."""
+
 from __future__ import annotations
 
 import pathlib
@@ -23,7 +24,8 @@ _PREFIX = re.compile("^(" + "|".join(LAYOUTS) + r")\.")
 
 
 class Source:
-    """An encoder's directory: Hugging Face's, the GluonNLP zoo's, one that `wqa convert` wrote, or a run.
+    """An encoder's directory: Hugging Face's, the GluonNLP zoo's, one that `wqa convert` wrote, or
+    a run.
 
     Parameters
     ----------
@@ -48,28 +50,45 @@ class Source:
         self.directory = directory
         if not directory.is_dir():
             raise EncoderError(directory, "there is no such directory", "an encoder's directory")
-        values = read_json(directory / "config.json") if (directory / "config.json").exists() else None
+        values = (
+            read_json(directory / "config.json") if (directory / "config.json").exists() else None
+        )
         if values is None and not list(directory.glob("*.params")):
-            raise EncoderError(directory / "config.json", "the file is missing", "a Hugging Face directory")
+            raise EncoderError(
+                directory / "config.json", "the file is missing", "a Hugging Face directory"
+            )
         self.weights = Weights(directory)
         self.used: Set[str] = set()
         self.exits: Tuple[int, ...] = ()
         shapes = self.weights.shapes
         if values is None:
-            self.config, self._plain = from_zoo(self.weights.path, shapes), {name: name for name in shapes}
+            self.config, self._plain = (
+                from_zoo(self.weights.path, shapes),
+                {name: name for name in shapes},
+            )
             self._names, self._classifier = zoo_names(self.config), {"dense": "pooler", "out": ""}
         elif "backbone" in values:
             run = read_run_config(directory / "config.json")
-            self.config, self._plain = run.backbone, {re.sub(r"^backbone\.", "", name): name for name in shapes}
-            self._names = {name: [name] for name in Backbone(self.config)._collect_params_with_prefix()}
+            self.config, self._plain = (
+                run.backbone,
+                {re.sub(r"^backbone\.", "", name): name for name in shapes},
+            )
+            self._names = {
+                name: [name] for name in Backbone(self.config)._collect_params_with_prefix()
+            }
             self._classifier = {"dense": "pooler", "out": ""}
             if run.system == "pairwise":
                 self.exits = run.exits
-                self._classifier = {part: f"head_{run.exits[-1]}.{part}" for part in ("dense", "out")}
+                self._classifier = {
+                    part: f"head_{run.exits[-1]}.{part}" for part in ("dense", "out")
+                }
         else:
             self.config = from_huggingface(values, directory / "config.json", shapes)
             self._plain = {_plain_name(name): name for name in shapes}
-            self._names, self._classifier = huggingface_names(self.config), CLASSIFIERS[self.config.layout]
+            self._names, self._classifier = (
+                huggingface_names(self.config),
+                CLASSIFIERS[self.config.layout],
+            )
 
     def fill(self, backbone: Backbone) -> None:
         """Write the tensors into a backbone of the same shape, one at a time.
@@ -87,15 +106,27 @@ class Source:
         parameters = backbone._collect_params_with_prefix()
         missing = self.missing()
         if missing:
-            named = ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
-            raise EncoderError(self.directory, f"missing tensors: {named}", "all tensors of the encoder",
-                               "fetch the file again")
+            named = ", ".join(missing[:NAMED]) + (
+                f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+            )
+            raise EncoderError(
+                self.directory,
+                f"missing tensors: {named}",
+                "all tensors of the encoder",
+                "fetch the file again",
+            )
         for ours, theirs in self._names.items():
-            self._write(parameters[ours], theirs, self.config.first_position if ours == "embeddings.position_weight" else 0)
+            self._write(
+                parameters[ours],
+                theirs,
+                self.config.first_position if ours == "embeddings.position_weight" else 0,
+            )
 
     def missing(self) -> List[str]:
         """Tensors of the encoder that the files do not hold."""
-        return [name for theirs in self._names.values() for name in theirs if name not in self._plain]
+        return [
+            name for theirs in self._names.values() for name in theirs if name not in self._plain
+        ]
 
     def unused(self) -> List[str]:
         """Tensors, by the files' names, that no parameter has taken."""
@@ -126,7 +157,8 @@ class Source:
         return shape[0] if shape and self._shape(f"{self._classifier['dense']}.weight") else 0
 
     def fill_classifier(self, head: FirstPositionHead) -> None:
-        """Write a fine-tuned classifier into a head; of two outputs it takes the log-odds of the second.
+        """Write a fine-tuned classifier into a head; of two outputs it takes the log-odds of the
+        second.
 
         Parameters
         ----------
@@ -138,7 +170,11 @@ class Source:
             If the classifier has more than two outputs, or a tensor is of another shape.
         """
         if self.labels() not in (1, 2):
-            raise EncoderError(self.directory, f"a classifier of {self.labels()} outputs", "1 or 2: wrong and right candidates")
+            raise EncoderError(
+                self.directory,
+                f"a classifier of {self.labels()} outputs",
+                "1 or 2: wrong and right candidates",
+            )
         self.fill_pooler(head.dense)
         for kind, parameter in head.out._collect_params_with_prefix().items():
             name = self._held([f"{self._classifier['out']}.{kind}"])[0]
@@ -155,7 +191,12 @@ class Source:
     def _held(self, names: List[str]) -> List[str]:
         for name in names:
             if name not in self._plain:
-                raise EncoderError(self.directory, f"tensor {name} is missing", "a whole classifier", "fetch the file again")
+                raise EncoderError(
+                    self.directory,
+                    f"tensor {name} is missing",
+                    "a whole classifier",
+                    "fetch the file again",
+                )
         return names
 
     def _parts(self, plain: str) -> Iterator[Tuple[int, np.ndarray]]:
@@ -163,7 +204,8 @@ class Source:
         return self.weights.parts(self._plain[plain])
 
     def _write(self, parameter, theirs: Iterable[str], first: int = 0) -> None:
-        """Fill a parameter's rows from tensors in turn; ``first`` rows may be absent, as in the zoo's position tables."""
+        """Fill a parameter's rows from tensors in turn; ``first`` rows may be absent, as in the
+        zoo's position tables."""
         theirs, start = list(theirs), 0
         shape = (parameter.shape[0] // max(1, len(theirs)), *parameter.shape[1:])
         for plain in theirs:
@@ -177,16 +219,25 @@ class Source:
             start += found[0]
 
     def _refuse_shape(self, plain: str, found: Tuple[int, ...], needed: Tuple[int, ...]) -> None:
-        raise EncoderError(f"{self.weights.path}, tensor {self._plain[plain]}", f"shape {found}", str(needed),
-                           "check config.json against the weights")
+        raise EncoderError(
+            f"{self.weights.path}, tensor {self._plain[plain]}",
+            f"shape {found}",
+            str(needed),
+            "check config.json against the weights",
+        )
 
 
 def _set(parameter, start: int, rows: np.ndarray) -> None:
     for array in parameter.list_data():
-        array[start: start + len(rows)] = rows
+        array[start : start + len(rows)] = rows
 
 
 def _plain_name(name: str) -> str:
-    """A tensor's name without its family; the first BERT files call a norm's arrays gamma and beta."""
+    """A tensor's name without its family; the first BERT files call a norm's arrays gamma and
+    beta."""
     name = _PREFIX.sub("", name)
-    return re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name))
+    return re.sub(
+        r"LayerNorm\.gamma$",
+        "LayerNorm.weight",
+        re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name),
+    )

@@ -1,4 +1,5 @@
 """Tensors of an encoder's directory, by name, one at a time, whatever file holds them."""
+
 from __future__ import annotations
 
 import json
@@ -59,15 +60,23 @@ class SafeTensors:
             if kind == "BF16":
                 return self._read_bfloat16(name, start, stop)
             if kind.startswith("F8"):
-                raise EncoderError(self.path, f"tensor {name} is of type {kind}", "float32, float16 or bfloat16")
+                raise EncoderError(
+                    self.path, f"tensor {name} is of type {kind}", "float32, float16 or bfloat16"
+                )
             return tensor[start:stop]
 
     def _read_bfloat16(self, name: str, start: int, stop: int) -> np.ndarray:
-        """The library leaves out the type that NumPy lacks; the file's header says where its numbers are."""
+        """The library leaves out the type that NumPy lacks; the file's header says where its
+        numbers are."""
         shape = (stop - start, *self.shapes[name][1:])
         with open(self.path, "rb") as file:
             size = int.from_bytes(file.read(8), "little")
-            place = 8 + size + json.loads(file.read(size))[name]["data_offsets"][0] + 2 * start * math.prod(shape[1:])
+            place = (
+                8
+                + size
+                + json.loads(file.read(size))[name]["data_offsets"][0]
+                + 2 * start * math.prod(shape[1:])
+            )
         halves = np.fromfile(self.path, "<u2", math.prod(shape), offset=place)
         return (halves.astype("<u4") << 16).view("<f4").reshape(shape)
 
@@ -75,7 +84,9 @@ class SafeTensors:
         try:
             return safe_open(str(self.path), framework="numpy")
         except (SafetensorError, OSError) as error:
-            raise EncoderError(self.path, f"cannot be read ({error})", mend="fetch the file again") from None
+            raise EncoderError(
+                self.path, f"cannot be read ({error})", mend="fetch the file again"
+            ) from None
 
 
 class ParameterFile:
@@ -96,9 +107,13 @@ class ParameterFile:
             arrays = mx.nd.load(str(path))
         except (mx.base.MXNetError, ValueError) as error:
             reason = str(error).strip().splitlines()[-1]
-            raise EncoderError(path, f"cannot be read ({reason})", mend="fetch the file again") from None
+            raise EncoderError(
+                path, f"cannot be read ({reason})", mend="fetch the file again"
+            ) from None
         if not isinstance(arrays, dict):
-            raise EncoderError(path, "holds arrays without names", "a file that save_parameters wrote")
+            raise EncoderError(
+                path, "holds arrays without names", "a file that save_parameters wrote"
+            )
         self._arrays = arrays
         self.shapes = {name: array.shape for name, array in arrays.items()}
 
@@ -144,7 +159,9 @@ class Weights:
         self.path = weights_path(directory)
         self._files: List[Any] = [_open(path) for path in _shards(self.path)]
         self._holder = {name: file for file in self._files for name in file.shapes}
-        self.shapes: Dict[str, Tuple[int, ...]] = {name: file.shapes[name] for name, file in self._holder.items()}
+        self.shapes: Dict[str, Tuple[int, ...]] = {
+            name: file.shapes[name] for name, file in self._holder.items()
+        }
 
     def parts(self, name: str) -> Iterator[Tuple[int, np.ndarray]]:
         """Read a tensor a few rows at a time, so that no second copy of it is ever in memory.
@@ -163,7 +180,12 @@ class Weights:
         rows, *others = self.shapes[name]
         step = max(1, PART // max(1, math.prod(others)))
         for start in range(0, rows, step):
-            yield start, self._holder[name].read(name, start, min(rows, start + step)).astype(np.float32, copy=False)
+            yield (
+                start,
+                self._holder[name]
+                .read(name, start, min(rows, start + step))
+                .astype(np.float32, copy=False),
+            )
 
 
 def weights_path(directory: pathlib.Path) -> pathlib.Path:
@@ -185,11 +207,19 @@ def weights_path(directory: pathlib.Path) -> pathlib.Path:
     found = [directory / name for name in (*SAFETENSORS, *PICKLED) if (directory / name).exists()]
     found += sorted(directory.glob("*.params"))
     if not found:
-        raise EncoderError(directory, "holds no weights", f"{SAFETENSORS[0]}, {PICKLED[0]} or their shards, or a .params file",
-                           f"fetch {SAFETENSORS[0]}")
+        raise EncoderError(
+            directory,
+            "holds no weights",
+            f"{SAFETENSORS[0]}, {PICKLED[0]} or their shards, or a .params file",
+            f"fetch {SAFETENSORS[0]}",
+        )
     if len(found) > 1:
-        raise EncoderError(directory, "holds " + " and ".join(path.name for path in found), "weights of one kind",
-                           f"keep {found[0].name} and move the others away")
+        raise EncoderError(
+            directory,
+            "holds " + " and ".join(path.name for path in found),
+            "weights of one kind",
+            f"keep {found[0].name} and move the others away",
+        )
     return found[0]
 
 
@@ -199,13 +229,22 @@ def _shards(path: pathlib.Path) -> List[pathlib.Path]:
     try:
         names = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise EncoderError(path, f"cannot be read ({error!r})", "an index of sharded weights", "fetch the file again") from None
+        raise EncoderError(
+            path,
+            f"cannot be read ({error!r})",
+            "an index of sharded weights",
+            "fetch the file again",
+        ) from None
     for name in names:
         if pathlib.PurePath(name).name != name:
             raise EncoderError(path, f"names a shard {shorten(name)}", "files beside it")
         if not (path.parent / name).exists():
-            raise EncoderError(path.parent / name, "the shard is missing", f"all {len(names)} that {path.name} names",
-                               "fetch the file")
+            raise EncoderError(
+                path.parent / name,
+                "the shard is missing",
+                f"all {len(names)} that {path.name} names",
+                "fetch the file",
+            )
     return [path.parent / name for name in names]
 
 

@@ -1,4 +1,5 @@
 """Batches by token budget, over few bucketed lengths."""
+
 from __future__ import annotations
 
 from typing import Iterator, List, Optional, Sequence, Tuple, Union
@@ -26,8 +27,11 @@ def bucketed(length: int, most: Optional[int] = None) -> int:
     return padded if most is None else max(length, min(padded, most))
 
 
-def plan_batches(lengths: Union[Sequence[int], np.ndarray], tokens: int,
-                 rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
+def plan_batches(
+    lengths: Union[Sequence[int], np.ndarray],
+    tokens: int,
+    rng: Optional[np.random.Generator] = None,
+) -> List[np.ndarray]:
     """Group samples into batches of at most ``tokens`` padded tokens; every sample once.
 
     Samples are filled in from the shortest bucket up, so a batch holds samples of nearly one
@@ -58,7 +62,8 @@ def plan_batches(lengths: Union[Sequence[int], np.ndarray], tokens: int,
 
 
 def _runs(ascending: np.ndarray, tokens: int) -> Iterator[Tuple[int, int]]:
-    """Longest runs of rows, each as wide as its last, that fit a budget; a bucket of one width is passed at once."""
+    """Longest runs of rows, each as wide as its last, that fit a budget; a bucket of one width is
+    passed at once."""
     widths, firsts = np.unique(ascending, return_index=True)
     ends = [*firsts[1:].tolist(), len(ascending)]
     start = bucket = 0
@@ -73,12 +78,18 @@ def _runs(ascending: np.ndarray, tokens: int) -> Iterator[Tuple[int, int]]:
         start = end
 
 
-def plan_by_question(lengths: Union[Sequence[int], np.ndarray], questions: np.ndarray, tokens: int,
-                     rng: Optional[np.random.Generator] = None, batches_a_block: int = 50) -> List[np.ndarray]:
-    """Group samples into batches so that neighbours in the corpus stay together, for reading from a disk.
+def plan_by_question(
+    lengths: Union[Sequence[int], np.ndarray],
+    questions: np.ndarray,
+    tokens: int,
+    rng: Optional[np.random.Generator] = None,
+    batches_a_block: int = 50,
+) -> List[np.ndarray]:
+    """Group samples into batches so that neighbours in the corpus stay together, for reading from a
+    disk.
 
-    The corpus is divided into blocks of whole questions, always the same; blocks are shuffled, and each is grouped as
-    `plan_batches` does, on its own.
+    The corpus is divided into blocks of whole questions, always the same; blocks are shuffled, and
+    each is grouped as `plan_batches` does, on its own.
 
     Parameters
     ----------
@@ -107,8 +118,11 @@ def plan_by_question(lengths: Union[Sequence[int], np.ndarray], questions: np.nd
     edges = [*starts[np.flatnonzero(np.diff(block, prepend=-1))].tolist(), len(lengths)]
     spans = list(zip(edges, edges[1:]))
     order = rng.permutation(len(spans)) if rng is not None else np.arange(len(spans))
-    return [spans[place][0] + batch for place in order
-            for batch in plan_batches(lengths[spans[place][0]: spans[place][1]], tokens, rng)]
+    return [
+        spans[place][0] + batch
+        for place in order
+        for batch in plan_batches(lengths[spans[place][0] : spans[place][1]], tokens, rng)
+    ]
 
 
 def pack_batches(lengths: Union[Sequence[int], np.ndarray], tokens: int) -> List[np.ndarray]:

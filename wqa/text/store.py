@@ -1,12 +1,15 @@
 """A tokenized corpus on disk: tokenized once, memory-mapped ever after.
 
-A store is a folder. ``meta.json`` tells with what it was made and how long each file is; the others are bare arrays: the
-tokens of all questions and of all candidates one behind another, where each ends, which question a candidate belongs to, and
-its label. A question's tokens are stored once, however many candidates it has.
+A store is a folder. ``meta.json`` tells with what it was made and how long each file is; the others
+are bare arrays: the tokens of all questions and of all candidates one behind another, where each
+ends, which question a candidate belongs to, and its label. A question's tokens are stored once,
+however many candidates it has.
 
-While it is being made the folder has another name, and ``journal.json`` tells how much of each file is good; a build that was
-stopped goes on from there. A folder under its final name is whole, or it is refused.
+While it is being made the folder has another name, and ``journal.json`` tells how much of each file
+is good; a build that was stopped goes on from there. A folder under its final name is whole, or it
+is refused.
 """
+
 from __future__ import annotations
 
 import json
@@ -38,8 +41,14 @@ def array_types(vocab_size: int) -> Dict[str, np.dtype]:
     dict of str to numpy.dtype
     """
     token = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
-    return {"question_tokens": token, "question_ends": np.dtype("<i8"), "candidate_tokens": token,
-            "candidate_ends": np.dtype("<i8"), "question_of": np.dtype("<i4"), "labels": np.dtype("i1")}
+    return {
+        "question_tokens": token,
+        "question_ends": np.dtype("<i8"),
+        "candidate_tokens": token,
+        "candidate_ends": np.dtype("<i8"),
+        "question_of": np.dtype("<i4"),
+        "labels": np.dtype("i1"),
+    }
 
 
 def made_with(encoder: PairEncoder) -> Dict[str, Any]:
@@ -53,8 +62,11 @@ def made_with(encoder: PairEncoder) -> Dict[str, Any]:
     -------
     dict
     """
-    return {"tokenizer_sha256": encoder.tokenizer.fingerprint, "max_length": encoder.max_length,
-            "vocab_size": encoder.tokenizer.vocab_size}
+    return {
+        "tokenizer_sha256": encoder.tokenizer.fingerprint,
+        "max_length": encoder.max_length,
+        "vocab_size": encoder.tokenizer.vocab_size,
+    }
 
 
 def is_store(path: PathLike) -> bool:
@@ -98,22 +110,46 @@ class PairStore:
         self.path = pathlib.Path(path)
         mend = f"make it: wqa tokenize --data FILE.jsonl --out {self.path} --encoder DIR"
         try:
-            self.meta: Dict[str, Any] = json.loads((self.path / "meta.json").read_text(encoding="utf-8"))
+            self.meta: Dict[str, Any] = json.loads(
+                (self.path / "meta.json").read_text(encoding="utf-8")
+            )
             files, version = self.meta["files"], self.meta["format"]
         except (OSError, ValueError, KeyError, TypeError):
-            raise DataError(self.path, "is no store, or one that is not whole", "a folder that `wqa tokenize` wrote",
-                            mend) from None
+            raise DataError(
+                self.path,
+                "is no store, or one that is not whole",
+                "a folder that `wqa tokenize` wrote",
+                mend,
+            ) from None
         if version != FORMAT:
             raise DataError(self.path, f"a store of format {version}", f"format {FORMAT}", mend)
         for name, size in files.items():
-            found = (self.path / f"{name}.bin").stat().st_size if (self.path / f"{name}.bin").exists() else None
+            found = (
+                (self.path / f"{name}.bin").stat().st_size
+                if (self.path / f"{name}.bin").exists()
+                else None
+            )
             if found != size:
-                raise DataError(self.path / f"{name}.bin", f"{found} bytes" if found is not None else "is missing",
-                                f"{size} bytes", "delete the folder and " + mend)
-        arrays = {name: np.memmap(self.path / f"{name}.bin", kind, "r") if files[name] else np.zeros(0, kind)
-                  for name, kind in array_types(self.meta["vocab_size"]).items()}
-        self.question_tokens, self.question_ends = arrays["question_tokens"], arrays["question_ends"]
-        self.candidate_tokens, self.candidate_ends = arrays["candidate_tokens"], arrays["candidate_ends"]
+                raise DataError(
+                    self.path / f"{name}.bin",
+                    f"{found} bytes" if found is not None else "is missing",
+                    f"{size} bytes",
+                    "delete the folder and " + mend,
+                )
+        arrays = {
+            name: np.memmap(self.path / f"{name}.bin", kind, "r")
+            if files[name]
+            else np.zeros(0, kind)
+            for name, kind in array_types(self.meta["vocab_size"]).items()
+        }
+        self.question_tokens, self.question_ends = (
+            arrays["question_tokens"],
+            arrays["question_ends"],
+        )
+        self.candidate_tokens, self.candidate_ends = (
+            arrays["candidate_tokens"],
+            arrays["candidate_ends"],
+        )
         self.question_of, self.labels = arrays["question_of"], arrays["labels"]
 
     def __len__(self) -> int:
@@ -132,8 +168,12 @@ class PairStore:
         """
         for name, wanted in made_with(encoder).items():
             if self.meta[name] != wanted:
-                raise DataError(self.path, f"made with {name} {shorten(self.meta[name])}", shorten(wanted),
-                                "tokenize the corpus again with this encoder and --max-length")
+                raise DataError(
+                    self.path,
+                    f"made with {name} {shorten(self.meta[name])}",
+                    shorten(wanted),
+                    "tokenize the corpus again with this encoder and --max-length",
+                )
 
     def lengths(self, specials: int) -> np.ndarray:
         """Tokens of every pair.
@@ -155,8 +195,12 @@ class PairStore:
 
     def question(self, number: int) -> np.ndarray:
         """Tokens of a question, by its number."""
-        return self.question_tokens[self.question_ends[number - 1] if number else 0: self.question_ends[number]]
+        return self.question_tokens[
+            self.question_ends[number - 1] if number else 0 : self.question_ends[number]
+        ]
 
     def candidate(self, number: int) -> np.ndarray:
         """Tokens of a candidate, by the number of its pair."""
-        return self.candidate_tokens[self.candidate_ends[number - 1] if number else 0: self.candidate_ends[number]]
+        return self.candidate_tokens[
+            self.candidate_ends[number - 1] if number else 0 : self.candidate_ends[number]
+        ]

@@ -1,4 +1,5 @@
 """Making a store: questions in, arrays appended, a journal that tells up to where they are good."""
+
 from __future__ import annotations
 
 import array
@@ -32,14 +33,15 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
     source : str or path-like
         Labelled questions, canonical JSONL.
     out : str or path-like
-        The folder to make. A whole store of the same corpus, tokenizer and length is left as it is; anything else that
-        stands there is refused.
+        The folder to make. A whole store of the same corpus, tokenizer and length is left as it is;
+        anything else that stands there is refused.
     encoder : PairEncoder
 
     Returns
     -------
     dict
-        ``meta.json``: ``questions``, ``pairs``, ``blank`` (candidates without a token, which are left out), ``truncated``.
+        ``meta.json``: ``questions``, ``pairs``, ``blank`` (candidates without a token, which are
+        left out), ``truncated``.
 
     Raises
     ------
@@ -58,15 +60,28 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
     if out.exists() and any(out.iterdir()):
         store = _whole(out)
         if store is None:
-            shutil.rmtree(out)  # never whole under this name but for a copy that was cut off: made anew
+            shutil.rmtree(
+                out
+            )  # never whole under this name but for a copy that was cut off: made anew
         elif all(store.meta[name] == value for name, value in made.items()):
             return store.meta
         else:
-            raise DataError(out, "holds a store of another corpus, tokenizer or --max-length", "an empty place",
-                            "delete it, or choose another --out")
+            raise DataError(
+                out,
+                "holds a store of another corpus, tokenizer or --max-length",
+                "an empty place",
+                "delete it, or choose another --out",
+            )
     with _Builder(partial, made) as builder:
-        for question in tqdm(builder.rest(source), desc="tokenizing", unit="question", initial=builder.state["questions"],
-                             mininterval=0.5 if sys.stderr.isatty() else 20, delay=2, file=sys.stderr):
+        for question in tqdm(
+            builder.rest(source),
+            desc="tokenizing",
+            unit="question",
+            initial=builder.state["questions"],
+            mininterval=0.5 if sys.stderr.isatty() else 20,
+            delay=2,
+            file=sys.stderr,
+        ):
             builder.add(question, encoder)
         builder.finish(made)
     with storage_errors(out):
@@ -84,7 +99,9 @@ def _digest(source: pathlib.Path) -> str:
 
 
 def _whole(path: pathlib.Path) -> Optional[PairStore]:
-    if not (path / "meta.json").exists() and any(not file.name.endswith(".bin") for file in path.iterdir()):
+    if not (path / "meta.json").exists() and any(
+        not file.name.endswith(".bin") for file in path.iterdir()
+    ):
         raise OptionError("--out", f"{path}, a folder with other files", "a folder to make")
     try:
         return PairStore(path)
@@ -97,9 +114,19 @@ class _Builder:
 
     def __init__(self, folder: pathlib.Path, made: Dict[str, Any]) -> None:
         self._folder, self._made, self._kinds = folder, made, array_types(made["vocab_size"])
-        self._parts = {name: array.array("q") for name in self._kinds}  # far smaller than lists of numbers
-        self.state: Dict[str, Any] = {"made": made, "questions": 0, "pairs": 0, "blank": 0, "truncated": 0, "question_end": 0,
-                                      "candidate_end": 0, "files": dict.fromkeys(self._kinds, 0)}
+        self._parts = {
+            name: array.array("q") for name in self._kinds
+        }  # far smaller than lists of numbers
+        self.state: Dict[str, Any] = {
+            "made": made,
+            "questions": 0,
+            "pairs": 0,
+            "blank": 0,
+            "truncated": 0,
+            "question_end": 0,
+            "candidate_end": 0,
+            "files": dict.fromkeys(self._kinds, 0),
+        }
         self._waiting = 0
 
     def __enter__(self) -> _Builder:
@@ -121,7 +148,9 @@ class _Builder:
 
     def _long_enough(self, sizes: Dict[str, int]) -> bool:
         paths = {name: self._folder / f"{name}.bin" for name in sizes}
-        return all(path.exists() and path.stat().st_size >= sizes[name] for name, path in paths.items())
+        return all(
+            path.exists() and path.stat().st_size >= sizes[name] for name, path in paths.items()
+        )
 
     def __exit__(self, *_: Any) -> None:
         for file in self._files.values():
@@ -137,8 +166,11 @@ class _Builder:
     def add(self, question: Any, encoder: PairEncoder) -> None:
         """Tokenize a question and its candidates."""
         if None in question.labels:
-            raise DataError(f"question {shorten(question.id)}", "a candidate has no label",
-                            "a label, 0 or 1, on each candidate to train on")
+            raise DataError(
+                f"question {shorten(question.id)}",
+                "a candidate has no label",
+                "a label, 0 or 1, on each candidate to train on",
+            )
         first, rest, cut = encoder.segments(question.question, question.texts, question.id)
         state, parts = self.state, self._parts
         parts["question_tokens"].extend(first)
@@ -163,7 +195,9 @@ class _Builder:
         with storage_errors(self._folder):
             self.state["pairs"] += len(self._parts["labels"])
             for name, values in self._parts.items():
-                self._files[name].write(np.array(values, dtype=np.int64).astype(self._kinds[name]).tobytes())
+                self._files[name].write(
+                    np.array(values, dtype=np.int64).astype(self._kinds[name]).tobytes()
+                )
                 self._files[name].flush()
                 os.fsync(self._files[name].fileno())
                 self.state["files"][name] += len(values) * self._kinds[name].itemsize
@@ -179,6 +213,8 @@ class _Builder:
         if not counts["pairs"]:
             raise DataError("--data", "no candidate with a token", "at least one")
         with atomic_writer(self._folder / "meta.json") as file:
-            json.dump({"format": FORMAT, **made, **counts, "files": self.state["files"]}, file, indent=2)
+            json.dump(
+                {"format": FORMAT, **made, **counts, "files": self.state["files"]}, file, indent=2
+            )
             file.write("\n")
         (self._folder / "journal.json").unlink()

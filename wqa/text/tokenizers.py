@@ -1,4 +1,5 @@
 """Tokenizers from the files that pretrained encoders come with, by the `tokenizers` library."""
+
 from __future__ import annotations
 
 import hashlib
@@ -14,8 +15,11 @@ from wqa.errors import EncoderError, InputError, shorten
 from wqa.text.vocabularies import byte_level, read_settings, sentencepiece, wordpiece, zoo_wordpiece
 
 #: Start, separator and padding tokens, and the form of the pair input that goes with them.
-SPECIALS = ((("[CLS]", "[SEP]", "[PAD]"), "bert"), (("<s>", "</s>", "<pad>"), "roberta"),
-            (("[CLS]", "[SEP]", "<pad>"), "bert"))  # the last are ALBERT's
+SPECIALS = (
+    (("[CLS]", "[SEP]", "[PAD]"), "bert"),
+    (("<s>", "</s>", "<pad>"), "roberta"),
+    (("[CLS]", "[SEP]", "<pad>"), "bert"),
+)  # the last are ALBERT's
 
 
 class Tokenizer:
@@ -41,8 +45,11 @@ class Tokenizer:
                 self.separator_id: int = ids[1]
                 self.padding_id: int = ids[2]
                 return
-        raise EncoderError(where, "has none of " + ", ".join(" ".join(names) for names, _ in SPECIALS),
-                           "the tokenizer of a BERT, RoBERTa, ELECTRA or ALBERT encoder")
+        raise EncoderError(
+            where,
+            "has none of " + ", ".join(" ".join(names) for names, _ in SPECIALS),
+            "the tokenizer of a BERT, RoBERTa, ELECTRA or ALBERT encoder",
+        )
 
     @property
     def vocab_size(self) -> int:
@@ -64,12 +71,21 @@ class Tokenizer:
             If its ids exceed the encoder's vocabulary, or its pairs have another form.
         """
         if self.pair_form != config.pair_form:
-            raise EncoderError(where, f"a {config.layout} encoder with a tokenizer for {self.pair_form}'s pairs",
-                               f"a tokenizer for {config.pair_form}'s pairs")
+            raise EncoderError(
+                where,
+                f"a {config.layout} encoder with a tokenizer for {self.pair_form}'s pairs",
+                f"a tokenizer for {config.pair_form}'s pairs",
+            )
         if self.pair_form == "bert" and config.token_types < 2:
-            raise EncoderError(where, "an encoder with one token type", "two: the question's and the candidate's")
+            raise EncoderError(
+                where, "an encoder with one token type", "two: the question's and the candidate's"
+            )
         if self.vocab_size > config.vocab_size:
-            raise EncoderError(where, f"a tokenizer of {self.vocab_size} ids", f"at most {config.vocab_size}, the encoder's")
+            raise EncoderError(
+                where,
+                f"a tokenizer of {self.vocab_size} ids",
+                f"at most {config.vocab_size}, the encoder's",
+            )
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
         """Token ids of each text, without special tokens and without a length limit.
@@ -88,13 +104,18 @@ class Tokenizer:
             If a text holds half a surrogate pair, which no encoding can represent.
         """
         try:
-            return [encoding.ids for encoding in self._inner.encode_batch(list(texts), add_special_tokens=False)]
+            return [
+                encoding.ids
+                for encoding in self._inner.encode_batch(list(texts), add_special_tokens=False)
+            ]
         except (UnicodeEncodeError, TypeError):
             for text in texts:
                 try:
                     text.encode("utf-8")
                 except (UnicodeEncodeError, AttributeError):
-                    raise InputError("text", shorten(text), "a string of whole characters") from None
+                    raise InputError(
+                        "text", shorten(text), "a string of whole characters"
+                    ) from None
             raise
 
     @property
@@ -147,8 +168,12 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
     """
     folder = pathlib.Path(directory)
     try:
-        for names, build in (("tokenizer.json",), _complete), (("vocab.txt",), wordpiece), \
-                (("vocab.json", "merges.txt"), byte_level), (("spiece.model",), sentencepiece):
+        for names, build in (
+            (("tokenizer.json",), _complete),
+            (("vocab.txt",), wordpiece),
+            (("vocab.json", "merges.txt"), byte_level),
+            (("spiece.model",), sentencepiece),
+        ):
             if all((folder / name).exists() for name in names):
                 return Tokenizer(build(folder, read_settings(folder)), str(folder / names[0]))
         for path in sorted(folder.glob("*.vocab")):
@@ -156,9 +181,14 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
     except EncoderError:
         raise
     except Exception as error:  # the library raises bare Exception for a malformed file
-        raise EncoderError(folder, f"the tokenizer cannot be read ({error})", mend="fetch the files again") from None
-    raise EncoderError(folder, "holds no tokenizer",
-                       "tokenizer.json, vocab.txt, vocab.json with merges.txt, or spiece.model")
+        raise EncoderError(
+            folder, f"the tokenizer cannot be read ({error})", mend="fetch the files again"
+        ) from None
+    raise EncoderError(
+        folder,
+        "holds no tokenizer",
+        "tokenizer.json, vocab.txt, vocab.json with merges.txt, or spiece.model",
+    )
 
 
 def _complete(folder: pathlib.Path, settings: dict) -> tokenizers.Tokenizer:

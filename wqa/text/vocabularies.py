@@ -1,8 +1,9 @@
 """Tokenizers from the classic vocabulary files, built with the `tokenizers` library.
 
-Each builder takes a directory and the settings of its ``tokenizer_config.json``, and gives the function
-that the encoder was pretrained with.
+Each builder takes a directory and the settings of its ``tokenizer_config.json``, and gives the
+function that the encoder was pretrained with.
 """
+
 from __future__ import annotations
 
 import json
@@ -72,8 +73,12 @@ def zoo_wordpiece(path: pathlib.Path) -> tokenizers.Tokenizer:
     """
     words = json.loads(path.read_text(encoding="utf-8")).get("idx_to_token") or []
     if "[CLS]" not in words:
-        raise EncoderError(path, "no WordPiece vocabulary", "a BERT's .vocab",
-                           "for RoBERTa put vocab.json and merges.txt beside the weights")
+        raise EncoderError(
+            path,
+            "no WordPiece vocabulary",
+            "a BERT's .vocab",
+            "for RoBERTa put vocab.json and merges.txt beside the weights",
+        )
     vocab = {word: number for number, word in enumerate(words)}
     return _wordpiece(vocab, not _is_cased(vocab), {})
 
@@ -90,14 +95,18 @@ def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer
     -------
     tokenizers.Tokenizer
     """
-    inner = tokenizers.Tokenizer(models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt")))
+    inner = tokenizers.Tokenizer(
+        models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    )
     spaced = settings.get("add_prefix_space", False)
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     inner.decoder = decoders.ByteLevel()
     _register(inner, ("<s>", "</s>", "<pad>", "<unk>", "<mask>"))
     start, end = inner.token_to_id("<s>"), inner.token_to_id("</s>")
     if start is not None and end is not None:
-        inner.post_processor = processors.RobertaProcessing(("</s>", end), ("<s>", start), add_prefix_space=spaced)
+        inner.post_processor = processors.RobertaProcessing(
+            ("</s>", end), ("<s>", start), add_prefix_space=spaced
+        )
     return inner
 
 
@@ -122,10 +131,16 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
     pieces, kind, unknown, charsmap = read_sentencepiece(path)
     if kind != 1 or not pieces:
         raise EncoderError(path, "not a unigram model", "ALBERT's spiece.model")
-    # The original splits a piece that ends in a digit and a comma; a penalty keeps such pieces from being chosen.
-    scores = [(text, score - 100 if re.search(r"\d,$", text) else score) for text, score, _ in pieces]
+    # The original splits a piece that ends in a digit and a comma; a penalty keeps such pieces from
+    # being chosen.
+    scores = [
+        (text, score - 100 if re.search(r"\d,$", text) else score) for text, score, _ in pieces
+    ]
     inner = tokenizers.Tokenizer(models.Unigram(scores, unknown, False))
-    steps: List[normalizers.Normalizer] = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+    steps: List[normalizers.Normalizer] = [
+        normalizers.Replace("``", '"'),
+        normalizers.Replace("''", '"'),
+    ]
     if not settings.get("keep_accents", False):
         steps += [normalizers.NFKD(), normalizers.StripAccents()]
     if settings.get("do_lower_case", True):
@@ -133,8 +148,12 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
     if charsmap:
         steps.append(normalizers.Precompiled(charsmap))
     inner.normalizer = normalizers.Sequence(steps)
-    inner.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")])
+    inner.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.WhitespaceSplit(),
+            pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always"),
+        ]
+    )
     inner.decoder = decoders.Metaspace(replacement="▁", prepend_scheme="always")
     _register(inner, [text for text, _, kind in pieces if kind in (UNKNOWN, CONTROL, USER_DEFINED)])
     _bert_pairs(inner)
@@ -180,7 +199,9 @@ def read_sentencepiece(path: pathlib.Path) -> Tuple[List[Tuple[str, float, int]]
             elif field == 3:  # how text is normalized
                 charsmap = dict(_fields(value)).get(2, b"")
     except (IndexError, KeyError, ValueError, AttributeError) as error:
-        raise EncoderError(path, f"cannot be read ({error})", "a SentencePiece model", "fetch the file again") from None
+        raise EncoderError(
+            path, f"cannot be read ({error})", "a SentencePiece model", "fetch the file again"
+        ) from None
     return pieces, kind, unknown, charsmap
 
 
@@ -196,7 +217,7 @@ def _fields(message: bytes) -> Iterator[Tuple[int, Any]]:
             value, place = struct.unpack_from("<f", message, place)[0], place + 4
         elif key & 7 in (1, 2):
             size, place = (8, place) if key & 7 == 1 else _varint(message, place)
-            value, place = message[place: place + size], place + size
+            value, place = message[place : place + size], place + size
         else:
             raise ValueError(f"field of unknown type {key & 7}")
         if place > len(message):
@@ -216,8 +237,10 @@ def _varint(message: bytes, place: int) -> Tuple[int, int]:
 def _wordpiece(vocab: Dict[str, int], lowercase: bool, settings: Settings) -> tokenizers.Tokenizer:
     inner = tokenizers.Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
     inner.normalizer = normalizers.BertNormalizer(
-        lowercase=lowercase, strip_accents=settings.get("strip_accents"),
-        handle_chinese_chars=settings.get("tokenize_chinese_chars", True))
+        lowercase=lowercase,
+        strip_accents=settings.get("strip_accents"),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+    )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.decoder = decoders.WordPiece()
     _register(inner, ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"))
@@ -233,12 +256,19 @@ def _bert_pairs(inner: tokenizers.Tokenizer) -> None:
     start, separator = inner.token_to_id("[CLS]"), inner.token_to_id("[SEP]")
     if start is not None and separator is not None:
         inner.post_processor = processors.TemplateProcessing(
-            single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-            special_tokens=[("[CLS]", start), ("[SEP]", separator)])
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[("[CLS]", start), ("[SEP]", separator)],
+        )
 
 
 def _register(inner: tokenizers.Tokenizer, names: Sequence[Optional[str]]) -> None:
     # RoBERTa's and ALBERT's mask takes the space before it, as in their released tokenizers.
     strips = ("<mask>", "[MASK]") if inner.token_to_id("[PAD]") is None else ()
-    inner.add_special_tokens([tokenizers.AddedToken(name, lstrip=name in strips, special=True, normalized=False)
-                              for name in names if name and inner.token_to_id(name) is not None])
+    inner.add_special_tokens(
+        [
+            tokenizers.AddedToken(name, lstrip=name in strips, special=True, normalized=False)
+            for name in names
+            if name and inner.token_to_id(name) is not None
+        ]
+    )

@@ -4,6 +4,7 @@
 so far, and ``state.json`` with where the training stands and a SHA-256 of each other file. It is
 written under another name and renamed, so a kill at any moment leaves the one before it.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -30,8 +31,8 @@ class State:
 
     update: int = 0
     epoch: int = 0
-    batch: int = 0                 # next batch of the epoch
-    loss_sum: float = 0.0          # since the last line of metrics.jsonl
+    batch: int = 0  # next batch of the epoch
+    loss_sum: float = 0.0  # since the last line of metrics.jsonl
     loss_updates: int = 0
     best_map: float = -1.0
     best_update: int = 0
@@ -91,7 +92,9 @@ class Checkpoints:
                 temporary.unlink(missing_ok=True)
         self._best = path
 
-    def save(self, state: State, model: Block, save_optimizer: Callable[[str], None]) -> pathlib.Path:
+    def save(
+        self, state: State, model: Block, save_optimizer: Callable[[str], None]
+    ) -> pathlib.Path:
         """Write a checkpoint, then delete those before the last two.
 
         Parameters
@@ -145,7 +148,9 @@ class Checkpoints:
         """Whole checkpoints, oldest first."""
         return sorted(self.folder.glob("update-*")) if self.folder.is_dir() else []
 
-    def load_latest(self, model: Block, load_optimizer: Callable[[str], None], ctx: Any) -> Optional[State]:
+    def load_latest(
+        self, model: Block, load_optimizer: Callable[[str], None], ctx: Any
+    ) -> Optional[State]:
         """Restore the newest checkpoint.
 
         Parameters
@@ -215,13 +220,24 @@ def _read_record(folder: pathlib.Path) -> Dict[str, Any]:
         record = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         names = record["sha256"].items()
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise RunDirectoryError(folder / "state.json", f"cannot be read ({error})", "a checkpoint's state", mend) from None
+        raise RunDirectoryError(
+            folder / "state.json", f"cannot be read ({error})", "a checkpoint's state", mend
+        ) from None
     for name, expected in names:
         try:
             found = sha256(folder / name)
         except OSError as error:
-            raise RunDirectoryError(folder / name, f"cannot be read ({error.strerror})", "the file as it was written",
-                                    mend) from None
+            raise RunDirectoryError(
+                folder / name,
+                f"cannot be read ({error.strerror})",
+                "the file as it was written",
+                mend,
+            ) from None
         if found != expected:
-            raise RunDirectoryError(folder / name, f"SHA-256 {found[:12]}...", f"{expected[:12]}..., as it was written", mend)
+            raise RunDirectoryError(
+                folder / name,
+                f"SHA-256 {found[:12]}...",
+                f"{expected[:12]}..., as it was written",
+                mend,
+            )
     return record

@@ -1,4 +1,5 @@
 """Losses take scores and labels and know no model."""
+
 from __future__ import annotations
 
 import mxnet as mx
@@ -20,4 +21,8 @@ def cross_entropy(scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray
         (B,), in nats.
     """
     # log(1 + exp(s)) - y s, written so that a large s does not overflow.
-    return mx.nd.relu(scores) - scores * labels + mx.nd.Activation(-mx.nd.abs(scores), act_type="softrelu")
+    return (
+        mx.nd.relu(scores)
+        - scores * labels
+        + mx.nd.Activation(-mx.nd.abs(scores), act_type="softrelu")
+    )

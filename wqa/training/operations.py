@@ -1,10 +1,11 @@
 """Operations of a transformer's gradients, by oneDNN, on padded mini-batches.
 
-Rows are (B * L, C), a head's queries, keys and values are views of them, (B, H, L, C / H), and scores are
-(B, H, Q, L), where Q positions of each pair ask. An operation is compiled once for its layouts and bound
-once to its memory; what is returned is called at each update. Memory goes by names, and is as large as the
-largest mini-batch asks.
+Rows are (B * L, C), a head's queries, keys and values are views of them, (B, H, L, C / H), and
+scores are (B, H, Q, L), where Q positions of each pair ask. An operation is compiled once for its
+layouts and bound once to its memory; what is returned is called at each update. Memory goes by
+names, and is as large as the largest mini-batch asks.
 """
+
 from __future__ import annotations
 
 import functools
@@ -64,7 +65,14 @@ class Operations:
 
     # Memory
 
-    def array(self, name: str, items: int, shape: Sequence[int], kind: str, strides: Optional[Sequence[int]] = None) -> Array:
+    def array(
+        self,
+        name: str,
+        items: int,
+        shape: Sequence[int],
+        kind: str,
+        strides: Optional[Sequence[int]] = None,
+    ) -> Array:
         """A view of the memory of that name, which holds so many items."""
         key = (name, tuple(shape), strides and tuple(strides))
         if key not in self._arrays:
@@ -87,16 +95,28 @@ class Operations:
         heads, units = self._config.num_heads, self._config.units
         size = units // heads
         pair, head, row = shape.length * units, size, units
-        view = (shape.pairs, heads, size, shape.length) if turned else (shape.pairs, heads, shape.length, size)
+        view = (
+            (shape.pairs, heads, size, shape.length)
+            if turned
+            else (shape.pairs, heads, shape.length, size)
+        )
         strides = (pair, head, 1, row) if turned else (pair, head, row, 1)
         return self.array(name, self._tokens * units, view, self.kind, strides)
 
-    def scores(self, name: str, shape: Shape, asked: Shape, kind: str = "", turned: bool = False) -> Array:
+    def scores(
+        self, name: str, shape: Shape, asked: Shape, kind: str = "", turned: bool = False
+    ) -> Array:
         """(B, H, Q, L), Q positions of each pair that ask; or with the last two axes exchanged."""
         heads, asking, length = self._config.num_heads, asked.length, shape.length
-        strides = (heads * asking * length, asking * length, *((1, length) if turned else (length, 1)))
+        strides = (
+            heads * asking * length,
+            asking * length,
+            *((1, length) if turned else (length, 1)),
+        )
         view = (shape.pairs, heads, *((length, asking) if turned else (asking, length)))
-        return self.array(name, self._tokens * heads * self._length, view, kind or self.kind, strides)
+        return self.array(
+            name, self._tokens * heads * self._length, view, kind or self.kind, strides
+        )
 
     def mask(self, name: str, shape: Shape, like: Array, rate: float) -> Optional[Array]:
         """Dropout's factors for an array, 0 or 1 / (1 - rate), drawn anew each update."""
@@ -105,7 +125,9 @@ class Operations:
         items = like.data.size
         array = self.array(name, items, like.layout.shape, "float32")
         size = int(np.prod(like.layout.shape))
-        if (name, size) not in {(known, len(data)) for known, data, _ in self._masks.setdefault(shape, [])}:
+        if (name, size) not in {
+            (known, len(data)) for known, data, _ in self._masks.setdefault(shape, [])
+        }:
             self._masks[shape].append((name, array.data[:size], rate))
         return array
 
@@ -117,22 +139,50 @@ class Operations:
             self._kernels[key] = build()
         return self._kernels[key]
 
-    def multiply(self, left: Array, right: Array, out: Array, *follow: Follow, weight: Optional[Product] = None,
-                 backward: bool = False) -> Call:
-        """Bind a product; with ``weight``, its packed form is the right operand, and forward its bias is added."""
+    def multiply(
+        self,
+        left: Array,
+        right: Array,
+        out: Array,
+        *follow: Follow,
+        weight: Optional[Product] = None,
+        backward: bool = False,
+    ) -> Call:
+        """Bind a product; with ``weight``, its packed form is the right operand, and forward its
+        bias is added."""
         taken = [(step, what) for step, what in follow if what is not None]
         bias = weight.bias if weight is not None and not backward else None
-        key = (*(self._looks(array) for array in (left, right, out)), weight is not None, bias is not None,
-               tuple((step, self._looks(what) if isinstance(what, Array) else what) for step, what in taken))
-        steps = [(step, None if step == "sum" else what.layout if isinstance(what, Array) else what) for step, what in taken]
-        other = Layout(right.layout.shape, right.layout.kind, any_layout=True) if weight is not None else right.layout
-        kernel = self.kernel(key, lambda: onednn.product(left.layout, other, out.layout, bias.layout if bias else None,
-                                                         None, steps))
+        key = (
+            *(self._looks(array) for array in (left, right, out)),
+            weight is not None,
+            bias is not None,
+            tuple(
+                (step, self._looks(what) if isinstance(what, Array) else what)
+                for step, what in taken
+            ),
+        )
+        steps = [
+            (step, None if step == "sum" else what.layout if isinstance(what, Array) else what)
+            for step, what in taken
+        ]
+        other = (
+            Layout(right.layout.shape, right.layout.kind, any_layout=True)
+            if weight is not None
+            else right.layout
+        )
+        kernel = self.kernel(
+            key,
+            lambda: onednn.product(
+                left.layout, other, out.layout, bias.layout if bias else None, None, steps
+            ),
+        )
         arrays: Dict[int, Memory] = {SRC: left, DST: out}
         arrays[WEIGHTS] = weight.packed(kernel, backward) if weight is not None else right
         if bias is not None:
             arrays[BIAS] = bias
-        return kernel.bind(arrays, [what for _, what in taken if isinstance(what, Array)], self.scratch)
+        return kernel.bind(
+            arrays, [what for _, what in taken if isinstance(what, Array)], self.scratch
+        )
 
     @staticmethod
     def _looks(array: Array) -> tuple:
@@ -144,72 +194,146 @@ class Operations:
 
     def dense_back(self, slope: Array, weight: Product, out: Array, *follow: Follow) -> Call:
         """Bind ``out = slope @ weight``, and what follows."""
-        return self.multiply(slope, self._like(weight.shape), out, *follow, weight=weight, backward=True)
+        return self.multiply(
+            slope, self._like(weight.shape), out, *follow, weight=weight, backward=True
+        )
 
     def _like(self, shape: Tuple[int, int]) -> Array:
         """Stands for a packed weight of that shape."""
         return self.array(f"weight {shape}", 1, shape, self.kind)
 
-    def weight_slopes(self, slope: Array, name: str, source: Array, weight: Product, add: bool) -> List[Call]:
+    def weight_slopes(
+        self, slope: Array, name: str, source: Array, weight: Product, add: bool
+    ) -> List[Call]:
         """Bind the gradients of a weight and its bias; ``name`` is that of the slope's memory."""
         ones = self.array("ones", self._tokens, (1, slope.layout.shape[0]), self.kind)
         ones.data[:] = np.float32(1).view(np.uint32) >> 16 if self.kind == "bfloat16" else 1
         follow: Follow = ("sum", True if add else None)
-        return [self.multiply(self.turned(slope, name), source, weight.weight_slope, follow),
-                self.multiply(ones, slope, weight.bias_slope, follow)]
+        return [
+            self.multiply(self.turned(slope, name), source, weight.weight_slope, follow),
+            self.multiply(ones, slope, weight.bias_slope, follow),
+        ]
 
     def norm(self, source: Array, norm: Norm, out: Array, name: str) -> Call:
         """Bind a normalisation; its statistics are kept by name."""
         return self._norm_kernel(source, out).bind(
-            {SRC: source, DST: out, GAMMA: norm.gamma, BETA: norm.beta, **self._statistics(name, source)}, scratch=self.scratch)
+            {
+                SRC: source,
+                DST: out,
+                GAMMA: norm.gamma,
+                BETA: norm.beta,
+                **self._statistics(name, source),
+            },
+            scratch=self.scratch,
+        )
 
     def _norm_kernel(self, source: Array, out: Array) -> Kernel:
-        return self.kernel(("norm", self._looks(source), self._looks(out)), lambda: onednn.layer_norm(
-            source.layout, out.layout, self._config.layer_norm_eps, Layout((source.layout.shape[0],), "float32")))
+        return self.kernel(
+            ("norm", self._looks(source), self._looks(out)),
+            lambda: onednn.layer_norm(
+                source.layout,
+                out.layout,
+                self._config.layer_norm_eps,
+                Layout((source.layout.shape[0],), "float32"),
+            ),
+        )
 
     def _statistics(self, name: str, source: Array) -> Dict[int, Memory]:
         count = source.layout.shape[0]
-        return {place: self.array(f"{place} {name}", self._tokens, (count,), "float32") for place in (MEAN, VARIANCE)}
+        return {
+            place: self.array(f"{place} {name}", self._tokens, (count,), "float32")
+            for place in (MEAN, VARIANCE)
+        }
 
-    def norm_back(self, source: Array, norm: Norm, out: Array, slope: Array, result: Array, name: str, add: bool) -> List:
-        """Bind the gradients of a normalisation of ``source`` to ``out``: ``result``, and those of its parameters."""
-        kernel = self.kernel(("norm back", self._looks(source), self._looks(out)), lambda: onednn.layer_norm_backward(
-            self._norm_kernel(source, out), source.layout, slope.layout, Layout((source.layout.shape[0],), "float32"),
-            self._config.layer_norm_eps))
+    def norm_back(
+        self,
+        source: Array,
+        norm: Norm,
+        out: Array,
+        slope: Array,
+        result: Array,
+        name: str,
+        add: bool,
+    ) -> List:
+        """Bind the gradients of a normalisation of ``source`` to ``out``: ``result``, and those of
+        its parameters."""
+        kernel = self.kernel(
+            ("norm back", self._looks(source), self._looks(out)),
+            lambda: onednn.layer_norm_backward(
+                self._norm_kernel(source, out),
+                source.layout,
+                slope.layout,
+                Layout((source.layout.shape[0],), "float32"),
+                self._config.layer_norm_eps,
+            ),
+        )
         slopes = [norm.gamma_slope, norm.beta_slope]
-        into = [self.array(f"norm slope {place}", each.data.size, each.layout.shape, "float32") if add else each
-                for place, each in enumerate(slopes)]
-        calls: List[Callable[[], object]] = [kernel.bind(
-            {SRC: source, DIFF_DST: slope, DIFF_SRC: result, GAMMA: norm.gamma, BETA: norm.beta, DIFF_GAMMA: into[0],
-             DIFF_BETA: into[1], **self._statistics(name, source)}, scratch=self.scratch)]
+        into = [
+            self.array(f"norm slope {place}", each.data.size, each.layout.shape, "float32")
+            if add
+            else each
+            for place, each in enumerate(slopes)
+        ]
+        calls: List[Callable[[], object]] = [
+            kernel.bind(
+                {
+                    SRC: source,
+                    DIFF_DST: slope,
+                    DIFF_SRC: result,
+                    GAMMA: norm.gamma,
+                    BETA: norm.beta,
+                    DIFF_GAMMA: into[0],
+                    DIFF_BETA: into[1],
+                    **self._statistics(name, source),
+                },
+                scratch=self.scratch,
+            )
+        ]
         for each, part in zip(slopes, into) if add else ():  # a shared layer's, of the places above
             calls.append(functools.partial(np.add, each.data, part.data, out=each.data))
         return calls
 
     def activation(self, name: str, source: Array, out: Array) -> Call:
         """Bind an activation."""
-        return self._activation_kernel(name, source).bind({SRC: source, DST: out}, scratch=self.scratch)
+        return self._activation_kernel(name, source).bind(
+            {SRC: source, DST: out}, scratch=self.scratch
+        )
 
     def _activation_kernel(self, name: str, source: Array) -> Kernel:
-        return self.kernel(("activation", name, self._looks(source)), lambda: onednn.activation(name, source.layout))
+        return self.kernel(
+            ("activation", name, self._looks(source)),
+            lambda: onednn.activation(name, source.layout),
+        )
 
     def activation_back(self, name: str, source: Array, slope: Array, result: Array) -> Call:
         """Bind the gradient of an activation of ``source``."""
-        kernel = self.kernel(("activation back", name, self._looks(source)), lambda: onednn.activation_backward(
-            self._activation_kernel(name, source), name, source.layout))
+        kernel = self.kernel(
+            ("activation back", name, self._looks(source)),
+            lambda: onednn.activation_backward(
+                self._activation_kernel(name, source), name, source.layout
+            ),
+        )
         return kernel.bind({SRC: source, DIFF_DST: slope, DIFF_SRC: result}, scratch=self.scratch)
 
     def softmax(self, source: Array, out: Array) -> Call:
         """Bind a softmax over the last axis."""
-        return self._softmax_kernel(source.layout.shape).bind({SRC: source, DST: out}, scratch=self.scratch)
+        return self._softmax_kernel(source.layout.shape).bind(
+            {SRC: source, DST: out}, scratch=self.scratch
+        )
 
     def _softmax_kernel(self, shape: Sequence[int]) -> Kernel:
-        return self.kernel(("softmax", shape), lambda: onednn.softmax(Layout(shape, "float32"), Layout(shape, self.kind), True))
+        return self.kernel(
+            ("softmax", shape),
+            lambda: onednn.softmax(Layout(shape, "float32"), Layout(shape, self.kind), True),
+        )
 
     def softmax_back(self, out: Array, slope: Array, result: Array) -> Call:
         """Bind the gradient of a softmax that gave ``out``."""
         shape = out.layout.shape
-        kernel = self.kernel(("softmax back", shape), lambda: onednn.softmax_backward(self._softmax_kernel(shape), out.layout))
+        kernel = self.kernel(
+            ("softmax back", shape),
+            lambda: onednn.softmax_backward(self._softmax_kernel(shape), out.layout),
+        )
         return kernel.bind({DST: out, DIFF_DST: slope, DIFF_SRC: result}, scratch=self.scratch)
 
     def draw(self, shape: Shape, seed: int) -> None:
@@ -219,24 +343,40 @@ class Operations:
             draws = np.frombuffer(rng.bytes(2 * data.size), dtype=np.uint16)
             np.multiply(draws >= round(rate * 65536), np.float32(1 / (1 - rate)), out=data)
 
-    def times(self, source: Array, factors: Optional[Array], out: Array, between: str = "") -> List[Call]:
-        """Multiply, where there are factors; ``between`` names memory for the float32 product of two float32."""
+    def times(
+        self, source: Array, factors: Optional[Array], out: Array, between: str = ""
+    ) -> List[Call]:
+        """Multiply, where there are factors; ``between`` names memory for the float32 product of
+        two float32."""
         calls: List[Call] = []
         if factors is not None:
             narrow = source.layout.kind == "float32" != out.layout.kind
-            result = self.array(between, source.data.size, source.layout.shape, "float32") if narrow else out
+            result = (
+                self.array(between, source.data.size, source.layout.shape, "float32")
+                if narrow
+                else out
+            )
             key = ("times", self._looks(source), self._looks(factors), self._looks(result))
-            kernel = self.kernel(key, lambda: onednn.scaled(source.layout, factors.layout, result.layout))
-            calls.append(kernel.bind({SRC: source, SRC_1: factors, DST: result}, scratch=self.scratch))
+            kernel = self.kernel(
+                key, lambda: onednn.scaled(source.layout, factors.layout, result.layout)
+            )
+            calls.append(
+                kernel.bind({SRC: source, SRC_1: factors, DST: result}, scratch=self.scratch)
+            )
             source = result
         if source.data is not out.data:
-            converter = self.kernel(("converted", self._looks(source), self._looks(out)),
-                                    functools.partial(onednn.converted, source.layout, out.layout))
+            converter = self.kernel(
+                ("converted", self._looks(source), self._looks(out)),
+                functools.partial(onednn.converted, source.layout, out.layout),
+            )
             calls.append(converter.bind({SRC: source, DST: out}, scratch=self.scratch))
         return calls
 
-    def rounded(self, source: Array, name: str, mask: Optional[Array], shape: Shape, calls: List) -> Tuple[Array, str]:
-        """What a slope is before dropout, in the type that products read, and the name of its memory."""
+    def rounded(
+        self, source: Array, name: str, mask: Optional[Array], shape: Shape, calls: List
+    ) -> Tuple[Array, str]:
+        """What a slope is before dropout, in the type that products read, and the name of its
+        memory."""
         if mask is None and self.kind == "float32":
             return source, name
         out = self.rows("rounded", shape, source.layout.shape[1])

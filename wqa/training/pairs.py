@@ -1,4 +1,5 @@
 """Labelled pairs to train on: encoded once, from questions in memory or from a store on disk."""
+
 from __future__ import annotations
 
 import sys
@@ -10,9 +11,18 @@ from tqdm import tqdm
 from wqa.data import Question
 from wqa.data.filters import FILTERS
 from wqa.errors import DataError, OptionError, shorten
-from wqa.text import EncodedPair, PairEncoder, PairStore, bucketed, pad_pairs, plan_batches, plan_by_question
+from wqa.text import (
+    EncodedPair,
+    PairEncoder,
+    PairStore,
+    bucketed,
+    pad_pairs,
+    plan_batches,
+    plan_by_question,
+)
 
-#: What an epoch shuffles: all pairs, or blocks of whole questions, which reads a store in long runs.
+#: What an epoch shuffles: all pairs, or blocks of whole questions, which reads a store in long
+#: runs.
 SHUFFLES = ("pair", "question")
 
 
@@ -98,22 +108,36 @@ class TrainingPairs(Pairs):
         If a candidate has no label, or nothing is left to train on.
     """
 
-    def __init__(self, questions: Iterable[Question], encoder: PairEncoder, shuffle: str = "pair") -> None:
+    def __init__(
+        self, questions: Iterable[Question], encoder: PairEncoder, shuffle: str = "pair"
+    ) -> None:
         super().__init__(encoder, shuffle)
         self._pairs: List[EncodedPair] = []
         labels: List[int] = []
         numbers: List[int] = []
-        for number, question in enumerate(tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)):
-            for pair, label in zip(encoder.encode(question.question, question.texts, question.id), question.labels):
+        for number, question in enumerate(
+            tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
+        ):
+            for pair, label in zip(
+                encoder.encode(question.question, question.texts, question.id), question.labels
+            ):
                 if label is None:
-                    raise DataError(f"question {shorten(question.id)}", "a candidate has no label",
-                                    "a label, 0 or 1, on each candidate to train on")
+                    raise DataError(
+                        f"question {shorten(question.id)}",
+                        "a candidate has no label",
+                        "a label, 0 or 1, on each candidate to train on",
+                    )
                 if not pair.empty:
                     self._pairs.append(pair)
                     labels.append(label)
                     numbers.append(number)
         if not self._pairs:
-            raise DataError("--train", "no labelled candidate is left", "at least one question", "check --train-filter")
+            raise DataError(
+                "--train",
+                "no labelled candidate is left",
+                "at least one question",
+                "check --train-filter",
+            )
         self._labels = np.array(labels, dtype=np.float32)
         self.questions = np.array(numbers)
         self.lengths = np.array([len(pair.token_ids) for pair in self._pairs])
@@ -140,13 +164,19 @@ class StoredPairs(Pairs):
         If the store was made with another encoder, or nothing is left to train on.
     """
 
-    def __init__(self, store: PairStore, encoder: PairEncoder, filter: str = "all", shuffle: str = "pair") -> None:
+    def __init__(
+        self, store: PairStore, encoder: PairEncoder, filter: str = "all", shuffle: str = "pair"
+    ) -> None:
         super().__init__(encoder, shuffle)
         store.check_fits(encoder)
         if filter not in FILTERS:
             raise OptionError("--train-filter", shorten(filter), "one of " + ", ".join(FILTERS))
         self._store, tokenizer = store, encoder.tokenizer
-        self._start, self._middle, self._end = [tokenizer.start_id], encoder.middle, [tokenizer.separator_id]
+        self._start, self._middle, self._end = (
+            [tokenizer.start_id],
+            encoder.middle,
+            [tokenizer.separator_id],
+        )
         lengths, questions = store.lengths(2 + len(self._middle)), store.question_of
         self._rows: Optional[np.ndarray] = None
         if filter != "all":
@@ -157,13 +187,20 @@ class StoredPairs(Pairs):
             lengths, questions = lengths[self._rows], questions[self._rows]
         self.lengths, self.questions = lengths, questions
         if not len(lengths):
-            raise DataError("--train", "no labelled candidate is left", "at least one question", "check --train-filter")
+            raise DataError(
+                "--train",
+                "no labelled candidate is left",
+                "at least one question",
+                "check --train-filter",
+            )
 
     def take(self, indices: np.ndarray) -> Tuple[List[EncodedPair], np.ndarray]:
         store, rows = self._store, indices if self._rows is None else self._rows[indices]
         pairs = []
         for row in rows:
             question, candidate = store.question(store.question_of[row]), store.candidate(row)
-            token_ids = np.concatenate([self._start, question, self._middle, candidate, self._end]).astype(np.int32)
+            token_ids = np.concatenate(
+                [self._start, question, self._middle, candidate, self._end]
+            ).astype(np.int32)
             pairs.append(EncodedPair(token_ids, len(token_ids) - len(candidate) - 1, False, False))
         return pairs, store.labels[rows].astype(np.float32)

@@ -1,4 +1,5 @@
 """From options to a run directory: what `wqa train` calls, and a notebook can."""
+
 from __future__ import annotations
 
 import contextlib
@@ -26,9 +27,19 @@ from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
 from wqa.training.trainer import Evaluator, Trainer, uses_onednn
 
 
-def train(system: str, train_file: str, out: str, encoder: str = "", init: str = "", exits: Sequence[int] = (),
-          config: Optional[TrainingConfig] = None, max_length: int = 128, resume: bool = False,
-          make_evaluator: Optional[Callable[[PairEncoder], Evaluator]] = None, command: str = "") -> State:
+def train(
+    system: str,
+    train_file: str,
+    out: str,
+    encoder: str = "",
+    init: str = "",
+    exits: Sequence[int] = (),
+    config: Optional[TrainingConfig] = None,
+    max_length: int = 128,
+    resume: bool = False,
+    make_evaluator: Optional[Callable[[PairEncoder], Evaluator]] = None,
+    command: str = "",
+) -> State:
     """Train a system into a run directory.
 
     Parameters
@@ -42,9 +53,9 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     encoder : str
         Pretrained encoder to start from: what `wqa.pretrained.load_backbone` takes.
     init : str
-        Run directory to start from instead (the adapt step of TANDA). A head is kept where the run has one
-        at the same layer with parameters of the same names and shapes; others are new. ``metrics.jsonl``
-        begins with what was kept.
+        Run directory to start from instead (the adapt step of TANDA). A head is kept where the run
+        has one at the same layer with parameters of the same names and shapes; others are new.
+        ``metrics.jsonl`` begins with what was kept.
     exits : sequence of int
         The system's default where it is empty.
     config : TrainingConfig, optional
@@ -70,21 +81,40 @@ def train(system: str, train_file: str, out: str, encoder: str = "", init: str =
     """
     config = config or TrainingConfig()
     if bool(encoder) == bool(init):
-        raise OptionError("--encoder and --init", "both" if encoder else "neither", "one of the two")
+        raise OptionError(
+            "--encoder and --init", "both" if encoder else "neither", "one of the two"
+        )
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     uses_onednn(config)  # before anything is written
-    with encoder_directory(encoder) if encoder else contextlib.nullcontext(pathlib.Path(init)) as source:
-        backbone = read_backbone_config(source) if encoder else read_run_config(source / "config.json").backbone
+    with (
+        encoder_directory(encoder) if encoder else contextlib.nullcontext(pathlib.Path(init))
+    ) as source:
+        backbone = (
+            read_backbone_config(source)
+            if encoder
+            else read_run_config(source / "config.json").backbone
+        )
         model = build_model(system, backbone, exits)
         tokenizer = load_tokenizer(source)
         tokenizer.check_fits(backbone, source)
         pair_encoder = PairEncoder(tokenizer, _within(max_length, backbone))
         pairs, digest = _pairs(train_file, config, pair_encoder)
         evaluator = make_evaluator(pair_encoder) if make_evaluator else None
-        record = RunConfig(system, backbone, model.exits, max_length, config, encoder or init, digest,
-                           library_versions(), command)
+        record = RunConfig(
+            system,
+            backbone,
+            model.exits,
+            max_length,
+            config,
+            encoder or init,
+            digest,
+            library_versions(),
+            command,
+        )
         if _begin(run, record, resume):
-            shutil.rmtree(run / "checkpoints", ignore_errors=True)  # left by a kill after the last rename
+            shutil.rmtree(
+                run / "checkpoints", ignore_errors=True
+            )  # left by a kill after the last rename
             return State(finished=True)
         tokenizer.save(run / "tokenizer.json")
         _seed(config.seed)
@@ -108,7 +138,9 @@ def _pairs(path: str, config: TrainingConfig, encoder: PairEncoder) -> Tuple[Pai
     """Pairs to train on, and the digest of the questions that they come from."""
     if is_store(path):
         store = PairStore(path)
-        return StoredPairs(store, encoder, config.train_filter, config.shuffle), store.meta["source_sha256"]
+        return StoredPairs(store, encoder, config.train_filter, config.shuffle), store.meta[
+            "source_sha256"
+        ]
     questions = filter_questions(read_questions(path), config.train_filter)
     return TrainingPairs(questions, encoder, config.shuffle), sha256(path)
 
@@ -121,7 +153,11 @@ def _seed(seed: int) -> None:
 
 def _within(max_length: int, backbone: BackboneConfig) -> int:
     if max_length > backbone.max_positions:
-        raise OptionError("--max-length", max_length, f"at most {backbone.max_positions}, the positions of the encoder")
+        raise OptionError(
+            "--max-length",
+            max_length,
+            f"at most {backbone.max_positions}, the positions of the encoder",
+        )
     return max_length
 
 
@@ -133,44 +169,75 @@ def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
             file.write(to_json(record))
         return False
     if not resume:
-        raise RunDirectoryError(run, "holds a run already", "an empty directory",
-                                "choose another --out, or pass --resume to go on with this run")
+        raise RunDirectoryError(
+            run,
+            "holds a run already",
+            "an empty directory",
+            "choose another --out, or pass --resume to go on with this run",
+        )
     stands = read_run_config(path)
     for field in ("system", "backbone", "exits", "max_length", "encoder", "train_sha256"):
         if getattr(stands, field) != getattr(record, field):
-            raise RunDirectoryError(path, f"{field} was {getattr(stands, field)}", f"{getattr(record, field)}, as given now",
-                                    "resume with the options that the run was started with")
-    old, new = dataclasses.asdict(stands.training or TrainingConfig()), dataclasses.asdict(record.training)  # type: ignore[arg-type]
+            raise RunDirectoryError(
+                path,
+                f"{field} was {getattr(stands, field)}",
+                f"{getattr(record, field)}, as given now",
+                "resume with the options that the run was started with",
+            )
+    old, new = (
+        dataclasses.asdict(stands.training or TrainingConfig()),
+        dataclasses.asdict(record.training),
+    )  # type: ignore[arg-type]
     for name in old:
         if old[name] != new[name]:
-            raise RunDirectoryError(path, f"{name} was {old[name]}", f"{new[name]}, as given now",
-                                    "resume with the options that the run was started with")
+            raise RunDirectoryError(
+                path,
+                f"{name} was {old[name]}",
+                f"{new[name]}, as given now",
+                "resume with the options that the run was started with",
+            )
     return (run / "model.params").exists()
 
 
-def _initialize_from_run(model: ExitNetwork, source: pathlib.Path, devices: Sequence[mx.Context]) -> str:
-    """Take a run's encoder, and every head whose parameters all agree in name and shape; gives what was taken, in words."""
+def _initialize_from_run(
+    model: ExitNetwork, source: pathlib.Path, devices: Sequence[mx.Context]
+) -> str:
+    """Take a run's encoder, and every head whose parameters all agree in name and shape; gives what
+    was taken, in words."""
     stands = read_run_config(source / "config.json")
     model.initialize(mx.init.Normal(0.02), ctx=list(devices))
     path = source / "model.params"
     try:
         arrays = mx.nd.load(str(path))
     except mx.base.MXNetError:
-        raise RunDirectoryError(path, "is missing or cut off", "the parameters of a finished run") from None
+        raise RunDirectoryError(
+            path, "is missing or cut off", "the parameters of a finished run"
+        ) from None
     kept: List[str] = []
     new: List[str] = []
     parameters = model._collect_params_with_prefix()
     for part in ["backbone", *(f"head_{layer}" for layer in model.exits)]:
         names = [name for name in parameters if name.startswith(part + ".")]
-        missing = [name for name in names if name not in arrays or arrays[name].shape != parameters[name].shape]
+        missing = [
+            name
+            for name in names
+            if name not in arrays or arrays[name].shape != parameters[name].shape
+        ]
         if part == "backbone" and missing:
-            raise RunDirectoryError(path, f"parameter {missing[0]} is missing or of another shape",
-                                    f"the {stands.backbone.layout} encoder of its config.json",
-                                    "an encoder of another family or size stands there: restore the files from their run")
+            raise RunDirectoryError(
+                path,
+                f"parameter {missing[0]} is missing or of another shape",
+                f"the {stands.backbone.layout} encoder of its config.json",
+                "an encoder of another family or size stands there: restore the files from "
+                "their run",
+            )
         (new if missing else kept).append(part)
         if not missing:
             for name in names:
                 parameters[name].set_data(arrays[name])
-    heads = [f"heads {what} at " + ", ".join(part[5:] for part in parts) for what, parts in (("kept", kept[1:]), ("new", new))
-             if parts]
+    heads = [
+        f"heads {what} at " + ", ".join(part[5:] for part in parts)
+        for what, parts in (("kept", kept[1:]), ("new", new))
+        if parts
+    ]
     return f"encoder of {source} ({stands.system})" + "".join("; " + text for text in heads)

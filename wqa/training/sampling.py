@@ -3,6 +3,7 @@
 A resumed training makes the same draws as one that never stopped, and every device and worker
 makes the same ones, without any generator's state being saved.
 """
+
 from __future__ import annotations
 
 import numpy as np
@@ -53,4 +54,4 @@ def dropout_seed(seed: int, update: int) -> int:
     int
         Below 2 ** 31 - 1024.
     """
-    return int(np.random.default_rng([seed, _DROPOUT, update]).integers(2 ** 31 - 1024))
+    return int(np.random.default_rng([seed, _DROPOUT, update]).integers(2**31 - 1024))

@@ -1,4 +1,5 @@
 """Learning rates by update."""
+
 from __future__ import annotations
 
 

@@ -1,4 +1,5 @@
 """The library itself, what it may use of this processor, and the memory that it works on."""
+
 from __future__ import annotations
 
 import ctypes
@@ -36,8 +37,12 @@ def library() -> ctypes.CDLL:
         path = next(file for file in files if file.name == "libdnnl.so.3").locate()
         library = ctypes.CDLL(str(path))
     except (importlib.metadata.PackageNotFoundError, StopIteration, OSError) as error:
-        raise MissingDependency(name, f"oneDNN's library cannot be loaded ({error or 'it is not installed'})", "oneDNN 3.2",
-                                "install it: pip install 'wqa[cpu]' on an x86-64 processor") from None
+        raise MissingDependency(
+            name,
+            f"oneDNN's library cannot be loaded ({error or 'it is not installed'})",
+            "oneDNN 3.2",
+            "install it: pip install 'wqa[cpu]' on an x86-64 processor",
+        ) from None
     library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
     library.dnnl_memory_desc_get_size.argtypes = [Pointer]
     library.dnnl_primitive_desc_query_md.restype = Pointer
@@ -45,7 +50,14 @@ def library() -> ctypes.CDLL:
     library.dnnl_memory_desc_equal.argtypes = [Pointer, Pointer]
     library.dnnl_memory_set_data_handle.argtypes = [Pointer, Pointer]
     library.dnnl_primitive_execute.argtypes = [Pointer, Pointer, ctypes.c_int, Pointer]
-    for name in ("memory", "memory_desc", "primitive", "primitive_desc", "primitive_attr", "post_ops"):
+    for name in (
+        "memory",
+        "memory_desc",
+        "primitive",
+        "primitive_desc",
+        "primitive_attr",
+        "post_ops",
+    ):
         getattr(library, f"dnnl_{name}_destroy").argtypes = [Pointer]
     return library
 
@@ -82,8 +94,12 @@ def check_precision(precision: str) -> None:
     needed = PRECISIONS[precision]
     if needed and instruction_set() & needed != needed:
         name = "AVX512_BF16" if precision == "bfloat16" else "AVX512_VNNI"
-        raise PrecisionError("--precision", f"{precision} on a processor without {name}",
-                             f"a processor with {name} or AMX", "take --precision float32, which runs everywhere")
+        raise PrecisionError(
+            "--precision",
+            f"{precision} on a processor without {name}",
+            f"a processor with {name} or AMX",
+            "take --precision float32, which runs everywhere",
+        )
 
 
 def create(name: str, *arguments: Any) -> Pointer:
@@ -133,18 +149,30 @@ class Layout(Handle):
         In elements; dense rows by default.
     """
 
-    def __init__(self, shape: Sequence[int], kind: str, strides: Optional[Sequence[int]] = None,
-                 any_layout: bool = False) -> None:
+    def __init__(
+        self,
+        shape: Sequence[int],
+        kind: str,
+        strides: Optional[Sequence[int]] = None,
+        any_layout: bool = False,
+    ) -> None:
         self.shape, self.kind = tuple(shape), kind
         if strides is None:
-            strides = [int(np.prod(self.shape[axis + 1:])) for axis in range(len(self.shape))]
+            strides = [int(np.prod(self.shape[axis + 1 :])) for axis in range(len(self.shape))]
         self.strides = tuple(strides)
         dims = (ctypes.c_int64 * 12)(*self.shape)
         if any_layout:
-            handle = create("memory_desc_create_with_tag", len(self.shape), dims, TYPES[kind][0], _ANY_LAYOUT)
+            handle = create(
+                "memory_desc_create_with_tag", len(self.shape), dims, TYPES[kind][0], _ANY_LAYOUT
+            )
         else:
-            handle = create("memory_desc_create_with_strides", len(self.shape), dims, TYPES[kind][0],
-                             (ctypes.c_int64 * 12)(*strides))
+            handle = create(
+                "memory_desc_create_with_strides",
+                len(self.shape),
+                dims,
+                TYPES[kind][0],
+                (ctypes.c_int64 * 12)(*strides),
+            )
         super().__init__("memory_desc", handle)
 
 
@@ -161,7 +189,9 @@ class Memory(Handle):
 
     def __init__(self, layout: Pointer, data: np.ndarray) -> None:
         self.data = data
-        super().__init__("memory", create("memory_create", layout, engine(), Pointer(data.ctypes.data)))
+        super().__init__(
+            "memory", create("memory_create", layout, engine(), Pointer(data.ctypes.data))
+        )
 
     def move(self, address: int) -> None:
         """Let it stand elsewhere in memory that its owner keeps alive."""
@@ -201,4 +231,4 @@ def zeros(shape: Sequence[int], kind: str) -> np.ndarray:
     dtype = np.dtype(TYPES[kind][1])
     raw = np.zeros(int(np.prod(shape)) * dtype.itemsize + 64, dtype=np.uint8)
     start = -raw.ctypes.data % 64
-    return raw[start: start + int(np.prod(shape)) * dtype.itemsize].view(dtype).reshape(shape)
+    return raw[start : start + int(np.prod(shape)) * dtype.itemsize].view(dtype).reshape(shape)
