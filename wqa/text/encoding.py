@@ -6,6 +6,7 @@ from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
+from wqa.config import PAIR_FORMS
 from wqa.errors import InputError, OptionError, QuestionTooLong, shorten
 from wqa.text.tokenizers import Tokenizer
 
@@ -38,7 +39,7 @@ class PairEncoder:
 
     def __init__(self, tokenizer: Tokenizer, max_length: int = 128) -> None:
         self.tokenizer, self.max_length = tokenizer, max_length
-        self._specials = 3 if tokenizer.pair_form == "bert" else 4
+        self._specials = PAIR_FORMS[tokenizer.pair_form].specials
         if max_length < self._specials + 1 + LEAST_CANDIDATE_TOKENS:
             raise OptionError(
                 "--max-length",
@@ -85,8 +86,7 @@ class PairEncoder:
     @property
     def middle(self) -> List[int]:
         """Separators between the question and the candidate."""
-        separator = self.tokenizer.separator_id
-        return [separator] if self.tokenizer.pair_form == "bert" else [separator, separator]
+        return [self.tokenizer.separator_id] * PAIR_FORMS[self.tokenizer.pair_form].separators
 
     def segments(
         self, question: str, candidates: Sequence[str], name: str = ""
