@@ -87,7 +87,7 @@ def from_huggingface(
     Returns
     -------
     BackboneConfig
-        Sizes and settings of the encoder.
+        The same configuration in this package's terms.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def from_zoo(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]]) -> Backbone
     Returns
     -------
     BackboneConfig
-        Sizes and settings of the encoder.
+        Sizes by the file's name and tensors, and the zoo's settings for the rest.
 
     Raises
     ------

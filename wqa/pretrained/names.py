@@ -183,10 +183,8 @@ def zoo_names(config: BackboneConfig) -> Names:
 
 def _arrays(part: str, tensors: List[str], norm: Tuple[str, str] = DENSE) -> Names:
     """Names of the two arrays of a part; ``norm`` is what a file calls those of a normalization."""
+    names: Names = {}
     is_norm = part.endswith("norm")
-    our_kinds = NORM if is_norm else DENSE
-    their_kinds = norm if is_norm else DENSE
-    return {
-        f"{part}.{ours}": [f"{name}.{theirs}" for name in tensors]
-        for ours, theirs in zip(our_kinds, their_kinds)
-    }
+    for kind, file_kind in zip(NORM if is_norm else DENSE, norm if is_norm else DENSE):
+        names[f"{part}.{kind}"] = [f"{name}.{file_kind}" for name in tensors]
+    return names

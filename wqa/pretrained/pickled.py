@@ -98,12 +98,12 @@ class _Unpickler(pickle.Unpickler):
 
 
 class PickledTensors(TensorFile):
-    """Tensors of ``pytorch_model.bin``.
+    """Tensors of a PyTorch checkpoint.
 
     Parameters
     ----------
     path : pathlib.Path
-        Name of the file.
+        ``pytorch_model.bin`` or a shard of it.
 
     Raises
     ------

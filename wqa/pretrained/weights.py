@@ -29,7 +29,7 @@ class SafeTensors(TensorFile):
     Parameters
     ----------
     path : pathlib.Path
-        Name of the file.
+        ``model.safetensors`` or a shard of it.
 
     Raises
     ------
@@ -82,7 +82,7 @@ class ParameterFile(TensorFile):
     Parameters
     ----------
     path : pathlib.Path
-        Name of the file.
+        A file that ``save_parameters`` wrote.
 
     Raises
     ------
