@@ -6,7 +6,6 @@ from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from wqa.config import PAIR_FORMS
 from wqa.errors import InputError, OptionError, QuestionTooLong, shorten
 from wqa.text.tokenizers import Tokenizer
 
@@ -39,7 +38,7 @@ class PairEncoder:
 
     def __init__(self, tokenizer: Tokenizer, max_length: int = 128) -> None:
         self.tokenizer, self.max_length = tokenizer, max_length
-        self._specials = PAIR_FORMS[tokenizer.pair_form].specials
+        self._specials = 3 if tokenizer.pair_form == "bert" else 4
         if max_length < self._specials + 1 + LEAST_CANDIDATE_TOKENS:
             raise OptionError(
                 "--max-length",
@@ -86,7 +85,8 @@ class PairEncoder:
     @property
     def middle(self) -> List[int]:
         """Separators between the question and the candidate."""
-        return [self.tokenizer.separator_id] * PAIR_FORMS[self.tokenizer.pair_form].separators
+        separator = self.tokenizer.separator_id
+        return [separator] if self.tokenizer.pair_form == "bert" else [separator, separator]
 
     def segments(
         self, question: str, candidates: Sequence[str], name: str = ""
