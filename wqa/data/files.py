@@ -1,4 +1,5 @@
 """Writing so that nothing is lost: to a temporary name, flushed, then renamed."""
+
 from __future__ import annotations
 
 import contextlib
@@ -30,8 +31,12 @@ def storage_errors(path: PathLike) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise StorageError(path, f"could not be written ({reason})", mend="free space or choose another "
-                           "place, then run again; what stood there before is untouched") from error
+        raise StorageError(
+            path,
+            f"could not be written ({reason})",
+            mend="free space or choose another "
+            "place, then run again; what stood there before is untouched",
+        ) from error
 
 
 def sync_directory(path: PathLike) -> None:

@@ -1,4 +1,5 @@
 """Which questions count: all, those with an answer, or those with both kinds of candidate."""
+
 from __future__ import annotations
 
 from typing import Callable, Dict, Iterable, List
@@ -41,8 +42,11 @@ def filter_questions(questions: Iterable[Question], name: str) -> List[Question]
     kept = []
     for question in questions:
         if None in question.labels:
-            raise DataError(f"question {shorten(question.id)}",
-                            f"candidate {question.labels.index(None) + 1} has no label", "a label, 0 or 1, on each")
+            raise DataError(
+                f"question {shorten(question.id)}",
+                f"candidate {question.labels.index(None) + 1} has no label",
+                "a label, 0 or 1, on each",
+            )
         if FILTERS[name](question):
             kept.append(question)
     return kept

@@ -1,4 +1,5 @@
 """Canonical JSONL: one question a line, strict in what it takes."""
+
 from __future__ import annotations
 
 import gzip
@@ -34,8 +35,12 @@ def read_questions(path: PathLike) -> Iterator[Question]:
         where = f"{path}, line {number}"
         question = _question(_json(line, where), where)
         if question.id in seen:
-            raise DataError(where, f"question id {shorten(question.id)} stands on line {seen[question.id]} too",
-                            "ids that are unique in a file", "rename one of the two")
+            raise DataError(
+                where,
+                f"question id {shorten(question.id)} stands on line {seen[question.id]} too",
+                "ids that are unique in a file",
+                "rename one of the two",
+            )
         seen[question.id] = number
         yield question
     if not seen:
@@ -50,13 +55,21 @@ def _lines(path: PathLike) -> Iterator[Tuple[int, str]]:
                 try:
                     yield number, raw.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    raise DataError(f"{path}, line {number}", f"byte {error.start} is not UTF-8",
-                                    "UTF-8 text", "convert the file, for example with iconv") from None
+                    raise DataError(
+                        f"{path}, line {number}",
+                        f"byte {error.start} is not UTF-8",
+                        "UTF-8 text",
+                        "convert the file, for example with iconv",
+                    ) from None
     except FileNotFoundError:
         raise DataError(path, "there is no such file", mend="check the path") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}, after line {number}", f"cannot be read ({error})",
-                        "a whole file", "fetch or write it again") from None
+        raise DataError(
+            f"{path}, after line {number}",
+            f"cannot be read ({error})",
+            "a whole file",
+            "fetch or write it again",
+        ) from None
 
 
 def _json(line: str, where: str) -> Any:
@@ -64,7 +77,9 @@ def _json(line: str, where: str) -> Any:
         keys: Set[str] = set()
         for key, _ in pairs:
             if key in keys:
-                raise DataError(where, f"key {shorten(key)} stands twice in one object", "each key once")
+                raise DataError(
+                    where, f"key {shorten(key)} stands twice in one object", "each key once"
+                )
             keys.add(key)
         return dict(pairs)
 
@@ -82,7 +97,9 @@ def _keys(value: Any, needed: Set[str], optional: Set[str], where: str) -> Dict[
         raise DataError(where, f"no key {key!r}", "the keys " + ", ".join(sorted(needed)))
     for key in value:
         if key not in needed | optional:
-            raise DataError(where, f"unknown key {shorten(key)}", "only " + ", ".join(sorted(needed | optional)))
+            raise DataError(
+                where, f"unknown key {shorten(key)}", "only " + ", ".join(sorted(needed | optional))
+            )
     return value
 
 
@@ -92,7 +109,9 @@ def _text(value: Any, name: str, where: str) -> str:
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise DataError(where, f"{name} holds half a surrogate pair", "whole characters", "mend its escapes") from None
+        raise DataError(
+            where, f"{name} holds half a surrogate pair", "whole characters", "mend its escapes"
+        ) from None
     return value
 
 
@@ -102,9 +121,15 @@ def _question(value: Any, where: str) -> Question:
         if not _text(fields[name], name, where).strip():
             raise DataError(where, f"{name} is empty", "text")
     if not isinstance(fields["candidates"], list) or not fields["candidates"]:
-        raise DataError(where, f"candidates is {shorten(fields['candidates'])}", "a list of at least one candidate")
-    candidates = tuple(_candidate(item, f"{where}, candidate {place}")
-                       for place, item in enumerate(fields["candidates"], 1))
+        raise DataError(
+            where,
+            f"candidates is {shorten(fields['candidates'])}",
+            "a list of at least one candidate",
+        )
+    candidates = tuple(
+        _candidate(item, f"{where}, candidate {place}")
+        for place, item in enumerate(fields["candidates"], 1)
+    )
     return Question(fields["id"], fields["question"], candidates)
 
 
@@ -112,7 +137,9 @@ def _candidate(value: Any, where: str) -> Candidate:
     fields = _keys(value, {"text"}, {"label"}, where)
     label = fields.get("label")
     if "label" in fields and (type(label) is not int or label not in (0, 1)):
-        raise DataError(where, f"label is {shorten(label)}", "0 or 1, or no label where it is not known")
+        raise DataError(
+            where, f"label is {shorten(label)}", "0 or 1, or no label where it is not known"
+        )
     return Candidate(_text(fields["text"], "text", where), label)
 
 
@@ -127,10 +154,14 @@ def to_line(question: Question) -> str:
     -------
     str
     """
-    candidates = [{"text": text} if label is None else {"text": text, "label": label}
-                  for text, label in question.candidates]
-    return json.dumps({"id": question.id, "question": question.question, "candidates": candidates},
-                      ensure_ascii=False)
+    candidates = [
+        {"text": text} if label is None else {"text": text, "label": label}
+        for text, label in question.candidates
+    ]
+    return json.dumps(
+        {"id": question.id, "question": question.question, "candidates": candidates},
+        ensure_ascii=False,
+    )
 
 
 def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
@@ -150,6 +181,8 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
         if pathlib.Path(path).suffix == ".gz":
             # No name and no time in the header: the same questions give the same bytes.
             with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                packed.writelines((to_line(question) + "\n").encode("utf-8") for question in questions)
+                packed.writelines(
+                    (to_line(question) + "\n").encode("utf-8") for question in questions
+                )
         else:
             raw.writelines((to_line(question) + "\n").encode("utf-8") for question in questions)

@@ -1,4 +1,5 @@
 """The two records that every corpus becomes."""
+
 from __future__ import annotations
 
 from typing import NamedTuple, Optional, Tuple

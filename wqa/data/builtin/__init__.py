@@ -1,4 +1,5 @@
 """The small corpus that was written for this project: 100 / 25 / 25 questions."""
+
 from __future__ import annotations
 
 import pathlib
