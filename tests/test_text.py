@@ -95,7 +95,7 @@ def test_a_pair_is_the_same_whatever_holds_its_tokens(bert, roberta, question, c
             assert pair.token_ids.tolist() == token_ids and pair.token_ids.dtype == np.int32
             assert pair.boundary == 1 + len(question) + separators
             assert (pair.truncated, pair.empty) == (cut, not candidate)
-        assert len(token_ids) == len(question) + len(candidate) + encoder.special_tokens
+        assert len(token_ids) == len(question) + len(candidate) + encoder.form.specials
 
 
 def test_questions_that_cannot_be_encoded(bert):

@@ -6,6 +6,7 @@ from typing import List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
+from wqa.config import PAIR_FORMS
 from wqa.errors import InputError, OptionError, QuestionTooLong, shorten
 from wqa.text.tokenizers import Tokenizer
 
@@ -69,8 +70,8 @@ class PairEncoder:
 
     Attributes
     ----------
-    special_tokens : int
-        Number of special tokens of a pair.
+    form : PairForm
+        The form of a pair.
 
     Raises
     ------
@@ -81,10 +82,8 @@ class PairEncoder:
     def __init__(self, tokenizer: Tokenizer, max_length: int = 128) -> None:
         self.tokenizer = tokenizer
         self.max_length = max_length
-        # BERT's form has one separator between the segments, RoBERTa's has two.
-        self._separators = 1 if tokenizer.pair_form == "bert" else 2
-        self.special_tokens = self._separators + 2
-        least = self.special_tokens + 1 + LEAST_CANDIDATE_TOKENS
+        self.form = PAIR_FORMS[tokenizer.pair_form]
+        least = self.form.specials + 1 + LEAST_CANDIDATE_TOKENS
         if max_length < least:
             raise OptionError("max_length", max_length, f"at least {least} tokens")
 
@@ -139,7 +138,7 @@ class PairEncoder:
             The pair with its special tokens.
         """
         question_end = 1 + len(question_ids)
-        boundary = question_end + self._separators
+        boundary = question_end + self.form.separators
         token_ids = np.empty(boundary + len(candidate_ids) + 1, dtype=np.int32)
         token_ids[0] = self.tokenizer.start_id
         token_ids[1:question_end] = question_ids
@@ -182,7 +181,7 @@ class PairEncoder:
         question_ids, *candidate_ids = self.tokenizer.encode([question, *candidates])
         if not question_ids:
             raise InputError(where, "the question is empty", "text")
-        room = self.max_length - self.special_tokens - len(question_ids)
+        room = self.max_length - self.form.specials - len(question_ids)
         if room < LEAST_CANDIDATE_TOKENS:
             raise QuestionTooLong(
                 where,

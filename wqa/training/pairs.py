@@ -70,7 +70,7 @@ class Pairs:
         self._encoder = encoder
         self._shuffle = shuffle
         self.most = encoder.max_length
-        self.lengths = tokenized.lengths(encoder.special_tokens)
+        self.lengths = tokenized.lengths(encoder.form.specials)
         self.questions = tokenized.question_of
         self._rows = _rows_of(tokenized, filter)
         if self._rows is not None:
@@ -123,12 +123,12 @@ class Pairs:
         """
         length = bucketed(int(self.lengths[indices].max()), self.most)
         rows = indices if self._rows is None else self._rows[indices]
-        tokenized, tokenizer = self._tokenized, self._encoder.tokenizer
+        tokenized, encoder = self._tokenized, self._encoder
         pairs = []
         for row, question in zip(rows, self.questions[indices]):
-            pair = self._encoder.assemble(tokenized.question(question), tokenized.candidate(row))
+            pair = encoder.assemble(tokenized.question(question), tokenized.candidate(row))
             pairs.append(pair)
-        padded = pad_pairs(pairs, length, tokenizer.padding_id, tokenizer.pair_form == "bert")
+        padded = pad_pairs(pairs, length, encoder.tokenizer.padding_id, encoder.form.typed)
         return (*padded, tokenized.labels[rows].astype(np.float32))
 
 
