@@ -7,11 +7,11 @@ candidates as the engine ranked them.
         --run run.txt --qrels qrels.txt --top-k 100
     python data_scripts/retrieval.py --out data/gpd --split train --table pairs.tsv
 
-The first form takes two tables of ID, tab, TEXT, a TREC run, whose order the candidates keep, and
-TREC judgements; a sentence without a judgement counts as wrong, or stays without a label with
-``--unjudged unlabelled``. The second takes lines of QUESTION, tab, SENTENCE, or QUESTION, tab,
-SENTENCE, tab, LABEL (0 or 1), in the order of retrieval; lines of a question may stand apart. The
-tables may be .gz. The splits written so far are counted together in stats.json.
+The first form takes two tables of ID, tab, TEXT, a TREC run, whose order and document ids the
+candidates keep, and TREC judgements; a sentence without a judgement counts as wrong, or stays
+without a label with ``--unjudged unlabelled``. The second takes lines of QUESTION, tab, SENTENCE,
+or QUESTION, tab, SENTENCE, tab, LABEL (0 or 1), in the order of retrieval; lines of a question may
+stand apart. The tables may be .gz. The splits written so far are counted together in stats.json.
 """
 
 import argparse
@@ -83,9 +83,8 @@ def from_run(options):
             grade = judged.get(qid, {}).get(
                 document, 0 if options.qrels and options.unjudged == "wrong" else None
             )
-            candidates.append(
-                Candidate(sentences[document], None if grade is None else int(grade > 0))
-            )
+            label = None if grade is None else int(grade > 0)
+            candidates.append(Candidate(sentences[document], label, document))
         yield Question(qid, texts[qid], tuple(candidates))
 
 
