@@ -23,18 +23,18 @@ WIDTH, HEIGHT = 1040, 466
 TOP = 118  # of the layers
 PITCH = 2  # height of one candidate
 LAYER_WIDTH, LAYER_GAP, EXIT_GAP = 34, 7, 46
-ENTRY, FIRST_LAYER = 92, 150  # where lines begin, and where the first layer stands
+ENTRY, FIRST_LAYER = 106, 160  # where lines begin, and where the first layer stands
 FALL = 408  # where dropped candidates end
 RANKING_PITCH = 8  # height of one candidate in the ranking
 RANKING_GAP = 54  # from the last exit to the ranking
 
 STYLE = """
   .card { fill: #ffffff; stroke: #d0d7de }
-  text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif }
+  text { font: 14px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif }
   text, .strong { fill: #1f2328 }
-  .title { font-size: 17px; font-weight: 600 }
-  .count { font-size: 15px; font-weight: 600 }
-  .small { font-size: 11px; fill: #59636e }
+  .title { font-size: 19px; font-weight: 600 }
+  .count { font-size: 17px; font-weight: 600 }
+  .small { font-size: 13px; fill: #59636e }
   .layer { fill: #ddeafd; stroke: #7aa7e9 }
   .idle { fill: none; stroke: #c5ccd4; stroke-dasharray: 3 3 }
   .line { fill: none; stroke: #3373cc; stroke-width: 1; opacity: .55 }
@@ -243,7 +243,7 @@ def draw_labels(stages: Sequence[Stage]) -> List[str]:
         text(
             24,
             FALL + 42,
-            "The dropped candidates rank below the others; those that were dropped last come first.",
+            "The dropped candidates rank below the others; those dropped last come first.",
             "small",
             "start",
         ),
