@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""ASNQ (Garg et al. 2020) to canonical JSONL, in bounded memory; a run that was stopped goes on.
+"""ASNQ (Garg et al. 2020) to canonical JSONL, in bounded memory. An interrupted run resumes.
 
     python data_scripts/asnq.py --out data/asnq
     python data_scripts/asnq.py --out data/asnq --archive asnq.tar --splits FOLDER
@@ -7,13 +7,13 @@
 Lines of the release are QUESTION, tab, SENTENCE, tab, LABEL. Of its labels 1 to 4 only 4 is an
 answer: a sentence of the long answer that holds the short one. The released development set is
 divided into dev and test by the lists of questions that Soldaini and Moschitti (2020) published
-(unique.dev.gz, unique.test.gz); a third list, unique.train.gz, is compared with train.
+(unique.dev.gz, unique.test.gz). A third list, unique.train.gz, is compared with train.
 
-Quotes are text. A reader that takes them as those of CSV joins lines: the 20.4 million training
-pairs that some count are what it leaves of 23.7 million, by all appearances.
+Quotes are text. A reader that takes them for CSV's joins lines. That is probably how some authors
+count 20.4 million training pairs, where the release has 23.7 million.
 
-``--archive`` takes asnq.tar, or a folder with train.tsv and dev.tsv, plain or .gz; ``--splits`` a
-folder with the lists.
+``--archive`` takes asnq.tar, or a folder with train.tsv and dev.tsv, plain or .gz. ``--splits``
+takes a folder with the lists.
 """
 
 import gzip
@@ -24,7 +24,7 @@ import tarfile
 import tempfile
 import zlib
 
-from corpus import make_parser, run, write_stats
+from corpus import make_parser, open_bytes, run, write_stats
 from fetching import download
 from partition import Partition, identify
 
@@ -41,14 +41,12 @@ LABELS = {b"1": 0, b"2": 0, b"3": 0, b"4": 1}
 
 
 def read_list(path):
-    """Questions of a published list, as UTF-8 bytes."""
+    """Return the questions of a published list, as UTF-8 bytes."""
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-            return {
-                line.strip()
-                for line in file.read().decode("utf-8").encode("utf-8").splitlines()
-                if line.strip()
-            }
+        with open_bytes(path) as file:
+            content = file.read()
+        content.decode("utf-8")
+        return {line.strip() for line in content.splitlines() if line.strip()}
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(
             path, f"cannot be read ({error})", "a list of questions, one a line, plain or .gz"
@@ -56,31 +54,26 @@ def read_list(path):
 
 
 def open_table(archive, name):
-    """A table of the release as a binary file, its size where it is known, and what identifies
-    it."""
+    """Open a table of the release.
+
+    Returns the table as a file of bytes, the file on disk under it, whose position shows the
+    progress, the size of the latter, and an identification of the content.
+    """
     table = f"{name}.tsv"
     if archive.is_dir():
         for path in (archive / table, archive / f"{table}.gz"):
             if path.exists():
-                file = open(path, "rb")  # noqa: SIM115 - the caller closes it
-                return (
-                    (gzip.open(file) if path.suffix == ".gz" else file),
-                    file,
-                    path.stat().st_size,
-                    identify(path),
-                )
+                raw = open(path, "rb")  # noqa: SIM115 - the caller closes it
+                file = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
+                return file, raw, path.stat().st_size, identify(path)
         raise DataError(archive, f"holds neither {table} nor {table}.gz", "the two tables of ASNQ")
     try:
-        packed = tarfile.open(archive)  # noqa: SIM115 - its members are read later
-        for member in packed:
+        tar = tarfile.open(archive)  # noqa: SIM115 - its members are read later
+        for member in tar:
             if pathlib.PurePosixPath(member.name).name == table and member.isfile():
-                file = packed.extractfile(member)
-                return (
-                    io.BufferedReader(file, 1 << 20),
-                    file,
-                    member.size,
-                    identify(archive, member=member.name),
-                )
+                raw = tar.extractfile(member)
+                file = io.BufferedReader(raw, 1 << 20)
+                return file, raw, member.size, identify(archive, member=member.name)
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise DataError(
             archive, f"cannot be read ({error})", "asnq.tar, or a folder of train.tsv and dev.tsv"
@@ -89,35 +82,17 @@ def open_table(archive, name):
 
 
 def parse(file, raw, where, split_of):
-    """Lines of a table: bytes read so far, split, question, sentence, label."""
+    """Yield bytes read so far, split, question, sentence and label of the lines of a table.
+
+    ``split_of`` returns the split of a question, or None to leave it out.
+    """
     number = 0
     try:
         for number, line in enumerate(file, 1):
-            question, tab, rest = line.rstrip(b"\r\n").partition(b"\t")
-            sentence, tab, label = rest.rpartition(b"\t")
-            if not tab:
-                raise DataError(
-                    f"{where}, line {number}",
-                    shorten(line[:200].decode("utf-8", "replace").rstrip("\r\n")),
-                    "question, tab, sentence, tab, label",
-                )
-            if label not in LABELS:
-                raise DataError(
-                    f"{where}, line {number}",
-                    f"label {shorten(label[:40].decode('utf-8', 'replace'))}",
-                    "1, 2, 3 or 4",
-                )
-            try:
-                line.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{where}, line {number}", f"byte {error.start} is not UTF-8", "UTF-8 text"
-                ) from None
-            if not question.strip():
-                raise DataError(f"{where}, line {number}", "an empty question", "text")
-            split = split_of(question.strip())
+            question, sentence, label = parse_line(line, f"{where}, line {number}")
+            split = split_of(question)
             if split:
-                yield raw.tell(), split, question.strip(), sentence, LABELS[label]
+                yield raw.tell(), split, question, sentence, label
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
             f"{where}, after line {number}",
@@ -127,8 +102,27 @@ def parse(file, raw, where, split_of):
         ) from None
 
 
+def parse_line(line, where):
+    """Return question, sentence and label of a line."""
+    question, tab, rest = line.rstrip(b"\r\n").partition(b"\t")
+    sentence, tab, label = rest.rpartition(b"\t")
+    if not tab:
+        start = line[:200].decode("utf-8", "replace").rstrip("\r\n")
+        raise DataError(where, shorten(start), "question, tab, sentence, tab, label")
+    if label not in LABELS:
+        start = label[:40].decode("utf-8", "replace")
+        raise DataError(where, f"label {shorten(start)}", "1, 2, 3 or 4")
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(where, f"byte {error.start} is not UTF-8", "UTF-8 text") from None
+    if not question.strip():
+        raise DataError(where, "an empty question", "text")
+    return question.strip(), sentence, LABELS[label]
+
+
 class Lists:
-    """The published lists, and what of the table they do not name or name in vain."""
+    """The published lists of dev and test questions, compared with the table's questions."""
 
     def __init__(self, folder):
         self._splits = {split: read_list(self._find(folder, split)) for split in ("dev", "test")}
@@ -154,7 +148,7 @@ class Lists:
         )
 
     def split_of(self, question):
-        """The split of a question of the released development set, None where no list names it."""
+        """Return the split of a question of dev.tsv, None if it is in neither list."""
         for split, questions in self._splits.items():
             if question in questions:
                 self._seen.add(question)
@@ -163,70 +157,65 @@ class Lists:
         return None
 
     def report(self):
-        """Say what did not fit."""
+        """Print how the lists and dev.tsv differ."""
         for split, questions in self._splits.items():
-            unknown = sorted(questions - self._seen)
-            if unknown:
-                print(
-                    f"note: {len(unknown)} questions of unique.{split} are not in dev.tsv, such as "
-                    f"{shorten(unknown[0].decode('utf-8'))}",
-                    file=sys.stderr,
-                )
-        if self._left_out:
-            print(
-                f"note: {len(self._left_out)} questions of dev.tsv are in neither list and "
-                "left out, such as "
-                f"{shorten(sorted(self._left_out)[0].decode('utf-8'))}",
-                file=sys.stderr,
-            )
+            note(questions - self._seen, f"questions of unique.{split} are not in dev.tsv")
+        note(self._left_out, "questions of dev.tsv are in neither list and left out")
 
 
-def compare_train(folder, questions):
-    """Say how the list of training questions differs from those found."""
-    listed = next(
-        (folder / name for name in ("unique.train.gz", "unique.train") if (folder / name).exists()),
-        None,
-    )
-    if listed is not None:
-        known = read_list(listed)
-        for text, some in (
-            ("questions of unique.train are not in train.tsv", known - questions),
-            ("questions of train.tsv are not in unique.train", questions - known),
-        ):
-            if some:
-                print(
-                    f"note: {len(some)} {text}, such as {shorten(sorted(some)[0].decode('utf-8'))}",
-                    file=sys.stderr,
-                )
+class TrainList:
+    """The published list of training questions, compared with the table's questions."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._seen = set()
+
+    def split_of(self, question):
+        """Return the split of a question of train.tsv."""
+        self._seen.add(question)
+        return "train"
+
+    def report(self):
+        """Print how the list, where there is one, and train.tsv differ."""
+        for path in (self._folder / "unique.train.gz", self._folder / "unique.train"):
+            if path.exists():
+                listed = read_list(path)
+                note(listed - self._seen, "questions of unique.train are not in train.tsv")
+                note(self._seen - listed, "questions of train.tsv are not in unique.train")
+                return
+
+
+def note(questions, text):
+    """Print a note on a set of questions, if there are any."""
+    if questions:
+        first = sorted(questions)[0].decode("utf-8")
+        print(f"note: {len(questions)} {text}, such as {shorten(first)}", file=sys.stderr)
 
 
 def convert(archive, splits, out):
-    """Write the three splits and their counts."""
-    stats, lists, trained = {}, Lists(splits), set()
-
-    def train_of(question):
-        trained.add(question)
-        return "train"
-
-    for name, split_of, written in (
-        ("dev", lists.split_of, ("dev", "test")),
-        ("train", train_of, ("train",)),
-    ):
-        file, raw, size, source = open_table(archive, name)
-        partition = Partition(out, f"asnq-{name}", source)
-        with file:
-            if partition.share_out(parse(file, raw, f"{archive}, {name}.tsv", split_of), size):
-                lists.report() if name == "dev" else compare_train(splits, trained)
-        for split in written:
-            stats[split] = partition.write(split, split)
-        partition.close()
-    stats = {split: stats[split] for split in ("train", "dev", "test")}
+    """Write the three splits and their counts, and return the counts."""
+    held_out = convert_table(archive, "dev", ("dev", "test"), Lists(splits), out)
+    train = convert_table(archive, "train", ("train",), TrainList(splits), out)
+    stats = {**train, **held_out}
     write_stats(out, stats)
     return stats
 
 
+def convert_table(archive, name, splits, lists, out):
+    """Write the splits of a table and return their counts."""
+    file, raw, size, source = open_table(archive, name)
+    partition = Partition(out, f"asnq-{name}", source)
+    with file:
+        lines = parse(file, raw, f"{archive}, {name}.tsv", lists.split_of)
+        if partition.distribute(lines, size):
+            lists.report()
+    stats = {split: partition.write(split, split) for split in splits}
+    partition.close()
+    return stats
+
+
 def fetch_lists(folder):
-    """Fetch the published lists."""
+    """Download the published lists and return their folder."""
     for split, digest in LISTS.items():
         download(f"{LISTS_URL}unique.{split}.gz", folder / f"unique.{split}.gz", digest)
     return folder

@@ -1,7 +1,7 @@
-"""What the corpus scripts beside this file share: splits written with their counts, and the way out
-of an error."""
+"""Parts of all corpus scripts: splits written with their counts, and the command line."""
 
 import argparse
+import gzip
 import json
 import pathlib
 import sys
@@ -10,50 +10,54 @@ import tempfile
 from wqa.data import FILTERS, atomic_writer, count, write_questions
 from wqa.errors import WqaError
 
+COUNTS = ("questions", "candidates", "correct")
+
 
 class Statistics:
-    """The counts of one split under each filter, gathered one question at a time."""
+    """Counts of a split under each filter."""
 
     def __init__(self):
-        self.totals = {name: {"questions": 0, "candidates": 0, "correct": 0} for name in FILTERS}
+        self.totals = {name: dict.fromkeys(COUNTS, 0) for name in FILTERS}
 
     def add(self, question):
         """Count a question."""
-        found = count([question])
-        for name, keeps in FILTERS.items():
-            if keeps(question):
-                for key, value in found.items():
-                    self.totals[name][key] += value
+        counts = count([question])
+        self.merge({name: counts for name, keeps in FILTERS.items() if keeps(question)})
 
     def merge(self, totals):
-        """Add the totals of a part."""
+        """Add the totals of a part of the split."""
         for name, counts in totals.items():
             for key, value in counts.items():
                 self.totals[name][key] += value
 
     def figures(self):
-        """Counts a filter, with the averages that the papers' tables give."""
-        return {
-            name: {
-                **totals,
-                **{
-                    f"{key}_per_question": round(totals[key] / max(totals["questions"], 1), 2)
-                    for key in ("candidates", "correct")
-                },
-            }
-            for name, totals in self.totals.items()
+        """Counts by filter, with the averages that the papers' tables give."""
+        return {name: self._with_averages(totals) for name, totals in self.totals.items()}
+
+    @staticmethod
+    def _with_averages(totals):
+        questions = max(totals["questions"], 1)
+        averages = {
+            f"{key}_per_question": round(totals[key] / questions, 2)
+            for key in ("candidates", "correct")
         }
+        return {**totals, **averages}
 
 
 def counted(questions, statistics):
-    """Pass questions through, counting them."""
+    """Yield the questions and count them."""
     for question in questions:
         statistics.add(question)
         yield question
 
 
+def open_bytes(path):
+    """Open a file for reading bytes; a name in .gz is unpacked."""
+    return gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")
+
+
 def write_split(out, split, questions):
-    """Write one split, questions as they come, and give its counts."""
+    """Write a split one question at a time and return its counts."""
     statistics = Statistics()
     write_questions(out / f"{split}.jsonl", counted(questions, statistics))
     return statistics.figures()
@@ -72,15 +76,13 @@ def show(stats):
             print(
                 f"{split:20} {name:15} {counts['questions']:7,} questions  "
                 f"{counts['candidates']:10,} candidates "
-                ""
                 f"({counts['candidates_per_question']:.1f} a question)  "
-                f"{counts['correct']:7,} correct "
-                f"({counts['correct_per_question']:.1f})"
+                f"{counts['correct']:7,} correct ({counts['correct_per_question']:.1f})"
             )
 
 
 def make_parser(doc):
-    """A parser with the options of every script that has an archive."""
+    """Return a parser with the options of every script that reads an archive."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -90,7 +92,10 @@ def make_parser(doc):
 
 
 def from_archive(options, fetch, convert):
-    """Convert the local copy, or what ``fetch`` puts into a temporary folder; gives the counts."""
+    """Convert the local copy, or a download, and return the counts.
+
+    ``fetch`` downloads to a folder and returns what ``convert`` reads.
+    """
     if options.archive:
         return convert(options.archive, options.out)
     with tempfile.TemporaryDirectory() as folder:
@@ -98,7 +103,10 @@ def from_archive(options, fetch, convert):
 
 
 def run(work):
-    """Do the work, which gives the counts; an error becomes one line and the exit status 2."""
+    """Call ``work``, print the counts that it returns, and return the exit status.
+
+    An error becomes one line and the exit status 2.
+    """
     try:
         show(work())
     except WqaError as error:

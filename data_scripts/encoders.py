@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""The papers' pretrained encoders, by name, from their official places.
+"""Download of the papers' pretrained encoders by name, from their official sites.
 
     python data_scripts/encoders.py --list
     python data_scripts/encoders.py roberta-base --out encoders
     python data_scripts/encoders.py tanda-roberta-base --out encoders
     python data_scripts/encoders.py roberta-base --out encoders --archive roberta-base.tar
 
-Writes OUT/NAME/ for an encoder of the Hugging Face hub, OUT/NAME.tar for one of TANDA's; `wqa train
---encoder` takes both as they are. The hub publishes a SHA-256 of every large file, which is
-checked. TANDA's tars have none: their digest is printed. --archive takes a local copy, a directory
-or a tar, instead of a download.
+An encoder of the Hugging Face hub becomes the folder OUT/NAME, one of TANDA's becomes OUT/NAME.tar;
+`wqa train --encoder` takes both. The hub publishes a SHA-256 of every large file, which is checked.
+TANDA's tars have none; the script prints their SHA-256. --archive takes a local copy instead of a
+download, a directory or a tar.
 """
 
 import argparse
@@ -28,8 +28,8 @@ from wqa.errors import DataError, WqaError
 HUB = "https://huggingface.co"
 TANDA = "https://d3t7erp6ge410c.cloudfront.net/tanda-aaai-2020/models"
 
-#: Name -> (repository of the hub or file of TANDA's store, what it is).
-ENCODERS = {
+#: Encoders of the hub by name: the repository, and what the encoder is for.
+HUB_ENCODERS = {
     "roberta-base": ("FacebookAI/roberta-base", "Cascade Transformer, MHS, MSPP"),
     "roberta-large": ("FacebookAI/roberta-large", "MHS teacher"),
     "electra-base": ("google/electra-base-discriminator", "MHS"),
@@ -40,16 +40,26 @@ ENCODERS = {
     "bert-base": ("google-bert/bert-base-uncased", "DC-BERT"),
     "bert-large": ("google-bert/bert-large-uncased", "BERT's large size"),
     "bert-wwm": ("google-bert/bert-large-uncased-whole-word-masking", "DC-BERT's reader"),
-    **{
-        f"tanda-{size}{'-' + corpus if corpus else ''}": (
-            f"tanda_{size.replace('-', '_')}_asnq{'_' + corpus if corpus else ''}.tar",
-            "transferred on ASNQ" + (f", adapted to {corpus}" if corpus else ""),
-        )
-        for size in ("bert-base", "bert-large", "roberta-base", "roberta-large")
-        for corpus in ("", "wikiqa", "trec")
-        if not (size == "roberta-base" and corpus)
-    },
 }
+
+
+def tanda_encoders():
+    """Return TANDA's encoders by name: the file of its store, and what the encoder is for."""
+    encoders = {}
+    for size in ("bert-base", "bert-large", "roberta-base", "roberta-large"):
+        name, file = f"tanda-{size}", f"tanda_{size.replace('-', '_')}_asnq"
+        encoders[name] = (f"{file}.tar", "transferred on ASNQ")
+        if size == "roberta-base":  # its adapted encoders were not released
+            continue
+        for corpus in ("wikiqa", "trec"):
+            use = f"transferred on ASNQ, adapted to {corpus}"
+            encoders[f"{name}-{corpus}"] = (f"{file}_{corpus}.tar", use)
+    return encoders
+
+
+#: Encoders by name: the repository of the hub or the file of TANDA's store, and the use.
+ENCODERS = {**HUB_ENCODERS, **tanda_encoders()}
+
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZER = (
     "tokenizer.json",
@@ -62,8 +72,7 @@ TOKENIZER = (
 
 
 def fetch_hub(repository, folder, site):
-    """Fetch configuration, weights of one kind and tokenizer of a repository; returns digests by
-    file."""
+    """Download a repository's configuration, weights and tokenizer; return digests by file."""
     base, digests = f"{site}/{repository}", {}
     for kind in WEIGHTS:
         pointer = read_small(f"{base}/raw/main/{kind}")
@@ -76,17 +85,13 @@ def fetch_hub(repository, folder, site):
             " or ".join(WEIGHTS),
             "check the name, or pass a copy with --archive",
         )
-    digests[kind] = download(
-        f"{base}/resolve/main/{kind}",
-        folder / kind,
-        published_sha256(pointer, f"{base}/raw/main/{kind}"),
-    )
+    digest = published_sha256(pointer, f"{base}/raw/main/{kind}")
+    digests[kind] = download(f"{base}/resolve/main/{kind}", folder / kind, digest)
     for name in ("config.json", *TOKENIZER):
         content = read_small(f"{base}/raw/main/{name}")
         if content is not None and content.startswith(b"version https://git-lfs"):
-            digests[name] = download(
-                f"{base}/resolve/main/{name}", folder / name, published_sha256(content, name)
-            )
+            digest = published_sha256(content, name)
+            digests[name] = download(f"{base}/resolve/main/{name}", folder / name, digest)
         elif content is not None:
             with atomic_writer(folder / name, "wb") as file:
                 file.write(content)
@@ -94,7 +99,7 @@ def fetch_hub(repository, folder, site):
 
 
 def published_sha256(pointer, where):
-    """Digest in the hub's pointer to a large file."""
+    """Return the SHA-256 in the hub's pointer to a large file."""
     match = re.search(rb"^oid sha256:([0-9a-f]{64})$", pointer, re.MULTILINE)
     if not match:
         raise DataError(
@@ -107,56 +112,59 @@ def published_sha256(pointer, where):
 
 
 def take_archive(archive, folder):
-    """Copy a local directory, or the plain files of a tar, that hold one encoder."""
+    """Copy the encoder's files from a local directory or tar."""
     names = {"config.json", *WEIGHTS, *TOKENIZER}
     try:
         if archive.is_dir():
-            members = [path for path in archive.iterdir() if path.name in names]
-            for path in members:
-                with open(path, "rb") as source, atomic_writer(folder / path.name, "wb") as target:
-                    shutil.copyfileobj(source, target)
+            for path in archive.iterdir():
+                if path.name in names:
+                    with open(path, "rb") as source:
+                        copy(source, folder / path.name)
             return
         with tarfile.open(archive) as tar:
             for member in tar.getmembers():
+                # The last part of the member's path is its name here, so nothing leaves the folder.
                 name = pathlib.PurePosixPath(member.name).name
-                if (
-                    member.isfile() and name in names
-                ):  # only the last part of the path counts, so nothing leaves the folder
+                if member.isfile() and name in names:
                     if (folder / name).exists():
                         raise DataError(archive, f"holds {name} twice", "one encoder")
-                    with tar.extractfile(member) as source, atomic_writer(
-                        folder / name, "wb"
-                    ) as target:
-                        shutil.copyfileobj(source, target)
+                    with tar.extractfile(member) as source:
+                        copy(source, folder / name)
     except (OSError, EOFError, tarfile.TarError) as error:
         raise DataError(archive, f"cannot be read ({error})", "a directory or a tar") from None
 
 
+def copy(source, path):
+    """Write an open file to a path."""
+    with atomic_writer(path, "wb") as target:
+        shutil.copyfileobj(source, target)
+
+
 def check(folder, where):
-    """Refuse a folder that is no encoder's."""
-    have = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    for choices, what in (
+    """Refuse a folder without configuration, weights or tokenizer."""
+    present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    for choices, part in (
         (("config.json",), "config.json"),
         (WEIGHTS, "weights"),
-        (("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model"), "a tokenizer"),
+        (("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model"), "tokenizer"),
     ):
-        if not have.intersection(choices):
-            raise DataError(where, f"holds no {what.replace('a ', '')}", what)
+        if not present.intersection(choices):
+            raise DataError(where, f"holds no {part}", " or ".join(choices))
 
 
 def fetch(name, out, archive, site):
-    """Bring one encoder; returns where it lies and its digests."""
-    place, _ = ENCODERS[name]
-    if place.endswith(".tar") and (archive is None or archive.is_file()):
+    """Download or copy one encoder; return its path and its digests by file."""
+    source, _ = ENCODERS[name]
+    if source.endswith(".tar") and (archive is None or archive.is_file()):
         target = out / f"{name}.tar"
         if archive is None:
-            return target, {target.name: download(f"{site or TANDA}/{place}", target)}
-        with open(archive, "rb") as source, atomic_writer(target, "wb") as file:
-            shutil.copyfileobj(source, file)
+            return target, {target.name: download(f"{site or TANDA}/{source}", target)}
+        with open(archive, "rb") as file:
+            copy(file, target)
         return target, {target.name: file_sha256(target)}
     target, partial = out / name, out / f".{name}.partial"
     if archive is None:
-        digests = fetch_hub(place, partial, site or HUB)
+        digests = fetch_hub(source, partial, site or HUB)
     else:
         with storage_errors(partial):
             shutil.rmtree(partial, ignore_errors=True)
@@ -165,23 +173,22 @@ def fetch(name, out, archive, site):
         digests = {
             path.name: file_sha256(path) for path in partial.iterdir() if path.name in WEIGHTS
         }
-    check(partial, archive or place)
+    check(partial, archive or source)
+    record = {"from": str(archive or source), "sha256": digests}
     with storage_errors(target):
-        (partial / "fetched.json").write_text(
-            json.dumps({"from": str(archive or place), "sha256": digests}, indent=2) + "\n"
-        )
+        (partial / "fetched.json").write_text(json.dumps(record, indent=2) + "\n")
         partial.rename(target)
     return target, digests
 
 
-def main(arguments=None):
-    """Run the command line."""
+def parse_arguments(arguments):
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="encoders, see --list")
     parser.add_argument(
-        "--list", action="store_true", help="print the names and where they come from"
+        "--list", action="store_true", help="print the names, their sources and their uses"
     )
     parser.add_argument(
         "--out",
@@ -193,12 +200,17 @@ def main(arguments=None):
         "--archive", type=pathlib.Path, help="local copy of the one encoder that is named"
     )
     parser.add_argument(
-        "--mirror", metavar="URL", help="another server with the layout of the official one"
+        "--mirror", metavar="URL", help="another server with the paths of the official one"
     )
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def main(arguments=None):
+    """Run the command line."""
+    options = parse_arguments(arguments)
     if options.list:
-        for name, (place, use) in ENCODERS.items():
-            print(f"{name:26} {place:50} {use}")
+        for name, (source, use) in ENCODERS.items():
+            print(f"{name:26} {source:50} {use}")
         return 0
     try:
         unknown = [name for name in options.names if name not in ENCODERS]
@@ -213,10 +225,8 @@ def main(arguments=None):
                 print(f"{options.out / name} is there already")
                 continue
             target, digests = fetch(name, options.out, options.archive, options.mirror)
-            print(
-                f"{target}: "
-                + ", ".join(f"{file} SHA-256 {digest}" for file, digest in digests.items())
-            )
+            checked = [f"{file} SHA-256 {digest}" for file, digest in digests.items()]
+            print(f"{target}: " + ", ".join(checked))
     except WqaError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,5 +1,4 @@
-"""Downloads for the scripts beside this file: resumed where they stopped, checked, and never half
-there."""
+"""Downloads of the data scripts: resumed, checked, and given their name only when complete."""
 
 import hashlib
 import os
@@ -15,12 +14,12 @@ BLOCK = 1 << 20
 
 
 def read_small(url):
-    """Bytes of a small file, or None where the server says that there is none."""
+    """Return the bytes of a small file, or None if the server has no such file."""
     try:
         with urllib.request.urlopen(url, timeout=60) as source:
             return source.read()
     except urllib.error.HTTPError as error:
-        if error.code in (403, 404):  # some stores answer 403 for what they do not hold
+        if error.code in (403, 404):  # some stores answer 403 for a missing file
             return None
         raise _unreachable(url, error) from None
     except OSError as error:
@@ -28,52 +27,58 @@ def read_small(url):
 
 
 def download(url, target, sha256=""):
-    """Fetch a file to ``target``; what an interrupted download left is gone on with.
+    """Download a file to ``target`` and return its SHA-256.
 
-    The digest is checked where one is given, before the file gets its name. Returns the digest.
+    An interrupted download continues at its last byte. ``sha256``, where given, is checked before
+    the file gets its name.
     """
     part = target.with_name(f".{target.name}.part")
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         start = part.stat().st_size if part.exists() else 0
+    headers = {"Range": f"bytes={start}-"} if start else {}
     try:
-        request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
+        request = urllib.request.Request(url, headers=headers)
         with urllib.request.urlopen(request, timeout=60) as source:
-            start = (
-                start if source.status == 206 else 0
-            )  # a server without ranges sends the whole file
-            with storage_errors(target), open(part, "ab" if start else "wb") as file, tqdm(
-                total=start + (source.length or 0),
-                initial=start,
-                unit="B",
-                unit_scale=True,
-                desc=target.name,
-            ) as bar:
-                while block := source.read(BLOCK):
-                    bar.update(file.write(block))
-            if source.length:
-                raise OSError(f"{source.length} bytes are missing; run the command again to go on")
+            # A server without ranges sends the whole file.
+            _write_rest(source, part, start if source.status == 206 else 0, target)
     except urllib.error.HTTPError as error:
-        if error.code != 416:  # nothing left to fetch: the digest decides
+        if error.code != 416:  # nothing is left to download; the digest decides
             raise _unreachable(url, error) from None
     except OSError as error:
         raise _unreachable(url, error) from None
-    found = file_sha256(part)
-    if sha256 and found != sha256:
+    digest = file_sha256(part)
+    if sha256 and digest != sha256:
         part.unlink()
         raise DataError(
             url,
-            f"SHA-256 {found}",
+            f"SHA-256 {digest}",
             sha256,
             "fetch it again, or pass a copy that you trust with --archive",
         )
     with storage_errors(target):
         os.replace(part, target)
-    return found
+    return digest
+
+
+def _write_rest(source, part, start, target):
+    """Write a response to ``part`` from byte ``start`` on, with a progress bar."""
+    bar = tqdm(
+        total=start + (source.length or 0),
+        initial=start,
+        unit="B",
+        unit_scale=True,
+        desc=target.name,
+    )
+    with bar, storage_errors(target), open(part, "ab" if start else "wb") as file:
+        while block := source.read(BLOCK):
+            bar.update(file.write(block))
+    if source.length:
+        raise OSError(f"{source.length} bytes are missing; run the command again to go on")
 
 
 def file_sha256(path):
-    """Digest of a file, in hexadecimal."""
+    """Return the SHA-256 of a file, in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(BLOCK):

@@ -1,9 +1,8 @@
-"""Tables of pairs that are larger than memory, one question at a time, whatever the order of their
-lines.
+"""Tables of pairs that are larger than memory, grouped by question.
 
-Lines are first shared out over temporary files by their question, then each of these, which fits in
-memory, becomes a part of the result. Both steps are resumed: a table that is shared out already is
-not read again, and a part that is written stays.
+The lines are first distributed to temporary files by their question. Each of these files fits in
+memory and becomes a part of the result. Both steps resume: a table that is distributed is not read
+again, and a part that is written is kept.
 """
 
 import json
@@ -11,7 +10,7 @@ import os
 import pathlib
 import shutil
 
-from corpus import Statistics
+from corpus import Statistics, counted
 from tqdm import tqdm
 
 from wqa.data import Candidate, Question, atomic_writer, storage_errors
@@ -23,20 +22,25 @@ _SEPARATOR = b"\t"
 
 
 class Partition:
-    """Questions of one table on their way into JSON lines.
+    """Converts one table to the JSON lines of its splits.
 
-    ``lines`` gives ``(bytes read so far, split, question, sentence, label)`` with question and
-    sentence as UTF-8 bytes, and is called only if the table is not shared out yet; ``source``
-    identifies the table, so that what was left of another one is never gone on with.
+    ``out`` is the folder of the result, and ``name`` distinguishes the table's temporary files.
+    ``source`` identifies the table's content, so that the temporary files of another table are not
+    used.
     """
 
     def __init__(self, out, name, source):
-        self._out, self._folder = out, out / f".{name}.partial"
+        self._out = out
+        self._folder = out / f".{name}.partial"
         self._source = source
 
-    def share_out(self, lines, size):
-        """Write every line to the temporary file of its question; False if an earlier run has done
-        it."""
+    def distribute(self, lines, size):
+        """Write every line to the temporary file of its question.
+
+        ``lines`` yields ``(bytes read so far, split, question, sentence, label)``, with question
+        and sentence as UTF-8 bytes; ``size`` is the table's size in bytes. Returns False, without
+        reading, if an earlier run has distributed the table.
+        """
         marker = self._folder / "shared.json"
         if self._read(marker).get("source") == self._source:
             return False
@@ -44,24 +48,21 @@ class Partition:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder.mkdir(parents=True)
         numbers, files, totals = {}, {}, {}
+        bar = tqdm(total=size, unit="B", unit_scale=True, desc="distributing")
         try:
-            with storage_errors(self._folder), tqdm(
-                total=size, unit="B", unit_scale=True, desc="sharing out"
-            ) as bar:
+            with storage_errors(self._folder), bar:
                 for read, split, question, sentence, label in lines:
                     key = (split, question)
                     number = numbers.get(key)
                     if number is None:
                         number = numbers[key] = totals.get(split, 0)
                         totals[split] = number + 1
-                    place = (split, number // QUESTIONS)
-                    file = files.get(place)
+                    path = self._bucket(split, number // QUESTIONS)
+                    file = files.get(path)
                     if file is None:
-                        file = files[place] = open(self._bucket(*place), "wb", 1 << 16)  # noqa: SIM115 - closed below
-                    file.write(
-                        b"%d\t%d\t%s\t%s\n"
-                        % (number, label, question.replace(_SEPARATOR, b" "), sentence)
-                    )
+                        file = files[path] = open(path, "wb", 1 << 16)  # noqa: SIM115 - closed below
+                    text = question.replace(_SEPARATOR, b" ")
+                    file.write(b"%d\t%d\t%s\t%s\n" % (number, label, text, sentence))
                     bar.update(read - bar.n)
         finally:
             for file in files.values():
@@ -71,24 +72,23 @@ class Partition:
         return True
 
     def write(self, split, prefix):
-        """Write one split from its temporary files; gives its counts."""
+        """Write a split from its temporary files and return its counts.
+
+        The ids of its questions start with ``prefix``.
+        """
         questions = self._read(self._folder / "shared.json")["questions"].get(split, 0)
-        buckets = range(-(-questions // QUESTIONS))
         statistics = Statistics()
-        parts = [self._folder / f"{split}-{bucket:05}.jsonl" for bucket in buckets]
-        for bucket, part in tqdm(
-            list(zip(buckets, parts)), desc=f"writing {split}", unit="part", mininterval=2
-        ):
-            counts = part.with_suffix(".json")
+        parts = []
+        buckets = [self._bucket(split, number) for number in range(-(-questions // QUESTIONS))]
+        for bucket in tqdm(buckets, desc=f"writing {split}", unit="part", mininterval=2):
+            part, counts = bucket.with_suffix(".jsonl"), bucket.with_suffix(".json")
+            # The counts are written last, so they show that the part is complete.
             if not counts.exists():
-                found = Statistics()
-                with atomic_writer(part, "wb") as file:
-                    for question in self._questions(self._bucket(split, bucket), prefix):
-                        found.add(question)
-                        file.write((to_line(question) + "\n").encode("utf-8"))
-                with atomic_writer(counts) as file:  # last: it stands for the part being whole
-                    json.dump(found.totals, file)
+                totals = self._write_part(bucket, part, prefix)
+                with atomic_writer(counts) as file:
+                    json.dump(totals, file)
             statistics.merge(json.loads(counts.read_text(encoding="utf-8")))
+            parts.append(part)
         with atomic_writer(self._out / f"{split}.jsonl", "wb") as whole:
             for part in parts:
                 with open(part, "rb") as file:
@@ -99,8 +99,15 @@ class Partition:
         """Delete the temporary files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _bucket(self, split, bucket):
-        return self._folder / f"{split}-{bucket:05}.tsv"
+    def _write_part(self, bucket, part, prefix):
+        statistics = Statistics()
+        with atomic_writer(part, "wb") as file:
+            for question in counted(self._questions(bucket, prefix), statistics):
+                file.write((to_line(question) + "\n").encode("utf-8"))
+        return statistics.totals
+
+    def _bucket(self, split, number):
+        return self._folder / f"{split}-{number:05}.tsv"
 
     @staticmethod
     def _read(path):
@@ -111,27 +118,21 @@ class Partition:
 
     @staticmethod
     def _questions(path, prefix):
-        """Questions of a temporary file, in the order of their numbers, candidates in the order of
-        their lines."""
-        found = {}
+        """Yield a temporary file's questions by number, candidates in the order of their lines."""
+        texts, candidates = {}, {}
         with open(path, "rb") as file:
             for line in file:
                 number, label, question, sentence = line[:-1].split(_SEPARATOR, 3)
-                entry = found.get(number)
-                if entry is None:
-                    entry = found[number] = (question, [])
-                entry[1].append((sentence, label))
-        for number in sorted(found, key=int):
-            question, rows = found[number]
-            yield Question(
-                f"{prefix}-{number.decode()}",
-                question.decode("utf-8"),
-                tuple(Candidate(sentence.decode("utf-8"), int(label)) for sentence, label in rows),
-            )
+                texts[number] = question
+                candidate = Candidate(sentence.decode("utf-8"), int(label))
+                candidates.setdefault(number, []).append(candidate)
+        for number in sorted(texts, key=int):
+            qid = f"{prefix}-{number.decode()}"
+            yield Question(qid, texts[number].decode("utf-8"), tuple(candidates[number]))
 
 
 def identify(path, **more):
-    """What tells one state of a file from another."""
+    """Describe a file so that another state of it, or another file, differs."""
     stat = os.stat(path)
     return {
         "name": pathlib.Path(path).name,

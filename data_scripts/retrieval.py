@@ -7,21 +7,20 @@ candidates as the engine ranked them.
         --run run.txt --qrels qrels.txt --top-k 100
     python data_scripts/retrieval.py --out data/gpd --split train --table pairs.tsv
 
-The first form takes two tables of ID, tab, TEXT, a TREC run, whose order the candidates keep, and
-TREC judgements; a sentence without a judgement counts as wrong, or stays without a label with
-``--unjudged unlabelled``. The second takes lines of QUESTION, tab, SENTENCE, or QUESTION, tab,
-SENTENCE, tab, LABEL (0 or 1), in the order of retrieval; lines of a question may stand apart. The
-tables may be .gz. The splits written so far are counted together in stats.json.
+The first form takes two tables of ID, tab, TEXT, a TREC run, whose order and document ids the
+candidates keep, and TREC judgements; a sentence without a judgement counts as wrong, or stays
+without a label with ``--unjudged unlabelled``. The second takes lines of QUESTION, tab, SENTENCE,
+or QUESTION, tab, SENTENCE, tab, LABEL (0 or 1), in the order of retrieval; lines of a question may
+stand apart. The tables may be .gz. The splits written so far are counted together in stats.json.
 """
 
 import argparse
-import gzip
 import json
 import pathlib
 import sys
 import zlib
 
-from corpus import run, write_split, write_stats
+from corpus import open_bytes, run, write_split, write_stats
 
 from wqa.data import Candidate, Question
 from wqa.errors import DataError, OptionError, shorten
@@ -31,36 +30,39 @@ from wqa.evaluation.trec import trec_order
 SPLITS = ("train", "dev", "test")
 
 
-def lines(path, least, most, what):
-    """Fields of each line, with its place for messages."""
+def lines(path, counts, form):
+    """Yield the name of each line, for messages, and its columns.
+
+    ``counts`` are the allowed numbers of columns, and ``form`` describes a line.
+    """
     number = 0
     try:
-        with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:
+        with open_bytes(path) as file:
             for number, raw in enumerate(file, 1):
                 fields = raw.decode("utf-8").rstrip("\r\n").split("\t")
-                if not least <= len(fields) <= most:
-                    raise DataError(f"{path}, line {number}", f"{len(fields)} columns", what)
+                if len(fields) not in counts:
+                    raise DataError(f"{path}, line {number}", f"{len(fields)} columns", form)
                 yield f"{path}, line {number}", fields
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path}, line {number + 1}", f"byte {error.start} is not UTF-8", "UTF-8 text"
         ) from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(path, f"cannot be read ({error})", what) from None
+        raise DataError(path, f"cannot be read ({error})", form) from None
 
 
 def read_texts(path):
-    """Texts by id."""
-    found = {}
-    for where, (number, text) in lines(path, 2, 2, "ID, tab, TEXT"):
-        if number in found:
-            raise DataError(where, f"id {shorten(number)} stands twice", "each id once")
-        found[number] = text
-    return found
+    """Return the texts of a table by id."""
+    texts = {}
+    for where, (text_id, text) in lines(path, (2,), "ID, tab, TEXT"):
+        if text_id in texts:
+            raise DataError(where, f"id {shorten(text_id)} stands twice", "each id once")
+        texts[text_id] = text
+    return texts
 
 
 def from_run(options):
-    """Questions of a TREC run."""
+    """Yield the questions of a TREC run."""
     texts, sentences = read_texts(options.questions), read_texts(options.sentences)
     judged = read_qrels(options.qrels) if options.qrels else {}
     for qid, documents in read_run(options.run).items():
@@ -81,64 +83,53 @@ def from_run(options):
             grade = judged.get(qid, {}).get(
                 document, 0 if options.qrels and options.unjudged == "wrong" else None
             )
-            candidates.append(
-                Candidate(sentences[document], None if grade is None else int(grade > 0))
-            )
+            label = None if grade is None else int(grade > 0)
+            candidates.append(Candidate(sentences[document], label, document))
         yield Question(qid, texts[qid], tuple(candidates))
 
 
 def from_table(options):
-    """Questions of a table of pairs."""
-    found = {}
-    for where, fields in lines(
-        options.table, 2, 3, "QUESTION, tab, SENTENCE, and perhaps tab, LABEL"
-    ):
-        if not fields[0].strip():
+    """Yield the questions of a table of pairs."""
+    form = "QUESTION, tab, SENTENCE, and perhaps tab, LABEL"
+    candidates = {}
+    for where, (question, sentence, *labels) in lines(options.table, (2, 3), form):
+        if not question.strip():
             raise DataError(where, "an empty question", "text")
-        if len(fields) == 3 and fields[2] not in ("0", "1"):
-            raise DataError(where, f"label {shorten(fields[2])}", "0 or 1")
-        found.setdefault(fields[0], []).append(
-            Candidate(fields[1], int(fields[2]) if len(fields) == 3 else None)
-        )
-    for number, (question, candidates) in enumerate(found.items(), 1):
-        yield Question(
-            f"{options.split}-{number}", question, tuple(candidates[: options.top_k or None])
+        if labels not in ([], ["0"], ["1"]):
+            raise DataError(where, f"label {shorten(labels[0])}", "0 or 1")
+        label = int(labels[0]) if labels else None
+        candidates.setdefault(question, []).append(Candidate(sentence, label))
+    for number, question in enumerate(candidates, 1):
+        kept = candidates[question][: options.top_k or None]
+        yield Question(f"{options.split}-{number}", question, tuple(kept))
+
+
+def check_inputs(options):
+    """Refuse options that name neither a table alone nor a whole collection."""
+    names = ("table", "questions", "sentences", "run", "qrels")
+    inputs = [name for name in names if getattr(options, name)]
+    is_collection = {"questions", "sentences", "run"} <= set(inputs) and not options.table
+    if inputs != ["table"] and not is_collection:
+        raise OptionError(
+            "arguments",
+            ", ".join(f"--{name}" for name in inputs) or "nothing to read",
+            "--table, or --questions, --sentences and --run",
         )
 
 
 def convert(options):
-    """Write the split, and the counts of all that are there."""
-    given = [name for name in ("questions", "sentences", "run") if getattr(options, name)]
-    if (
-        bool(options.table) == bool(given)
-        or len(given) not in (0, 3)
-        or (options.table and options.qrels)
-    ):
-        names = [
-            f"--{name}"
-            for name in ("table", "questions", "sentences", "run", "qrels")
-            if getattr(options, name)
-        ]
-        raise OptionError(
-            "arguments",
-            ", ".join(names) or "nothing to read",
-            "--table, or --questions, --sentences and --run",
-        )
+    """Write the split and the counts of all splits so far, and return the split's counts."""
+    check_inputs(options)
     if options.top_k < 0:
         raise OptionError("--top-k", options.top_k, "0 (all) or a number of candidates")
-    figures = write_split(
-        options.out, options.split, from_table(options) if options.table else from_run(options)
-    )
+    questions = from_table(options) if options.table else from_run(options)
+    figures = write_split(options.out, options.split, questions)
     try:
         stats = json.loads((options.out / "stats.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         stats = {}
-    stats = {
-        split: figures if split == options.split else stats[split]
-        for split in SPLITS
-        if split == options.split or split in stats
-    }
-    write_stats(options.out, stats)
+    stats[options.split] = figures
+    write_stats(options.out, {split: stats[split] for split in SPLITS if split in stats})
     return {options.split: figures}
 
 

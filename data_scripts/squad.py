@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""SQuAD 2.0 (Rajpurkar et al. 2018) to sentences: the SQuAD-sent of Bonadiman and Moschitti 2020
-(Cosinet, section 5.1).
+"""SQuAD 2.0 (Rajpurkar et al. 2018) as answer sentence selection: the SQuAD-sent of Bonadiman and
+Moschitti 2020 (Cosinet, section 5.1).
 
     python data_scripts/squad.py --out data/squad
     python data_scripts/squad.py --out data/squad --archive FOLDER
@@ -10,18 +10,18 @@ answer span. Questions without an answer are left out. The file of development q
 test.jsonl; of the training questions one in ten, drawn by a fixed rule, becomes dev.jsonl and the
 rest train.jsonl.
 
-``--archive`` takes a folder of train-v2.0.json and dev-v2.0.json, plain or .gz, or a single such
-file, whose name tells which of the two it is. The papers split sentences with SpaCy, whose models
-are no package: pysbd stands in here. Texts keep their case; the encoders' own tokenizers follow.
+``--archive`` takes a folder of train-v2.0.json and dev-v2.0.json, plain or .gz, or one such file
+under its own name. The papers split sentences with SpaCy, whose models are no package; this script
+splits them with pysbd. Texts keep their case.
 """
 
-import gzip
 import hashlib
+import itertools
 import json
 import sys
 import zlib
 
-from corpus import from_archive, make_parser, run, write_split, write_stats
+from corpus import from_archive, make_parser, open_bytes, run, write_split, write_stats
 from fetching import download
 
 from wqa.data import Candidate, Question
@@ -32,29 +32,27 @@ NAMES = {"train": "train-v2.0", "dev": "dev-v2.0"}
 
 
 def find(archive):
-    """Files of the official sets in an archive, by ``train`` and ``dev``."""
-    files = sorted(archive.iterdir()) if archive.is_dir() else [archive]
-    found = {
-        kind: file
-        for kind, name in NAMES.items()
-        for file in files
-        if file.name.startswith(name) and file.name.endswith((".json", ".json.gz"))
-    }
-    if not found or not all(file.exists() for file in found.values()):
+    """Return the official files in an archive by ``train`` and ``dev``."""
+    files = {}
+    for path in sorted(archive.iterdir()) if archive.is_dir() else [archive]:
+        for split, name in NAMES.items():
+            if path.name.startswith(name) and path.name.endswith((".json", ".json.gz")):
+                files[split] = path
+    if not files or not all(path.exists() for path in files.values()):
         raise DataError(
             archive,
             "holds neither train-v2.0.json nor dev-v2.0.json",
             "SQuAD 2.0's files, plain or .gz",
         )
-    return found
+    return files
 
 
 def read(path):
-    """Paragraphs of a file, as its JSON has them."""
+    """Return the paragraphs of a file as its JSON has them."""
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        with open_bytes(path) as file:
             articles = json.load(file)["data"]
-        return [paragraph for article in articles for paragraph in article["paragraphs"]]
+        return list(itertools.chain(*[article["paragraphs"] for article in articles]))
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise DataError(
             path, f"cannot be read ({type(error).__name__}: {error})", "a file of SQuAD 2.0"
@@ -62,21 +60,19 @@ def read(path):
 
 
 def sentences(segmenter, paragraph, answers):
-    """Start and end of each sentence; one that would cut an answer in two stays joined to the
-    next."""
-    joined = []
+    """Return start and end of each sentence; sentences that share an answer are joined."""
+    bounds = []
     for span in segmenter.segment(paragraph):
-        start, end = span.start, span.end
-        cut = joined and any(begin < start < begin + len(text) for begin, text in answers)
-        if cut:
-            joined[-1] = (joined[-1][0], end)
+        inside = [begin < span.start < begin + len(text) for begin, text in answers]
+        if bounds and any(inside):
+            bounds[-1] = (bounds[-1][0], span.end)
         else:
-            joined.append((start, end))
-    return joined
+            bounds.append((span.start, span.end))
+    return bounds
 
 
 def make_segmenter():
-    """The sentence splitter, which an extra brings."""
+    """Return the sentence splitter, which the extra ``corpora`` installs."""
     try:
         import pysbd
     except ImportError:
@@ -87,77 +83,73 @@ def make_segmenter():
 
 
 def convert(path):
-    """Questions of one file."""
+    """Yield the questions of a file."""
     segmenter = make_segmenter()
     for number, paragraph in enumerate(read(path), 1):
         where = f"{path}, paragraph {number}"
         try:
-            text, asked = (
-                paragraph["context"],
-                [entry for entry in paragraph["qas"] if not entry.get("is_impossible")],
-            )
-            answers = {
-                entry["id"]: [
-                    (answer["answer_start"], answer["text"]) for answer in entry["answers"]
-                ]
-                for entry in asked
-            }
+            text = paragraph["context"]
+            entries = [entry for entry in paragraph["qas"] if not entry.get("is_impossible")]
+            answers = {entry["id"]: _spans(entry) for entry in entries}
         except (KeyError, TypeError) as error:
             raise DataError(
                 where, f"{type(error).__name__}: {error}", "context and qas as in SQuAD 2.0"
             ) from None
-        for spans in answers.values():
-            for begin, answer in spans:
-                if text[begin : begin + len(answer)] != answer:
-                    raise DataError(
-                        where,
-                        f"answer {shorten(answer)} does not stand at {begin}",
-                        "the official file",
-                    )
-        bounds = sentences(segmenter, text, [span for spans in answers.values() for span in spans])
-        for entry in asked:
-            labels = [
-                int(
-                    any(
-                        start <= begin and begin + len(answer) <= end
-                        for begin, answer in answers[entry["id"]]
-                    )
+        spans = sum(answers.values(), [])
+        for begin, answer in spans:
+            if text[begin : begin + len(answer)] != answer:
+                raise DataError(
+                    where,
+                    f"answer {shorten(answer)} does not stand at {begin}",
+                    "the official file",
                 )
-                for start, end in bounds
-            ]
-            candidates = [
-                Candidate(text[start:end].strip(), label)
-                for (start, end), label in zip(bounds, labels)
-            ]
-            kept = tuple(candidate for candidate in candidates if candidate.text)
-            if 1 in labels and entry["question"].strip():
-                yield Question(entry["id"], entry["question"].strip(), kept)
+        bounds = sentences(segmenter, text, spans)
+        for entry in entries:
+            candidates = _candidates(text, bounds, answers[entry["id"]])
+            question = Question(entry["id"], entry["question"].strip(), candidates)
+            if 1 in question.labels and question.question:
+                yield question
+
+
+def _spans(entry):
+    """Start and text of each annotated answer."""
+    return [(answer["answer_start"], answer["text"]) for answer in entry["answers"]]
+
+
+def _candidates(text, bounds, spans):
+    """Sentences of a paragraph; those with a whole answer are correct."""
+    candidates = []
+    for start, end in bounds:
+        held = [start <= begin and begin + len(answer) <= end for begin, answer in spans]
+        sentence = text[start:end].strip()
+        if sentence:
+            candidates.append(Candidate(sentence, int(any(held))))
+    return tuple(candidates)
 
 
 def is_dev(question):
-    """Whether a training question belongs to the tenth that validates."""
+    """Whether a training question belongs to the dev split, one tenth of them."""
     return int(hashlib.sha256(question.id.encode("utf-8")).hexdigest(), 16) % 10 == 0
 
 
 def write(archive, out):
-    """Write the splits that the archive has files for, and their counts."""
-    found, stats = find(archive), {}
-    if "train" in found:
-        questions = list(convert(found["train"]))
-        stats["train"] = write_split(
-            out, "train", (question for question in questions if not is_dev(question))
-        )
-        stats["dev"] = write_split(
-            out, "dev", (question for question in questions if is_dev(question))
-        )
-    if "dev" in found:
-        stats["test"] = write_split(out, "test", convert(found["dev"]))
+    """Write the splits of the files in the archive and their counts, and return the counts."""
+    files, stats = find(archive), {}
+    if "train" in files:
+        train, dev = [], []
+        for question in convert(files["train"]):
+            split = dev if is_dev(question) else train
+            split.append(question)
+        stats["train"] = write_split(out, "train", train)
+        stats["dev"] = write_split(out, "dev", dev)
+    if "dev" in files:
+        stats["test"] = write_split(out, "test", convert(files["dev"]))
     write_stats(out, stats)
     return stats
 
 
 def fetch(folder):
-    """Fetch the official files."""
+    """Download the official files and return their folder."""
     for name in NAMES.values():
         download(f"{URL}{name}.json", folder / f"{name}.json")
     return folder

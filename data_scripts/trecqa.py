@@ -4,29 +4,35 @@
     python data_scripts/trecqa.py --out data/trecqa
     python data_scripts/trecqa.py --out data/trecqa --archive FOLDER
 
-The corpus is fetched from the repository of jacana (Yao et al. 2013), in whose data/ the splits lie
-as Wang et al. and Heilman and Smith (2010) made them. FOLDER holds the same files, plain or .gz:
+The corpus is downloaded from the repository of jacana (Yao et al. 2013), which holds the splits of
+Wang et al. and of Heilman and Smith (2010). FOLDER holds the same files, plain or .gz:
 train2393.cleanup.xml (train-all), train.xml, dev.xml, test.xml; or train-all, train, dev and test
 as .jsonl, with or without a copy "-filtered" of the questions that have both a correct and a wrong
 candidate:
 
     {"question": "...", "candidates": [{"sentence": "...", "label": 1}, ...]}
 
-Each split that is there is written as SPLIT.jsonl (all its questions) and SPLIT-clean.jsonl (those
-with both kinds of candidate, as the papers report dev and test); a split of which only the filtered
-copy is there gives the second alone. The corpus is tokenized text of newspapers: brackets are given
-back their signs (-LRB- and the like), sacremoses joins the words, and <num>, which stands for a
-number in most of the text, becomes ``--number``. A question that occurs twice stays twice, under
-two ids.
+Each split is written as SPLIT.jsonl (all its questions) and SPLIT-clean.jsonl (those with both
+kinds of candidate, as the papers report dev and test). A split with a filtered copy alone gives
+SPLIT-clean.jsonl alone. The corpus is tokenized text of newspapers. Bracket tokens (-LRB- and the
+like) become brackets, sacremoses joins the words, and <num>, which stands for a number in most of
+the text, becomes ``--number``. A question that occurs twice stays twice, with two ids.
 """
 
-import gzip
 import json
 import pathlib
 import sys
 import zlib
 
-from corpus import Statistics, counted, from_archive, make_parser, run, write_stats
+from corpus import (
+    Statistics,
+    counted,
+    from_archive,
+    make_parser,
+    open_bytes,
+    run,
+    write_stats,
+)
 from fetching import download
 from sacremoses import MosesDetokenizer
 
@@ -45,7 +51,8 @@ PSEUDO_XML = {
     "test": "data/test.xml",
 }
 SPLITS = tuple(PSEUDO_XML)
-SIGNS = {
+#: Characters by the tokens that stand for them.
+CHARACTERS = {
     "-LRB-": "(",
     "-RRB-": ")",
     "-LSB-": "[",
@@ -55,22 +62,24 @@ SIGNS = {
     "``": '"',
     "''": '"',
 }
-JOINED = {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m"}
+#: Tokens that belong to the word before, by the Penn Treebank's rules.
+SUFFIXES = {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m"}
 
 
 class Detokenizer:
-    """Tokens to running text."""
+    """Joins tokens to running text."""
 
     def __init__(self, number):
-        self._moses, self._signs = MosesDetokenizer(lang="en"), {**SIGNS, "<num>": number}
+        self._moses = MosesDetokenizer(lang="en")
+        self._characters = {**CHARACTERS, "<num>": number}
 
     def __call__(self, sentence):
         tokens = []
         for token in sentence.split():
-            for sign, text in self._signs.items():
-                token = token.replace(sign, text)
+            for code, character in self._characters.items():
+                token = token.replace(code, character)
             token = "-" if token == "_" else token  # the newspapers' dash
-            if token in JOINED and tokens:  # Penn Treebank's way to cut, which Moses does not have
+            if token in SUFFIXES and tokens:  # Moses does not join them
                 tokens[-1] += token
             else:
                 tokens.append(token)
@@ -78,54 +87,50 @@ class Detokenizer:
 
 
 def find(archive):
-    """The file of each split, the unfiltered one where both are there."""
-    found = {}
+    """Return the files by split, the unfiltered one where there are both."""
+    files = {}
     for split in SPLITS:
         xml = pathlib.PurePath(PSEUDO_XML[split]).name.replace(".gz", "")
-        names = [
-            f"{name}{packed}"
-            for name in (f"{split}.jsonl", xml, f"{split}-filtered.jsonl")
-            for packed in ("", ".gz")
-        ]
-        found[split] = next((archive / name for name in names if (archive / name).exists()), None)
-    found = {split: path for split, path in found.items() if path}
-    if not found:
+        for name in (f"{split}.jsonl", xml, f"{split}-filtered.jsonl"):
+            for path in (archive / name, archive / f"{name}.gz"):
+                if split not in files and path.exists():
+                    files[split] = path
+    if not files:
         raise DataError(
             archive,
             "holds none of " + ", ".join(f"{split}.jsonl" for split in SPLITS) + " nor their .xml",
             "a folder with TREC-QA, plain or .gz",
         )
-    return found
+    return files
 
 
 def read(path, split, detokenize):
-    """Questions of one file."""
+    """Yield the questions of a file."""
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        with open_bytes(path) as file:
             lines = file.read().decode("utf-8").splitlines()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise DataError(
             path, f"cannot be read ({error})", "a whole file of UTF-8 text, plain or .gz"
         ) from None
-    return (parse_json if ".jsonl" in path.name else parse_xml)(lines, path, split, detokenize)
+    parse = parse_json if ".jsonl" in path.name else parse_xml
+    return parse(lines, path, split, detokenize)
 
 
 def parse_xml(lines, path, split, detokenize):
-    """Questions of the pseudo-XML: of each sentence the first line, its tokens; what follows are
-    annotations."""
+    """Yield the questions of the pseudo-XML.
+
+    The first line of a sentence holds its tokens; the other lines are annotations.
+    """
     number, question, candidates, tag, where = 0, None, [], None, f"{path}, line 1"
-    for place, line in enumerate(lines, 1):
-        where = f"{path}, line {place}"
+    for line_number, line in enumerate(lines, 1):
+        where = f"{path}, line {line_number}"
         if line.startswith("<QApairs"):
             number, question, candidates, tag = number + 1, None, [], None
         elif line in ("<question>", "<positive>", "<negative>"):
             tag = line
         elif line.startswith("</QApairs"):
-            if not question or not candidates:
-                raise DataError(
-                    where, "no question or no candidate", "at least one candidate a question"
-                )
-            yield Question(f"{split}-{number}", question, tuple(candidates))
+            yield _question(f"{split}-{number}", question, candidates, where)
             question = None
         elif tag and not line.startswith("</"):
             text = detokenize(line)
@@ -141,35 +146,36 @@ def parse_xml(lines, path, split, detokenize):
 
 
 def parse_json(lines, path, split, detokenize):
-    """Questions of JSON lines."""
+    """Yield the questions of JSON lines."""
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         try:
             entry = json.loads(line)
-            question, rows = (
-                entry["question"],
-                [(row["sentence"], row["label"]) for row in entry["candidates"]],
-            )
-            candidates = tuple(Candidate(detokenize(sentence), label) for sentence, label in rows)
-            text = detokenize(question)
+            question = detokenize(entry["question"])
+            candidates = [
+                Candidate(detokenize(row["sentence"]), row["label"]) for row in entry["candidates"]
+            ]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
                 where,
                 f"{type(error).__name__}: {error}",
                 "question, and candidates with sentence and label",
             ) from None
-        for place, (_, label) in enumerate(rows, 1):
+        for rank, candidate in enumerate(candidates, 1):
+            label = candidate.label
             if type(label) is not int or label not in (0, 1):
-                raise DataError(f"{where}, candidate {place}", f"label {shorten(label)}", "0 or 1")
-        if not candidates or not text:
-            raise DataError(
-                where, "no question or no candidate", "at least one candidate a question"
-            )
-        yield Question(f"{split}-{number}", text, candidates)
+                raise DataError(f"{where}, candidate {rank}", f"label {shorten(label)}", "0 or 1")
+        yield _question(f"{split}-{number}", question, candidates, where)
+
+
+def _question(qid, text, candidates, where):
+    if not text or not candidates:
+        raise DataError(where, "no question or no candidate", "at least one candidate a question")
+    return Question(qid, text, tuple(candidates))
 
 
 def convert(archive, out, number):
-    """Write every split that is there, and the counts."""
+    """Write the splits and their counts, and return the counts."""
     stats, detokenize = {}, Detokenizer(number)
     for split, path in find(archive).items():
         questions = list(read(path, split, detokenize))
@@ -181,15 +187,14 @@ def convert(archive, out, number):
             write_questions(out / f"{split}.jsonl", questions)
         write_questions(out / f"{split}-clean.jsonl", clean)
         stats[split] = statistics.figures()
-        stats[split]["all"]["distinct_questions"] = len(
-            {question.question for question in questions}
-        )
+        texts = {question.question for question in questions}
+        stats[split]["all"]["distinct_questions"] = len(texts)
     write_stats(out, stats)
     return stats
 
 
 def fetch(folder):
-    """Fetch the four files."""
+    """Download the four files and return their folder."""
     for name in PSEUDO_XML.values():
         download(URL + name, folder / pathlib.PurePath(name).name)
     return folder
@@ -202,11 +207,11 @@ def main(arguments=None):
         "--number", default="#", help="what <num> becomes; <num> itself keeps it (default: #)"
     )
     options = parser.parse_args(arguments)
-    return run(
-        lambda: from_archive(
-            options, fetch, lambda archive, out: convert(archive, out, options.number)
-        )
-    )
+
+    def convert_numbers(archive, out):
+        return convert(archive, out, options.number)
+
+    return run(lambda: from_archive(options, fetch, convert_numbers))
 
 
 if __name__ == "__main__":

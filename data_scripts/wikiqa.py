@@ -8,14 +8,13 @@ Writes train.jsonl, dev.jsonl, test.jsonl and stats.json. ``--archive`` takes th
 folder of its WikiQA-{train,dev,test}.tsv files, plain or .gz.
 """
 
-import gzip
 import io
 import pathlib
 import sys
 import zipfile
 import zlib
 
-from corpus import from_archive, make_parser, run, write_split, write_stats
+from corpus import from_archive, make_parser, open_bytes, run, write_split, write_stats
 from fetching import download
 
 from wqa.data import Candidate, Question
@@ -36,26 +35,11 @@ SPLITS = ("train", "dev", "test")
 
 
 def read_split(archive, split):
-    """Text of one split's table, from a zip or a folder, and the name that messages give it."""
+    """Return the text of a split's table, and its name for messages."""
     name = f"WikiQA-{split}.tsv"
     try:
-        if archive.is_dir():
-            for path in (archive / name, archive / f"{name}.gz"):
-                if path.exists():
-                    raw = (
-                        gzip.decompress(path.read_bytes())
-                        if path.suffix == ".gz"
-                        else path.read_bytes()
-                    )
-                    return raw.decode("utf-8"), str(path)
-            raise DataError(
-                archive, f"holds neither {name} nor {name}.gz", "the three tables of WikiQA"
-            )
-        with zipfile.ZipFile(archive) as packed:
-            for member in packed.namelist():
-                if pathlib.PurePosixPath(member).name == name and "__MACOSX" not in member:
-                    return packed.read(member).decode("utf-8"), f"{archive}, {member}"
-        raise DataError(archive, f"holds no {name}", "the official WikiQACorpus.zip")
+        raw, where = _from_folder(archive, name) if archive.is_dir() else _from_zip(archive, name)
+        return raw.decode("utf-8"), where
     except UnicodeDecodeError as error:
         raise DataError(
             f"{archive}, {name}", f"byte {error.start} is not UTF-8", "UTF-8 text"
@@ -66,32 +50,46 @@ def read_split(archive, split):
         ) from None
 
 
+def _from_folder(folder, name):
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.exists():
+            with open_bytes(path) as file:
+                return file.read(), str(path)
+    raise DataError(folder, f"holds neither {name} nor {name}.gz", "the three tables of WikiQA")
+
+
+def _from_zip(archive, name):
+    with zipfile.ZipFile(archive) as packed:
+        for member in packed.namelist():
+            if pathlib.PurePosixPath(member).name == name and "__MACOSX" not in member:
+                return packed.read(member), f"{archive}, {member}"
+    raise DataError(archive, f"holds no {name}", "the official WikiQACorpus.zip")
+
+
 def parse(text, where):
-    """Questions of one table, candidates in their order of appearance."""
+    """Return the questions of a table, candidates in the order of their lines."""
     rows = io.StringIO(text, newline="\n")
     header = next(rows, "").rstrip("\r\n").split("\t")
     if header != HEADER:
         raise DataError(f"{where}, line 1", shorten(header), "the header " + " ".join(HEADER))
-    found = {}
+    texts, candidates = {}, {}
     for number, line in enumerate(rows, 2):
         fields = line.rstrip("\r\n").split("\t")
         if len(fields) != len(HEADER) or fields[-1] not in ("0", "1"):
             raise DataError(
                 f"{where}, line {number}", shorten(line), f"{len(HEADER)} columns, the last 0 or 1"
             )
-        text, candidates = found.setdefault(fields[0], (fields[1], []))
-        if text != fields[1]:
+        qid, question, _, _, _, sentence, label = fields
+        if texts.setdefault(qid, question) != question:
             raise DataError(
-                f"{where}, line {number}", f"another text for question {fields[0]}", shorten(text)
+                f"{where}, line {number}", f"another text for question {qid}", shorten(texts[qid])
             )
-        candidates.append(Candidate(fields[5], int(fields[6])))
-    return [
-        Question(qid, question, tuple(candidates)) for qid, (question, candidates) in found.items()
-    ]
+        candidates.setdefault(qid, []).append(Candidate(sentence, int(label)))
+    return [Question(qid, texts[qid], tuple(candidates[qid])) for qid in texts]
 
 
 def convert(archive, out):
-    """Write the three splits and their counts."""
+    """Write the three splits and their counts, and return the counts."""
     splits = {split: parse(*read_split(archive, split)) for split in SPLITS}
     stats = {split: write_split(out, split, questions) for split, questions in splits.items()}
     write_stats(out, stats)
@@ -99,7 +97,7 @@ def convert(archive, out):
 
 
 def fetch(folder):
-    """Fetch the official zip."""
+    """Download the official zip and return its path."""
     download(URL, folder / "WikiQACorpus.zip", ZIP_SHA256)
     return folder / "WikiQACorpus.zip"
 

@@ -10,6 +10,7 @@ import pytest
 from conftest import SHARED
 
 from wqa.data import read_questions
+from wqa.evaluation import read_qrels, read_run, score_run, write_run
 
 asnq, trecqa, squad, retrieval, partition = map(
     importlib.import_module, ("asnq", "trecqa", "squad", "retrieval", "partition")
@@ -497,6 +498,26 @@ def test_a_retrieval_collection(collection, tmp_path):
     assert list(json.loads((out / "stats.json").read_text())) == ["dev", "test"]
     assert retrieval.main(["--out", str(out), "--split", "train", *collection[:-2]]) == 0
     assert rows(out / "train.jsonl")[0][3] == (None, None, None)
+
+
+def test_a_retrieval_collection_keeps_its_document_ids(collection, tmp_path):
+    assert retrieval.main(["--out", str(tmp_path), "--split", "dev", *collection]) == 0
+    questions = list(read_questions(tmp_path / "dev.jsonl"))
+    assert [question.document_ids for question in questions] == [("b", "a", "c"), ("c",)]
+    # A run of these questions can be scored against the collection's own judgements, and converted
+    # again.
+    write_run(tmp_path / "run", questions, [FakeRanking([1, 2, 0]), FakeRanking([0])])
+    figures = score_run(read_run(tmp_path / "run"), read_qrels(tmp_path / "qrels"))
+    assert figures["map"] == 0.5 and figures["mrr"] == 0.5
+    assert retrieval.main(["--out", str(tmp_path), "--split", "test", *collection]) == 0
+    again = list(read_questions(tmp_path / "test.jsonl"))
+    assert [question.document_ids for question in again] == [("a", "c", "b"), ("c",)]
+
+
+class FakeRanking:
+    def __init__(self, order):
+        self.order = order
+        self.scores = [0.0] * len(order)
 
 
 def test_a_table_of_pairs(tmp_path):

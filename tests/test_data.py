@@ -2,11 +2,13 @@ import gzip
 import json
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wqa.data import (
+    FILTERS,
     Candidate,
     Question,
     atomic_writer,
@@ -16,21 +18,22 @@ from wqa.data import (
     read_questions,
     write_questions,
 )
+from wqa.data.filters import filter_rule
 from wqa.errors import DataError, OptionError, StorageError
 
 GOOD = (
     '{"id": "Q1", "question": "who ?", "candidates": [{"text": "he", "label": 1}, {"text": "she"}]}'
 )
 TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=30)
+IDS = TEXT.map(lambda text: "".join(text.split())).filter(bool)
+CANDIDATES = st.builds(Candidate, TEXT, st.sampled_from([0, 1, None]), st.none() | IDS)
 QUESTIONS = st.lists(
     st.builds(
         Question,
         TEXT.filter(str.strip),
         TEXT.filter(str.strip),
-        st.lists(
-            st.builds(Candidate, TEXT, st.sampled_from([0, 1, None])), min_size=1, max_size=4
-        ).map(tuple),
-    ),
+        st.lists(CANDIDATES, min_size=1, max_size=4).map(tuple),
+    ).filter(lambda question: len(set(question.document_ids)) == len(question.candidates)),
     min_size=1,
     max_size=5,
     unique_by=lambda question: question.id,
@@ -41,6 +44,13 @@ def test_reads_a_line(jsonl):
     assert list(read_questions(jsonl(GOOD))) == [
         Question("Q1", "who ?", (Candidate("he", 1), Candidate("she")))
     ]
+
+
+def test_reads_the_ids_of_candidates(jsonl):
+    line = GOOD.replace('"he"', '"he", "id": "D7"')
+    [question] = read_questions(jsonl(line))
+    assert question.candidates == (Candidate("he", 1, "D7"), Candidate("she", None, None))
+    assert question.document_ids == ("D7", "Q1-1")
 
 
 @pytest.mark.parametrize("name", ["q.jsonl", "q.jsonl.gz"])
@@ -76,14 +86,34 @@ BAD = {
         '{"id": "a", "question": "\\ud83d", "candidates": [{"text": "x"}]}',
         "surrogate",
     ),
-    "same id": (GOOD.replace("Q1", "Q3"), "stands on line 3 too"),
+    "id null": (GOOD.replace('"he"', '"he", "id": null'), "candidate 1: id is None"),
+    "id 7": (GOOD.replace('"she"', '"she", "id": 7'), "candidate 2: id is 7"),
+    "id empty": (GOOD.replace('"he"', '"he", "id": ""'), "candidate 1: id is ''"),
+    "id of two words": (GOOD.replace('"she"', '"she", "id": "D 7"'), "candidate 2: id is 'D 7'"),
+    "id with a no-break space": (
+        GOOD.replace('"he"', '"he", "id": "D\\u00a07"'),
+        "candidate 1: id is 'D\\xa07'",
+    ),
+    "id with half a surrogate": (
+        GOOD.replace('"he"', '"he", "id": "\\ud83d"'),
+        "candidate 1: id holds half a surrogate pair",
+    ),
+    "id of two candidates": (
+        GOOD.replace('"he"', '"he", "id": "D7"').replace('"she"', '"she", "id": "D7"'),
+        "candidate 2: document id 'D7' belongs to candidate 1 too",
+    ),
+    "id that another has by default": (
+        GOOD.replace('"he"', '"he", "id": "Q1-1"'),
+        "candidate 2: document id 'Q1-1' belongs to candidate 1 too",
+    ),
+    "same id": (GOOD.replace("Q1", "Q4"), "stands on line 3 too"),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_line_is_refused_by_number(jsonl, kind):
     line, found = BAD[kind]
-    path = jsonl(*(GOOD.replace("Q1", f"Q{number}") for number in range(1, 7)), line)
+    path = jsonl(*(GOOD.replace("Q1", f"Q{number}") for number in range(2, 8)), line)
     read = []
     with pytest.raises(DataError) as caught:
         for question in read_questions(path):
@@ -94,6 +124,22 @@ def test_a_bad_line_is_refused_by_number(jsonl, kind):
         and "\n" not in str(caught.value)
     )
     assert len(read) == 6  # what came before was read
+
+
+@pytest.mark.parametrize(
+    "ids, found",
+    [
+        (("D7", "D7"), "candidate 2: document id 'D7'"),
+        (("", None), "candidate 1: id is ''"),
+        ((None, "a b"), "candidate 2: id is 'a b'"),
+        ((None, "Q1-0"), "candidate 2: document id 'Q1-0'"),
+    ],
+)
+def test_ids_that_could_not_be_read_are_not_written(tmp_path, ids, found):
+    candidates = tuple(Candidate("text", 1, document_id) for document_id in ids)
+    with pytest.raises(DataError, match=f"question 'Q1', {found}"):
+        write_questions(tmp_path / "q.jsonl", [Question("Q1", "who ?", candidates)])
+    assert not list(tmp_path.iterdir())
 
 
 def test_bad_files(jsonl, tmp_path):
@@ -121,7 +167,12 @@ def test_filters_and_counts():
     assert count(questions) == {"questions": 3, "candidates": 7, "correct": 3}
     with pytest.raises(OptionError, match="no-all-negative"):
         filter_questions(questions, "some")
-    with pytest.raises(DataError, match="candidate 2 has no label"):
+    for name, keeps in FILTERS.items():
+        assert [q for q in questions if keeps(q)] == filter_questions(questions, name)
+        # Arrays of counts follow the same rule.
+        kept = filter_rule(name)(np.array([1, 2, 0]), np.array([1, 0, 3]))
+        assert kept.tolist() == [bool(keeps(q)) for q in questions]
+    with pytest.raises(DataError, match="question 'x': candidate 2 has no label"):
         filter_questions([question("x", 0, None)], "all")
 
 
@@ -175,9 +226,10 @@ def test_reading_needs_no_mxnet():
 
 def test_lines_are_as_the_readme_shows_them(tmp_path):
     path = tmp_path / "one.jsonl"
-    write_questions(path, [Question("Q1", "wer ist Müller ?", (Candidate("x", 1), Candidate("y")))])
+    candidates = (Candidate("x", 1, "D7"), Candidate("y", 0), Candidate("z"))
+    write_questions(path, [Question("Q1", "wer ist Müller ?", candidates)])
     assert path.read_text(encoding="utf-8") == (
-        '{"id": "Q1", "question": "wer ist Müller ?", '
-        '"candidates": [{"text": "x", "label": 1}, {"text": "y"}]}\n'
+        '{"id": "Q1", "question": "wer ist Müller ?", "candidates": '
+        '[{"text": "x", "label": 1, "id": "D7"}, {"text": "y", "label": 0}, {"text": "z"}]}\n'
     )
     assert json.loads(path.read_text(encoding="utf-8"))["id"] == "Q1"

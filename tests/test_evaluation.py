@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from wqa.data import Candidate, Question
@@ -22,6 +22,7 @@ from wqa.evaluation import (
     write_run,
 )
 from wqa.evaluation.metrics import metric
+from wqa.evaluation.trec import trec_order
 
 pytrec_eval = pytest.importorskip(
     "pytrec_eval", reason="trec_eval's own code comes with the extra [test]"
@@ -159,6 +160,55 @@ def test_a_written_run_keeps_the_order(tmp_path):
         == pytest.approx(np.mean([row["map"] for row in theirs.values()]))
     )
     assert ours["map"] == pytest.approx((1 / 3 + 0 + 1) / 3)
+
+
+@st.composite
+def ranked_questions(draw):
+    """Questions with and without ids of candidates, and a ranking of each."""
+    ids = st.text(st.characters(blacklist_categories=("Cs",)), max_size=4)
+    ids = ids.map(lambda text: "".join(text.split())).filter(bool)
+    # Ids that candidates without one may have.
+    ids = ids | st.sampled_from(["Q0-0", "Q0-1", "Q1-2", "D"])
+    scores = st.sampled_from([-math.inf, -1.5, 0.0, 1.0, 1.0000001, 3e38])
+    questions, rankings = [], []
+    for number in range(draw(st.integers(1, 3))):
+        count = draw(st.integers(1, 5))
+        candidates = [
+            Candidate("text", draw(st.sampled_from([0, 1, None])), draw(st.none() | ids))
+            for _ in range(count)
+        ]
+        question = Question(f"Q{number}", "?", tuple(candidates))
+        assume(len(set(question.document_ids)) == count)
+        questions.append(question)
+        order = draw(st.permutations(range(count)))
+        rankings.append(Fake(order, draw(st.lists(scores, min_size=count, max_size=count))))
+    return questions, rankings
+
+
+@given(ranked_questions())
+def test_a_run_that_is_read_has_the_documents_that_were_ranked(tmp_path_factory, ranked):
+    questions, rankings = ranked
+    folder = tmp_path_factory.mktemp("trec")
+    write_run(folder / "run", questions, rankings)
+    run = read_run(folder / "run")
+    assert list(run) == [question.id for question in questions]
+    for question, ranking in zip(questions, rankings):
+        documents = [question.document_ids[index] for index in ranking.order]
+        assert list(run[question.id]) == trec_order(run[question.id]) == documents
+    judged = [question for question in questions if set(question.labels) != {None}]
+    if judged:
+        write_qrels(folder / "qrels", judged)
+        assert read_qrels(folder / "qrels") == qrels_from(judged)
+
+
+def test_document_ids_that_cannot_be_told_apart(tmp_path):
+    candidates = (Candidate("a", 1, "D"), Candidate("b", 0, "D"))
+    question = Question("q", "?", candidates)
+    with pytest.raises(DataError, match="question 'q', candidate 2: document id 'D'"):
+        write_run(tmp_path / "run", [question], [Fake([0, 1], [1.0, 0.0])])
+    with pytest.raises(DataError, match="question 'q', candidate 2: document id 'D'"):
+        write_qrels(tmp_path / "qrels", [question])
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -13,19 +13,132 @@ from wqa.errors import OptionError, RunDirectoryError, shorten
 C = TypeVar("C")
 
 
-#: Families of encoders, and the form of their pair input: one separator between the segments, or
-#: two.
-LAYOUTS = {"bert": "bert", "roberta": "roberta", "electra": "bert", "albert": "bert"}
+@dataclasses.dataclass(frozen=True)
+class PairForm:
+    """How a question and a candidate become one input sequence.
+
+    Parameters
+    ----------
+    separators : int
+        Number of separator tokens between the question and the candidate.
+    typed : bool
+        Whether the candidate's tokens are of token type 1. Otherwise all tokens are of type 0.
+    """
+
+    separators: int
+    typed: bool
+
+    @property
+    def specials(self) -> int:
+        """Number of special tokens in a pair: the start token and all separators."""
+        return self.separators + 2
+
+
+#: Pair forms by name: ``[CLS] q [SEP] c [SEP]`` and ``<s> q </s></s> c </s>``.
+PAIR_FORMS: Dict[str, PairForm] = {
+    "bert": PairForm(separators=1, typed=True),
+    "roberta": PairForm(separators=2, typed=False),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What all encoders of a family have in common, whatever their size.
+
+    Parameters
+    ----------
+    name : str
+        Key in `FAMILIES`, and ``model_type`` in Hugging Face's ``config.json``.
+    pair_form : str
+        Form of the pair input, a key of `PAIR_FORMS`.
+    special_tokens : tuple of str
+        Start, separator and padding token of the tokenizers. They tell the pair form of a
+        tokenizer, so families with the same tokens have the same pair form.
+    has_pooler : bool
+        Whether pretraining trains a dense layer on the first position. The first-position head
+        then starts from it. Otherwise the head's dense layer is new, and dropout comes before it.
+    head_activation : str
+        Activation after that dense layer, ``"tanh"`` or ``"gelu"``.
+    positions_after_padding : bool
+        Whether the position table starts with the rows of the ids up to the padding token's, so
+        that the first token takes the row after them. Padding tokens then have no position.
+    shared_layers : bool
+        Whether all layers share their parameters.
+
+    Raises
+    ------
+    OptionError
+        If the pair form or the activation is unknown.
+    """
+
+    name: str
+    pair_form: str
+    special_tokens: Tuple[str, str, str]
+    has_pooler: bool = False
+    head_activation: str = "tanh"
+    positions_after_padding: bool = False
+    shared_layers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pair_form not in PAIR_FORMS:
+            raise OptionError(
+                "family pair_form", shorten(self.pair_form), "one of " + ", ".join(PAIR_FORMS)
+            )
+        if self.head_activation not in ("tanh", "gelu"):
+            raise OptionError(
+                "family head_activation", shorten(self.head_activation), "tanh or gelu"
+            )
+
+
+_FAMILIES = (
+    Family("bert", "bert", ("[CLS]", "[SEP]", "[PAD]"), has_pooler=True),
+    Family("roberta", "roberta", ("<s>", "</s>", "<pad>"), positions_after_padding=True),
+    Family("electra", "bert", ("[CLS]", "[SEP]", "[PAD]"), head_activation="gelu"),
+    Family("albert", "bert", ("[CLS]", "[SEP]", "<pad>"), has_pooler=True, shared_layers=True),
+)
+
+#: Families of encoders by name. A new family is a record here and one in
+#: `wqa.pretrained.names.HUGGINGFACE`.
+FAMILIES: Dict[str, Family] = {family.name: family for family in _FAMILIES}
 
 
 @dataclasses.dataclass(frozen=True)
 class BackboneConfig:
-    """Shape of a transformer encoder.
+    """Sizes of a transformer encoder.
 
-    ``layout`` is ``"bert"``, ``"roberta"``, ``"electra"`` or ``"albert"``: it settles the pair
-    input and the monolithic ranker's head; everything else is a size. ``embedding_size`` is that of
-    the tables where a projection follows them (0: ``units``, and none follows); ``first_position``
-    is the table's row for the first token; ``shared_layers`` says that all layers are one.
+    Parameters
+    ----------
+    layout : str
+        Name of the family, a key of `FAMILIES`.
+    vocab_size : int
+        Rows of the word table.
+    units, hidden_size : int
+        Width of the hidden states and of the feed-forward layers.
+    num_layers, num_heads : int
+        Number of layers, and of attention heads in a layer. The heads divide ``units``.
+    max_positions : int
+        Greatest length of an input, in tokens.
+    token_types : int
+        Rows of the token-type table.
+    layer_norm_eps : float
+        Epsilon of the layer normalizations.
+    activation : str
+        ``"gelu"``, ``"gelu_tanh"`` (its approximation by tanh) or ``"relu"``, in the feed-forward
+        layers.
+    dropout, attention_dropout, head_dropout : float
+        Dropout rate of the hidden states, of the attention weights and in the heads.
+    embedding_size : int
+        Width of the embedding tables where a projection to ``units`` follows them. 0: the tables
+        are ``units`` wide and there is no projection.
+    first_position : int
+        Row of the position table that the first token takes.
+    shared_layers : bool
+        Whether all layers share their parameters.
+
+    Raises
+    ------
+    OptionError
+        If a value is outside its range.
     """
 
     layout: str = "bert"
@@ -46,23 +159,16 @@ class BackboneConfig:
     shared_layers: bool = False
 
     def __post_init__(self) -> None:
-        if self.layout not in LAYOUTS:
+        if self.layout not in FAMILIES:
             raise OptionError(
-                "backbone layout", shorten(self.layout), "one of " + ", ".join(LAYOUTS)
+                "backbone layout", shorten(self.layout), "one of " + ", ".join(FAMILIES)
             )
         if self.activation not in ("gelu", "gelu_tanh", "relu"):
             raise OptionError(
                 "backbone activation", shorten(self.activation), "gelu, gelu_tanh or relu"
             )
-        for name in (
-            "vocab_size",
-            "units",
-            "hidden_size",
-            "num_layers",
-            "num_heads",
-            "max_positions",
-            "token_types",
-        ):
+        sizes = ("vocab_size", "units", "hidden_size", "num_layers", "num_heads")
+        for name in (*sizes, "max_positions", "token_types"):
             if getattr(self, name) < 1:
                 raise OptionError(f"backbone {name}", getattr(self, name), "a whole number above 0")
         for name in ("embedding_size", "first_position"):
@@ -74,9 +180,14 @@ class BackboneConfig:
             )
 
     @property
+    def family(self) -> Family:
+        """The family's record in `FAMILIES`."""
+        return FAMILIES[self.layout]
+
+    @property
     def pair_form(self) -> str:
-        """``"bert"`` for ``[CLS] q [SEP] c [SEP]``, ``"roberta"`` for ``<s> q </s></s> c </s>``."""
-        return LAYOUTS[self.layout]
+        """Form of the family's pair input, a key of `PAIR_FORMS`."""
+        return self.family.pair_form
 
 
 _ROBERTA = BackboneConfig(
@@ -94,8 +205,8 @@ _ALBERT = BackboneConfig(
 )
 _LARGE = {"units": 1024, "hidden_size": 4096, "num_layers": 24, "num_heads": 16}
 
-#: Backbones by size (layers, units, attention heads), named as GluonNLP names its own; ALBERT's are
-#: version 2.
+#: Backbones by family and size: layers, units and attention heads, as GluonNLP names them. ALBERT's
+#: are those of its version 2.
 BACKBONES: Dict[str, BackboneConfig] = {
     "bert_6_384_12": BackboneConfig(units=384, hidden_size=1536, num_layers=6),  # MiniLM
     "bert_12_768_12": BackboneConfig(),

@@ -1,4 +1,5 @@
 """Records, canonical JSONL, filters, and the built-in corpus."""
+
 from wqa.data.builtin import builtin_path
 from wqa.data.files import atomic_writer, storage_errors
 from wqa.data.filters import FILTERS, count, filter_questions
@@ -6,6 +7,14 @@ from wqa.data.formats import read_questions, write_questions
 from wqa.data.records import Candidate, Question
 
 __all__ = [
-    "Candidate", "FILTERS", "Question", "atomic_writer", "builtin_path", "count",
-    "filter_questions", "read_questions", "storage_errors", "write_questions",
+    "Candidate",
+    "FILTERS",
+    "Question",
+    "atomic_writer",
+    "builtin_path",
+    "count",
+    "filter_questions",
+    "read_questions",
+    "storage_errors",
+    "write_questions",
 ]

@@ -1,4 +1,5 @@
-"""Writing so that nothing is lost: to a temporary name, flushed, then renamed."""
+"""Safe writing: a file is written under a temporary name, flushed, then renamed."""
+
 from __future__ import annotations
 
 import contextlib
@@ -14,12 +15,12 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 @contextlib.contextmanager
 def storage_errors(path: PathLike) -> Iterator[None]:
-    """Turn an ``OSError`` while writing into a `StorageError` that names the file.
+    """Convert an ``OSError`` while writing into a `StorageError` that names the file.
 
     Parameters
     ----------
     path : str or path-like
-        The file that is being written.
+        The file or folder that is being written.
 
     Raises
     ------
@@ -30,12 +31,16 @@ def storage_errors(path: PathLike) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise StorageError(path, f"could not be written ({reason})", mend="free space or choose another "
-                           "place, then run again; what stood there before is untouched") from error
+        raise StorageError(
+            path,
+            f"could not be written ({reason})",
+            mend="free space or choose another path, then run again; an older file of this name "
+            "is unchanged",
+        ) from error
 
 
 def sync_directory(path: PathLike) -> None:
-    """Make a rename inside a directory durable.
+    """Flush a directory to the disk, so that a rename inside it is durable.
 
     Parameters
     ----------
@@ -56,13 +61,14 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
     Parameters
     ----------
     path : str or path-like
-        Final name; its folder is made if it is missing.
+        Final name of the file. Its folder is made if it is missing.
     mode : {"w", "wb"}
-        Text is UTF-8 with ``\\n`` line ends.
+        Text or bytes. Text is UTF-8 with ``\\n`` line ends.
 
     Yields
     ------
     file object
+        The temporary file.
 
     Raises
     ------
@@ -71,11 +77,11 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
     """
     target = pathlib.Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    text_options = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
         with storage_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            with open(temporary, mode, **text) as file:  # type: ignore[call-overload]
+            with open(temporary, mode, **text_options) as file:  # type: ignore[call-overload]
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -87,16 +93,17 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
 
 
 def sha256(path: PathLike) -> str:
-    """Digest of a file.
+    """Compute the SHA-256 digest of a file.
 
     Parameters
     ----------
     path : str or path-like
+        The file.
 
     Returns
     -------
     str
-        Hexadecimal.
+        The digest in hexadecimal.
     """
     digest = hashlib.sha256()
     with open(path, "rb") as file:

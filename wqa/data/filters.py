@@ -1,16 +1,68 @@
 """Which questions count: all, those with an answer, or those with both kinds of candidate."""
+
 from __future__ import annotations
 
-from typing import Callable, Dict, Iterable, List
+import functools
+from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from wqa.data.records import Question
 from wqa.errors import DataError, OptionError, shorten
 
-#: Filters by the names that the papers use ("w/o ALL-" is ``no-all-negative``).
+#: Takes the number of positive and of negative candidates of a question, or two arrays of them,
+#: and gives whether the question is kept.
+Rule = Callable[[Any, Any], Any]
+
+
+def _all(positives: Any, negatives: Any) -> Any:
+    return positives + negatives >= 0
+
+
+def _no_all_negative(positives: Any, negatives: Any) -> Any:
+    return positives > 0
+
+
+def _clean(positives: Any, negatives: Any) -> Any:
+    return (positives > 0) & (negatives > 0)
+
+
+_RULES: Dict[str, Rule] = {
+    "all": _all,
+    "no-all-negative": _no_all_negative,
+    "clean": _clean,
+}
+
+
+def filter_rule(name: str) -> Rule:
+    """Look up the rule of a filter, in terms of how many candidates are positive and negative.
+
+    Parameters
+    ----------
+    name : {"all", "no-all-negative", "clean"}
+        The filter.
+
+    Returns
+    -------
+    callable
+        Takes the number of positive and of negative candidates of a question, or two arrays of
+        them, and gives whether the question is kept.
+
+    Raises
+    ------
+    OptionError
+        If the filter is unknown.
+    """
+    if name not in _RULES:
+        raise OptionError("filter", shorten(name), "one of " + ", ".join(_RULES))
+    return _RULES[name]
+
+
+def _keeps(rule: Rule, question: Question) -> bool:
+    return rule(question.labels.count(1), question.labels.count(0))
+
+
+#: Filters of questions by the names that the papers use ("w/o ALL-" is ``no-all-negative``).
 FILTERS: Dict[str, Callable[[Question], bool]] = {
-    "all": lambda question: True,
-    "no-all-negative": lambda question: 1 in question.labels,
-    "clean": lambda question: 1 in question.labels and 0 in question.labels,
+    name: functools.partial(_keeps, rule) for name, rule in _RULES.items()
 }
 
 
@@ -28,6 +80,7 @@ def filter_questions(questions: Iterable[Question], name: str) -> List[Question]
     Returns
     -------
     list of Question
+        The questions that are kept, in their order.
 
     Raises
     ------
@@ -36,16 +89,43 @@ def filter_questions(questions: Iterable[Question], name: str) -> List[Question]
     DataError
         If a candidate has no label.
     """
-    if name not in FILTERS:
-        raise OptionError("--filter", shorten(name), "one of " + ", ".join(FILTERS))
+    rule = filter_rule(name)
     kept = []
     for question in questions:
-        if None in question.labels:
-            raise DataError(f"question {shorten(question.id)}",
-                            f"candidate {question.labels.index(None) + 1} has no label", "a label, 0 or 1, on each")
-        if FILTERS[name](question):
+        labels = known_labels(question)
+        if rule(labels.count(1), labels.count(0)):
             kept.append(question)
     return kept
+
+
+def known_labels(question: Question) -> Tuple[int, ...]:
+    """Labels of a question all of whose candidates are labelled.
+
+    Parameters
+    ----------
+    question : Question
+        The labelled question.
+
+    Returns
+    -------
+    tuple of int
+        0 or 1 a candidate, in candidate order.
+
+    Raises
+    ------
+    DataError
+        If a candidate has no label. The message names the question and the candidate.
+    """
+    labels = []
+    for number, label in enumerate(question.labels, 1):
+        if label is None:
+            raise DataError(
+                f"question {shorten(question.id)}",
+                f"candidate {number} has no label",
+                "a label, 0 or 1, on each",
+            )
+        labels.append(label)
+    return tuple(labels)
 
 
 def count(questions: Iterable[Question]) -> Dict[str, int]:
@@ -54,6 +134,7 @@ def count(questions: Iterable[Question]) -> Dict[str, int]:
     Parameters
     ----------
     questions : iterable of Question
+        The questions to count.
 
     Returns
     -------

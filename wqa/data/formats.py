@@ -1,4 +1,5 @@
 """Canonical JSONL: one question a line, strict in what it takes."""
+
 from __future__ import annotations
 
 import gzip
@@ -8,7 +9,7 @@ import zlib
 from typing import Any, Dict, Iterable, Iterator, List, Set, Tuple
 
 from wqa.data.files import PathLike, atomic_writer
-from wqa.data.records import Candidate, Question
+from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, shorten
 
 
@@ -18,81 +19,114 @@ def read_questions(path: PathLike) -> Iterator[Question]:
     Parameters
     ----------
     path : str or path-like
-        The file.
+        The file; it is unpacked if its name ends in ``.gz``.
 
     Yields
     ------
     Question
+        The questions in the order of their lines.
 
     Raises
     ------
     DataError
         At the first line that is not canonical; the message names file and line.
     """
-    seen: Dict[str, int] = {}
+    lines_of_ids: Dict[str, int] = {}
     for number, line in _lines(path):
         where = f"{path}, line {number}"
         question = _question(_json(line, where), where)
-        if question.id in seen:
-            raise DataError(where, f"question id {shorten(question.id)} stands on line {seen[question.id]} too",
-                            "ids that are unique in a file", "rename one of the two")
-        seen[question.id] = number
+        if question.id in lines_of_ids:
+            raise DataError(
+                where,
+                f"question id {shorten(question.id)} stands on line "
+                f"{lines_of_ids[question.id]} too",
+                "ids that are unique in a file",
+                "rename one of the two",
+            )
+        lines_of_ids[question.id] = number
         yield question
-    if not seen:
+    if not lines_of_ids:
         raise DataError(path, "the file holds no question", "one JSON object a line")
 
 
 def _lines(path: PathLike) -> Iterator[Tuple[int, str]]:
+    """Numbers and texts of a file's lines."""
     number = 0
+    open_file = gzip.open if str(path).endswith(".gz") else open
     try:
-        with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as file:
+        with open_file(path, "rb") as file:
             for number, raw in enumerate(file, 1):
-                try:
-                    yield number, raw.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise DataError(f"{path}, line {number}", f"byte {error.start} is not UTF-8",
-                                    "UTF-8 text", "convert the file, for example with iconv") from None
+                yield number, _decode(raw, f"{path}, line {number}")
     except FileNotFoundError:
         raise DataError(path, "there is no such file", mend="check the path") from None
     except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{path}, after line {number}", f"cannot be read ({error})",
-                        "a whole file", "fetch or write it again") from None
+        raise DataError(
+            f"{path}, after line {number}",
+            f"cannot be read ({error})",
+            "a whole file",
+            "fetch or write it again",
+        ) from None
+
+
+def _decode(raw: bytes, where: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            where,
+            f"byte {error.start} is not UTF-8",
+            "UTF-8 text",
+            "convert the file, for example with iconv",
+        ) from None
 
 
 def _json(line: str, where: str) -> Any:
+    """Value of a line, in whose objects no key stands twice."""
+
     def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
         keys: Set[str] = set()
         for key, _ in pairs:
             if key in keys:
-                raise DataError(where, f"key {shorten(key)} stands twice in one object", "each key once")
+                raise DataError(
+                    where, f"key {shorten(key)} stands twice in one object", "each key once"
+                )
             keys.add(key)
         return dict(pairs)
 
     try:
         return json.loads(line, object_pairs_hook=unique)
     except (ValueError, RecursionError) as error:
-        found = f"malformed JSON ({error})" if line.strip() else "an empty line"
-        raise DataError(where, found, "one JSON object a line", "mend or delete the line") from None
+        problem = f"malformed JSON ({error})" if line.strip() else "an empty line"
+        raise DataError(
+            where, problem, "one JSON object a line", "mend or delete the line"
+        ) from None
 
 
 def _keys(value: Any, needed: Set[str], optional: Set[str], where: str) -> Dict[str, Any]:
+    """The value as an object that has all needed keys, and no key beside these and the optional."""
     if not isinstance(value, dict):
         raise DataError(where, shorten(value), "a JSON object with " + ", ".join(sorted(needed)))
     for key in sorted(needed - set(value)):
         raise DataError(where, f"no key {key!r}", "the keys " + ", ".join(sorted(needed)))
+    known = needed | optional
     for key in value:
-        if key not in needed | optional:
-            raise DataError(where, f"unknown key {shorten(key)}", "only " + ", ".join(sorted(needed | optional)))
+        if key not in known:
+            raise DataError(
+                where, f"unknown key {shorten(key)}", "only " + ", ".join(sorted(known))
+            )
     return value
 
 
 def _text(value: Any, name: str, where: str) -> str:
+    """The value as a string that UTF-8 can represent."""
     if not isinstance(value, str):
         raise DataError(where, f"{name} is {shorten(value)}", "a string")
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:
-        raise DataError(where, f"{name} holds half a surrogate pair", "whole characters", "mend its escapes") from None
+        raise DataError(
+            where, f"{name} holds half a surrogate pair", "whole characters", "mend its escapes"
+        ) from None
     return value
 
 
@@ -101,19 +135,31 @@ def _question(value: Any, where: str) -> Question:
     for name in ("id", "question"):
         if not _text(fields[name], name, where).strip():
             raise DataError(where, f"{name} is empty", "text")
-    if not isinstance(fields["candidates"], list) or not fields["candidates"]:
-        raise DataError(where, f"candidates is {shorten(fields['candidates'])}", "a list of at least one candidate")
-    candidates = tuple(_candidate(item, f"{where}, candidate {place}")
-                       for place, item in enumerate(fields["candidates"], 1))
-    return Question(fields["id"], fields["question"], candidates)
+    items = fields["candidates"]
+    if not isinstance(items, list) or not items:
+        raise DataError(
+            where, f"candidates is {shorten(items)}", "a list of at least one candidate"
+        )
+    candidates = [
+        _candidate(item, f"{where}, candidate {number}") for number, item in enumerate(items, 1)
+    ]
+    question = Question(fields["id"], fields["question"], tuple(candidates))
+    check_document_ids(question, where)
+    return question
 
 
 def _candidate(value: Any, where: str) -> Candidate:
-    fields = _keys(value, {"text"}, {"label"}, where)
+    fields = _keys(value, {"text"}, {"label", "id"}, where)
+    text = _text(fields["text"], "text", where)
     label = fields.get("label")
     if "label" in fields and (type(label) is not int or label not in (0, 1)):
-        raise DataError(where, f"label is {shorten(label)}", "0 or 1, or no label where it is not known")
-    return Candidate(_text(fields["text"], "text", where), label)
+        raise DataError(
+            where, f"label is {shorten(label)}", "0 or 1, or no label where it is not known"
+        )
+    document_id = None
+    if "id" in fields:
+        document_id = _text(fields["id"], "id", where)
+    return Candidate(text, label, document_id)
 
 
 def to_line(question: Question) -> str:
@@ -122,15 +168,29 @@ def to_line(question: Question) -> str:
     Parameters
     ----------
     question : Question
+        The question to render.
 
     Returns
     -------
     str
+        A JSON object. ``label`` and ``id`` are absent where a candidate has none.
+
+    Raises
+    ------
+    DataError
+        If the ids of its candidates are not canonical.
     """
-    candidates = [{"text": text} if label is None else {"text": text, "label": label}
-                  for text, label in question.candidates]
-    return json.dumps({"id": question.id, "question": question.question, "candidates": candidates},
-                      ensure_ascii=False)
+    check_document_ids(question, f"question {shorten(question.id)}")
+    candidates = []
+    for candidate in question.candidates:
+        fields: Dict[str, Any] = {"text": candidate.text}
+        if candidate.label is not None:
+            fields["label"] = candidate.label
+        if candidate.id is not None:
+            fields["id"] = candidate.id
+        candidates.append(fields)
+    fields = {"id": question.id, "question": question.question, "candidates": candidates}
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
@@ -139,17 +199,22 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
     Parameters
     ----------
     path : str or path-like
+        The file; it is packed if its name ends in ``.gz``.
     questions : iterable of Question
+        The questions, one a line.
 
     Raises
     ------
+    DataError
+        If the ids of a question's candidates are not canonical.
     StorageError
         If the file cannot be written.
     """
+    lines = ((to_line(question) + "\n").encode("utf-8") for question in questions)
     with atomic_writer(path, "wb") as raw:
         if pathlib.Path(path).suffix == ".gz":
             # No name and no time in the header: the same questions give the same bytes.
             with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                packed.writelines((to_line(question) + "\n").encode("utf-8") for question in questions)
+                packed.writelines(lines)
         else:
-            raw.writelines((to_line(question) + "\n").encode("utf-8") for question in questions)
+            raw.writelines(lines)

@@ -1,18 +1,44 @@
 """The two records that every corpus becomes."""
+
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+import re
+from typing import Dict, NamedTuple, Optional, Tuple
+
+from wqa.errors import DataError, shorten
 
 
 class Candidate(NamedTuple):
-    """A sentence that may answer a question; ``label`` is 1, 0, or None where it is not known."""
+    """A sentence that may answer a question.
+
+    Attributes
+    ----------
+    text : str
+        The sentence.
+    label : int, optional
+        1 if the sentence answers the question, 0 if it does not, None where that is not known.
+    id : str, optional
+        The document's id in its collection, None where it has none. It holds no white space and
+        is unique among the candidates of its question.
+    """
 
     text: str
     label: Optional[int] = None
+    id: Optional[str] = None
 
 
 class Question(NamedTuple):
-    """A question with its candidates, in the order in which they were retrieved."""
+    """A question with its candidates.
+
+    Attributes
+    ----------
+    id : str
+        The question's id, unique in its corpus.
+    question : str
+        The question's text.
+    candidates : tuple of Candidate
+        Its candidates, in the order in which they were retrieved.
+    """
 
     id: str
     question: str
@@ -27,3 +53,57 @@ class Question(NamedTuple):
     def texts(self) -> Tuple[str, ...]:
         """Sentences in candidate order."""
         return tuple(candidate.text for candidate in self.candidates)
+
+    @property
+    def document_ids(self) -> Tuple[str, ...]:
+        """Document ids in candidate order, as TREC files have them.
+
+        A candidate without an id of its own is ``QUESTION-INDEX``, its index counted from 0.
+        """
+        return tuple(
+            f"{self.id}-{index}" if candidate.id is None else candidate.id
+            for index, candidate in enumerate(self.candidates)
+        )
+
+
+def check_document_ids(question: Question, where: str) -> None:
+    """Refuse ids of candidates that could not stand in a TREC file.
+
+    Parameters
+    ----------
+    question : Question
+        The question whose candidates are checked.
+    where : str
+        The line or the question, for messages.
+
+    Raises
+    ------
+    DataError
+        If a candidate's id is empty, holds white space or is no string, or if two candidates of
+        the question have the same document id. The message names the candidate, counted from 1.
+    """
+    if all(candidate.id is None for candidate in question.candidates):
+        return
+    numbers: Dict[str, int] = {}
+    for number, candidate in enumerate(question.candidates, 1):
+        if candidate.id is not None:
+            _check_id(candidate.id, f"{where}, candidate {number}")
+    for number, document_id in enumerate(question.document_ids, 1):
+        if document_id in numbers:
+            raise DataError(
+                f"{where}, candidate {number}",
+                f"document id {shorten(document_id)} belongs to candidate "
+                f"{numbers[document_id]} too",
+                "ids that are unique in a question; a candidate without one is QUESTION-INDEX",
+                "rename one of the two",
+            )
+        numbers[document_id] = number
+
+
+def _check_id(value: object, where: str) -> None:
+    if not isinstance(value, str) or not value or re.search(r"\s", value):
+        raise DataError(
+            where,
+            f"id is {shorten(value)}",
+            "text without white space, or no id where the candidate has none",
+        )

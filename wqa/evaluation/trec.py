@@ -10,25 +10,11 @@ import numpy as np
 
 from wqa.data import Question, atomic_writer
 from wqa.data.files import PathLike
+from wqa.data.records import check_document_ids
 from wqa.errors import DataError, shorten
 
 Run = Dict[str, Dict[str, float]]
 Qrels = Dict[str, Dict[str, int]]
-
-
-def document_id(question_id: str, index: int) -> str:
-    """Name the candidate at a place (from 0) of a question in TREC files.
-
-    Parameters
-    ----------
-    question_id : str
-    index : int
-
-    Returns
-    -------
-    str
-    """
-    return f"{question_id}-{index}"
 
 
 def _rows(path: PathLike, columns: Sequence[str]) -> Iterator[Tuple[str, List[str]]]:
@@ -128,19 +114,27 @@ def qrels_from(questions: Iterable[Question]) -> Qrels:
     Parameters
     ----------
     questions : iterable of Question
+        The questions, whose candidates go by their document ids.
 
     Returns
     -------
     dict of dict
+        Labels by question id and document id.
+
+    Raises
+    ------
+    DataError
+        If a document id cannot stand in a TREC file.
     """
-    return {
-        question.id: {
-            document_id(question.id, index): label
-            for index, label in enumerate(question.labels)
-            if label is not None
-        }
-        for question in questions
-    }
+    qrels: Qrels = {}
+    for question in questions:
+        check_document_ids(question, f"question {shorten(question.id)}")
+        grades = {}
+        for document_id, label in zip(question.document_ids, question.labels):
+            if label is not None:
+                grades[document_id] = label
+        qrels[question.id] = grades
+    return qrels
 
 
 def trec_order(scores: Dict[str, float]) -> List[str]:
@@ -180,25 +174,47 @@ def write_run(
     Parameters
     ----------
     path : str or path-like
+        The run file.
     questions : sequence of Question
+        The questions that were ranked. Their candidates go by their document ids.
     rankings : iterable of Ranking
         One a question, in the same order.
     tag : str
         Name of the system.
+
+    Raises
+    ------
+    DataError
+        If a question's id or a document id cannot stand in a TREC file.
+    StorageError
+        If the file cannot be written.
     """
     with atomic_writer(path) as file:
         for question, ranking in zip(questions, rankings):
             _refuse_spaces(question.id)
-            last = np.float32(np.inf)
-            for rank, index in enumerate(ranking.order, 1):
-                score = np.float32(ranking.scores[index])
-                if not score < last:
-                    score = np.nextafter(last, np.float32(-np.inf))
-                score = max(score, np.finfo(np.float32).min)
-                last = score
-                file.write(
-                    f"{question.id} Q0 {document_id(question.id, index)} {rank} {score!r} {tag}\n"
-                )
+            check_document_ids(question, f"question {shorten(question.id)}")
+            document_ids = question.document_ids
+            scores = _falling([ranking.scores[index] for index in ranking.order])
+            for rank, (index, score) in enumerate(zip(ranking.order, scores), 1):
+                file.write(f"{question.id} Q0 {document_ids[index]} {rank} {score!r} {tag}\n")
+
+
+def _falling(scores: Sequence[float]) -> List[np.float32]:
+    """Scores in single precision, each lowered to below the one before where it is not."""
+    # The bits of the lowest finite score; those of the next higher score are one less. A score
+    # leaves room for all that follow it, even if several are minus infinity.
+    lowest = np.uint32(0xFF7FFFFF)
+    behind = np.arange(len(scores), dtype=np.uint32)[::-1]
+    floors = (lowest - behind).view(np.float32)
+    falling = []
+    last = np.float32(np.inf)
+    for value, floor in zip(scores, floors):
+        score = np.float32(value)
+        if not score < last:
+            score = np.nextafter(last, np.float32(-np.inf))
+        last = max(score, floor)
+        falling.append(last)
+    return falling
 
 
 def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
@@ -207,7 +223,16 @@ def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
     Parameters
     ----------
     path : str or path-like
+        The qrels file.
     questions : iterable of Question
+        The labelled questions. Their candidates go by their document ids.
+
+    Raises
+    ------
+    DataError
+        If a question's id or a document id cannot stand in a TREC file.
+    StorageError
+        If the file cannot be written.
     """
     with atomic_writer(path) as file:
         for qid, grades in qrels_from(questions).items():

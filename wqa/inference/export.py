@@ -11,6 +11,7 @@ import numpy as np
 from mxnet.gluon import HybridBlock
 from safetensors.numpy import save_file
 
+from wqa.config import PAIR_FORMS
 from wqa.data.files import PathLike
 from wqa.errors import OptionError
 from wqa.inference.cascade import CascadeRanker
@@ -19,7 +20,7 @@ from wqa.models import PairwiseTransformer
 from wqa.models.heads import Stage
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.folders import new_directory
-from wqa.pretrained.names import CLASSIFIERS, huggingface_names
+from wqa.pretrained.names import HUGGINGFACE, huggingface_names
 
 #: Inputs of the first stage; the later ones take ``hidden`` in place of the first two.
 INPUTS = ("token_ids", "token_types", "valid_length")
@@ -192,17 +193,18 @@ def huggingface_tensors(model: PairwiseTransformer) -> Dict[str, np.ndarray]:
     dict of str to numpy.ndarray
         float32.
     """
-    prefix, tensors = f"{model.config.layout}.", {}
+    family, tensors = HUGGINGFACE[model.config.layout], {}
     parameters = model.backbone._collect_params_with_prefix()
     for ours, theirs in huggingface_names(model.config).items():
         if ours in parameters and _runs(ours, model):
             for name, part in zip(theirs, np.split(parameters[ours].data().asnumpy(), len(theirs))):
-                tensors[prefix + name] = part
-    for ours, name in CLASSIFIERS[model.config.layout].items():
+                tensors[f"{family.prefix}.{name}"] = part
+    for ours, name in family.classifier.items():
+        # A pooler is a part of the encoder.
+        is_pooler = ours == "dense" and model.config.family.has_pooler
+        start = f"{family.prefix}.{name}" if is_pooler else name
         for kind, parameter in getattr(model.head(0), ours)._collect_params_with_prefix().items():
-            tensors[(prefix if name.startswith("pooler") else "") + f"{name}.{kind}"] = (
-                parameter.data().asnumpy()
-            )
+            tensors[f"{start}.{kind}"] = parameter.data().asnumpy()
     return tensors
 
 
@@ -219,7 +221,7 @@ def _tokenizer_config(ranker: CascadeRanker) -> Dict[str, Union[str, int, List[s
         "model_max_length": ranker.encoder.max_length,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
     }
-    if tokenizer.pair_form == "roberta":
+    if not PAIR_FORMS[tokenizer.pair_form].typed:
         names["model_input_names"].remove("token_type_ids")
     for key, number in (
         ("cls_token", tokenizer.start_id),

@@ -89,7 +89,7 @@ class Embeddings(HybridBlock):
         rows, width = self._sizes
         hidden = self.word(token_ids) + self.token_type(token_types)
         if self._first:
-            # RoBERTa's: a padding token takes the row before the first, and no position, even
+            # As in RoBERTa, a padding token takes the row before the first, and no position, even
             # inside a text.
             real = token_ids != self._first - 1
             steps = F.cumsum(real, axis=1) * real + (self._first - 1)  # (B, L)

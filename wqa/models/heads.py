@@ -10,13 +10,10 @@ from typing import Optional, Sequence, Tuple
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
-from wqa.config import BackboneConfig
+from wqa.config import FAMILIES, BackboneConfig, Family
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, Embeddings, LayerStack, attention_mask
 from wqa.models.runtime import Tensor
-
-#: Layouts whose pretraining leaves a dense layer on the first position.
-POOLED = ("bert", "albert")
 
 
 class MeanHead(HybridBlock):
@@ -64,21 +61,28 @@ class MeanHead(HybridBlock):
 class FirstPositionHead(HybridBlock):
     """Classifier D on the first position's encoding: dense, activation, dropout, one output.
 
-    For BERT and ALBERT the dense layer with tanh is the encoder's own pooler, whose pretrained
-    weights it takes (section 4.1). RoBERTa and ELECTRA bring none: as in their reference
-    classifiers, the dense layer is new, and dropout stands before it as well; ELECTRA's uses GELU.
+    Where the family has a pooler (BERT, ALBERT), the dense layer starts from its weights (section
+    4.1). Otherwise (RoBERTa, ELECTRA) the dense layer is new, and dropout comes before it as well,
+    as in these families' reference classifiers.
 
     Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,), which it does not need; the
     output is (B,).
     """
 
-    def __init__(self, units: int, dropout: float = 0.1, layout: str = "bert", **kwargs) -> None:
+    def __init__(
+        self, units: int, dropout: float = 0.1, family: Family = FAMILIES["bert"], **kwargs
+    ) -> None:
         super().__init__(**kwargs)
-        self._gelu, self._has_pooler = layout == "electra", layout in POOLED
+        self._gelu, self._has_pooler = family.head_activation == "gelu", family.has_pooler
         with self.name_scope():
             self.dense = nn.Dense(units, in_units=units)
             self.dropout = nn.Dropout(dropout)
             self.out = nn.Dense(1, in_units=units)
+
+    @property
+    def pooler(self) -> Optional[nn.Dense]:
+        """The dense layer that takes the pretrained pooler, None where the family has none."""
+        return self.dense if self._has_pooler else None
 
     def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
         return self.classify(F, F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0)))

@@ -33,4 +33,4 @@ class PairwiseTransformer(ExitNetwork):
     @staticmethod
     def make_head(config: BackboneConfig) -> FirstPositionHead:
         """Classifier D, in the form of the encoder's family."""
-        return FirstPositionHead(config.units, config.head_dropout, config.layout)
+        return FirstPositionHead(config.units, config.head_dropout, config.family)

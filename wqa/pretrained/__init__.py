@@ -1,4 +1,4 @@
-"""Pretrained encoders, in the files of other libraries, to backbone parameters and back."""
+"""Pretrained encoders: read from the files of other libraries, and written to them."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.pretrained.convert import convert

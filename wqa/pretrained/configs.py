@@ -1,15 +1,17 @@
-"""The shape of an encoder, from what its directory says of itself."""
+"""Configuration of an encoder, from and to the files of other libraries."""
 
 from __future__ import annotations
 
 import json
 import pathlib
 import re
-from typing import Any, Dict, Iterable, Optional
+from typing import Any, Dict, Iterable, Optional, Tuple
 
-from wqa.config import BACKBONES, LAYOUTS, BackboneConfig
+from wqa.config import FAMILIES, BackboneConfig
 from wqa.errors import EncoderError, OptionError, shorten
+from wqa.pretrained.names import HUGGINGFACE, ZOO
 
+#: Activations by Hugging Face's names.
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -17,7 +19,8 @@ ACTIVATIONS = {
     "relu": "relu",
 }
 
-#: What a field of config.json is where it is left out: the reference library's defaults.
+#: Values of settings that ``config.json`` leaves out, by Hugging Face's library. A family's own
+#: stand in `wqa.pretrained.names.HUGGINGFACE`.
 DEFAULTS: Dict[str, Any] = {
     "type_vocab_size": 2,
     "layer_norm_eps": 1e-12,
@@ -25,28 +28,33 @@ DEFAULTS: Dict[str, Any] = {
     "hidden_dropout_prob": 0.1,
     "attention_probs_dropout_prob": 0.1,
 }
-ALBERT_DEFAULTS = {
-    "hidden_act": "gelu_new",
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
+
+#: The one value of each setting that is supported.
+SUPPORTED = {
+    "position_embedding_type": "absolute",
+    "num_hidden_groups": 1,
+    "inner_group_num": 1,
+    "is_decoder": False,
 }
 
 
 def read_json(path: pathlib.Path) -> Dict[str, Any]:
-    """Read a JSON object of an encoder's directory.
+    """Read a JSON object from an encoder's directory.
 
     Parameters
     ----------
     path : pathlib.Path
+        Name of the file.
 
     Returns
     -------
     dict
+        Content of the file.
 
     Raises
     ------
     EncoderError
-        If it is missing or holds something else.
+        If the file is missing or holds something else.
     """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -64,42 +72,40 @@ def read_json(path: pathlib.Path) -> Dict[str, Any]:
 def from_huggingface(
     values: Dict[str, Any], path: pathlib.Path, tensors: Iterable[str]
 ) -> BackboneConfig:
-    """Shape of an encoder by Hugging Face's ``config.json``.
+    """Configuration of an encoder in a Hugging Face directory.
 
     Parameters
     ----------
     values : dict
-        Its content.
+        Content of ``config.json``.
     path : pathlib.Path
-        Its name, for messages.
+        Name of that file, for messages.
     tensors : iterable of str
-        Names of the weights: configurations from before 2020, TANDA's among them, do not name the
-        family, but the weights do.
+        Names of the tensors. They tell the family where the file does not, as in directories from
+        before 2020, TANDA's among them.
 
     Returns
     -------
     BackboneConfig
+        The same configuration in this package's terms.
 
     Raises
     ------
     EncoderError
-        If a field is missing, or asks for what the layouts here do not have.
+        If a setting is missing, or its value is not supported.
     """
-    layout = _layout(values, tensors)
-    if layout not in LAYOUTS:
-        raise EncoderError(path, f"model_type {shorten(layout)}", "one of " + ", ".join(LAYOUTS))
-    values = {**DEFAULTS, **(ALBERT_DEFAULTS if layout == "albert" else {}), **values}
-    for field, needed in (
-        ("position_embedding_type", "absolute"),
-        ("num_hidden_groups", 1),
-        ("inner_group_num", 1),
-        ("is_decoder", False),
-    ):
-        if values.get(field, needed) != needed:
+    name = _family_name(values, tensors)
+    if name not in HUGGINGFACE:
+        raise EncoderError(path, f"model_type {shorten(name)}", "one of " + ", ".join(HUGGINGFACE))
+    assert name is not None
+    values = {**DEFAULTS, **HUGGINGFACE[name].defaults, **values}
+    for setting, supported in SUPPORTED.items():
+        value = values.get(setting, supported)
+        if value != supported:
             raise EncoderError(
                 path,
-                f"{field} {shorten(values[field])}",
-                shorten(needed),
+                f"{setting} {shorten(value)}",
+                shorten(supported),
                 "this variant is not supported",
             )
     if values["hidden_act"] not in ACTIVATIONS:
@@ -107,32 +113,28 @@ def from_huggingface(
             path, f"hidden_act {shorten(values['hidden_act'])}", "one of " + ", ".join(ACTIVATIONS)
         )
     try:
-        return _config(layout, values)
+        return _config(name, values)
     except KeyError as error:
         raise EncoderError(
-            path, f"no field {error}", f"the configuration of a {layout} encoder"
+            path, f"no field {error}", f"the configuration of a {name} encoder"
         ) from None
     except (TypeError, ValueError) as error:
         raise EncoderError(
-            path, f"a field of the wrong type ({error})", f"the configuration of a {layout} encoder"
+            path, f"a field of the wrong type ({error})", f"the configuration of a {name} encoder"
         ) from None
     except OptionError as error:
         raise EncoderError(path, f"{error.where} {error.found}", error.expected) from None
 
 
-def _config(layout: str, values: Dict[str, Any]) -> BackboneConfig:
-    units, dropout = values["hidden_size"], float(values["hidden_dropout_prob"])
-    width = values.get("embedding_size", 128) if layout in ("albert", "electra") else units
-    first = (
-        values.get("pad_token_id", 1) + 1 if layout == "roberta" else 0
-    )  # the reference starts after the padding's row
-    head_dropout = (
-        values.get("classifier_dropout_prob", 0.1)
-        if layout == "albert"
-        else values.get("classifier_dropout")
-    )
+def _config(name: str, values: Dict[str, Any]) -> BackboneConfig:
+    family, names = FAMILIES[name], HUGGINGFACE[name]
+    units = values["hidden_size"]
+    width = values.get("embedding_size", names.embedding_size) if names.embedding_size else units
+    first = values["pad_token_id"] + 1 if family.positions_after_padding else 0
+    dropout = float(values["hidden_dropout_prob"])
+    head_dropout = values.get(names.head_dropout)
     return BackboneConfig(
-        layout=layout,
+        layout=name,
         vocab_size=values["vocab_size"],
         units=units,
         hidden_size=values["intermediate_size"],
@@ -145,39 +147,43 @@ def _config(layout: str, values: Dict[str, Any]) -> BackboneConfig:
         dropout=dropout,
         attention_dropout=float(values["attention_probs_dropout_prob"]),
         head_dropout=dropout if head_dropout is None else float(head_dropout),
-        # ALBERT always projects, also where the sizes are equal.
-        embedding_size=width if width != units or layout == "albert" else 0,
+        embedding_size=width if width != units or names.always_projects else 0,
         first_position=first,
-        shared_layers=layout == "albert",
+        shared_layers=family.shared_layers,
     )
 
 
-def _layout(values: Dict[str, Any], tensors: Iterable[str]) -> Optional[str]:
+def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Optional[str]:
     if values.get("model_type") is not None:
         return values["model_type"]
     architectures = values.get("architectures") or [""]
-    for name in (str(architectures[0]).lower(), *tensors):
-        for layout in LAYOUTS:
-            if re.match(rf"{layout}(\.|for|model)", name):
-                return layout
+    for name, names in HUGGINGFACE.items():
+        if re.match(rf"{names.class_name}(For|Model)", str(architectures[0]), re.IGNORECASE):
+            return name
+    for tensor in tensors:
+        for name, names in HUGGINGFACE.items():
+            if tensor.startswith(f"{names.prefix}."):
+                return name
     return None
 
 
 def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
-    """Hugging Face's ``config.json`` of a classifier with one output on this encoder.
+    """Hugging Face's ``config.json`` for a classifier with one output.
 
     Parameters
     ----------
     config : BackboneConfig
+        Configuration of the classifier's encoder.
 
     Returns
     -------
     dict
+        Content of the file.
     """
-    names = {"bert": "Bert", "roberta": "Roberta", "electra": "Electra", "albert": "Albert"}
+    names = HUGGINGFACE[config.layout]
     values = {
-        "model_type": config.layout,
-        "architectures": [f"{names[config.layout]}ForSequenceClassification"],
+        "model_type": config.family.name,
+        "architectures": [f"{names.class_name}ForSequenceClassification"],
         "id2label": {"0": "answer"},
         "label2id": {"answer": 0},
         "vocab_size": config.vocab_size,
@@ -191,51 +197,52 @@ def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
         "hidden_act": "gelu_new" if config.activation == "gelu_tanh" else config.activation,
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.attention_dropout,
-        "classifier_dropout_prob"
-        if config.layout == "albert"
-        else "classifier_dropout": config.head_dropout,
+        names.head_dropout: config.head_dropout,
     }
-    if config.layout in ("albert", "electra"):
+    if names.embedding_size:
         values["embedding_size"] = config.embedding_size or config.units
-    if config.layout == "roberta":
+    if config.family.positions_after_padding:
         values["pad_token_id"] = config.first_position - 1
     return values
 
 
-def from_zoo(path: pathlib.Path, shapes: Dict[str, Any]) -> BackboneConfig:
-    """Shape of an encoder of GluonNLP's zoo, by its file's name and its tensors.
+def from_zoo(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]]) -> BackboneConfig:
+    """Configuration of an encoder of GluonNLP's zoo.
 
     Parameters
     ----------
     path : pathlib.Path
-        Named as the zoo names it: layout, layers, units and heads come first, as in
+        Name of the file as the zoo gives it. It starts with the family, the number of layers,
+        units and attention heads, as in
         ``bert_12_768_12_book_corpus_wiki_en_uncased-75cc780f.params``.
     shapes : dict of str to tuple of int
+        Shapes of the file's tensors.
 
     Returns
     -------
     BackboneConfig
+        Sizes by the file's name and tensors, and the zoo's settings for the rest.
 
     Raises
     ------
     EncoderError
-        If the name does not say the sizes, or the tensors are no such encoder's.
+        If the name does not tell the sizes, or a tensor of such an encoder is missing.
     """
-    match = re.match(r"(bert|roberta)_(\d+)_(\d+)_(\d+)(?=[_.\-])", path.name)
+    match = re.match(rf"({'|'.join(ZOO)})_(\d+)_(\d+)_(\d+)(?=[_.\-])", path.name)
     if not match:
         raise EncoderError(
             path,
             "a name without sizes",
             "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do",
         )
-    layout, layers, units, heads = match[1], *map(int, match.groups()[1:])
+    known = ZOO[match[1]]
+    token_types = known.token_types
     try:
-        vocab_size, positions = (
-            shapes["word_embed.0.weight"][0],
-            shapes["encoder.position_weight"][0],
-        )
+        vocab_size = shapes["word_embed.0.weight"][0]
+        max_positions = shapes["encoder.position_weight"][0]
         hidden_size = shapes["encoder.transformer_cells.0.ffn.ffn_1.weight"][0]
-        token_types = shapes["token_type_embed.0.weight"][0] if layout == "bert" else 1
+        if token_types > 1:
+            token_types = shapes["token_type_embed.0.weight"][0]
     except KeyError as error:
         raise EncoderError(
             path,
@@ -244,14 +251,14 @@ def from_zoo(path: pathlib.Path, shapes: Dict[str, Any]) -> BackboneConfig:
             "fetch the file again",
         ) from None
     return BackboneConfig(
-        layout=layout,
+        layout=match[1],
         vocab_size=vocab_size,
-        units=units,
+        units=int(match[3]),
         hidden_size=hidden_size,
-        num_layers=layers,
-        num_heads=heads,
-        max_positions=positions,
+        num_layers=int(match[2]),
+        num_heads=int(match[4]),
+        max_positions=max_positions,
         token_types=token_types,
-        layer_norm_eps=BACKBONES[f"{layout}_12_768_12"].layer_norm_eps,
-        first_position=BACKBONES[f"{layout}_12_768_12"].first_position,
+        layer_norm_eps=known.layer_norm_eps,
+        first_position=known.first_position,
     )

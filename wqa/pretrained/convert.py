@@ -1,5 +1,4 @@
-"""Pretrained weights to a directory of this package's own, with a report of what became of each
-tensor."""
+"""Conversion of pretrained weights to a run directory, with a report on every tensor."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
-from typing import Dict, List
+from typing import Dict, List, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -29,19 +28,24 @@ from wqa.text import load_tokenizer
 #: Greatest difference from the reference that `convert` accepts, in float32.
 TOLERANCE = 1e-4
 
-#: Lengths of the rows that a live check compares, the longest unpadded.
+#: Lengths of the rows that a live check compares; the first row has no padding.
 CHECKED_LENGTHS = (64, 41, 17, 5)
 
 
 class PretrainedEncoder(HybridBlock):
-    """A backbone and, where pretraining left one, its pooler; the system ``"encoder"`` of a
-    converted directory.
+    """A backbone with its pooler: the system ``"encoder"`` of a converted directory.
+
+    It has no classifier, so ``exits`` is empty.
 
     Parameters
     ----------
     config : BackboneConfig
+        Configuration of the backbone.
     has_pooler : bool
+        Whether there is a pooler, a dense layer on the first position.
     """
+
+    exits: Tuple[int, ...] = ()
 
     def __init__(self, config: BackboneConfig, has_pooler: bool, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -52,23 +56,24 @@ class PretrainedEncoder(HybridBlock):
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What became of an encoder's tensors.
+    """What `convert` read and wrote.
 
-    Attributes
+    Parameters
     ----------
     config : BackboneConfig
+        Configuration of the encoder.
     system : str
-        ``"pairwise"`` if a classifier was read, else ``"encoder"``.
+        ``"pairwise"`` if the files hold a classifier, else ``"encoder"``.
     read, mapped : int
-        Tensors in the files, and those that went into a parameter.
+        Number of tensors in the files, and of those that went into a parameter.
     missing : list of str
-        Tensors of the encoder that the files lack; loading refuses them, so there are none.
+        Tensors of the encoder that the files lack. `convert` refuses such files, so it is empty.
     unused : list of str
-        The others, by the files' names.
+        Tensors that went into no parameter, by the files' names.
     parameters, head_parameters : int
-        Numbers in the backbone, and in its pooler or classifier.
+        Count of numbers in the backbone, and in its pooler or classifier.
     differences : dict of str to float
-        Greatest difference from the reference, by part; empty without a check.
+        Greatest difference from the reference by part. Empty without a check.
     """
 
     config: BackboneConfig
@@ -82,86 +87,62 @@ class Report:
     differences: Dict[str, float]
 
     def __str__(self) -> str:
-        config, kind = self.config, "classifier" if self.system == "pairwise" else "pooler"
+        config = self.config
+        head = "classifier" if self.system == "pairwise" else "pooler"
         lines = [
-            f"layout      {config.layout}, {config.num_layers} layers, {config.units} units, "
-            f"{config.num_heads} heads, "
-            f"{config.vocab_size:,} tokens",
+            f"family      {config.family.name}, {config.num_layers} layers, {config.units} units, "
+            f"{config.num_heads} heads, {config.vocab_size:,} tokens",
             f"tensors     {self.read} read, {self.mapped} mapped, {len(self.missing)} missing",
-            f"unused      {len(self.unused)}"
-            + "".join(f"\n            {name}" for name in self.unused),
-            f"parameters  {self.parameters:,} in the encoder, {self.head_parameters:,} in the "
-            f"{kind}",
+            f"unused      {len(self.unused)}",
         ]
+        lines += [f"            {name}" for name in self.unused]
+        numbers = f"{self.parameters:,} in the encoder, {self.head_parameters:,} in the {head}"
+        lines.append(f"parameters  {numbers}")
         lines += [f"difference  {value:.1e} {part}" for part, value in self.differences.items()]
         return "\n".join(lines)
 
 
 def convert(source: PathLike, out: PathLike, check: str = "", command: str = "") -> Report:
-    """Write an encoder as a directory that ``--encoder`` takes; a classifier also ranks, and
-    ``--init`` takes it.
+    """Write an encoder as a directory that ``--encoder`` takes.
+
+    Where the files hold a classifier, the directory is a run: it ranks, and ``--init`` takes it.
 
     Parameters
     ----------
     source : str or path-like
-        As for `wqa.pretrained.load_backbone`.
+        The encoder, in any form that `wqa.pretrained.load_backbone` takes.
     out : str or path-like
-        New directory.
+        New directory to write.
     check : str
-        What to compare hidden states with: a ``.npz`` file as `wqa.pretrained.reference` writes it,
-        or a Python interpreter that has PyTorch and transformers, which then runs them. Empty for
-        none.
+        Reference for the hidden states: a ``.npz`` file as `wqa.pretrained.reference` writes it, or
+        a Python interpreter that has PyTorch and transformers, which then runs the encoder. Empty:
+        no check.
     command : str
-        The command line, for the record.
+        Command line to record in ``config.json``.
 
     Returns
     -------
     Report
+        What was read and written.
 
     Raises
     ------
     EncoderError
-        If the encoder cannot be read, a tensor is missing, or a difference exceeds `TOLERANCE`;
-        nothing is written then.
+        If the encoder cannot be read, a tensor is missing, or a difference exceeds `TOLERANCE`.
+        Nothing is written then.
     """
     with encoder_directory(source) as folder:
-        found = Source(folder)
+        files = Source(folder)
         tokenizer = load_tokenizer(folder)
-        tokenizer.check_fits(found.config, folder)
-        is_ranker = found.labels() in (1, 2)
-        model = (
-            PairwiseTransformer(found.config, found.exits)
-            if is_ranker
-            else PretrainedEncoder(found.config, found.has_pooler())
-        )
-        without_gradients(model)
-        model.initialize(mx.init.Zero())
-        found.fill(model.backbone)
-        if is_ranker:
-            found.fill_classifier(model.head(0))
-        elif model.pooler is not None:
-            found.fill_pooler(model.pooler)
+        tokenizer.check_fits(files.config, folder)
+        model = _load(files)
         differences = compare(model, folder, check) if check else {}
-        numbers = sum(
-            math.prod(parameter.shape) for parameter in model._collect_params_with_prefix().values()
-        )
-        encoder = model.backbone.parameter_count()
-        report = Report(
-            found.config,
-            "pairwise" if is_ranker else "encoder",
-            len(found.weights.shapes),
-            len(found.used),
-            found.missing(),
-            found.unused(),
-            encoder,
-            numbers - encoder,
-            differences,
-        )
+        report = _report(files, model, differences)
         record = RunConfig(
-            report.system,
-            found.config,
-            model.exits if is_ranker else (),
-            min(128, found.config.max_positions),
+            system=report.system,
+            backbone=report.config,
+            exits=model.exits,
+            max_length=min(128, report.config.max_positions),
             encoder=str(source),
             versions=library_versions(),
             command=command,
@@ -173,57 +154,83 @@ def convert(source: PathLike, out: PathLike, check: str = "", command: str = "")
     return report
 
 
+def _load(files: Source) -> HybridBlock:
+    """The classifier that the files hold, else the encoder."""
+    if files.labels() in (1, 2):
+        model = PairwiseTransformer(files.config, files.exits)
+    else:
+        model = PretrainedEncoder(files.config, files.has_pooler())
+    without_gradients(model)
+    model.initialize(mx.init.Zero())
+    files.fill(model.backbone)
+    if model.exits:
+        files.fill_classifier(model.head(0))
+    elif model.pooler is not None:
+        files.fill_pooler(model.pooler)
+    return model
+
+
+def _report(files: Source, model: HybridBlock, differences: Dict[str, float]) -> Report:
+    parameters = model._collect_params_with_prefix().values()
+    count = sum(math.prod(parameter.shape) for parameter in parameters)
+    encoder_count = model.backbone.parameter_count()
+    return Report(
+        config=files.config,
+        system="pairwise" if model.exits else "encoder",
+        read=len(files.weights.shapes),
+        mapped=len(files.used),
+        missing=files.missing(),
+        unused=files.unused(),
+        parameters=encoder_count,
+        head_parameters=count - encoder_count,
+        differences=differences,
+    )
+
+
 def compare(model: HybridBlock, folder: pathlib.Path, check: str) -> Dict[str, float]:
-    """Greatest difference of each layer's hidden states, and of a classifier's scores, from the
-    reference.
+    """Compare hidden states and scores with the reference.
 
     Parameters
     ----------
     model : PairwiseTransformer or PretrainedEncoder
+        Model with the encoder's parameters.
     folder : pathlib.Path
-        The encoder's own directory.
+        Directory of the encoder, which a live reference reads.
     check : str
-        As for `convert`.
+        Reference, as `convert` takes it.
 
     Returns
     -------
     dict of str to float
-        By part; over real positions only.
+        Greatest difference at real positions of each layer's hidden states, and of the classifier's
+        scores, by part.
 
     Raises
     ------
     EncoderError
         If the reference cannot be had, or a difference exceeds `TOLERANCE`.
     """
-    config = model.backbone.config
-    theirs = (
-        _stored(check)
-        if check.endswith(".npz")
-        else _live(check, folder, config, isinstance(model, PairwiseTransformer))
-    )
-    arrays = [
-        mx.nd.array(theirs[name], dtype=kind)
-        for name, kind in (
-            ("token_ids", "int32"),
-            ("token_types", "int32"),
-            ("valid_length", "float32"),
-        )
-    ]
-    states = model.backbone.hidden_states(arrays[0], arrays[2], arrays[1])
+    if check.endswith(".npz"):
+        expected = _stored(check)
+    else:
+        expected = _live(check, folder, model.backbone.config, bool(model.exits))
+    token_ids = mx.nd.array(expected["token_ids"], dtype="int32")
+    token_types = mx.nd.array(expected["token_types"], dtype="int32")
+    valid_length = mx.nd.array(expected["valid_length"], dtype="float32")
+    states = model.backbone.hidden_states(token_ids, valid_length, token_types)
     shape = (len(states), *states[0].shape)
-    if theirs["states"].shape != shape:
-        raise EncoderError(check, f"hidden states of shape {theirs['states'].shape}", str(shape))
-    real = np.arange(shape[2])[None] < theirs["valid_length"][:, None]
-    differences = {
-        f"layer {layer}" if layer else "embeddings' output": float(
-            abs(ours.asnumpy() - other)[real].max()
-        )
-        for layer, (ours, other) in enumerate(zip(states, theirs["states"]))
-    }
-    if isinstance(model, PairwiseTransformer) and "logits" in theirs:
-        logits = theirs["logits"]
-        scores = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
-        differences["scores"] = float(abs(model(*arrays).asnumpy() - scores).max())
+    if expected["states"].shape != shape:
+        raise EncoderError(check, f"hidden states of shape {expected['states'].shape}", str(shape))
+    real = np.arange(shape[2])[None] < expected["valid_length"][:, None]
+    differences = {}
+    for layer, state in enumerate(states):
+        difference = abs(state.asnumpy() - expected["states"][layer])[real].max()
+        differences[f"layer {layer}" if layer else "embeddings' output"] = float(difference)
+    if model.exits and "logits" in expected:
+        logits = expected["logits"]
+        log_odds = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+        scores = model(token_ids, token_types, valid_length).asnumpy()
+        differences["scores"] = float(abs(scores - log_odds).max())
     for part, value in differences.items():
         if not value <= TOLERANCE:
             raise EncoderError(
@@ -255,36 +262,42 @@ def _stored(path: str) -> Dict[str, np.ndarray]:
 def _live(
     python: str, folder: pathlib.Path, config: BackboneConfig, is_classifier: bool
 ) -> Dict[str, np.ndarray]:
-    """Have an interpreter with PyTorch and transformers run the encoder on random rows."""
-    rng, most = np.random.default_rng(0), min(CHECKED_LENGTHS[0], config.max_positions)
-    lengths = np.minimum(CHECKED_LENGTHS, most)
-    token_ids = rng.integers(min(5, config.vocab_size - 1), config.vocab_size, (len(lengths), most))
-    padded = np.arange(most)[None] >= lengths[:, None]
-    token_ids[padded] = max(0, config.first_position - 1)
-    token_types = np.where(padded, 0, rng.integers(0, config.token_types, token_ids.shape))
+    """Run the encoder by an interpreter with PyTorch and transformers, on random rows."""
     kind = to_huggingface(config)["architectures"][0]
     if not is_classifier:
         kind = kind.replace("ForSequenceClassification", "Model")
     with tempfile.TemporaryDirectory() as scratch:
-        given, target = os.path.join(scratch, "inputs.npz"), os.path.join(scratch, "outputs.npz")
-        np.savez(given, token_ids=token_ids, token_types=token_types, valid_length=lengths)
+        inputs, outputs = os.path.join(scratch, "inputs.npz"), os.path.join(scratch, "outputs.npz")
+        np.savez(inputs, **_random_rows(config))
         try:
             done = subprocess.run(
-                [python, reference.__file__, str(folder), kind, given, target],
+                [python, reference.__file__, str(folder), kind, inputs, outputs],
                 capture_output=True,
                 text=True,
             )
         except OSError as error:
             raise EncoderError(
-                "--check",
+                "check",
                 f"{python} cannot be run ({error.strerror})",
                 "a .npz file, or a Python interpreter with PyTorch and transformers",
             ) from None
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
             raise EncoderError(
-                "--check",
+                "check",
                 f"the reference failed ({reason})",
                 "a Python interpreter with PyTorch and transformers that reads this directory",
             )
-        return _stored(target)
+        return _stored(outputs)
+
+
+def _random_rows(config: BackboneConfig) -> Dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    length = min(CHECKED_LENGTHS[0], config.max_positions)
+    lengths = np.minimum(CHECKED_LENGTHS, length)
+    first_id = min(5, config.vocab_size - 1)
+    token_ids = rng.integers(first_id, config.vocab_size, (len(lengths), length))
+    padded = np.arange(length)[None] >= lengths[:, None]
+    token_ids[padded] = max(0, config.first_position - 1)
+    token_types = np.where(padded, 0, rng.integers(0, config.token_types, token_ids.shape))
+    return {"token_ids": token_ids, "token_types": token_types, "valid_length": lengths}

@@ -1,4 +1,4 @@
-"""Directories that are either whole or not there."""
+"""New directories, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from wqa.pretrained.locate import PathLike
 
 @contextlib.contextmanager
 def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
-    """Make a directory that appears under its name only when everything in it is written.
+    """Write a directory under a temporary name and rename it when the context ends.
 
     Parameters
     ----------
     path : str or path-like
-        Must not exist, or be empty.
+        Final name of the directory. It does not exist, or is an empty directory.
 
     Yields
     ------
     pathlib.Path
-        Where to write for now.
+        The directory under its temporary name.
 
     Raises
     ------
     OptionError
-        If something stands there already.
+        If a file or a directory with files has this name.
     StorageError
-        If a file cannot be written; nothing is left behind.
+        If a file cannot be written. The temporary directory is deleted then.
     """
     target = pathlib.Path(path)
     if target.is_file() or (target.is_dir() and any(target.iterdir())):
@@ -57,12 +57,14 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
 
 
 def write_parameters(block: Block, path: pathlib.Path) -> None:
-    """Write a block's parameters and read them again: MXNet does not check its last write.
+    """Write a block's parameters and read them back, as MXNet does not check its last write.
 
     Parameters
     ----------
     block : mxnet.gluon.Block
+        Initialized block.
     path : pathlib.Path
+        File to write.
 
     Raises
     ------

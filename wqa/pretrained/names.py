@@ -1,93 +1,23 @@
-"""What the encoders' files call each parameter of a backbone and of a classifier on the first
-position.
+"""Names of an encoder's parameters in the files of other libraries.
 
-A name of ours stands for one tensor of theirs, or for several that are joined along the first axis
-(query, key and value). Hugging Face's names are given without the family's prefix.
+A parameter of this package takes one tensor of a file, or several that are joined along the first
+axis (query, key and value). Hugging Face's names are given without the prefix of the family.
 """
 
 from __future__ import annotations
 
-from typing import Dict, Iterator, List, Tuple
+import dataclasses
+from typing import Any, Dict, List, Tuple
 
-from wqa.config import BackboneConfig
+from wqa.config import BACKBONES, BackboneConfig
 
-#: Parameter of ours -> tensors of theirs.
+#: Tensors of a file by the parameter that they fill.
 Names = Dict[str, List[str]]
 
+#: Kinds of the arrays of a dense layer and of a layer normalization.
+DENSE, NORM = ("weight", "bias"), ("gamma", "beta")
 
-def huggingface_names(config: BackboneConfig) -> Names:
-    """Names in a Hugging Face directory.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-
-    Returns
-    -------
-    dict of str to list of str
-    """
-    names = {
-        "embeddings.word.weight": ["embeddings.word_embeddings.weight"],
-        "embeddings.token_type.weight": ["embeddings.token_type_embeddings.weight"],
-        "embeddings.position_weight": ["embeddings.position_embeddings.weight"],
-    }
-    names.update(_pairs("embeddings.layer_norm", "embeddings.LayerNorm", is_norm=True))
-    if config.embedding_size:
-        theirs = (
-            "encoder.embedding_hidden_mapping_in"
-            if config.layout == "albert"
-            else "embeddings_project"
-        )
-        names.update(_pairs("embeddings.projection", theirs))
-    if config.layout == "albert":
-        names.update(
-            _layer("layers.0", "encoder.albert_layer_groups.0.albert_layers.0.", ALBERT_LAYER)
-        )
-    else:
-        for number in range(config.num_layers):
-            names.update(_layer(f"layers.{number}", f"encoder.layer.{number}.", BERT_LAYER))
-    return names
-
-
-def zoo_names(config: BackboneConfig) -> Names:
-    """Names in the ``.params`` files of GluonNLP 0.10's model zoo.
-
-    RoBERTa's have no token types; its parameter of ours then has no tensor, and is 0.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-
-    Returns
-    -------
-    dict of str to list of str
-    """
-    names = {
-        "embeddings.word.weight": ["word_embed.0.weight"],
-        "embeddings.token_type.weight": []
-        if config.layout == "roberta"
-        else ["token_type_embed.0.weight"],
-        "embeddings.position_weight": ["encoder.position_weight"],
-    }
-    names.update(
-        {
-            f"embeddings.layer_norm.{kind}": [f"encoder.layer_norm.{kind}"]
-            for kind in ("gamma", "beta")
-        }
-    )
-    for number in range(config.num_layers):
-        names.update(
-            _layer(
-                f"layers.{number}",
-                f"encoder.transformer_cells.{number}.",
-                ZOO_LAYER,
-                ("gamma", "beta"),
-            )
-        )
-    return names
-
-
-#: Parts of a layer: ours, then theirs.
+#: Parts of a layer by the part of `wqa.models.backbone.EncoderLayer` that they fill.
 BERT_LAYER = {
     "qkv": ["attention.self.query", "attention.self.key", "attention.self.value"],
     "proj": ["attention.output.dense"],
@@ -113,32 +43,148 @@ ZOO_LAYER = {
     "ffn_norm": ["ffn.layer_norm"],
 }
 
-#: Hugging Face's classifiers on the first position: our dense and output layers -> theirs. BERT and
-#: ALBERT have the dense layer in the encoder, as its pooler.
-CLASSIFIERS = {
-    "bert": {"dense": "pooler.dense", "out": "classifier"},
-    "albert": {"dense": "pooler", "out": "classifier"},
-    "roberta": {"dense": "classifier.dense", "out": "classifier.out_proj"},
-    "electra": {"dense": "classifier.dense", "out": "classifier.out_proj"},
+#: Classifiers on the first position: tensors by our dense layer and our output layer. The first has
+#: its dense layer in the encoder, as the pooler.
+POOLED_CLASSIFIER = {"dense": "pooler.dense", "out": "classifier"}
+OWN_CLASSIFIER = {"dense": "classifier.dense", "out": "classifier.out_proj"}
+
+
+@dataclasses.dataclass(frozen=True)
+class HuggingFaceNames:
+    """What Hugging Face's library calls a family's classes, tensors and settings.
+
+    Parameters
+    ----------
+    class_name : str
+        Start of the names of its classes, such as ``"Bert"``.
+    prefix : str
+        Start of the names of the encoder's tensors, without the dot.
+    classifier : dict of str to str
+        Dense layer (``"dense"``) and output layer (``"out"``) of the classifier.
+    layer : str
+        Start of the names of a layer's tensors; ``{}`` stands for the layer's number, from 0.
+    parts : dict of str to list of str
+        Parts of a layer by the part of `wqa.models.backbone.EncoderLayer` that they fill.
+    projection : str
+        Dense layer after the embedding tables, where there is one.
+    always_projects : bool
+        Whether there is one even where the tables are as wide as the layers.
+    embedding_size : int
+        Default of the setting ``embedding_size``. 0: the family has no such setting, and its
+        tables are as wide as its layers.
+    head_dropout : str
+        Setting for the classifier's dropout rate.
+    defaults : dict of str to object
+        Values of settings that ``config.json`` leaves out, where they differ from BERT's.
+    """
+
+    class_name: str
+    prefix: str
+    classifier: Dict[str, str]
+    layer: str = "encoder.layer.{}."
+    parts: Dict[str, List[str]] = dataclasses.field(default_factory=lambda: BERT_LAYER)
+    projection: str = "embeddings_project"
+    always_projects: bool = False
+    embedding_size: int = 0
+    head_dropout: str = "classifier_dropout"
+    defaults: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+#: Hugging Face's names by family, a key of `wqa.config.FAMILIES`.
+HUGGINGFACE: Dict[str, HuggingFaceNames] = {
+    "bert": HuggingFaceNames("Bert", "bert", POOLED_CLASSIFIER),
+    "roberta": HuggingFaceNames("Roberta", "roberta", OWN_CLASSIFIER, defaults={"pad_token_id": 1}),
+    "electra": HuggingFaceNames("Electra", "electra", OWN_CLASSIFIER, embedding_size=128),
+    "albert": HuggingFaceNames(
+        "Albert",
+        "albert",
+        {"dense": "pooler", "out": "classifier"},
+        layer="encoder.albert_layer_groups.{}.albert_layers.0.",
+        parts=ALBERT_LAYER,
+        projection="encoder.embedding_hidden_mapping_in",
+        always_projects=True,
+        embedding_size=128,
+        head_dropout="classifier_dropout_prob",
+        defaults={
+            "hidden_act": "gelu_new",
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "classifier_dropout_prob": 0.1,
+        },
+    ),
+}
+
+#: Families of GluonNLP's zoo, each with a configuration for what the zoo's files do not say.
+ZOO: Dict[str, BackboneConfig] = {
+    "bert": BACKBONES["bert_12_768_12"],
+    "roberta": BACKBONES["roberta_12_768_12"],
 }
 
 
-def _layer(
-    ours: str, prefix: str, parts: Dict[str, List[str]], norm: Tuple[str, str] = ("weight", "bias")
-) -> Names:
-    names: Names = {}
-    for part, theirs in parts.items():
-        is_norm = part.endswith("norm")
-        for our_kind, their_kind in zip(
-            ("gamma", "beta") if is_norm else ("weight", "bias"),
-            norm if is_norm else ("weight", "bias"),
-        ):
-            names[f"{ours}.{part}.{our_kind}"] = [f"{prefix}{name}.{their_kind}" for name in theirs]
+def huggingface_names(config: BackboneConfig) -> Names:
+    """Names of an encoder's parameters in a Hugging Face directory.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Configuration of the encoder.
+
+    Returns
+    -------
+    dict of str to list of str
+        Tensors by parameter.
+    """
+    family = HUGGINGFACE[config.layout]
+    names = {
+        "embeddings.word.weight": ["embeddings.word_embeddings.weight"],
+        "embeddings.token_type.weight": ["embeddings.token_type_embeddings.weight"],
+        "embeddings.position_weight": ["embeddings.position_embeddings.weight"],
+        **_arrays("embeddings.layer_norm", ["embeddings.LayerNorm"]),
+    }
+    if config.embedding_size:
+        names.update(_arrays("embeddings.projection", [family.projection]))
+    for number in range(1 if config.shared_layers else config.num_layers):
+        for part, tensors in family.parts.items():
+            start = family.layer.format(number)
+            names.update(_arrays(f"layers.{number}.{part}", [start + name for name in tensors]))
     return names
 
 
-def _pairs(ours: str, theirs: str, is_norm: bool = False) -> Iterator[Tuple[str, List[str]]]:
-    for our_kind, their_kind in zip(
-        ("gamma", "beta") if is_norm else ("weight", "bias"), ("weight", "bias")
-    ):
-        yield f"{ours}.{our_kind}", [f"{theirs}.{their_kind}"]
+def zoo_names(config: BackboneConfig) -> Names:
+    """Names of an encoder's parameters in the ``.params`` files of GluonNLP 0.10's zoo.
+
+    A parameter without a tensor is 0: the zoo's RoBERTa has no token types.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Configuration of the encoder, of a family in `ZOO`.
+
+    Returns
+    -------
+    dict of str to list of str
+        Tensors by parameter.
+    """
+    has_types = ZOO[config.layout].token_types > 1
+    names = {
+        "embeddings.word.weight": ["word_embed.0.weight"],
+        "embeddings.token_type.weight": ["token_type_embed.0.weight"] if has_types else [],
+        "embeddings.position_weight": ["encoder.position_weight"],
+        **_arrays("embeddings.layer_norm", ["encoder.layer_norm"], NORM),
+    }
+    for number in range(config.num_layers):
+        for part, tensors in ZOO_LAYER.items():
+            start = f"encoder.transformer_cells.{number}."
+            names.update(
+                _arrays(f"layers.{number}.{part}", [start + name for name in tensors], NORM)
+            )
+    return names
+
+
+def _arrays(part: str, tensors: List[str], norm: Tuple[str, str] = DENSE) -> Names:
+    """Names of the two arrays of a part; ``norm`` is what a file calls those of a normalization."""
+    names: Names = {}
+    is_norm = part.endswith("norm")
+    for kind, file_kind in zip(NORM if is_norm else DENSE, norm if is_norm else DENSE):
+        names[f"{part}.{kind}"] = [f"{name}.{file_kind}" for name in tensors]
+    return names

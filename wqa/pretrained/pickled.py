@@ -1,9 +1,8 @@
-"""PyTorch checkpoints without PyTorch, and without running what a pickle asks for.
+"""PyTorch checkpoints, read without PyTorch and without running code from the pickle.
 
-A checkpoint is a pickle of names and tensor descriptions beside the raw numbers: a zip archive
-since PyTorch 1.6, one file of several pickles before. The unpickler knows tensors, ordered
-dictionaries and nothing else; any other name that a pickle asks for is refused before anything of
-it is called.
+A checkpoint is a pickle of names and tensor descriptions beside the raw numbers. Since PyTorch 1.6
+it is a zip archive; before, it was one file of several pickles. The unpickler knows tensors and
+ordered dictionaries. It refuses any other name in the pickle before anything is called.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from typing import Any, BinaryIO, Callable, Dict, NamedTuple, Optional, Tuple
 import numpy as np
 
 from wqa.errors import EncoderError, shorten
+from wqa.pretrained.tensors import TensorFile, widen
 
-#: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as the upper
-#: half of a float32.
+#: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as uint16.
 STORAGES = {
     "FloatStorage": "<f4",
     "HalfStorage": "<f2",
-    "BFloat16Storage": "bfloat16",
+    "BFloat16Storage": "<u2",
     "DoubleStorage": "<f8",
     "LongStorage": "<i8",
     "IntStorage": "<i4",
@@ -34,6 +33,9 @@ STORAGES = {
     "BoolStorage": "?",
 }
 
+#: The storage that holds the upper halves of float32 numbers.
+BFLOAT16 = "BFloat16Storage"
+
 #: First number of a checkpoint from before the zip format.
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 
@@ -41,15 +43,15 @@ _MEND = "fetch the file again, or take the encoder's model.safetensors"
 
 
 class Storage(NamedTuple):
-    """Numbers that one or several tensors share."""
+    """A block of numbers, which several tensors may share."""
 
     key: str
     kind: str  # a key of STORAGES
-    size: int  # numbers
+    size: int  # count of numbers
 
 
 class PickledTensor(NamedTuple):
-    """A tensor that is described but not read yet; offset and strides count numbers."""
+    """Description of a tensor. Offset and strides count numbers, not bytes."""
 
     storage: Storage
     offset: int
@@ -65,11 +67,13 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if module == "torch" and name in STORAGES:
             return name
+
+        def rebuild(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> PickledTensor:
+            return PickledTensor(storage, offset, tuple(shape), tuple(strides))
+
         known: Dict[Tuple[str, str], Callable] = {
             ("collections", "OrderedDict"): collections.OrderedDict,
-            ("torch._utils", "_rebuild_tensor_v2"): lambda storage, offset, shape, strides, *_: (
-                PickledTensor(storage, offset, tuple(shape), tuple(strides))
-            ),
+            ("torch._utils", "_rebuild_tensor_v2"): rebuild,
             ("torch._utils", "_rebuild_tensor"): PickledTensor,
             ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
             ("torch", "Size"): tuple,
@@ -84,34 +88,31 @@ class _Unpickler(pickle.Unpickler):
         return known[module, name]
 
     def persistent_load(self, pid: Any) -> Storage:
-        # (word, type, key, device, numbers), and before the zip format a view of another storage
-        if (
-            not isinstance(pid, tuple)
-            or len(pid) not in (5, 6)
-            or pid[0] != "storage"
-            or any(pid[5:])
-        ):
+        # (word, type, key, device, size), and before the zip format a view of another storage
+        known = isinstance(pid, tuple) and len(pid) in (5, 6) and pid[0] == "storage"
+        if not known or any(pid[5:]):
             raise EncoderError(
                 self._where, f"the pickle refers to {shorten(pid)}", "a tensor's numbers", _MEND
             )
         return Storage(str(pid[2]), pid[1], int(pid[4]))
 
 
-class PickledTensors:
-    """Tensors of ``pytorch_model.bin``, read from the file one at a time.
+class PickledTensors(TensorFile):
+    """Tensors of a PyTorch checkpoint.
 
     Parameters
     ----------
     path : pathlib.Path
+        ``pytorch_model.bin`` or a shard of it.
 
     Raises
     ------
     EncoderError
-        If the file is no checkpoint, is cut off, or asks for anything but tensors.
+        If the file is no checkpoint, is cut off, or its pickle names anything but tensors.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
+        super().__init__(path)
         try:
             with open(path, "rb") as file:
                 read = self._zipped if zipfile.is_zipfile(file) else self._legacy
@@ -138,29 +139,17 @@ class PickledTensors:
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
 
     def read(self, name: str, start: int = 0, stop: Optional[int] = None) -> np.ndarray:
-        """Read a tensor, or rows of it.
-
-        Parameters
-        ----------
-        name : str
-        start, stop : int
-            Rows of the first axis; all of them by default.
-
-        Returns
-        -------
-        numpy.ndarray
-            Of the file's own type, bfloat16 widened to float32.
-        """
+        """Read a tensor, or rows of it, as `TensorFile.read`; all rows by default."""
         storage, offset, shape, strides = self._tensors[name]
         if shape:
             rows = range(*slice(start, stop).indices(shape[0]))
-            offset, shape = offset + rows.start * strides[0], (len(rows), *shape[1:])
-        is_narrow = STORAGES[storage.kind] == "bfloat16"
-        dtype = np.dtype("<u2" if is_narrow else STORAGES[storage.kind])
-        place = self._offsets[storage.key] + offset * dtype.itemsize
-        numbers = np.fromfile(self.path, dtype, _extent(shape, strides), offset=place)
-        if is_narrow:
-            numbers = (numbers.astype("<u4") << 16).view("<f4")
+            offset += rows.start * strides[0]
+            shape = (len(rows), *shape[1:])
+        dtype = np.dtype(STORAGES[storage.kind])
+        first_byte = self._offsets[storage.key] + offset * dtype.itemsize
+        numbers = np.fromfile(self.path, dtype, _extent(shape, strides), offset=first_byte)
+        if storage.kind == BFLOAT16:
+            numbers = widen(numbers)
         return np.lib.stride_tricks.as_strided(
             numbers, shape, [step * numbers.itemsize for step in strides]
         )
@@ -170,6 +159,7 @@ class PickledTensors:
         storage, offset, shape, strides = tensor
         sound = (
             isinstance(storage, Storage)
+            and isinstance(storage.kind, str)
             and storage.kind in STORAGES
             and storage.key in self._offsets
             and len(shape) == len(strides)
@@ -184,10 +174,8 @@ class PickledTensors:
                 "a whole checkpoint",
                 _MEND,
             )
-        size = (
-            2 if STORAGES[storage.kind] == "bfloat16" else np.dtype(STORAGES[storage.kind]).itemsize
-        )
-        if self._offsets[storage.key] + storage.size * size > self.path.stat().st_size:
+        size = storage.size * np.dtype(STORAGES[storage.kind]).itemsize
+        if self._offsets[storage.key] + size > self.path.stat().st_size:
             raise EncoderError(
                 self.path, f"ends before tensor {shorten(name)} does", "a whole checkpoint", _MEND
             )
@@ -211,13 +199,11 @@ class PickledTensors:
                     raise EncoderError(
                         self.path, f"{name} is compressed", "numbers as PyTorch stores them", _MEND
                     )
-                file.seek(
-                    member.header_offset + 26
-                )  # the local header's two last fields: lengths of name and extra
+                # The last two fields of the local header: lengths of the name and of the extra.
+                file.seek(member.header_offset + 26)
                 lengths = np.frombuffer(file.read(4), "<u2")
-                offsets[name[len(folder + "data/") :]] = (
-                    member.header_offset + 30 + int(lengths.sum())
-                )
+                start = member.header_offset + 30 + int(lengths.sum())
+                offsets[name[len(folder + "data/") :]] = start
         return names, offsets
 
     def _legacy(self, file: BinaryIO) -> Tuple[Any, Dict[str, int]]:
@@ -226,16 +212,16 @@ class PickledTensors:
             raise EncoderError(
                 self.path, "does not start as a checkpoint does", "a PyTorch checkpoint", _MEND
             )
-        for _ in range(2):  # the protocol's version and the system's word sizes
-            _Unpickler(file, where).load()
+        # Two pickles go unused: the protocol's version and the system's word sizes.
+        _Unpickler(file, where).load()
+        _Unpickler(file, where).load()
         names = _Unpickler(file, where).load()
         keys = _Unpickler(file, where).load()
+        storages = [
+            tensor.storage for tensor in names.values() if isinstance(tensor, PickledTensor)
+        ]
         sizes = {
-            str(tensor.storage.key): np.dtype(
-                STORAGES[tensor.storage.kind].replace("bfloat16", "<u2")
-            ).itemsize
-            for tensor in names.values()
-            if isinstance(tensor, PickledTensor)
+            str(storage.key): np.dtype(STORAGES[storage.kind]).itemsize for storage in storages
         }
         offsets = {}
         for key in map(str, keys):
@@ -246,7 +232,7 @@ class PickledTensors:
 
 
 def _extent(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> int:
-    """Numbers from a tensor's first to its last, both included."""
+    """Count of numbers from a tensor's first to its last."""
     if 0 in shape:
         return 0
     return 1 + sum((size - 1) * step for size, step in zip(shape, strides))

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What the encoders' own library computes, for comparison; needs PyTorch and transformers, not
-MXNet.
+"""Hidden states and logits by PyTorch and transformers, for comparison.
 
     python reference.py DIRECTORY CLASS INPUTS.npz OUTPUTS.npz
 
-`wqa convert --check` and the tests run this file with an interpreter that has those two libraries:
-they need a newer NumPy than MXNet takes. CLASS is the library's, such as RobertaModel. INPUTS holds
-``token_ids``, ``token_types`` (B, L) and ``valid_length`` (B,). OUTPUTS repeats them beside
-``states``, (1 + layers, B, L, C), and, for a classifier, ``logits``, (B, labels).
+`wqa convert --check` and the tests run this file with another interpreter, because the two
+libraries need a newer NumPy than MXNet takes. It imports neither MXNet nor this package. CLASS is a
+class of transformers, such as RobertaModel. INPUTS holds ``token_ids`` and ``token_types``, (B, L),
+and ``valid_length``, (B,). OUTPUTS holds these arrays, ``states``, (1 + layers, B, L, C), and for a
+classifier ``logits``, (B, labels).
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ import numpy as np
 def run(
     model: Any, token_ids: np.ndarray, token_types: np.ndarray, valid_length: np.ndarray
 ) -> Any:
-    """Run a model of the reference library without dropout.
+    """Run a model of transformers without dropout.
 
     Parameters
     ----------
     model : transformers.PreTrainedModel
+        Encoder or classifier.
     token_ids, token_types : numpy.ndarray
-        (B, L).
+        Padded inputs, (B, L).
     valid_length : numpy.ndarray
-        (B,).
+        Number of tokens in each row, (B,).
 
     Returns
     -------
     transformers.utils.ModelOutput
+        Outputs with the hidden states of all layers.
     """
     import torch
 
@@ -53,15 +55,13 @@ def outputs(
 
     Parameters
     ----------
-    model : transformers.PreTrainedModel
-    token_ids, token_types : numpy.ndarray
-        (B, L).
-    valid_length : numpy.ndarray
-        (B,).
+    model, token_ids, token_types, valid_length
+        As `run` takes them.
 
     Returns
     -------
     dict of str to numpy.ndarray
+        ``states``, (1 + layers, B, L, C), and for a classifier ``logits``, (B, labels).
     """
     import torch
 
@@ -79,19 +79,17 @@ def main(directory: str, kind: str, inputs: str, target: str) -> None:
     Parameters
     ----------
     directory, kind : str
-        Where the model lies and the library's class for it.
+        Directory of the model, and its class in transformers.
     inputs, target : str
-        Files in NumPy's .npz format.
+        File to read and file to write, in NumPy's .npz format.
     """
     import transformers
 
-    given = dict(np.load(inputs))
-    model = getattr(transformers, kind).from_pretrained(directory, local_files_only=True).float()
-    np.savez(
-        target,
-        **given,
-        **outputs(model, given["token_ids"], given["token_types"], given["valid_length"]),
-    )
+    arrays = dict(np.load(inputs))
+    model_class = getattr(transformers, kind)
+    model = model_class.from_pretrained(directory, local_files_only=True).float()
+    rows = [arrays[name] for name in ("token_ids", "token_types", "valid_length")]
+    np.savez(target, **arrays, **outputs(model, *rows))
 
 
 if __name__ == "__main__":

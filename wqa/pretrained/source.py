@@ -1,26 +1,39 @@
-"""A pretrained encoder on disk: its shape, its tensors, and what they are called there."""
+"""A pretrained encoder on disk: its configuration, its tensors and their names."""
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 import re
-from typing import Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 from mxnet.gluon import HybridBlock
 
-from wqa.config import LAYOUTS, read_run_config
+from wqa.config import BackboneConfig, read_run_config
 from wqa.errors import EncoderError
 from wqa.models import Backbone
-from wqa.models.heads import POOLED, FirstPositionHead
+from wqa.models.heads import FirstPositionHead
 from wqa.pretrained.configs import from_huggingface, from_zoo, read_json
-from wqa.pretrained.names import CLASSIFIERS, huggingface_names, zoo_names
+from wqa.pretrained.names import HUGGINGFACE, Names, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
 
 #: Missing tensors that a message names.
 NAMED = 20
 
-_PREFIX = re.compile("^(" + "|".join(LAYOUTS) + r")\.")
+
+class _Description(NamedTuple):
+    """What a directory says about its encoder."""
+
+    config: BackboneConfig
+    plain: Dict[str, str]  # names of the files' tensors by their names without the family's prefix
+    names: Names  # plain names by parameter
+    classifier: Dict[str, str]  # plain names of the dense layer and the output layer
+    exits: Tuple[int, ...] = ()
+
+
+#: The classifier of a directory that has the pooler alone, if anything.
+_POOLER = {"dense": "pooler", "out": ""}
 
 
 class Source:
@@ -30,13 +43,16 @@ class Source:
     Parameters
     ----------
     directory : pathlib.Path
+        Directory with the weights and, but for the zoo's, ``config.json``.
 
     Attributes
     ----------
     config : BackboneConfig
+        Configuration of the encoder.
     weights : Weights
+        Tensors of the files.
     exits : tuple of int
-        The exit of a run's monolithic ranker; empty for the last layer.
+        The exit of a run's monolithic ranker. Empty: the last layer.
     used : set of str
         Tensors, by the files' names, that went into a parameter so far.
 
@@ -50,98 +66,71 @@ class Source:
         self.directory = directory
         if not directory.is_dir():
             raise EncoderError(directory, "there is no such directory", "an encoder's directory")
-        values = (
-            read_json(directory / "config.json") if (directory / "config.json").exists() else None
-        )
+        path = directory / "config.json"
+        values = read_json(path) if path.exists() else None
         if values is None and not list(directory.glob("*.params")):
-            raise EncoderError(
-                directory / "config.json", "the file is missing", "a Hugging Face directory"
-            )
+            raise EncoderError(path, "the file is missing", "a Hugging Face directory")
         self.weights = Weights(directory)
         self.used: Set[str] = set()
-        self.exits: Tuple[int, ...] = ()
-        shapes = self.weights.shapes
         if values is None:
-            self.config, self._plain = (
-                from_zoo(self.weights.path, shapes),
-                {name: name for name in shapes},
-            )
-            self._names, self._classifier = zoo_names(self.config), {"dense": "pooler", "out": ""}
+            description = _describe_zoo(self.weights)
         elif "backbone" in values:
-            run = read_run_config(directory / "config.json")
-            self.config, self._plain = (
-                run.backbone,
-                {re.sub(r"^backbone\.", "", name): name for name in shapes},
-            )
-            self._names = {
-                name: [name] for name in Backbone(self.config)._collect_params_with_prefix()
-            }
-            self._classifier = {"dense": "pooler", "out": ""}
-            if run.system == "pairwise":
-                self.exits = run.exits
-                self._classifier = {
-                    part: f"head_{run.exits[-1]}.{part}" for part in ("dense", "out")
-                }
+            description = _describe_run(path, self.weights)
         else:
-            self.config = from_huggingface(values, directory / "config.json", shapes)
-            self._plain = {_plain_name(name): name for name in shapes}
-            self._names, self._classifier = (
-                huggingface_names(self.config),
-                CLASSIFIERS[self.config.layout],
-            )
+            description = _describe_huggingface(values, path, self.weights)
+        self.config, self._plain, self._names, self._classifier, self.exits = description
 
     def fill(self, backbone: Backbone) -> None:
-        """Write the tensors into a backbone of the same shape, one at a time.
+        """Write the tensors into a backbone, one at a time.
 
         Parameters
         ----------
         backbone : Backbone
-            Initialised.
+            Initialized backbone of this configuration.
 
         Raises
         ------
         EncoderError
-            If a tensor is missing or of another shape; the message names it.
+            If tensors are missing or one has another shape; the message names them.
         """
         parameters = backbone._collect_params_with_prefix()
         missing = self.missing()
         if missing:
-            named = ", ".join(missing[:NAMED]) + (
-                f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-            )
+            named = ", ".join(missing[:NAMED])
+            if len(missing) > NAMED:
+                named += f" and {len(missing) - NAMED} more"
             raise EncoderError(
                 self.directory,
                 f"missing tensors: {named}",
                 "all tensors of the encoder",
                 "fetch the file again",
             )
-        for ours, theirs in self._names.items():
-            self._write(
-                parameters[ours],
-                theirs,
-                self.config.first_position if ours == "embeddings.position_weight" else 0,
-            )
+        for name, tensors in self._names.items():
+            # The zoo's position tables lack the rows before the first position.
+            optional = self.config.first_position if name == "embeddings.position_weight" else 0
+            self._write(parameters[name], tensors, optional)
 
     def missing(self) -> List[str]:
-        """Tensors of the encoder that the files do not hold."""
-        return [
-            name for theirs in self._names.values() for name in theirs if name not in self._plain
-        ]
+        """Tensors of the encoder that the files lack, by their plain names."""
+        needed = itertools.chain.from_iterable(self._names.values())
+        return [name for name in needed if name not in self._plain]
 
     def unused(self) -> List[str]:
-        """Tensors, by the files' names, that no parameter has taken."""
+        """Tensors that no parameter has taken, by the files' names."""
         return sorted(set(self.weights.shapes) - self.used)
 
     def has_pooler(self) -> bool:
-        """Whether pretraining left a dense layer for the first position."""
-        return self.config.layout in POOLED and f"{self._classifier['dense']}.weight" in self._plain
+        """Whether the files hold the family's pooler."""
+        dense = f"{self._classifier['dense']}.weight"
+        return self.config.family.has_pooler and dense in self._plain
 
     def fill_pooler(self, dense: HybridBlock) -> None:
-        """Write the pooler into a dense layer of the encoder's width.
+        """Write the pooler, or the dense layer of the classifier, into a dense layer.
 
         Parameters
         ----------
         dense : mxnet.gluon.HybridBlock
+            Initialized dense layer from the encoder's width to the same width.
 
         Raises
         ------
@@ -149,25 +138,28 @@ class Source:
             If a tensor is missing or of another shape.
         """
         for kind, parameter in dense._collect_params_with_prefix().items():
-            self._write(parameter, self._held([f"{self._classifier['dense']}.{kind}"]))
+            self._write(parameter, [self._classifier_tensor("dense", kind)])
 
     def labels(self) -> int:
-        """Outputs of the classifier, 0 where there is none."""
+        """Number of outputs of the classifier. 0: there is no classifier."""
         shape = self._shape(f"{self._classifier['out']}.weight")
         return shape[0] if shape and self._shape(f"{self._classifier['dense']}.weight") else 0
 
     def fill_classifier(self, head: FirstPositionHead) -> None:
-        """Write a fine-tuned classifier into a head; of two outputs it takes the log-odds of the
-        second.
+        """Write a fine-tuned classifier into a head.
+
+        The head's output is the classifier's one output, or the log-odds of the second of two.
 
         Parameters
         ----------
         head : FirstPositionHead
+            Initialized head of the encoder's width.
 
         Raises
         ------
         EncoderError
-            If the classifier has more than two outputs, or a tensor is of another shape.
+            If the classifier has more than two outputs, a tensor is missing, or one has another
+            shape.
         """
         if self.labels() not in (1, 2):
             raise EncoderError(
@@ -177,8 +169,8 @@ class Source:
             )
         self.fill_pooler(head.dense)
         for kind, parameter in head.out._collect_params_with_prefix().items():
-            name = self._held([f"{self._classifier['out']}.{kind}"])[0]
-            value = np.concatenate([part for _, part in self._parts(name)])
+            name = self._classifier_tensor("out", kind)
+            value = np.concatenate([rows for _, rows in self._parts(name)])
             if self.labels() == 2 and len(value) == 2:
                 value = value[1:] - value[:1]
             if value.shape != parameter.shape:
@@ -188,56 +180,79 @@ class Source:
     def _shape(self, plain: str) -> Optional[Tuple[int, ...]]:
         return self.weights.shapes[self._plain[plain]] if plain in self._plain else None
 
-    def _held(self, names: List[str]) -> List[str]:
-        for name in names:
-            if name not in self._plain:
-                raise EncoderError(
-                    self.directory,
-                    f"tensor {name} is missing",
-                    "a whole classifier",
-                    "fetch the file again",
-                )
-        return names
+    def _classifier_tensor(self, part: str, kind: str) -> str:
+        name = f"{self._classifier[part]}.{kind}"
+        if name not in self._plain:
+            raise EncoderError(
+                self.directory,
+                f"tensor {name} is missing",
+                "a whole classifier",
+                "fetch the file again",
+            )
+        return name
 
     def _parts(self, plain: str) -> Iterator[Tuple[int, np.ndarray]]:
         self.used.add(self._plain[plain])
         return self.weights.parts(self._plain[plain])
 
-    def _write(self, parameter, theirs: Iterable[str], first: int = 0) -> None:
-        """Fill a parameter's rows from tensors in turn; ``first`` rows may be absent, as in the
-        zoo's position tables."""
-        theirs, start = list(theirs), 0
-        shape = (parameter.shape[0] // max(1, len(theirs)), *parameter.shape[1:])
-        for plain in theirs:
-            found = self.weights.shapes[self._plain[plain]]
-            if first and found == (shape[0] - first, *shape[1:]):
-                start = first
-            elif found != shape:
-                self._refuse_shape(plain, found, shape)
-            for row, part in self._parts(plain):
-                _set(parameter, start + row, part)
-            start += found[0]
+    def _write(self, parameter, tensors: List[str], optional: int = 0) -> None:
+        """Fill a parameter's rows from tensors in turn; the first ``optional`` rows may be
+        absent."""
+        start = 0
+        needed = (parameter.shape[0] // max(1, len(tensors)), *parameter.shape[1:])
+        for plain in tensors:
+            shape = self.weights.shapes[self._plain[plain]]
+            if optional and shape == (needed[0] - optional, *needed[1:]):
+                start = optional
+            elif shape != needed:
+                self._refuse_shape(plain, shape, needed)
+            for row, rows in self._parts(plain):
+                _set(parameter, start + row, rows)
+            start += shape[0]
 
-    def _refuse_shape(self, plain: str, found: Tuple[int, ...], needed: Tuple[int, ...]) -> None:
+    def _refuse_shape(self, plain: str, shape: Tuple[int, ...], needed: Tuple[int, ...]) -> None:
         raise EncoderError(
             f"{self.weights.path}, tensor {self._plain[plain]}",
-            f"shape {found}",
+            f"shape {shape}",
             str(needed),
             "check config.json against the weights",
         )
 
 
-def _set(parameter, start: int, rows: np.ndarray) -> None:
-    for array in parameter.list_data():
-        array[start : start + len(rows)] = rows
+def _describe_zoo(weights: Weights) -> _Description:
+    config = from_zoo(weights.path, weights.shapes)
+    plain = {name: name for name in weights.shapes}
+    return _Description(config, plain, zoo_names(config), _POOLER)
+
+
+def _describe_run(path: pathlib.Path, weights: Weights) -> _Description:
+    run = read_run_config(path)
+    plain = {re.sub(r"^backbone\.", "", name): name for name in weights.shapes}
+    parameters = Backbone(run.backbone)._collect_params_with_prefix()
+    names = {name: [name] for name in parameters}
+    if run.system != "pairwise":
+        return _Description(run.backbone, plain, names, _POOLER)
+    head = f"head_{run.exits[-1]}"
+    classifier = {"dense": f"{head}.dense", "out": f"{head}.out"}
+    return _Description(run.backbone, plain, names, classifier, run.exits)
+
+
+def _describe_huggingface(values: dict, path: pathlib.Path, weights: Weights) -> _Description:
+    config = from_huggingface(values, path, weights.shapes)
+    plain = {_plain_name(name): name for name in weights.shapes}
+    classifier = HUGGINGFACE[config.layout].classifier
+    return _Description(config, plain, huggingface_names(config), classifier)
 
 
 def _plain_name(name: str) -> str:
-    """A tensor's name without its family; the first BERT files call a norm's arrays gamma and
-    beta."""
-    name = _PREFIX.sub("", name)
-    return re.sub(
-        r"LayerNorm\.gamma$",
-        "LayerNorm.weight",
-        re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name),
-    )
+    """Name of a tensor without the family's prefix, and a norm's arrays by their present names."""
+    prefixes = "|".join(re.escape(names.prefix) for names in HUGGINGFACE.values())
+    name = re.sub(rf"^({prefixes})\.", "", name)
+    # The first BERT files call a norm's arrays gamma and beta.
+    name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+    return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+
+
+def _set(parameter, start: int, rows: np.ndarray) -> None:
+    for array in parameter.list_data():
+        array[start : start + len(rows)] = rows

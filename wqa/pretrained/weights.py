@@ -1,4 +1,4 @@
-"""Tensors of an encoder's directory, by name, one at a time, whatever file holds them."""
+"""Weights in an encoder's directory, whatever the format of the files."""
 
 from __future__ import annotations
 
@@ -13,48 +13,39 @@ from safetensors import SafetensorError, safe_open
 
 from wqa.errors import EncoderError, shorten
 from wqa.pretrained.pickled import PickledTensors
+from wqa.pretrained.tensors import TensorFile, widen
 
-#: Whole or sharded weights of each kind.
+#: Names of the weights of each format: a single file, or the index of its shards.
 SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 
-#: Numbers that are read at a time.
+#: Numbers to read at a time.
 PART = 1 << 19
 
 
-class SafeTensors:
-    """Tensors of one safetensors file.
+class SafeTensors(TensorFile):
+    """Tensors of a safetensors file.
 
     Parameters
     ----------
     path : pathlib.Path
+        ``model.safetensors`` or a shard of it.
 
     Raises
     ------
     EncoderError
-        If the file is cut off or holds types that NumPy lacks.
+        If the file is cut off.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
-        with self._opened() as file:
+        super().__init__(path)
+        with self._open() as file:
             self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read rows of a tensor.
-
-        Parameters
-        ----------
-        name : str
-        start, stop : int
-            Rows of the first axis.
-
-        Returns
-        -------
-        numpy.ndarray
-        """
-        # Opened anew each time, so that the pages of what was read before do not stay in memory.
-        with self._opened() as file:
+        """Read rows of a tensor, as `TensorFile.read`; 8-bit floats raise `EncoderError`."""
+        # Closing the file releases the pages of the rows.
+        with self._open() as file:
             tensor = file.get_slice(name)
             kind = tensor.get_dtype()
             if kind == "BF16":
@@ -66,21 +57,17 @@ class SafeTensors:
             return tensor[start:stop]
 
     def _read_bfloat16(self, name: str, start: int, stop: int) -> np.ndarray:
-        """The library leaves out the type that NumPy lacks; the file's header says where its
-        numbers are."""
+        """Read rows past the library, which gives no type that NumPy lacks."""
         shape = (stop - start, *self.shapes[name][1:])
         with open(self.path, "rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            place = (
-                8
-                + size
-                + json.loads(file.read(size))[name]["data_offsets"][0]
-                + 2 * start * math.prod(shape[1:])
-            )
-        halves = np.fromfile(self.path, "<u2", math.prod(shape), offset=place)
-        return (halves.astype("<u4") << 16).view("<f4").reshape(shape)
+            header_size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(header_size))
+        offset = 8 + header_size + header[name]["data_offsets"][0]
+        offset += 2 * start * math.prod(shape[1:])
+        halves = np.fromfile(self.path, "<u2", math.prod(shape), offset=offset)
+        return widen(halves).reshape(shape)
 
-    def _opened(self) -> Any:
+    def _open(self) -> Any:
         try:
             return safe_open(str(self.path), framework="numpy")
         except (SafetensorError, OSError) as error:
@@ -89,20 +76,22 @@ class SafeTensors:
             ) from None
 
 
-class ParameterFile:
-    """Arrays of an MXNet ``.params`` file.
+class ParameterFile(TensorFile):
+    """Arrays of an MXNet ``.params`` file. All of them are in memory until they are read.
 
     Parameters
     ----------
     path : pathlib.Path
+        A file that ``save_parameters`` wrote.
 
     Raises
     ------
     EncoderError
-        If the file is cut off.
+        If the file is cut off, or its arrays have no names.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
+        super().__init__(path)
         try:
             arrays = mx.nd.load(str(path))
         except (mx.base.MXNetError, ValueError) as error:
@@ -118,18 +107,7 @@ class ParameterFile:
         self.shapes = {name: array.shape for name, array in arrays.items()}
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read rows of an array; with the last ones its memory goes.
-
-        Parameters
-        ----------
-        name : str
-        start, stop : int
-            Rows of the first axis.
-
-        Returns
-        -------
-        numpy.ndarray
-        """
+        """Read rows of an array, as `TensorFile.read`; the last row frees the array's memory."""
         rows = self._arrays[name][start:stop].asnumpy()
         if stop == self.shapes[name][0]:
             del self._arrays[name]
@@ -137,97 +115,104 @@ class ParameterFile:
 
 
 class Weights:
-    """Tensors of a directory.
+    """Tensors of a directory, from one file or several shards.
 
     Parameters
     ----------
     directory : pathlib.Path
-        With weights of exactly one kind.
+        Directory with weights of exactly one format.
 
     Attributes
     ----------
+    path : pathlib.Path
+        The file with the weights, or the index of the shards.
     shapes : dict of str to tuple of int
-        By the names that the files use.
+        Shapes of the tensors by the files' names.
 
     Raises
     ------
     EncoderError
-        If there are no weights, weights of two kinds, or a file that cannot be read.
+        If there are no weights, weights of two formats, or a file that cannot be read.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
         self.path = weights_path(directory)
-        self._files: List[Any] = [_open(path) for path in _shards(self.path)]
-        self._holder = {name: file for file in self._files for name in file.shapes}
-        self.shapes: Dict[str, Tuple[int, ...]] = {
-            name: file.shapes[name] for name, file in self._holder.items()
-        }
+        self._files: Dict[str, TensorFile] = {}
+        self.shapes: Dict[str, Tuple[int, ...]] = {}
+        for path in _shards(self.path):
+            file = FORMATS[path.suffix](path)
+            self._files.update(dict.fromkeys(file.shapes, file))
+            self.shapes.update(file.shapes)
 
     def parts(self, name: str) -> Iterator[Tuple[int, np.ndarray]]:
-        """Read a tensor a few rows at a time, so that no second copy of it is ever in memory.
+        """Read a tensor a few rows at a time, so that no second copy of it is in memory.
 
         Parameters
         ----------
         name : str
+            Name of the tensor.
 
         Yields
         ------
         int
-            First row.
+            Number of the first row.
         numpy.ndarray
-            Rows, float32.
+            The rows, float32.
         """
-        rows, *others = self.shapes[name]
-        step = max(1, PART // max(1, math.prod(others)))
-        for start in range(0, rows, step):
-            yield (
-                start,
-                self._holder[name]
-                .read(name, start, min(rows, start + step))
-                .astype(np.float32, copy=False),
-            )
+        count, *row_shape = self.shapes[name]
+        step = max(1, PART // max(1, math.prod(row_shape)))
+        for start in range(0, count, step):
+            rows = self._files[name].read(name, start, min(count, start + step))
+            yield start, rows.astype(np.float32, copy=False)
+
+
+#: Readers by the ending of the file's name.
+FORMATS = {".safetensors": SafeTensors, ".bin": PickledTensors, ".params": ParameterFile}
 
 
 def weights_path(directory: pathlib.Path) -> pathlib.Path:
-    """Find the one file that holds a directory's weights, or the index of its shards.
+    """Find the weights of a directory.
 
     Parameters
     ----------
     directory : pathlib.Path
+        Directory of an encoder.
 
     Returns
     -------
     pathlib.Path
+        The one file with the weights, or the index of their shards.
 
     Raises
     ------
     EncoderError
         If there is none, or more than one.
     """
-    found = [directory / name for name in (*SAFETENSORS, *PICKLED) if (directory / name).exists()]
-    found += sorted(directory.glob("*.params"))
-    if not found:
+    known = [directory / name for name in (*SAFETENSORS, *PICKLED)]
+    paths = [path for path in known if path.exists()] + sorted(directory.glob("*.params"))
+    if not paths:
         raise EncoderError(
             directory,
             "holds no weights",
             f"{SAFETENSORS[0]}, {PICKLED[0]} or their shards, or a .params file",
             f"fetch {SAFETENSORS[0]}",
         )
-    if len(found) > 1:
+    if len(paths) > 1:
         raise EncoderError(
             directory,
-            "holds " + " and ".join(path.name for path in found),
+            "holds " + " and ".join(path.name for path in paths),
             "weights of one kind",
-            f"keep {found[0].name} and move the others away",
+            f"keep {paths[0].name} and move the others away",
         )
-    return found[0]
+    return paths[0]
 
 
 def _shards(path: pathlib.Path) -> List[pathlib.Path]:
     if path.suffix != ".json":
         return [path]
     try:
-        names = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
+        index = json.loads(path.read_text(encoding="utf-8"))
+        names = sorted(set(index["weight_map"].values()))
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise EncoderError(
             path,
@@ -246,8 +231,3 @@ def _shards(path: pathlib.Path) -> List[pathlib.Path]:
                 "fetch the file",
             )
     return [path.parent / name for name in names]
-
-
-def _open(path: pathlib.Path) -> Any:
-    kinds = {".safetensors": SafeTensors, ".bin": PickledTensors, ".params": ParameterFile}
-    return kinds[path.suffix](path)

@@ -9,17 +9,10 @@ from typing import List, Sequence, Union
 
 import tokenizers
 
-from wqa.config import BackboneConfig
+from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig
 from wqa.data import atomic_writer
 from wqa.errors import EncoderError, InputError, shorten
 from wqa.text.vocabularies import byte_level, read_settings, sentencepiece, wordpiece, zoo_wordpiece
-
-#: Start, separator and padding tokens, and the form of the pair input that goes with them.
-SPECIALS = (
-    (("[CLS]", "[SEP]", "[PAD]"), "bert"),
-    (("<s>", "</s>", "<pad>"), "roberta"),
-    (("[CLS]", "[SEP]", "<pad>"), "bert"),
-)  # the last are ALBERT's
 
 
 class Tokenizer:
@@ -37,7 +30,9 @@ class Tokenizer:
         inner.no_truncation()
         inner.no_padding()
         self._inner = inner
-        for names, form in SPECIALS:
+        # Families share tokens; each set of tokens is tried and named once.
+        forms = {family.special_tokens: family.pair_form for family in FAMILIES.values()}
+        for names, form in forms.items():
             ids = [number for number in map(inner.token_to_id, names) if number is not None]
             if len(ids) == len(names):
                 self.pair_form = form
@@ -47,8 +42,8 @@ class Tokenizer:
                 return
         raise EncoderError(
             where,
-            "has none of " + ", ".join(" ".join(names) for names, _ in SPECIALS),
-            "the tokenizer of a BERT, RoBERTa, ELECTRA or ALBERT encoder",
+            "has none of " + ", ".join(map(" ".join, forms)),
+            "a tokenizer of one of the families " + ", ".join(FAMILIES),
         )
 
     @property
@@ -73,10 +68,10 @@ class Tokenizer:
         if self.pair_form != config.pair_form:
             raise EncoderError(
                 where,
-                f"a {config.layout} encoder with a tokenizer for {self.pair_form}'s pairs",
+                f"a {config.family.name} encoder with a tokenizer for {self.pair_form}'s pairs",
                 f"a tokenizer for {config.pair_form}'s pairs",
             )
-        if self.pair_form == "bert" and config.token_types < 2:
+        if PAIR_FORMS[self.pair_form].typed and config.token_types < 2:
             raise EncoderError(
                 where, "an encoder with one token type", "two: the question's and the candidate's"
             )

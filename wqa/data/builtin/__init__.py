@@ -1,4 +1,5 @@
 """The small corpus that was written for this project: 100 / 25 / 25 questions."""
+
 from __future__ import annotations
 
 import pathlib
@@ -9,11 +10,12 @@ SPLITS = ("train", "dev", "test")
 
 
 def builtin_path(split: str) -> pathlib.Path:
-    """Where a split of the built-in corpus lies.
+    """Path of a split of the built-in corpus.
 
     Parameters
     ----------
     split : {"train", "dev", "test"}
+        The split.
 
     Returns
     -------
@@ -26,5 +28,5 @@ def builtin_path(split: str) -> pathlib.Path:
         If there is no such split.
     """
     if split not in SPLITS:
-        raise OptionError("builtin split", shorten(split), "one of " + ", ".join(SPLITS))
+        raise OptionError("split", shorten(split), "one of " + ", ".join(SPLITS))
     return pathlib.Path(__file__).with_name(f"{split}.jsonl")

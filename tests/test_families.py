@@ -1,0 +1,157 @@
+"""A family of encoders is its records: `Family` and `HuggingFaceNames`, and nothing else."""
+
+import json
+
+import mxnet as mx
+import numpy as np
+import pytest
+import tokenizers
+from safetensors.numpy import load_file, save_file
+
+from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig, Family, read_run_config
+from wqa.errors import EncoderError, OptionError
+from wqa.inference import load_ranker
+from wqa.inference.export import export_huggingface, huggingface_tensors
+from wqa.models import PairwiseTransformer
+from wqa.pretrained import convert, load_classifier, read_backbone_config
+from wqa.pretrained.configs import from_huggingface, to_huggingface
+from wqa.pretrained.names import ALBERT_LAYER, HUGGINGFACE, HuggingFaceNames
+from wqa.text import PairEncoder, load_tokenizer
+
+QUESTION = "how are caves formed"
+CANDIDATES = ["water carves caves", "the moon is bright", "caves are dark"]
+SPECIALS = ("<start>", "<end>", "<none>")
+
+
+def test_every_family_has_both_records():
+    assert list(FAMILIES) == list(HUGGINGFACE) == ["bert", "roberta", "electra", "albert"]
+    for name, family in FAMILIES.items():
+        assert family.name == name
+        assert BackboneConfig(layout=name).family is family
+
+
+def test_the_special_tokens_tell_the_pair_form():
+    forms = {(family.special_tokens, family.pair_form) for family in FAMILIES.values()}
+    assert len(forms) == len({tokens for tokens, _ in forms})
+    assert [PAIR_FORMS[name].specials for name in ("bert", "roberta")] == [3, 4]
+
+
+@pytest.mark.parametrize("field", ["pair_form", "head_activation"])
+def test_records_that_do_not_fit(field):
+    options = {"name": "x", "pair_form": "bert", "special_tokens": SPECIALS, field: "nothing"}
+    with pytest.raises(OptionError, match=f"family {field}: 'nothing'; expected"):
+        Family(**options)
+    with pytest.raises(OptionError, match="layout: 'x'; expected one of bert, roberta"):
+        BackboneConfig(layout="x")
+
+
+@pytest.fixture
+def new_family(monkeypatch):
+    """A family that differs from every other one, registered for a test."""
+    family = Family(
+        "new",
+        "roberta",
+        SPECIALS,
+        has_pooler=True,
+        head_activation="gelu",
+        positions_after_padding=True,
+        shared_layers=True,
+    )
+    names = HuggingFaceNames(
+        "Novel",
+        "trunk",
+        {"dense": "first.dense", "out": "score"},
+        layer="blocks.{}.inner.",
+        parts=ALBERT_LAYER,
+        projection="widen",
+        embedding_size=12,
+        head_dropout="score_dropout",
+        defaults={"pad_token_id": 2, "type_vocab_size": 1},
+    )
+    monkeypatch.setitem(FAMILIES, "new", family)
+    monkeypatch.setitem(HUGGINGFACE, "new", names)
+    return family
+
+
+@pytest.fixture
+def new_encoder(new_family, tmp_path):
+    """A Hugging Face directory of the new family, with random weights."""
+    words = sorted(set(" ".join([QUESTION, *CANDIDATES]).split()))
+    vocabulary = {word: number for number, word in enumerate([*SPECIALS, "<unknown>", *words])}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, "<unknown>"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    config = BackboneConfig(
+        layout="new",
+        vocab_size=len(vocabulary),
+        units=16,
+        hidden_size=32,
+        num_layers=3,
+        num_heads=2,
+        max_positions=40,
+        token_types=1,
+        embedding_size=12,
+        first_position=3,
+        shared_layers=True,
+    )
+    mx.random.seed(3)
+    model = PairwiseTransformer(config)
+    model.initialize(mx.init.Normal(0.3))
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "config.json").write_text(json.dumps(to_huggingface(config)))
+    save_file(huggingface_tensors(model), str(folder / "model.safetensors"))
+    return folder
+
+
+def test_a_new_family_is_named_by_its_record(new_encoder):
+    tensors = load_file(str(new_encoder / "model.safetensors"))
+    for name in (
+        "trunk.embeddings.word_embeddings.weight",
+        "trunk.widen.weight",
+        "trunk.blocks.0.inner.attention.query.weight",
+        "trunk.first.dense.weight",
+        "score.weight",
+    ):
+        assert name in tensors
+    assert not [name for name in tensors if "blocks.1" in name]
+    config = json.loads((new_encoder / "config.json").read_text())
+    assert config["architectures"] == ["NovelForSequenceClassification"]
+    assert (config["pad_token_id"], config["embedding_size"]) == (2, 12)
+    assert config["score_dropout"] == 0.1
+    # The architecture or the tensors name the family where model_type does not.
+    path = new_encoder / "config.json"
+    expected = from_huggingface(config, path, ())
+    del config["model_type"], config["embedding_size"], config["pad_token_id"]
+    assert from_huggingface(config, path, ()) == expected
+    del config["architectures"]
+    assert from_huggingface(config, path, tensors) == expected
+    with pytest.raises(EncoderError, match="expected one of .*, albert, new"):
+        from_huggingface(config, path, ())
+
+
+def test_a_new_family_encodes(new_encoder, new_family):
+    encoder = PairEncoder(load_tokenizer(new_encoder), max_length=32)
+    pairs = encoder.encode(QUESTION, CANDIDATES)
+    assert [pair.token_ids.tolist().count(1) for pair in pairs] == [3, 3, 3]
+    assert pairs[0].token_ids[[0, 5, 6, -1]].tolist() == [0, 1, 1, 1]
+    assert encoder.tokenizer.padding_id == 2
+
+
+def test_a_new_family_converts_and_ranks(new_encoder, tmp_path):
+    report = convert(new_encoder, tmp_path / "run")
+    assert str(report).startswith("family      new, 3 layers")
+    assert report.system == "pairwise" and not report.unused
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["backbone"]["layout"] == "new"
+    stored = read_run_config(tmp_path / "run" / "config.json")
+    assert stored.backbone == read_backbone_config(new_encoder)
+    head = load_classifier(new_encoder).head(0)
+    assert head.pooler is head.dense
+    scores = load_ranker(tmp_path / "run").rank(QUESTION, CANDIDATES).scores
+    np.testing.assert_array_equal(
+        load_ranker(new_encoder).rank(QUESTION, CANDIDATES).scores, scores
+    )
+    export_huggingface(tmp_path / "run", tmp_path / "back")
+    tensors = load_file(str(tmp_path / "back" / "model.safetensors"))
+    for name, value in load_file(str(new_encoder / "model.safetensors")).items():
+        np.testing.assert_array_equal(tensors[name], value, err_msg=name)
