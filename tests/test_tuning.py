@@ -8,17 +8,17 @@ from wqa.errors import DataError, OptionError
 from wqa.evaluation import evaluate
 from wqa.inference.cost import Cost
 from wqa.inference.ranker import Ranking
-from wqa.inference.scored import ScoredQuestions
-from wqa.inference.tuning import (
+from wqa.models.cascade import dropped
+from wqa.tuning import (
     GRID,
     Configuration,
-    check_grid,
+    ScoredQuestions,
     full_grid,
     pareto_front,
     pick,
     placements,
 )
-from wqa.models.cascade import dropped
+from wqa.tuning.grid import check_grid
 
 EXITS, DEPTH = (2, 3, 6), 6
 
@@ -92,7 +92,7 @@ def test_grids():
     assert len(full_grid(GRID, 5)) == 6**4
     assert check_grid([0.5, 0.1, 0.5]) == (0.1, 0.5)
     for grid in ([1.0], [-0.1, 0.2], [float("nan")], []):
-        with pytest.raises(OptionError, match="--grid"):
+        with pytest.raises(OptionError, match="grid: "):
             check_grid(grid)
 
 
@@ -101,7 +101,7 @@ def test_placements_of_exits():
     assert len(placements(GRID, 5, 3)) == 6 * 6
     assert placements([0.5], 3, 1) == [(0, 0)]
     for used in (0, 4):
-        with pytest.raises(OptionError, match="--place-exits"):
+        with pytest.raises(OptionError, match="place_exits: "):
             placements([0.3], 3, used)
 
 
@@ -117,12 +117,12 @@ def test_the_front_and_the_pick():
     front = [(found.cost, found.metrics["map"]) for found in pareto_front(all_)]
     assert front == [(0.4, 0.2), (0.5, 0.7), (0.6, 0.8), (0.7, 0.9)]
     assert pick(all_, max_cost=0.65).cost == 0.6
-    assert pick(all_, least=0.75).cost == 0.6
-    with pytest.raises(OptionError, match="--max-cost: 0.3; expected at least 0.4"):
+    assert pick(all_, min_metric=0.75).cost == 0.6
+    with pytest.raises(OptionError, match="max_cost: 0.3; expected at least 0.4"):
         pick(all_, max_cost=0.3)
-    with pytest.raises(OptionError, match="--min-map: 0.95; expected at most 0.9"):
-        pick(all_, least=0.95)
-    for limits in ({}, {"max_cost": 1, "least": 0.1}):
+    with pytest.raises(OptionError, match="min_metric: 0.95; expected at most 0.9"):
+        pick(all_, min_metric=0.95)
+    for limits in ({}, {"max_cost": 1, "min_metric": 0.1}):
         with pytest.raises(OptionError, match="one of the two"):
             pick(all_, **limits)
 
