@@ -43,28 +43,16 @@ def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
     data, run = str(builtin_path("dev")), str(tmp_path / "run")
     state = train("cascade", data, run, str(family_encoder), exits=(1, 2, 3), config=config)
     assert state.update == 4
-    found = scores(tmp_path / "run")
-    np.testing.assert_array_equal(scores(tmp_path / "run"), found)
-    assert np.isfinite(found[[0, 1, 3]]).all() and len(set(found)) == 4
+    expected = scores(tmp_path / "run")
+    np.testing.assert_array_equal(scores(tmp_path / "run"), expected)
+    assert np.isfinite(expected[[0, 1, 3]]).all() and len(set(expected)) == 4
     ranking = load_ranker(tmp_path / "run", drop_ratio=0.5).rank(QUESTION, CANDIDATES)
-    assert sorted(ranking.exits.tolist()) == [
-        0,
-        1,
-        2,
-        3,
-    ]  # 3 candidates with text: 1 dropped, then 1 of 2
-    names = export_mxnet(tmp_path / "run", tmp_path / "out")
-    assert names == sorted(
-        [
-            *(
-                f"{prefix}-{kind}"
-                for prefix in ("model", "exit_1", "exit_2", "exit_3")
-                for kind in ("symbol.json", "0000.params")
-            ),
-            "export.json",
-            "tokenizer.json",
-        ]
-    )
+    # Of 3 candidates with text the first exit drops 1, the second 1 of 2.
+    assert sorted(ranking.exits.tolist()) == [0, 1, 2, 3]
+    files = ["export.json", "tokenizer.json"]
+    for prefix in ("model", "exit_1", "exit_2", "exit_3"):
+        files += [f"{prefix}-symbol.json", f"{prefix}-0000.params"]
+    assert export_mxnet(tmp_path / "run", tmp_path / "out") == sorted(files)
     ranker, imports = load_ranker(tmp_path / "run"), mx.gluon.SymbolBlock.imports
     pairs = [pair for pair in ranker.encoder.encode(QUESTION, CANDIDATES) if not pair.empty]
     tokenizer = ranker.encoder.tokenizer
@@ -78,23 +66,23 @@ def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
         path = str(tmp_path / "out" / prefix)
         return imports(f"{path}-symbol.json", manifest[prefix]["inputs"], f"{path}-0000.params")
 
-    np.testing.assert_allclose(network("model")(*arrays).asnumpy(), found[[0, 1, 3]], atol=1e-5)
+    np.testing.assert_allclose(network("model")(*arrays).asnumpy(), expected[[0, 1, 3]], atol=1e-5)
     hidden, _ = network("exit_1")(*arrays)
     hidden, _ = network("exit_2")(hidden, arrays[2])
     np.testing.assert_allclose(
-        network("exit_3")(hidden, arrays[2])[1].asnumpy(), found[[0, 1, 3]], atol=1e-5
+        network("exit_3")(hidden, arrays[2])[1].asnumpy(), expected[[0, 1, 3]], atol=1e-5
     )
 
 
 def test_classifiers_rank_at_once_convert_and_go_back(family_encoder, tmp_path):
-    found = scores(family_encoder)
-    np.testing.assert_array_equal(scores(make_tar(tmp_path / "x.tar.gz", family_encoder)), found)
+    expected = scores(family_encoder)
+    np.testing.assert_array_equal(scores(make_tar(tmp_path / "x.tar.gz", family_encoder)), expected)
     config, data = TrainingConfig(max_updates=1, tokens_per_batch=200), str(builtin_path("dev"))
     train("pairwise", data, str(tmp_path / "run"), str(tmp_path / "x.tar.gz"), config=config)
     assert np.isfinite(scores(tmp_path / "run")[0])
     report = convert(family_encoder, tmp_path / "converted")
     assert report.system == "pairwise" and not report.unused and report.read == report.mapped
-    np.testing.assert_array_equal(scores(tmp_path / "converted"), found)
+    np.testing.assert_array_equal(scores(tmp_path / "converted"), expected)
     assert read_backbone_config(tmp_path / "converted") == read_backbone_config(family_encoder)
     ours, theirs = (
         values(load_backbone(folder)) for folder in (tmp_path / "converted", family_encoder)
@@ -110,7 +98,7 @@ def test_classifiers_rank_at_once_convert_and_go_back(family_encoder, tmp_path):
     assert set(tensors) == set(again)
     for name, value in tensors.items():
         np.testing.assert_array_equal(again[name], value)
-    np.testing.assert_array_equal(scores(tmp_path / "back"), found)
+    np.testing.assert_array_equal(scores(tmp_path / "back"), expected)
 
 
 def test_a_converted_classifier_starts_both_ways(tiny_encoder, tmp_path):
@@ -271,12 +259,12 @@ def test_checks_against_stored_outputs(checked, tmp_path, capsys):
     assert not (tmp_path / "off").exists()
     np.savez(tmp_path / "shape.npz", **{**arrays, "states": arrays["states"][:2]})
     np.savez(tmp_path / "none.npz", states=arrays["states"])
-    for name, found in (
+    for name, message in (
         ("shape", "hidden states of shape"),
         ("none", "cannot be read"),
         ("absent", "cannot be read"),
     ):
-        with pytest.raises(EncoderError, match=found):
+        with pytest.raises(EncoderError, match=message):
             convert(checked, tmp_path / "out2", str(tmp_path / f"{name}.npz"))
 
 
@@ -287,15 +275,15 @@ def test_checks_against_a_live_reference(checked, tmp_path):
 import sys
 import mxnet as mx, numpy as np
 from wqa.pretrained import load_classifier
-script, folder, kind, given, target = sys.argv[1:]
+script, folder, kind, inputs, outputs = sys.argv[1:]
 assert script.endswith("reference.py") and kind == "BertForSequenceClassification", sys.argv
-found = dict(np.load(given))
+arrays = dict(np.load(inputs))
 model = load_classifier(folder)
-ids, types = (mx.nd.array(found[name], dtype="int32") for name in ("token_ids", "token_types"))
-lengths = mx.nd.array(found["valid_length"])
+ids, types = (mx.nd.array(arrays[name], dtype="int32") for name in ("token_ids", "token_types"))
+lengths = mx.nd.array(arrays["valid_length"])
 states = [state.asnumpy() for state in model.backbone.hidden_states(ids, lengths, types)]
 logits = model(ids, types, lengths).asnumpy()[:, None]
-np.savez(target, states=np.stack(states), logits=logits, **found)
+np.savez(outputs, states=np.stack(states), logits=logits, **arrays)
 """
     python = tmp_path / "python"
     python.write_text(code)

@@ -95,7 +95,7 @@ def test_asnq(archive, tmp_path, packed):
 
 
 @pytest.mark.parametrize(
-    "line, found",
+    "line, message",
     [
         (
             "only one column",
@@ -111,13 +111,13 @@ def test_asnq(archive, tmp_path, packed):
         (b"q\t\xff\t4", "byte 2 is not UTF-8"),
     ],
 )
-def test_asnq_lines_that_do_not_fit(archive, tmp_path, capsys, line, found):
+def test_asnq_lines_that_do_not_fit(archive, tmp_path, capsys, line, message):
     raw = (
         b"t one\ta\t1\n" + (line if isinstance(line, bytes) else line.encode()) + b"\nt two\tb\t4\n"
     )
     assert convert_asnq(archive(train=raw), tmp_path / "out") == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ") and found in error
+    assert error.startswith("error: ") and message in error
     assert (
         not (tmp_path / "out" / "train.jsonl").exists()
         and not (tmp_path / "out" / "stats.json").exists()
@@ -218,11 +218,9 @@ def test_published_counts_of_trecqa(tmp_path):
         tmp_path / "train.jsonl"
     ).exists()  # of this split the filtered copy alone is at hand
     for question in questions:
-        assert not any(
-            sign in text
-            for text in (question.question, *question.texts)
-            for sign in ("-LRB-", "-RSB-", "<num>")
-        )
+        text = " ".join([question.question, *question.texts])
+        for token in ("-LRB-", "-RSB-", "<num>"):
+            assert token not in text
 
 
 def write_trecqa(folder, *entries, name="dev.jsonl"):
@@ -242,14 +240,14 @@ def test_trecqa_by_hand(tmp_path):
     only = {"question": "Why ?", "candidates": [{"sentence": "So .", "label": 1}]}
     folder = write_trecqa(tmp_path / "in", entry, only, entry)
     assert trecqa.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 0
-    found = rows(tmp_path / "out" / "dev.jsonl")
-    assert found[0] == (
+    dev = rows(tmp_path / "out" / "dev.jsonl")
+    assert dev[0] == (
         "dev-1",
         'What did "X" cost in #?',
         ("It (X) didn't cost #%, Mr. Y said.", "R&D &amp; so"),
         (1, 0),
     )
-    assert [row[0] for row in found] == ["dev-1", "dev-2", "dev-3"]
+    assert [row[0] for row in dev] == ["dev-1", "dev-2", "dev-3"]
     assert [row[0] for row in rows(tmp_path / "out" / "dev-clean.jsonl")] == ["dev-1", "dev-3"]
     assert (
         json.loads((tmp_path / "out" / "stats.json").read_text())["dev"]["all"][
@@ -309,7 +307,7 @@ def test_trecqa_as_pseudo_xml(tmp_path, packed, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "text, found",
+    "text, message",
     [
         (XML.rsplit("</QApairs", 1)[0], "ends inside a question"),
         ("", "no <QApairs>"),
@@ -319,14 +317,14 @@ def test_trecqa_as_pseudo_xml(tmp_path, packed, monkeypatch):
         ),
     ],
 )
-def test_trecqa_pseudo_xml_that_does_not_fit(tmp_path, capsys, text, found):
+def test_trecqa_pseudo_xml_that_does_not_fit(tmp_path, capsys, text, message):
     (tmp_path / "dev.xml").write_text(text)
     assert trecqa.main(["--archive", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
-    assert found in capsys.readouterr().err and not (tmp_path / "out" / "dev.jsonl").exists()
+    assert message in capsys.readouterr().err and not (tmp_path / "out" / "dev.jsonl").exists()
 
 
 @pytest.mark.parametrize(
-    "entry, found",
+    "entry, message",
     [
         ({"question": "q"}, "KeyError"),
         ({"question": "q", "candidates": []}, "no candidate"),
@@ -338,11 +336,11 @@ def test_trecqa_pseudo_xml_that_does_not_fit(tmp_path, capsys, text, found):
         ({"question": "q", "candidates": [{"sentence": None, "label": 0}]}, "line 1"),
     ],
 )
-def test_trecqa_lines_that_do_not_fit(tmp_path, capsys, entry, found):
+def test_trecqa_lines_that_do_not_fit(tmp_path, capsys, entry, message):
     folder = write_trecqa(tmp_path / "in", entry)
     assert trecqa.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert found in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
+    assert message in error and error.count("\n") == 1 and not (tmp_path / "out").exists()
 
 
 def test_trecqa_that_is_not_there(tmp_path, capsys):
@@ -351,20 +349,18 @@ def test_trecqa_that_is_not_there(tmp_path, capsys):
 
 
 def paragraph(text, *answers, impossible=False):
-    return {
-        "context": text,
-        "qas": [
+    entries = []
+    for number, texts in enumerate(answers):
+        spans = [{"text": answer, "answer_start": text.index(answer)} for answer in texts]
+        entries.append(
             {
-                "id": f"{place} {text}",
-                "question": f" who {place} ? ",
+                "id": f"{number} {text}",
+                "question": f" who {number} ? ",
                 "is_impossible": impossible,
-                "answers": [
-                    {"text": answer, "answer_start": text.index(answer)} for answer in some
-                ],
+                "answers": spans,
             }
-            for place, some in enumerate(answers)
-        ],
-    }
+        )
+    return {"context": text, "qas": entries}
 
 
 def write_squad(folder, *paragraphs, name="dev-v2.0.json"):
@@ -421,7 +417,7 @@ def test_squad_divides_the_training_questions(tmp_path):
 def test_squad_that_does_not_fit(tmp_path, capsys):
     wrong = paragraph("Some text here.", ["text"])
     wrong["qas"][0]["answers"][0]["answer_start"] = 2
-    for content, found in (
+    for content, message in (
         (wrong, "answer 'text' does not stand at 2"),
         ({"context": "a"}, "KeyError"),
         (3, "TypeError"),
@@ -430,7 +426,7 @@ def test_squad_that_does_not_fit(tmp_path, capsys):
         assert squad.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 2
         error = capsys.readouterr().err
         assert (
-            found in error
+            message in error
             and "paragraph 1" in error
             and not (tmp_path / "out" / "test.jsonl").exists()
         )
@@ -466,9 +462,11 @@ def collection(tmp_path):
         "run": "1 Q0 b 1 9.0 t\n1 Q0 a 2 8.0 t\n1 Q0 c 3 7.0 t\n2 Q0 c 1 1.0 t\n",
         "qrels": "1 0 a 2\n1 0 b 0\n2 0 c 0\n",
     }
+    arguments = []
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    return [part for name in files for part in (f"--{name}", str(tmp_path / name))]
+        arguments += [f"--{name}", str(tmp_path / name)]
+    return arguments
 
 
 def test_a_retrieval_collection(collection, tmp_path):
@@ -542,7 +540,7 @@ def test_a_table_of_pairs(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name, text, found",
+    "name, text, message",
     [
         ("questions", "1\twho ?\n", "no text for question '2' of the run"),
         ("sentences", "a\tA\n", "no text for sentence 'b'"),
@@ -550,10 +548,10 @@ def test_a_table_of_pairs(tmp_path):
         ("sentences", "a\tA\na\tB\n", "stands twice"),
     ],
 )
-def test_a_collection_that_does_not_fit(collection, tmp_path, capsys, name, text, found):
+def test_a_collection_that_does_not_fit(collection, tmp_path, capsys, name, text, message):
     (tmp_path / name).write_text(text)
     assert retrieval.main(["--out", str(tmp_path / "out"), "--split", "dev", *collection]) == 2
-    assert found in capsys.readouterr().err and not (tmp_path / "out" / "dev.jsonl").exists()
+    assert message in capsys.readouterr().err and not (tmp_path / "out" / "dev.jsonl").exists()
 
 
 def test_a_collection_without_all_its_files(collection, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The scripts that bring encoders, against a server of the official layout on this machine."""
+"""The download of encoders, from a server on this machine with the official paths."""
 
 import functools
 import hashlib
@@ -21,15 +21,15 @@ from wqa.pretrained import load_backbone, load_classifier
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves files, ranges of them, and pointers in place of large files under raw/."""
+    """Serves files, ranges of them, and pointers instead of large files under raw/."""
 
-    asked = []
+    requests = []
 
     def log_message(self, *_):
         pass
 
     def do_GET(self):
-        self.asked.append((self.path, self.headers.get("Range")))
+        self.requests.append((self.path, self.headers.get("Range")))
         path = pathlib.Path(self.translate_path(self.path.replace("/raw/", "/resolve/")))
         if not path.is_file():
             self.send_error(404)
@@ -55,7 +55,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 def site(tmp_path):
     root = tmp_path / "site"
     root.mkdir()
-    Handler.asked.clear()
+    Handler.requests.clear()
     server = http.server.ThreadingHTTPServer(
         ("127.0.0.1", 0), functools.partial(Handler, directory=str(root))
     )
@@ -71,12 +71,12 @@ def test_a_hub_encoder_comes_whole_and_loads(site, tmp_path, name, family, capsy
     write_family_encoder(root / encoders.ENCODERS[name][0] / "resolve" / "main", family)
     assert encoders.main([name, "--out", str(tmp_path / "out"), "--mirror", url]) == 0
     assert "model.safetensors SHA-256 " in capsys.readouterr().out
-    assert load_backbone(tmp_path / "out" / name).config.layout == family
+    assert load_backbone(tmp_path / "out" / name).config.family.name == family
     files = {path.name for path in (tmp_path / "out" / name).iterdir()}
     assert "pytorch_model.bin" not in files and "fetched.json" in files
-    asked = len(Handler.asked)
+    count = len(Handler.requests)
     assert encoders.main([name, "--out", str(tmp_path / "out"), "--mirror", url]) == 0
-    assert "is there already" in capsys.readouterr().out and len(Handler.asked) == asked
+    assert "is there already" in capsys.readouterr().out and len(Handler.requests) == count
 
 
 def test_a_download_that_stopped_goes_on(site, tmp_path):
@@ -89,7 +89,7 @@ def test_a_download_that_stopped_goes_on(site, tmp_path):
         assert fetching.download(f"{url}/file", target, digest) == digest
         assert target.read_bytes() == content and not (tmp_path / ".file.part").exists()
         target.unlink()
-    assert [kept for _, kept in Handler.asked] == [None, "bytes=1000-", f"bytes={len(content)}-"]
+    assert [kept for _, kept in Handler.requests] == [None, "bytes=1000-", f"bytes={len(content)}-"]
     with pytest.raises(DataError, match=f"SHA-256 {digest}; expected 00; fetch it again"):
         fetching.download(f"{url}/file", target, "00")
     assert not target.exists()
@@ -106,7 +106,9 @@ def test_tandas_tars(site, tmp_path):
     assert (
         encoders.main(["tanda-roberta-base", "--out", str(tmp_path / "out"), "--mirror", url]) == 0
     )
-    assert load_classifier(tmp_path / "out" / "tanda-roberta-base.tar").config.layout == "roberta"
+    assert (
+        load_classifier(tmp_path / "out" / "tanda-roberta-base.tar").config.family.name == "roberta"
+    )
     assert (
         encoders.main(
             [
@@ -119,7 +121,9 @@ def test_tandas_tars(site, tmp_path):
         )
         == 0
     )
-    assert load_classifier(tmp_path / "two" / "tanda-roberta-base.tar").config.layout == "roberta"
+    assert (
+        load_classifier(tmp_path / "two" / "tanda-roberta-base.tar").config.family.name == "roberta"
+    )
 
 
 def test_archives_stand_in_for_downloads(tmp_path, capsys):
@@ -131,7 +135,7 @@ def test_archives_stand_in_for_downloads(tmp_path, capsys):
             )
             == 0
         )
-        assert load_backbone(tmp_path / "out" / "electra-base").config.layout == "electra"
+        assert load_backbone(tmp_path / "out" / "electra-base").config.family.name == "electra"
         shutil.rmtree(tmp_path / "out")
     (tmp_path / "empty").mkdir()
     with tarfile.open(tmp_path / "twice.tar", "w") as tar:
@@ -140,7 +144,7 @@ def test_archives_stand_in_for_downloads(tmp_path, capsys):
             member.size = 2
             tar.addfile(member, io.BytesIO(b"{}"))
     (tmp_path / "text").write_text("no tar")
-    for archive, found in (
+    for archive, message in (
         ("empty", "holds no config.json"),
         ("twice.tar", "holds config.json twice"),
         ("text", "cannot be read"),
@@ -160,27 +164,27 @@ def test_archives_stand_in_for_downloads(tmp_path, capsys):
         )
         err = capsys.readouterr().err
         assert (
-            found in err
+            message in err
             and len(err.splitlines()) == 1
             and not (tmp_path / "out" / "electra-base").exists()
         )
 
 
 @pytest.mark.parametrize(
-    "arguments, found",
+    "arguments, message",
     [
         (["gpt"], "expected one of roberta-base, "),
         ([], "none given"),
         (["bert-base", "bert-wwm", "--archive", "x"], "one name for one archive"),
     ],
 )
-def test_wrong_names(arguments, found):
+def test_wrong_names(arguments, message):
     done = subprocess.run(
         [sys.executable, ROOT / "data_scripts" / "encoders.py", *arguments],
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 2 and found in done.stderr and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 2 and message in done.stderr and len(done.stderr.splitlines()) == 1
 
 
 def test_names_are_listed(capsys):

@@ -3,12 +3,20 @@ import shutil
 
 import numpy as np
 import pytest
-from hypothesis import given
+from conftest import DATA
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import wqa.text.store_builder as builder_module
+import wqa.text.store as store_module
 from wqa.config import TrainingConfig
-from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data import (
+    Candidate,
+    Question,
+    builtin_path,
+    filter_questions,
+    read_questions,
+    write_questions,
+)
 from wqa.errors import DataError, OptionError
 from wqa.text import (
     PairEncoder,
@@ -17,8 +25,10 @@ from wqa.text import (
     load_tokenizer,
     plan_batches,
     plan_by_question,
+    tokenize_pairs,
 )
 from wqa.text.batching import BUCKET
+from wqa.text.tokenized import array_types
 from wqa.training import train
 from wqa.training.pairs import StoredPairs, TrainingPairs
 
@@ -42,36 +52,172 @@ def corpus(tmp_path):
     return tmp_path / "train.jsonl"
 
 
-@pytest.mark.parametrize("filter", ["all", "no-all-negative", "clean"])
-@pytest.mark.parametrize("family", [False, True])
-def test_gives_the_pairs_that_memory_gives(
-    corpus, encoder, family, family_encoder, tmp_path, filter
-):
-    from wqa.data import filter_questions
+def stored_tokenizer(name):
+    return load_tokenizer(DATA / "tokenizers" / name)
 
-    encoder = PairEncoder(load_tokenizer(family_encoder), 48) if family else encoder
+
+@pytest.mark.parametrize("shuffle", ["pair", "question"])
+@pytest.mark.parametrize("filter", ["all", "no-all-negative", "clean"])
+@pytest.mark.parametrize("name", ["uncased", "cased", "byte_level", "sentencepiece"])
+def test_gives_the_batches_that_memory_gives(corpus, name, tmp_path, filter, shuffle):
+    encoder = PairEncoder(stored_tokenizer(name), 48)
     meta = build_store(corpus, tmp_path / "train.store", encoder)
-    blanks = int(encoder.tokenizer.encode([" "]) == [[]])  # RoBERTa's have a token for a space
-    assert meta["questions"] == 28 and meta["blank"] == blanks and meta["truncated"] >= 1
-    kept = filter_questions(read_questions(corpus), filter)
-    memory, stored = (
-        TrainingPairs(kept, encoder),
-        StoredPairs(PairStore(tmp_path / "train.store"), encoder, filter),
-    )
+    blank = encoder.tokenizer.encode([" "]) == [[]]  # a byte-level tokenizer has a space
+    assert meta["questions"] == 28 and meta["blank"] == blank and meta["truncated"] >= 1
+    questions = list(read_questions(corpus))
+    memory = TrainingPairs(questions, encoder, shuffle, filter)
+    stored = StoredPairs(PairStore(tmp_path / "train.store"), encoder, filter, shuffle)
+    # A question whose only answer is blank has no answer to train on.
+    left_out = {"all": 0, "no-all-negative": 1 + blank, "clean": 2 + blank}[filter]
+    assert len(set(memory.questions.tolist())) == 28 - left_out
     if filter == "all":
-        assert len(stored) == meta["pairs"]
-    # A question whose only answer is blank has an answer on paper, and none in the store.
-    blank = [number for number, question in enumerate(kept) if blanks and question.id == "blank"]
-    rows = (
-        np.flatnonzero(~np.isin(memory.questions, blank))
-        if filter != "all"
-        else np.arange(len(memory))
-    )
-    assert len(stored) == len(rows)
-    np.testing.assert_array_equal(memory.lengths[rows], stored.lengths)
-    for mine, theirs in zip(memory.batch(rows), stored.batch(np.arange(len(stored)))):
-        np.testing.assert_array_equal(mine, theirs)
-        assert mine.dtype == theirs.dtype
+        assert len(memory) == meta["pairs"]
+    np.testing.assert_array_equal(memory.lengths, stored.lengths)
+    np.testing.assert_array_equal(memory.questions, stored.questions)
+    assert memory.most == stored.most == 48
+    for seed in (None, 3):
+        plans = []
+        for pairs in (memory, stored):
+            rng = None if seed is None else np.random.default_rng(seed)
+            plans.append(pairs.plan(300, rng))
+        assert sum(map(len, plans[0])) == len(memory)
+        for indices, stored_indices in zip(*plans):
+            np.testing.assert_array_equal(indices, stored_indices)
+            for ours, theirs in zip(memory.batch(indices), stored.batch(stored_indices)):
+                np.testing.assert_array_equal(ours, theirs)
+                assert ours.dtype == theirs.dtype and ours.flags.writeable
+    # Questions that are filtered before give the same batches.
+    before = TrainingPairs(filter_questions(questions, filter), encoder, shuffle, filter)
+    np.testing.assert_array_equal(before.lengths, memory.lengths)
+    rows = np.arange(len(memory))
+    for ours, theirs in zip(before.batch(rows), memory.batch(rows)):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+QUESTIONS = [
+    Question("q1", "who is it ?", (Candidate("the moon", 0), Candidate("it is the sun .", 1))),
+    Question("q2", "why ?", (Candidate("", 1), Candidate("the sea", 0))),
+    Question("q3", "the sun ?", (Candidate("moon", 1), Candidate("moon " * 40, 1))),
+]
+
+
+def both_kinds(questions, encoder, folder, filter, shuffle="pair"):
+    """Pairs in memory, and pairs of a store."""
+    write_questions(folder / "train.jsonl", questions)
+    build_store(folder / "train.jsonl", folder / "train.store", encoder)
+    yield TrainingPairs(questions, encoder, shuffle, filter)
+    yield StoredPairs(PairStore(folder / "train.store"), encoder, filter, shuffle)
+
+
+@pytest.mark.parametrize("name", ["uncased", "byte_level"])
+def test_batches_by_hand(tmp_path, name):
+    tokenizer = stored_tokenizer(name)
+    questions = QUESTIONS[:2]
+    encoder = PairEncoder(tokenizer, 60)
+    start, end, padding = tokenizer.start_id, tokenizer.separator_id, tokenizer.padding_id
+    middle = [end] if name == "uncased" else [end, end]
+    texts = ["who is it ?", "it is the sun .", "why ?", "the sea"]
+    who, sun, why, sea = tokenizer.encode(texts)
+    rows = [[start, *who, *middle, *sun, end], [start, *why, *middle, *sea, end]]
+    length = -(-len(rows[0]) // 8) * 8
+    for pairs in both_kinds(questions, encoder, tmp_path, "all"):
+        assert len(pairs) == 3 and pairs.questions.tolist() == [0, 0, 1]
+        assert pairs.lengths.tolist()[1:] == [len(row) for row in rows]
+        token_ids, token_types, valid_length, labels = pairs.batch(np.array([1, 2]))
+        assert token_ids.tolist() == [row + [padding] * (length - len(row)) for row in rows]
+        if name == "uncased":
+            for types, question, row in zip(token_types.tolist(), (who, why), rows):
+                first = len(question) + 2
+                second = len(row) - first
+                assert types == [0] * first + [1] * second + [0] * (length - len(row))
+        else:  # RoBERTa has one token type
+            assert not token_types.any()
+        assert valid_length.tolist() == [len(row) for row in rows]
+        assert labels.tolist() == [1.0, 0.0]
+        assert [array.dtype for array in (token_ids, token_types)] == [np.int32] * 2
+        assert [array.dtype for array in (valid_length, labels)] == [np.float32] * 2
+
+
+@pytest.mark.parametrize(
+    "filter, questions, labels",
+    [
+        ("all", [0, 0, 1, 2, 2], [0, 1, 0, 1, 1]),
+        ("no-all-negative", [0, 0, 2, 2], [0, 1, 1, 1]),  # the answer of q2 is blank
+        ("clean", [0, 0], [0, 1]),
+    ],
+)
+def test_filters_by_hand(tmp_path, filter, questions, labels):
+    encoder = PairEncoder(stored_tokenizer("uncased"), 32)
+    for pairs in both_kinds(QUESTIONS, encoder, tmp_path, filter):
+        assert pairs.questions.tolist() == questions
+        assert pairs.batch(np.arange(len(pairs)))[3].tolist() == labels
+
+
+def test_the_order_of_batches_stays(tmp_path):
+    """Trainings repeat those of earlier versions only if this does not change."""
+    encoder = PairEncoder(stored_tokenizer("uncased"), 40)
+    questions = [
+        Question(str(number), "who ?", tuple(Candidate("moon " * count, 1) for count in counts))
+        for number, counts in enumerate([(1, 9, 20), (2, 30), (4, 4, 12), (25,), (3, 18)])
+    ]
+    for pairs in both_kinds(questions, encoder, tmp_path, "all"):
+        assert pairs.lengths.tolist() == [6, 14, 25, 7, 35, 9, 9, 17, 30, 8, 23]
+        plan = pairs.plan(64, np.random.default_rng(5))
+        assert [batch.tolist() for batch in plan] == [[2, 8], [3, 0, 9, 1], [6, 5], [4], [10, 7]]
+
+
+@settings(max_examples=20)
+@given(
+    labels=st.lists(st.lists(st.sampled_from([0, 1, None]), min_size=1, max_size=4), max_size=6),
+    filter=st.sampled_from(["all", "no-all-negative", "clean"]),
+)
+def test_a_filter_keeps_what_it_keeps_of_questions(tmp_path_factory, encoder, labels, filter):
+    """None stands for a blank candidate here."""
+    questions = []
+    for number, row in enumerate(labels):
+        candidates = [
+            Candidate("", 1) if label is None else Candidate("moon", label) for label in row
+        ]
+        questions.append(Question(str(number), "who ?", tuple(candidates)))
+    with_tokens = [
+        question._replace(candidates=tuple(c for c in question.candidates if c.text))
+        for question in questions
+    ]
+    kept = filter_questions(with_tokens, filter)
+    expected = [(int(q.id), label) for q in kept for label in q.labels]
+    if not expected:
+        with pytest.raises(DataError, match="no labelled candidate is left"):
+            TrainingPairs(questions, encoder, filter=filter)
+        return
+    for pairs in both_kinds(questions, encoder, tmp_path_factory.mktemp("pairs"), filter):
+        stored_labels = pairs.batch(np.arange(len(pairs)))[3].tolist()
+        assert list(zip(pairs.questions.tolist(), stored_labels)) == expected
+
+
+def test_options_of_pairs_that_do_not_exist(encoder):
+    with pytest.raises(OptionError, match="filter: 'best'; expected one of all, no-all-negative"):
+        TrainingPairs(QUESTIONS, encoder, filter="best")
+    with pytest.raises(OptionError, match="shuffle: 'token'; expected one of pair, question"):
+        TrainingPairs(QUESTIONS, encoder, "token")
+    with pytest.raises(DataError, match="question 'q': candidate 2 has no label"):
+        TrainingPairs([Question("q", "?", (Candidate("a", 1), Candidate("b")))], encoder)
+    with pytest.raises(DataError, match="no labelled candidate is left"):
+        TrainingPairs([], encoder)
+
+
+def test_a_store_of_format_1_is_read(tmp_path):
+    kept = DATA / "pair_store_format_1"
+    store = PairStore(kept / "questions.store")
+    encoder = PairEncoder(stored_tokenizer("uncased"), 40)
+    memory = tokenize_pairs(read_questions(kept / "questions.jsonl"), encoder)
+    assert (store.blank, store.truncated) == (memory.blank, memory.truncated) == (1, 2)
+    for name in array_types(1200):
+        stored = getattr(store, name)
+        np.testing.assert_array_equal(stored, getattr(memory, name))
+        assert stored.dtype == getattr(memory, name).dtype
+    # The digest of a tokenizer depends on the version of the library.
+    store.meta["tokenizer_sha256"] = encoder.tokenizer.fingerprint
+    assert StoredPairs(store, encoder, "no-all-negative").questions.tolist() == [3, 3]
 
 
 def test_trains_to_the_same_bits(tiny_encoder, tmp_path):
@@ -100,7 +246,7 @@ def test_trains_to_the_same_bits(tiny_encoder, tmp_path):
 
 
 def test_a_build_that_was_stopped_goes_on(corpus, encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(builder_module, "JOURNAL_PAIRS", 20)
+    monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 20)
     build_store(corpus, tmp_path / "whole.store", encoder)
     seen, real = [], PairEncoder.segments
 
@@ -117,7 +263,7 @@ def test_a_build_that_was_stopped_goes_on(corpus, encoder, tmp_path, monkeypatch
     assert not (tmp_path / "train.store").exists() and (partial / "journal.json").exists()
     with open(partial / "labels.bin", "ab") as file:
         file.write(b"what a kill left behind the last entry")
-    done = json.loads((partial / "journal.json").read_text())["questions"]
+    done = json.loads((partial / "journal.json").read_text())["progress"]["questions"]
     assert 0 < done < 12
     build_store(corpus, tmp_path / "train.store", encoder)
     assert len(seen) == 12 + 28 - done  # what the journal holds was not tokenized again
@@ -129,9 +275,8 @@ def test_a_build_that_was_stopped_goes_on(corpus, encoder, tmp_path, monkeypatch
 def test_a_stopped_build_of_another_corpus_is_not_gone_on_with(corpus, encoder, tmp_path):
     partial = tmp_path / ".train.store.partial"
     partial.mkdir()
-    (partial / "journal.json").write_text(
-        json.dumps({"made": {"source_sha256": "another"}, "files": {}, "questions": 3})
-    )
+    journal = {"made_with": {"source_sha256": "another"}, "progress": {"questions": 3}, "files": {}}
+    (partial / "journal.json").write_text(json.dumps(journal))
     assert build_store(corpus, tmp_path / "train.store", encoder)["questions"] == 28
 
 
@@ -163,7 +308,7 @@ def test_a_whole_store_stays_and_another_is_refused(corpus, encoder, tmp_path):
         build_store(corpus, path, encoder) == meta
         and (path / "meta.json").stat().st_mtime_ns == before
     )
-    with pytest.raises(DataError, match="another corpus, tokenizer or --max-length"):
+    with pytest.raises(DataError, match="made with source_sha256 .*; delete the folder, or choose"):
         build_store(builtin_path("dev"), path, encoder)
     longer = PairEncoder(encoder.tokenizer, 41)
     with pytest.raises(
@@ -186,7 +331,7 @@ def test_places_and_corpora_that_do_not_fit(corpus, encoder, tmp_path):
     with pytest.raises(DataError, match="has no label"):
         build_store(tmp_path / "open.jsonl", tmp_path / "s.store", encoder)
     write_questions(tmp_path / "blank.jsonl", [Question("q", "who ?", (Candidate(" ", 1),))])
-    with pytest.raises(DataError, match="no candidate with a token"):
+    with pytest.raises(DataError, match="no candidate has a token"):
         build_store(tmp_path / "blank.jsonl", tmp_path / "s.store", encoder)
     shutil.rmtree(tmp_path / ".s.store.partial", ignore_errors=True)
 
@@ -231,8 +376,8 @@ def plain_block(lengths, questions, first):
     return int(lengths[questions < first].sum() // 600)
 
 
-def test_a_store_of_another_familys_tokenizer_is_refused(tiny_run, family_encoder, tmp_path):
-    other = PairEncoder(load_tokenizer(family_encoder), 64)
+def test_a_store_of_another_familys_tokenizer_is_refused(tiny_run, tmp_path):
+    other = PairEncoder(stored_tokenizer("byte_level"), 64)
     build_store(builtin_path("dev"), tmp_path / "dev.store", other)
     with pytest.raises(DataError, match="made with tokenizer_sha256 .*tokenize the corpus again"):
         train(

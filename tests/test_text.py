@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError, InputError, OptionError, QuestionTooLong
-from wqa.text import PairEncoder, bucketed, load_tokenizer, pad_pairs, plan_batches, split_rows
+from wqa.text import (
+    PairEncoder,
+    bucketed,
+    load_tokenizer,
+    pack_batches,
+    pad_pairs,
+    plan_batches,
+    plan_by_question,
+    split_rows,
+)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +78,26 @@ def test_only_the_candidate_is_shortened(bert):
     ] == [False, True]
 
 
+TOKEN_IDS = st.lists(st.integers(0, 60_000), min_size=1, max_size=30)
+
+
+@given(question=TOKEN_IDS, candidate=TOKEN_IDS | st.just([]), cut=st.booleans())
+def test_a_pair_is_the_same_whatever_holds_its_tokens(bert, roberta, question, candidate, cut):
+    for tokenizer, separators in ((bert, 1), (roberta, 2)):
+        encoder = PairEncoder(tokenizer)
+        end = tokenizer.separator_id
+        token_ids = [tokenizer.start_id, *question, *[end] * separators, *candidate, end]
+        arrays = np.array(question, np.uint16), np.array(candidate, np.uint16)
+        for pair in (
+            encoder.assemble(question, candidate, cut),
+            encoder.assemble(*arrays, cut),
+        ):
+            assert pair.token_ids.tolist() == token_ids and pair.token_ids.dtype == np.int32
+            assert pair.boundary == 1 + len(question) + separators
+            assert (pair.truncated, pair.empty) == (cut, not candidate)
+        assert len(token_ids) == len(question) + len(candidate) + encoder.form.specials
+
+
 def test_questions_that_cannot_be_encoded(bert):
     encoder = PairEncoder(bert, 32)
     encoder.encode("moon " * 13, ["x"])  # leaves 16
@@ -83,7 +112,7 @@ def test_questions_that_cannot_be_encoded(bert):
         encoder.encode("who ?", ["fine", "half \ud83d"])
     with pytest.raises(InputError, match="list of strings"):
         encoder.encode("who ?", "one string")
-    with pytest.raises(OptionError, match="--max-length"):
+    with pytest.raises(OptionError, match="max_length: 19; expected at least 20 tokens"):
         PairEncoder(bert, 19)
 
 
@@ -159,6 +188,53 @@ def test_batches_hold_every_sample_once_and_keep_the_budget(lengths, tokens, see
 def test_unshuffled_batches_are_by_length():
     order = np.concatenate(plan_batches([30, 5, 60, 6], 64)).tolist()
     assert order == [1, 3, 0, 2]
+
+
+LENGTHS_TO_PLAN = [5, 30, 8, 12, 60, 7, 16, 33, 9, 200, 4, 24]
+
+
+@pytest.mark.parametrize(
+    "seed, expected",
+    [
+        # 64 tokens hold eight rows of 8, four of 16, two of 32; rows of 8 may be padded to 16.
+        (None, [[0, 2, 5, 10], [3, 6, 8], [11, 1], [7], [4], [9]]),
+        (7, [[7], [11, 1], [10, 0, 2, 5], [4], [6, 3, 8], [9]]),
+    ],
+)
+def test_plans_stay(seed, expected):
+    rng = None if seed is None else np.random.default_rng(seed)
+    assert [batch.tolist() for batch in plan_batches(LENGTHS_TO_PLAN, 64, rng)] == expected
+
+
+@pytest.mark.parametrize(
+    "seed, expected",
+    [
+        # The questions start at tokens 0, 43, 115, 171 and 380: blocks of 64 start at samples
+        # 0, 5, 8 and 10.
+        (None, [[0, 2, 3], [1], [4], [5, 6], [7], [8], [9], [10, 11]]),
+        (7, [[0, 2, 3], [4], [1], [8], [9], [5, 6], [7], [10, 11]]),
+    ],
+)
+def test_plans_by_question_stay(seed, expected):
+    rng = None if seed is None else np.random.default_rng(seed)
+    questions = np.array([0, 0, 0, 1, 1, 2, 2, 2, 4, 4, 5, 5])
+    plan = plan_by_question(LENGTHS_TO_PLAN, questions, 64, rng, batches_a_block=1)
+    assert [batch.tolist() for batch in plan] == expected
+
+
+def test_no_sample_gives_no_batch():
+    assert plan_batches([], 64) == plan_by_question([], np.array([]), 64) == []
+    assert pack_batches([], 64) == []
+
+
+@given(lengths=st.lists(st.integers(1, 40), max_size=40).map(sorted), tokens=st.integers(1, 90))
+def test_packed_batches_are_as_long_as_the_budget_allows(lengths, tokens):
+    batches = [batch.tolist() for batch in pack_batches(lengths, tokens)]
+    assert sum(batches, []) == list(range(len(lengths)))
+    for batch, following in zip(batches, [*batches[1:], None]):
+        total = sum(lengths[index] for index in batch)
+        assert total <= tokens or len(batch) == 1
+        assert following is None or total + lengths[following[0]] > tokens
 
 
 def test_split_rows():

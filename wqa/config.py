@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import os
 import sys
 import typing
-from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from wqa.errors import OptionError, RunDirectoryError, shorten
 
@@ -180,6 +182,16 @@ class BackboneConfig:
             )
 
     @property
+    def attention_scale(self) -> float:
+        """By which queries, or attention scores, are multiplied: 1 / sqrt of a head's width."""
+        return 1 / math.sqrt(self.units // self.num_heads)
+
+    @property
+    def layer_work(self) -> int:
+        """Multiply-adds of one layer's products with weights, for one token."""
+        return self.units * (4 * self.units + 2 * self.hidden_size)
+
+    @property
     def family(self) -> Family:
         """The family's record in `FAMILIES`."""
         return FAMILIES[self.layout]
@@ -227,78 +239,194 @@ BACKBONES: Dict[str, BackboneConfig] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingConfig:
-    """What the training loop is told (Soldaini and Moschitti 2020, section 5.2, for the defaults).
+#: Who computes: MXNet's operators, oneDNN's, or oneDNN where it can.
+ENGINES = ("auto", "mxnet", "onednn")
+#: What products compute in.
+PRECISIONS = ("float32", "bfloat16", "int8")
 
-    ``learning_rate`` is the peak of the triangular schedule, reached after
-    ``warmup_updates``; ``tokens_per_batch`` counts padded tokens a device; ``eval_every``
-    and ``checkpoint_every`` count updates (``eval_every=0``: once an epoch);
-    ``patience`` counts evaluations without a better dev MAP (0: never stop early);
-    ``max_updates=0`` and ``clip_norm=0`` mean no limit. ``engine="auto"`` has oneDNN compute the
-    layers on a single CPU where its library is installed; ``precision="bfloat16"`` needs it.
-    ``shuffle="question"`` shuffles blocks of whole questions instead of all pairs, which reads a
-    store in long runs.
+
+def _check_choice(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise OptionError(name, shorten(value), "one of " + ", ".join(known))
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineConfig:
+    """How a network is computed.
+
+    Parameters
+    ----------
+    engine : {"auto", "mxnet", "onednn"}
+        ``auto`` takes oneDNN on a single CPU where its library is installed and the network is made
+        of transformer layers, and MXNet otherwise.
+    precision : {"float32", "bfloat16", "int8"}
+        What products compute in. Other than float32 is oneDNN's.
+    threads : int, optional
+        Threads on a CPU; all that the process may use by default.
+    ctx : str
+        Device, as `wqa.models.parse_devices` takes it.
+    batch_tokens : int, optional
+        Tokens of a micro-batch; the engine's own default where it is left out.
+    hidden_bytes : int
+        Bytes of encodings that wait in memory between two exits; more go to a temporary file.
+
+    Raises
+    ------
+    OptionError
+        If a value is out of range.
     """
 
-    epochs: int = 3
-    max_updates: int = 0
-    seed: int = 0
-    learning_rate: float = 1e-6
-    warmup_updates: int = 4000
-    tokens_per_batch: int = 2000
-    clip_norm: float = 0.0
-    checkpoint_every: int = 500
-    eval_every: int = 0
-    patience: int = 0
-    log_every: int = 50
-    ctx: str = "cpu"
     engine: str = "auto"
     precision: str = "float32"
-    shuffle: str = "pair"
-    train_filter: str = "all"
-    dev_filter: str = "no-all-negative"
+    threads: Optional[int] = None
+    ctx: str = "cpu"
+    batch_tokens: Optional[int] = None
+    hidden_bytes: int = 1 << 29
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("epochs", 1),
-            ("max_updates", 0),
-            ("seed", 0),
-            ("warmup_updates", 0),
-            ("tokens_per_batch", 1),
-            ("checkpoint_every", 1),
-            ("eval_every", 0),
-            ("patience", 0),
-            ("log_every", 1),
-        ):
-            if getattr(self, name) < least:
-                raise OptionError(
-                    "--" + name.replace("_", "-"),
-                    getattr(self, name),
-                    f"a whole number from {least}",
-                )
-        for name, known in (
-            ("engine", ("auto", "mxnet", "onednn")),
-            ("precision", ("float32", "bfloat16")),
-            ("shuffle", ("pair", "question")),
-        ):
-            if getattr(self, name) not in known:
-                raise OptionError(
-                    f"--{name}", shorten(getattr(self, name)), "one of " + ", ".join(known)
-                )
+        _check_choice("engine", self.engine, ENGINES)
+        _check_choice("precision", self.precision, PRECISIONS)
+        most = len(os.sched_getaffinity(0))
+        if self.threads is not None and not 1 <= self.threads <= most:
+            limit = f"1 to {most}, the processors that this process may use"
+            raise OptionError("threads", self.threads, limit)
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise OptionError("batch_tokens", self.batch_tokens, "a whole number above 0")
+
+
+def _option(default: Any, text: str) -> Any:
+    """A field with the text of its option on the command line."""
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """Settings of the training loop, by default those of Soldaini and Moschitti 2020, section 5.2.
+
+    Parameters
+    ----------
+    epochs : int
+        Passes over the training data.
+    max_updates : int
+        Updates after which training ends; 0 for no limit.
+    seed : int
+        Seed of Python, NumPy and MXNet.
+    learning_rate : float
+        Peak of the triangular schedule.
+    warmup_updates : int
+        Updates up to the peak.
+    tokens_per_batch : int
+        Padded tokens of a mini-batch on each device.
+    accumulate : int
+        Mini-batches of an update. Its gradient is that of the mean loss over all their rows.
+    weight_decay : float
+        Share of each weight that an update takes away, times the learning rate (Loshchilov and
+        Hutter 2019). Biases and normalisations do not decay.
+    clip_norm : float
+        Greatest norm of the gradient; 0 for no limit.
+    checkpoint_every : int
+        Updates between two checkpoints.
+    eval_every : int
+        Updates between two evaluations on the development questions; 0 for once an epoch.
+    patience : int
+        Evaluations without a better figure before training stops early; 0 for never.
+    log_every : int
+        Updates between two lines of ``metrics.jsonl``.
+    ctx : str
+        Devices, as `wqa.models.parse_devices` takes them.
+    engine : {"auto", "mxnet", "onednn"}
+        ``auto`` has oneDNN compute transformer layers on a single CPU where it is installed.
+    precision : {"float32", "bfloat16"}
+        What products compute in; bfloat16 is oneDNN's.
+    shuffle : {"pair", "question"}
+        Shuffle all pairs, or blocks of whole questions, which reads a store in long runs.
+    train_filter, dev_filter : str
+        Which questions count, a key of `wqa.data.filters.FILTERS`.
+
+    Raises
+    ------
+    OptionError
+        If a value is out of range.
+    """
+
+    epochs: int = _option(3, "passes over the training data")
+    max_updates: int = _option(0, "updates after which training ends, 0 for no limit")
+    seed: int = _option(0, "seed of Python, NumPy and MXNet")
+    learning_rate: float = _option(1e-6, "peak of the triangular schedule")
+    warmup_updates: int = _option(4000, "updates up to the peak")
+    tokens_per_batch: int = _option(2000, "padded tokens of a mini-batch on each device")
+    accumulate: int = _option(1, "mini-batches of an update")
+    weight_decay: float = _option(0.0, "decoupled weight decay, 0 for none")
+    clip_norm: float = _option(0.0, "greatest norm of the gradient, 0 for no limit")
+    checkpoint_every: int = _option(500, "updates between two checkpoints")
+    eval_every: int = _option(0, "updates between two evaluations, 0 for once an epoch")
+    patience: int = _option(0, "evaluations without a better figure before stopping, 0 for never")
+    log_every: int = _option(50, "updates between two lines of metrics.jsonl")
+    ctx: str = _option("cpu", "devices: cpu, gpu:0, or a range such as gpu:0-7")
+    engine: str = _option("auto", "auto takes oneDNN on a single CPU where it is installed")
+    precision: str = _option("float32", "what products compute in: float32, or bfloat16 by oneDNN")
+    shuffle: str = _option("pair", "shuffle all pairs, or blocks of questions")
+    train_filter: str = _option("all", "training questions: all, no-all-negative or clean")
+    dev_filter: str = _option("no-all-negative", "development questions, likewise")
+
+    #: Values of the fields that have a choice.
+    CHOICES = {
+        "engine": ENGINES,
+        "precision": ("float32", "bfloat16"),
+        "shuffle": ("pair", "question"),
+    }
+
+    def __post_init__(self) -> None:
+        least = {"epochs": 1, "tokens_per_batch": 1, "checkpoint_every": 1, "log_every": 1}
+        least.update({"accumulate": 1, "max_updates": 0, "seed": 0, "warmup_updates": 0})
+        least.update({"eval_every": 0, "patience": 0})
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise OptionError(name, getattr(self, name), f"a whole number from {smallest}")
+        for name, known in self.CHOICES.items():
+            _check_choice(name, getattr(self, name), known)
         if not 0 < self.learning_rate < float("inf"):
-            raise OptionError("--learning-rate", self.learning_rate, "a number above 0")
-        if not 0 <= self.clip_norm < float("inf"):
-            raise OptionError("--clip-norm", self.clip_norm, "0 (off) or a number above 0")
+            raise OptionError("learning_rate", self.learning_rate, "a number above 0")
+        for name in ("clip_norm", "weight_decay"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise OptionError(name, getattr(self, name), "0 (off) or a number above 0")
+
+    @property
+    def engine_config(self) -> EngineConfig:
+        """Engine, precision and devices together."""
+        return EngineConfig(self.engine, self.precision, ctx=self.ctx)
 
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """``config.json`` of a run directory: all that rebuilds the model, and how it came to be."""
+    """``config.json`` of a run directory: all that rebuilds the network, and where it comes from.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system, a key of `wqa.models.NETWORKS`; ``"encoder"`` for a converted encoder
+        without a ranker.
+    backbone : BackboneConfig or None
+        Sizes of the encoder; None for a system without one.
+    network : dict
+        The system's own configuration, as JSON holds it.
+    max_length : int
+        Greatest length of an input in tokens.
+    training : TrainingConfig, optional
+        Settings of the training; None where nothing was trained.
+    encoder : str
+        Encoder or run that the training started from.
+    train_sha256 : str
+        SHA-256 of the training questions.
+    versions : dict of str to str
+        Versions of the libraries.
+    command : str
+        Command line that wrote the run.
+    """
 
     system: str
-    backbone: BackboneConfig
-    exits: Tuple[int, ...] = ()
+    backbone: Optional[BackboneConfig] = None
+    network: Dict[str, Any] = dataclasses.field(default_factory=dict)
     max_length: int = 128
     training: Optional[TrainingConfig] = None
     encoder: str = ""
@@ -367,19 +495,23 @@ def _hints(kind: type) -> Dict[str, Any]:
 
 
 def _field(hint: Any, value: Any, where: str) -> Any:
-    if hint == Tuple[int, ...]:
-        if not isinstance(value, (list, tuple)) or any(type(item) is not int for item in value):
-            raise RunDirectoryError(where, shorten(value), "a list of whole numbers")
-        return tuple(value)
-    if hint == Dict[str, str]:
-        return dict(value)
-    if hint == Optional[TrainingConfig]:
-        return None if value is None else from_dict(TrainingConfig, value, where)
+    """A field's value in its type, or an error that names where it stands."""
+    if type(None) in typing.get_args(hint):
+        if value is None:
+            return None
+        hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))
     if dataclasses.is_dataclass(hint):
         return from_dict(hint, value, where)  # type: ignore[arg-type]
-    kinds: Tuple[type, ...] = (int, float) if hint is float else (hint,)
-    if not isinstance(value, kinds) or isinstance(value, bool) != (hint is bool):
-        raise RunDirectoryError(where, shorten(value), f"a value of type {hint.__name__}")
+    origin = typing.get_origin(hint)
+    if origin is tuple:
+        item = typing.get_args(hint)[0]
+        if not isinstance(value, (list, tuple)):
+            raise RunDirectoryError(where, shorten(value), "a list")
+        return tuple(_field(item, entry, where) for entry in value)
+    kind = origin or hint
+    accepted: Tuple[type, ...] = (int, float) if kind is float else (kind,)
+    if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
+        raise RunDirectoryError(where, shorten(value), f"a value of type {kind.__name__}")
     return value
 
 
@@ -417,4 +549,8 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
             "that of a run",
             "make one of it: wqa convert SRC OUT",
         )
+    if isinstance(values, dict) and "exits" in values:
+        # Written by version 0.1.0 before systems had configurations of their own.
+        values = {**values, "network": {"exits": values["exits"]}}
+        del values["exits"]
     return from_dict(RunConfig, values, str(path))

@@ -3,16 +3,21 @@
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.cost import Cost, relative_cost
-from wqa.inference.load import load_ranker
-from wqa.inference.ranker import Ranker, Ranking
+from wqa.inference.dropping import Drop
+from wqa.inference.load import RANKERS, build_ranker, load_ranker
+from wqa.inference.ranker import Capabilities, Ranker, Ranking
 from wqa.inference.sequential import SequentialRanker
 
 __all__ = [
     "CascadeRanker",
+    "Capabilities",
     "Cost",
+    "Drop",
+    "RANKERS",
     "Ranker",
     "Ranking",
     "SequentialRanker",
+    "build_ranker",
     "load_ranker",
     "relative_cost",
 ]

@@ -1,10 +1,9 @@
-"""What a ranking costs, beside what the full encoder would: as planned, and as it ran."""
+"""What ranking costs: the published cost of a cascade or a sequence, and what really ran."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Optional, Sequence, Union
 
-from wqa.config import BackboneConfig
 from wqa.errors import OptionError
 from wqa.models.cascade import drop_ratios, dropped
 
@@ -16,27 +15,26 @@ def relative_cost(
     shared: bool = True,
     batch_size: Optional[int] = None,
 ) -> float:
-    """Relative cost per batch of a cascade or a sequence of rankers (Soldaini and Moschitti 2020,
-    Table 3).
+    """Relative cost per batch of a cascade or a sequence (Soldaini and Moschitti 2020, Table 3).
 
-    Layers run, weighted by the candidates that run them, over those of the full encoder. Embeddings
-    and heads are not counted, nor is anything for a candidate's length.
+    It counts layers, weighted by the candidates that run them, over those of the full encoder.
+    Embeddings, heads and the candidates' lengths do not count.
 
     Parameters
     ----------
     exits : sequence of int
-        rho(1), ..., rho(N): layers of a cascade's exits, or of the rankers of a sequence. One alone
-        is a shallower ranker.
+        rho(1), ..., rho(N): layers of a cascade's exits, or depths of the rankers of a sequence.
+        A single number is a shallower ranker.
     drop_ratio : float or sequence of float
         alpha: one for every exit but the last, or one an exit.
     num_layers : int, optional
         Layers of the full encoder; those of the last exit by default.
     shared : bool
-        Whether the exits share one encoder, as in a cascade; in a sequence of independent rankers
+        Whether the exits share one encoder, as in a cascade. In a sequence of independent rankers
         (section 4.2) each one runs all of its layers.
     batch_size : int, optional
-        b: whole candidates, of which each exit discards floor(alpha k) (section 4.3.2). Without it
-        fractions of candidates are, as in the published column.
+        b: counts whole candidates, of which each exit discards floor(alpha k) (section 4.3.2).
+        Without it fractions of candidates count, as in the published column.
 
     Returns
     -------
@@ -50,19 +48,14 @@ def relative_cost(
     """
     depth = num_layers or (exits[-1] if exits else 0)
     order = list(exits)
-    if (
-        not order
-        or min(order) < 1
-        or max(order) > depth
-        or (shared and order != sorted(set(order)))
-    ):
-        raise OptionError(
-            "exits", ",".join(map(str, order)) or "nothing", f"increasing layers from 1 to {depth}"
-        )
+    increasing = not shared or order == sorted(set(order))
+    if not order or min(order) < 1 or max(order) > depth or not increasing:
+        shown = ",".join(map(str, order)) or "nothing"
+        raise OptionError("exits", shown, f"increasing layers from 1 to {depth}")
     if batch_size is not None and batch_size < 1:
         raise OptionError("batch_size", batch_size, "a whole number above 0")
-    total, left, below = 0.0, 1.0 if batch_size is None else batch_size, 0
-    start = left
+    start = 1.0 if batch_size is None else batch_size
+    total, left, below = 0.0, start, 0
     for rho, alpha in zip(order, drop_ratios(drop_ratio, len(order))):
         total += (rho - below) * left
         left -= alpha * left if batch_size is None else dropped(alpha, int(left))
@@ -70,55 +63,49 @@ def relative_cost(
     return total / (depth * start)
 
 
-def layer_work(config: BackboneConfig) -> int:
-    """Multiply-adds of one layer's products for one token, attention's own left out.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-
-    Returns
-    -------
-    int
-    """
-    return config.units * (4 * config.units + 2 * config.hidden_size)
-
-
 class Cost(NamedTuple):
-    """Cost of one question, in layers times what ran through them; blank candidates cost nothing.
+    """Cost of one question in multiply-adds, beside those of the full network.
 
-    ``paper`` is the relative cost that the drop ratios promise (Soldaini and Moschitti 2020,
-    Table 3); the other fields count what ran.
+    Multiply-adds of different systems compare: a layer of a transformer counts its products with
+    weights for each token. Attention scores, normalisations, embeddings and heads do not count.
+    Blank candidates cost nothing.
     """
 
-    paper: float  # relative, 1 is the full encoder
-    candidate_layers: float  # layers x candidates
-    full_candidate_layers: float
-    token_layers: float  # layers x tokens, without padding
-    padded_token_layers: float  # layers x tokens, with the padding of this question's rows
-    full_token_layers: float  # without padding
+    #: Relative cost that the drop ratios promise (Soldaini and Moschitti 2020, Table 3).
+    paper: float
+    #: Multiply-adds with every candidate counted as one token, for ratios over candidates.
+    candidate_work: float
+    #: The same if every candidate ran through the full network.
+    full_candidate_work: float
+    #: Multiply-adds that ran, without padding.
+    multiply_adds: float
+    #: Multiply-adds that ran, with the padding of this question's rows.
+    padded_multiply_adds: float
+    #: Multiply-adds of the full network on every candidate, without padding.
+    full_multiply_adds: float
 
     @property
     def relative(self) -> float:
-        """Layers x candidates that ran, over the full encoder's."""
-        return (
-            self.candidate_layers / self.full_candidate_layers
-            if self.full_candidate_layers
-            else 0.0
-        )
+        """What ran over the full network, every candidate counted alike."""
+        return self.candidate_work / self.full_candidate_work if self.full_candidate_work else 0.0
 
     @property
     def relative_tokens(self) -> float:
-        """Layers x tokens that ran, over the full encoder's, padding in neither."""
-        return self.token_layers / self.full_token_layers if self.full_token_layers else 0.0
+        """What ran over the full network, candidates weighted by their tokens."""
+        return self.multiply_adds / self.full_multiply_adds if self.full_multiply_adds else 0.0
+
+
+#: The cost of a question whose candidates are all blank.
+FREE = Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def total(costs: Sequence[Cost]) -> Cost:
-    """Add the costs of several questions up.
+    """Add up the costs of several questions.
 
     Parameters
     ----------
     costs : sequence of Cost
+        One a question.
 
     Returns
     -------
@@ -126,5 +113,5 @@ def total(costs: Sequence[Cost]) -> Cost:
         Sums; ``paper`` is the mean weighted by candidates.
     """
     sums = [sum(column) for column in list(zip(*costs))[1:]]
-    paper = sum(cost.paper * cost.full_candidate_layers for cost in costs)
+    paper = sum(cost.paper * cost.full_candidate_work for cost in costs)
     return Cost(paper / sums[1] if sums[1] else 0.0, *sums)

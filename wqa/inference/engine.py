@@ -1,29 +1,41 @@
-"""What computes a ranker's encodings and scores: MXNet's hybridized stages, or oneDNN on packed
-rows.
+"""What computes a ranker's encodings and scores: MXNet's hybridized stages, or oneDNN's layers.
 
-An engine plans micro-batches, runs a segment of stages on each, and keeps the encodings of pairs
-between segments; which pairs go on is the ranker's business (`wqa.inference.cascade`).
+An engine plans micro-batches, runs consecutive stages on each, and keeps the encodings of pairs
+between stages. Which pairs go on is the ranker's business (`wqa.inference.cascade`). An engine
+holds no result: `Engine.run` returns what it computed, and `Engine.scores` turns that into scores.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, List, NamedTuple, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
 
-from wqa.errors import OptionError, shorten
-from wqa.inference.encoder import PackedEncoder
+from wqa.config import PAIR_FORMS, EngineConfig
+from wqa.errors import OptionError
 from wqa.inference.hidden import HiddenStore, RowStore
-from wqa.inference.packed import Batch, Quantized
-from wqa.models import onednn, parse_devices
-from wqa.models.heads import ExitNetwork
-from wqa.models.onednn import check_precision
-from wqa.text import EncodedPair, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
+from wqa.models import Network, parse_devices
+from wqa.onednn import PackedBatch, PackedLayers, choose_engine
+from wqa.onednn.packing import round_up
+from wqa.onednn.quantize import QuantizedLayers
+from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
 
-ENGINES = ("auto", "mxnet", "onednn")
+#: What heads may read for oneDNN's engine to serve them.
+READ_ROWS = ("first", "mean")
+
+#: Tokens of a micro-batch by default.
+_HYBRID_TOKENS, _PACKED_TOKENS = 2048, 1024
+
+
+class Readings(NamedTuple):
+    """What a run of stages on a micro-batch computed."""
+
+    #: (pairs,) positions that each pair took, padding included.
+    positions: np.ndarray
+    #: For each stage what `Engine.scores` turns into scores, pairs first.
+    rows: List[np.ndarray]
 
 
 class Engine:
@@ -31,47 +43,59 @@ class Engine:
 
     Parameters
     ----------
-    model : ExitNetwork
+    network : Network
+        With its parameters on the device.
     typed : bool
         Whether pairs have token types.
     padding_id : int
-    batch_tokens : int
-        Tokens of a micro-batch.
-    hidden_bytes : int
-        Encodings held in memory between segments; more go to a temporary file.
+        Token id of padding.
+    config : EngineConfig
+        Sizes and threads.
     """
 
     def __init__(
-        self, model: ExitNetwork, typed: bool, padding_id: int, batch_tokens: int, hidden_bytes: int
+        self, network: Network, typed: bool, padding_id: int, config: EngineConfig
     ) -> None:
-        self.model, self._typed, self._padding_id = model, typed, padding_id
-        self._batch_tokens, self._hidden_bytes = batch_tokens, hidden_bytes
+        self._network, self._typed, self._padding_id = network, typed, padding_id
+        self._config = config
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        """Micro-batches of pairs of these lengths, which ascend."""
+        """Divide pairs into micro-batches.
+
+        Parameters
+        ----------
+        lengths : numpy.ndarray
+            (pairs,) tokens of each pair, ascending.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            Indices of pairs.
+        """
         raise NotImplementedError
 
     def store(self) -> Any:
-        """An empty store for the encodings between two segments."""
+        """An empty store for the encodings between two runs."""
         raise NotImplementedError
 
     def run(
         self,
-        segment: Sequence[int],
+        stages: Sequence[int],
         numbers: np.ndarray,
-        pairs: Sequence[EncodedPair],
+        pairs: Sequence[Encoded],
         store: Any,
         following: Any,
-    ) -> np.ndarray:
-        """Run stages on a micro-batch.
+    ) -> Readings:
+        """Run consecutive stages on a micro-batch.
 
         Parameters
         ----------
-        segment : sequence of int
-            Stages, from 0.
+        stages : sequence of int
+            Indices of the stages.
         numbers : numpy.ndarray
-            (pairs,) what the stores know the pairs by.
-        pairs : sequence of EncodedPair
+            (pairs,) by what the stores know the pairs.
+        pairs : sequence of Encoded
+            The pairs.
         store : optional
             Where their encodings are; at the first stage there is none.
         following : optional
@@ -79,220 +103,231 @@ class Engine:
 
         Returns
         -------
-        numpy.ndarray
-            (pairs,) positions that each pair took, padding included.
+        Readings
         """
         raise NotImplementedError
 
-    def collect(self) -> np.ndarray:
-        """Scores of all micro-batches since the last call, (stages, pairs), pairs in the order of
-        the runs."""
+    def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
+        """Scores of a stage.
+
+        Parameters
+        ----------
+        stage : int
+            Index of the stage.
+        rows : numpy.ndarray
+            What runs of the stage read, those of several micro-batches one behind another.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs,) log-odds.
+        """
         raise NotImplementedError
 
 
 class HybridEngine(Engine):
-    """MXNet's hybridized stages on padded micro-batches, on any device, in float32."""
+    """MXNet's hybridized stages on padded micro-batches, on any device, in float32.
+
+    It reads the network's parameters as they are at each run.
+    """
 
     def __init__(
-        self,
-        model: ExitNetwork,
-        typed: bool,
-        padding_id: int,
-        batch_tokens: int = 2048,
-        hidden_bytes: int = 1 << 29,
-        ctx: Optional[mx.Context] = None,
+        self, network: Network, typed: bool, padding_id: int, config: EngineConfig
     ) -> None:
-        super().__init__(model, typed, padding_id, batch_tokens, hidden_bytes)
-        self._ctx = ctx or mx.cpu()
-        self._stages = [model.stage(index) for index in range(len(model.exits))]
+        super().__init__(network, typed, padding_id, config)
+        self._ctx = parse_devices(config.ctx)[0]
+        self._stages = network.stages()
         for stage in self._stages:
             stage.hybridize()
-        self._scores: List[np.ndarray] = []
+        if config.threads is not None:
+            mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(config.threads))
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        return plan_batches(lengths, self._batch_tokens)
+        return plan_batches(lengths, self._config.batch_tokens or _HYBRID_TOKENS)
 
     def store(self) -> HiddenStore:
-        return HiddenStore(self._hidden_bytes)
+        return HiddenStore(self._config.hidden_bytes)
 
     def run(
         self,
-        segment: Sequence[int],
+        stages: Sequence[int],
         numbers: np.ndarray,
-        pairs: Sequence[EncodedPair],
+        pairs: Sequence[Encoded],
         store: Optional[HiddenStore],
         following: Optional[HiddenStore],
-    ) -> np.ndarray:
+    ) -> Readings:
         lengths = np.array([len(pair.token_ids) for pair in pairs])
-        length = bucketed(int(lengths.max()), self.model.config.max_positions)
+        length = bucketed(int(lengths.max()), self._network.max_positions)
         if store is None:
             arrays = pad_pairs(pairs, length, self._padding_id, self._typed)
-            inputs = tuple(mx.nd.array(array, ctx=self._ctx, dtype=array.dtype) for array in arrays)
+            inputs = [mx.nd.array(array, ctx=self._ctx, dtype=array.dtype) for array in arrays]
         else:
-            inputs = (
-                store.take(numbers.tolist(), length, self._ctx),
-                mx.nd.array(lengths, ctx=self._ctx, dtype="float32"),
-            )
+            hidden = store.take(numbers.tolist(), length, self._ctx)
+            inputs = [hidden, mx.nd.array(lengths, ctx=self._ctx, dtype="float32")]
         scores = []
-        for stage in segment:
-            hidden, score = self._stages[stage](*inputs)
-            inputs = (hidden, inputs[-1])
-            scores.append(score)
+        for stage in stages:
+            outputs = self._stages[stage](*inputs)
+            if isinstance(outputs, tuple):
+                hidden, outputs = outputs
+                inputs = [hidden, inputs[-1]]
+            scores.append(outputs)
         if following is not None:
             following.put(numbers.tolist(), hidden)
-        self._scores.append(np.stack([score.asnumpy() for score in scores]))
-        return np.full(len(pairs), length)
+        return Readings(np.full(len(pairs), length), [each.asnumpy() for each in scores])
 
-    def collect(self) -> np.ndarray:
-        scores, self._scores = np.concatenate(self._scores, axis=1), []
-        return scores
+    def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
+        return rows
 
 
 class PackedEngine(Engine):
-    """oneDNN on packed rows, on the CPU, in any precision.
+    """oneDNN's layers on packed rows, on the CPU, in any precision; heads are MXNet's.
+
+    It reads the network's parameters once.
 
     Parameters
     ----------
-    precision : str
-        A key of `wqa.models.onednn.PRECISIONS`.
-    threads : int, optional
-        OpenMP threads; all that MXNet was given by default.
+    network : Network
+        A network of `encoder_stages`, with its parameters on the CPU.
+    typed : bool
+        Whether pairs have token types.
+    padding_id : int
+        Token id of padding.
+    config : EngineConfig
+        Precision, sizes and threads.
     quantized : list of dict, optional
-        `Quantized` products of each layer, for int8.
-
-    Raises
-    ------
-    PrecisionError
-        If this processor lacks the instructions.
+        `wqa.onednn.Quantized` products of each layer, for int8.
     """
 
     def __init__(
         self,
-        model: ExitNetwork,
+        network: Network,
         typed: bool,
         padding_id: int,
-        batch_tokens: int = 1024,
-        hidden_bytes: int = 1 << 29,
-        precision: str = "float32",
-        threads: Optional[int] = None,
-        quantized: Optional[Sequence[Dict[str, Quantized]]] = None,
+        config: EngineConfig,
+        quantized: Optional[QuantizedLayers] = None,
     ) -> None:
-        batch_tokens = max(batch_tokens, model.config.max_positions)
-        super().__init__(model, typed, padding_id, batch_tokens, hidden_bytes)
-        check_precision(precision)
-        self._threads = threads
-        kind = "float32" if precision == "float32" else "bfloat16"
-        self._encoder = PackedEncoder(model, typed, kind, batch_tokens, quantized)
-        self._bounds = [0, *model.exits]
-        self._pooled: Dict[int, List[np.ndarray]] = {}
+        super().__init__(network, typed, padding_id, config)
+        self._stages = network.encoder_stages()
+        self._bounds = [0, *np.cumsum([len(stage.layers) for stage in self._stages]).tolist()]
+        layers = [layer for stage in self._stages for layer in stage.layers]
+        self._tokens = max(config.batch_tokens or _PACKED_TOKENS, network.max_positions)
+        self._layers = PackedLayers(
+            network.config,
+            self._stages[0].embeddings,
+            layers,
+            typed,
+            encoding_kind(config.precision),
+            self._tokens,
+            quantized,
+        )
+        for stage in self._stages:
+            stage.head.hybridize()
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        return pack_batches(lengths, self._batch_tokens)
+        return pack_batches(lengths, self._tokens)
 
     def store(self) -> RowStore:
-        return RowStore(self._hidden_bytes)
+        return RowStore(self._config.hidden_bytes)
 
     def run(
         self,
-        segment: Sequence[int],
+        stages: Sequence[int],
         numbers: np.ndarray,
-        pairs: Sequence[EncodedPair],
+        pairs: Sequence[Encoded],
         store: Optional[RowStore],
         following: Optional[RowStore],
-    ) -> np.ndarray:
-        if self._threads:
-            _openmp().omp_set_num_threads(self._threads)
-        encoder, lengths = self._encoder, np.array([len(pair.token_ids) for pair in pairs])
-        batch = Batch(lengths)
+    ) -> Readings:
+        if self._config.threads:
+            _openmp().omp_set_num_threads(self._config.threads)
+        lengths = np.array([len(pair.token_ids) for pair in pairs])
+        layers, batch = self._layers, PackedBatch(lengths)
         if store is None:
-            encoder.embed(pairs, batch)
+            layers.embed(pairs, batch)
         else:
-            encoder.load(store.take(numbers.tolist()))
-        for stage in segment:
-            self._pooled.setdefault(stage, []).append(self._stage(stage, batch))
+            layers.load(store.take(numbers.tolist()))
+        rows = [self._run_stage(stage, batch) for stage in stages]
         if following is not None:
-            following.put(numbers.tolist(), lengths, encoder.encodings[: batch.tokens])
-        return lengths
+            following.put(numbers.tolist(), lengths, layers.encodings[: batch.tokens])
+        return Readings(lengths, rows)
 
-    def collect(self) -> np.ndarray:
-        # Heads are small beside their weights, so they wait for all micro-batches.
-        scores = np.stack(
-            [
-                self._encoder.scores(stage, np.concatenate(self._pooled[stage]))
-                for stage in sorted(self._pooled)
-            ]
-        )
-        self._pooled.clear()
-        return scores
-
-    def _stage(self, stage: int, batch: Batch) -> np.ndarray:
-        encoder, start, end = self._encoder, *self._bounds[stage : stage + 2]
-        only_first = (
-            encoder.takes_first(stage) and end == self._bounds[-1]
-        )  # nothing else is read any more
+    def _run_stage(self, index: int, batch: PackedBatch) -> np.ndarray:
+        """Rows that the head of a stage reads, (pairs, C)."""
+        layers, stage = self._layers, self._stages[index]
+        start, end = self._bounds[index : index + 2]
+        only_first = stage.layers.needed == "first"
         for layer in range(start, end - only_first):
-            encoder.layer(layer, batch)
-        return (
-            encoder.last_layer_first_rows(end - 1, batch)
-            if only_first
-            else encoder.pooled(stage, batch)
-        )
+            layers.layer(layer, batch)
+        if only_first:
+            return layers.layer_of_first_rows(end - 1, batch)
+        return layers.means(batch) if stage.head.reads == "mean" else layers.first_rows(batch)
+
+    def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
+        # Rounded up, so that few shapes are compiled.
+        padded = np.zeros((round_up(len(rows)), rows.shape[1]), np.float32)
+        padded[: len(rows)] = rows
+        return self._stages[stage].head(mx.nd.array(padded)).asnumpy()[: len(rows)]
 
 
-def check_threads(threads: Optional[int]) -> None:
-    """Check a number of threads.
+def encoding_kind(precision: str) -> str:
+    """Element type of encodings between products.
 
     Parameters
     ----------
-    threads : int, optional
+    precision : {"float32", "bfloat16", "int8"}
+        What products compute in.
 
-    Raises
-    ------
-    OptionError
-        If it is below 1, or more than this process may use.
+    Returns
+    -------
+    {"float32", "bfloat16"}
+        For int8 bfloat16, where the processor computes with it.
     """
-    most = len(os.sched_getaffinity(0))
-    if threads is not None and not 1 <= threads <= most:
-        raise OptionError(
-            "--threads", threads, f"1 to {most}, the processors that this process may use"
-        )
+    return "float32" if precision == "float32" else "bfloat16"
 
 
 def _openmp() -> ctypes.CDLL:
     return ctypes.CDLL("libgomp.so.1")
 
 
+def packing_obstacle(network: Network) -> str:
+    """Why oneDNN's engine cannot run a network.
+
+    Parameters
+    ----------
+    network : Network
+        Any system's.
+
+    Returns
+    -------
+    str
+        Empty where it can.
+    """
+    stages = network.encoder_stages()
+    if not stages:
+        return "a network that is not made of stages of transformer layers"
+    for stage in stages:
+        if stage.head.reads not in READ_ROWS:
+            return f"a head that reads {stage.head.reads!r}, not one row a pair"
+    return ""
+
+
 def build_engine(
-    model: ExitNetwork,
+    network: Network,
     tokenizer: Tokenizer,
-    ctx: str = "cpu",
-    engine: str = "mxnet",
-    precision: str = "float32",
-    threads: Optional[int] = None,
-    batch_tokens: Optional[int] = None,
-    hidden_bytes: int = 1 << 29,
-    quantized: Optional[Sequence[Dict[str, Quantized]]] = None,
+    config: EngineConfig,
+    quantized: Optional[QuantizedLayers] = None,
 ) -> Engine:
     """Build the engine of a ranker.
 
     Parameters
     ----------
-    model : ExitNetwork
-        With its parameters on ``ctx``.
+    network : Network
+        With its parameters on ``config.ctx``, which is a single device.
     tokenizer : Tokenizer
-    ctx : str
-        A single device.
-    engine : {"auto", "mxnet", "onednn"}
-        ``auto`` takes oneDNN on a CPU where its library is installed.
-    precision : {"float32", "bfloat16", "int8"}
-        Other than float32 on oneDNN only.
-    threads : int, optional
-        Threads on a CPU; all that the process may use by default.
-    batch_tokens : int, optional
-        Tokens of a micro-batch; the engine's own default.
-    hidden_bytes : int
+        Settles the form of pairs.
+    config : EngineConfig
+        Engine, precision, threads, device and sizes.
     quantized : list of dict, optional
-        Needed for int8.
+        `wqa.onednn.Quantized` products of each layer; needed for int8.
 
     Returns
     -------
@@ -300,49 +335,22 @@ def build_engine(
 
     Raises
     ------
-    OptionError, PrecisionError, MissingDependency
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If the engine, the precision, the device and the network do not go together, or this machine
+        lacks them.
     """
-    if engine not in ENGINES:
-        raise OptionError("--engine", shorten(engine), "one of " + ", ".join(ENGINES))
-    check_threads(threads)
-    if batch_tokens is not None and batch_tokens < 1:
-        raise OptionError("--batch-tokens", batch_tokens, "a whole number above 0")
-    check_precision(precision)
-    devices = parse_devices(ctx)
-    if len(devices) > 1:
+    count = len(parse_devices(config.ctx))
+    if count > 1:
+        raise OptionError("ctx", f"{config.ctx}, which is {count} devices", "one device to rank on")
+    chosen = choose_engine(config, packing_obstacle(network))
+    shared = (network, PAIR_FORMS[tokenizer.pair_form].typed, tokenizer.padding_id, config)
+    if chosen == "mxnet":
+        return HybridEngine(*shared)
+    if config.precision == "int8" and quantized is None:
         raise OptionError(
-            "--ctx", f"{ctx}, which is {len(devices)} devices", "one device to rank on"
-        )
-    on_cpu = devices[0].device_type == "cpu"
-    if (engine == "onednn" or precision != "float32") and (engine == "mxnet" or not on_cpu):
-        raise OptionError(
-            "--engine and --precision",
-            f"{engine} and {precision} on {ctx}",
-            "float32 by MXNet",
-            "other precisions are computed by oneDNN on the CPU: --ctx cpu --engine onednn",
-        )
-    if precision == "int8" and quantized is None:
-        raise OptionError(
-            "--precision",
+            "precision",
             "int8 of a model without calibration",
             "a calibrated run",
             "wqa quantize RUN --data DEV.jsonl",
         )
-    options: Dict[str, Any] = {} if batch_tokens is None else {"batch_tokens": batch_tokens}
-    shared = (model, tokenizer.pair_form == "bert", tokenizer.padding_id)
-    if (
-        engine == "mxnet"
-        or engine == "auto"
-        and (not on_cpu or precision == "float32" and not onednn.available())
-    ):
-        if threads is not None:
-            mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(threads))
-        return HybridEngine(*shared, hidden_bytes=hidden_bytes, ctx=devices[0], **options)
-    return PackedEngine(
-        *shared,
-        hidden_bytes=hidden_bytes,
-        precision=precision,
-        threads=threads,
-        quantized=quantized,
-        **options,
-    )
+    return PackedEngine(*shared, quantized=quantized)

@@ -1,4 +1,4 @@
-"""A run directory to a ranker."""
+"""From a run directory to a ranker."""
 
 from __future__ import annotations
 
@@ -6,33 +6,71 @@ import json
 import os
 import pathlib
 import tarfile
-from typing import Any, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Union
 
 import mxnet as mx
 
-from wqa.config import read_run_config
-from wqa.errors import EncoderError, OptionError, RunDirectoryError
+from wqa.config import EngineConfig, RunConfig, from_dict, read_run_config
+from wqa.data.files import sha256
+from wqa.errors import EncoderError, OptionError, RunDirectoryError, shorten
 from wqa.inference.cascade import CascadeRanker
-from wqa.inference.quantized import read_quantized
+from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ranker import Ranker
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.tuned import read_tuned
-from wqa.models import build_model, parse_devices
-from wqa.models.onednn import check_precision
+from wqa.models import Network, network_type, parse_devices
+from wqa.onednn import check_precision, read_quantized
+from wqa.onednn.quantize import QuantizedLayers
 from wqa.pretrained import encoder_directory, load_classifier
 from wqa.text import PairEncoder, load_tokenizer
 
 #: Greatest length of a pair for a classifier that does not say what it was trained with.
 MAX_LENGTH = 128
 
+#: Rankers of the systems whose ranking is an idea of its own; all others rank by `CascadeRanker`.
+#: A ranker is built from the network and a `wqa.text.PairEncoder`, and from the keywords
+#: ``drop_ratio``, ``keep``, ``engine``, ``quantized`` and ``system``.
+RANKERS: Dict[str, Callable[..., Ranker]] = {}
+
+#: What stands in a file of a sequence.
+_SEQUENCE = (
+    '{"rankers": [RUN, {"run": RUN, "drop_ratio": A, "keep": K}, ...], "drop_ratio": [A, ...], '
+    '"keep": [K, ...]}'
+)
+
+
+def build_ranker(system: str, network: Network, encoder: PairEncoder, **options: Any) -> Ranker:
+    """Build the ranker of a network that is in memory.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system.
+    network : Network
+        Its network, with its parameters on the engine's device.
+    encoder : PairEncoder
+        Encodes pairs for it.
+    **options
+        Keywords of the system's ranker, such as ``drop_ratio`` and ``engine``.
+
+    Returns
+    -------
+    Ranker
+    """
+    build = RANKERS.get(system, CascadeRanker)
+    return build(network, encoder, system=system, **options)
+
 
 def load_ranker(
     run: Union[str, os.PathLike[str]],
-    drop_ratio: Any = None,
+    drop_ratio: Union[DropRatio, str] = None,
+    keep: Keep = None,
     ctx: str = "cpu",
     precision: str = "float32",
     threads: Optional[int] = None,
     engine: str = "auto",
+    batch_tokens: Optional[int] = None,
+    hidden_bytes: int = 1 << 29,
     **options: Any,
 ) -> Ranker:
     """Load the ranker of a run directory, or of a file that names several in sequence.
@@ -42,47 +80,58 @@ def load_ranker(
     run : str or path-like
         Holds ``config.json``, ``model.params`` and ``tokenizer.json``; or a fine-tuned classifier
         in another library's form, as `wqa.pretrained.load_classifier` takes it, such as TANDA's; or
-        a ``.json`` file of a sequence, ``{"rankers": [...], "drop_ratio": ...}``. Its rankers are
-        paths beside the file, or ``{"run": PATH, "drop_ratio": ...}``; its ``drop_ratio`` is what
-        `wqa.inference.SequentialRanker` takes.
-    drop_ratio : float, sequence of float, or "tuned", optional
-        One, or one an exit; ``tuned``: what `wqa tune` stored in the run; 0 by default. Of a
-        sequence: what stands instead of the file's.
+        a ``.json`` file of a sequence, ``{"rankers": [...], "drop_ratio": ..., "keep": ...}``. Its
+        rankers are paths beside the file, or ``{"run": PATH, "drop_ratio": ..., "keep": ...}``.
+    drop_ratio : float, sequence of float or None, or "tuned", optional
+        alpha, as `Ranker.set_drops` takes it; ``"tuned"`` for what `wqa tune` stored in the run. Of
+        a sequence: replaces the file's.
+    keep : int, or sequence of int or None, optional
+        k, as `Ranker.set_drops` takes it. Of a sequence: replaces the file's.
     ctx : str
         Device.
     precision : {"float32", "bfloat16", "int8"}
         What products compute in. bfloat16 and int8 need a CPU with instructions for them; int8 also
         a run that `wqa quantize` has calibrated.
     threads : int, optional
-        Threads of oneDNN's engine; all that the process may use by default.
+        Threads on a CPU; all that the process may use by default.
     engine : {"auto", "mxnet", "onednn"}
-        ``auto`` takes oneDNN on a CPU where its library is installed, MXNet otherwise.
+        ``auto`` takes oneDNN on a CPU where its library is installed and the network is made of
+        transformer layers, MXNet otherwise.
+    batch_tokens : int, optional
+        Tokens of a micro-batch; the engine's own default where it is left out.
+    hidden_bytes : int
+        Bytes of encodings that wait in memory between two exits.
     **options
-        Further parameters of `CascadeRanker`.
+        Further keywords of the system's ranker, such as those of `CascadeRanker`.
 
     Returns
     -------
     Ranker
-        A `CascadeRanker`, of a sequence a `SequentialRanker`.
 
     Raises
     ------
-    RunDirectoryError, EncoderError
-        If a file is missing, cut off, or does not fit the others.
+    RunDirectoryError
+        If a file is missing, cut off or contradicts another.
     OptionError, DeviceError, PrecisionError, MissingDependency
-        If the options do not go together, or this machine lacks what they ask for.
+        If an option does not fit, or this machine lacks what it asks for.
     """
+    path = pathlib.Path(run)
+    config = EngineConfig(engine, precision, threads, ctx, batch_tokens, hidden_bytes)
+    parse_devices(ctx)
     check_precision(precision)
-    options.update(precision=precision, threads=threads, engine=engine)
-    folder, devices = pathlib.Path(run), parse_devices(ctx)
-    if folder.suffix == ".json" and folder.is_file():
-        return _load_sequence(folder, drop_ratio, ctx, **options)
-    if drop_ratio is None:
-        drop_ratio = 0.0
-    elif isinstance(drop_ratio, str) and drop_ratio == "tuned":
-        drop_ratio = read_tuned(folder)
-    if _is_huggingface(folder):
-        return _load_classifier(folder, drop_ratio, ctx, **options)
+    if path.suffix == ".json" and path.is_file():
+        return _load_sequence(path, drop_ratio, keep, config, options)
+    if isinstance(drop_ratio, str):
+        if drop_ratio != "tuned":
+            raise OptionError("drop_ratio", shorten(drop_ratio), "numbers, or tuned")
+        drop_ratio = list(read_tuned(path))
+    drops = {"drop_ratio": drop_ratio, "keep": keep}
+    if _is_huggingface(path):
+        return _load_classifier(path, config, {**drops, **options})
+    return _load_run(path, config, {**drops, **options})
+
+
+def _load_run(folder: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
     if not folder.is_dir():
         raise RunDirectoryError(
             folder,
@@ -95,11 +144,21 @@ def load_ranker(
             folder,
             "an encoder without a ranker",
             "a run, or a converted classifier",
-            "train one: wqa train SYSTEM --encoder " + str(folder),
+            f"train one: wqa train SYSTEM --encoder {folder}",
         )
+    tokenizer = _run_tokenizer(folder, config)
+    network = load_network(folder, config, engine.ctx)
+    if engine.precision == "int8":
+        options["quantized"] = _run_quantized(folder, network)
+    encoder = PairEncoder(tokenizer, config.max_length)
+    return build_ranker(config.system, network, encoder, engine=engine, **options)
+
+
+def _run_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
     try:
         tokenizer = load_tokenizer(folder)
-        tokenizer.check_fits(config.backbone, folder / "tokenizer.json")
+        if config.backbone is not None:
+            tokenizer.check_fits(config.backbone, folder / "tokenizer.json")
     except EncoderError as error:
         raise RunDirectoryError(
             folder / "tokenizer.json",
@@ -107,43 +166,114 @@ def load_ranker(
             "the tokenizer of the run",
             "restore the file from its run",
         ) from None
-    model = build_model(config.system, config.backbone, config.exits)
+    return tokenizer
+
+
+def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> Network:
+    """Load the network of a run directory.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory.
+    config : RunConfig
+        Its ``config.json``.
+    ctx : str
+        Device.
+
+    Returns
+    -------
+    Network
+
+    Raises
+    ------
+    RunDirectoryError
+        If ``model.params`` is missing, cut off or contradicts ``config.json``.
+    OptionError
+        If the system is unknown.
+    """
+    kind = network_type(config.system)
+    own = from_dict(kind.Config, config.network, f"{folder / 'config.json'}, field network")
+    network = kind(config.backbone, own)
     path = folder / "model.params"
     if not path.exists():
-        mend = (
-            "the training has not finished: run its command again with --resume"
-            if (folder / "checkpoints").is_dir()
-            else "restore the file from its run"
-        )
+        mend = "restore the file from its run"
+        if (folder / "checkpoints").is_dir():
+            mend = "the training has not finished: run its command again with --resume"
         raise RunDirectoryError(path, "the file is missing", "the parameters of the run", mend)
     try:
-        model.load_parameters(str(path), ctx=devices)
+        network.load_parameters(str(path), ctx=parse_devices(ctx))
     except (mx.base.MXNetError, AssertionError, ValueError, OSError) as error:
+        reason = str(error).strip().splitlines()[-1]
         raise RunDirectoryError(
             path,
-            f"does not load ({str(error).strip().splitlines()[-1]})",
+            f"does not load ({reason})",
             "parameters that fit config.json",
             "restore the file from its run",
         ) from None
-    if precision == "int8":
-        options["quantized"] = read_quantized(folder, model)
-    return CascadeRanker(
-        model, PairEncoder(tokenizer, config.max_length), drop_ratio, ctx, **options
-    )
+    return network
 
 
-def load_cascade(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
-    """Load the ranker of a run directory where a single network is needed.
+def quantized_path(folder: pathlib.Path) -> pathlib.Path:
+    """Where the 8-bit weights of a run stand.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory.
+
+    Returns
+    -------
+    pathlib.Path
+    """
+    return folder / "int8.safetensors"
+
+
+def quantizing_mend(folder: pathlib.Path) -> str:
+    """What a message tells the user to do about 8-bit weights.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory.
+
+    Returns
+    -------
+    str
+    """
+    return f"calibrate the run: wqa quantize {folder} --data DEV.jsonl"
+
+
+def _run_quantized(folder: pathlib.Path, network: Network) -> Optional[QuantizedLayers]:
+    path, mend = quantized_path(folder), quantizing_mend(folder)
+    depth = sum(len(stage.layers) for stage in network.encoder_stages())
+    if not depth:
+        return None  # the engine says why it cannot compute the network
+    layers, record = read_quantized(path, network.config, depth, mend)
+    if record.get("model_sha256") != sha256(folder / "model.params"):
+        raise RunDirectoryError(
+            path,
+            "was made of other weights than model.params",
+            "the calibration of this run",
+            mend,
+        )
+    return layers
+
+
+def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
+    """Load the ranker of a run directory where its network is needed.
 
     Parameters
     ----------
     run : str or path-like
+        Run directory, or a fine-tuned classifier.
     **options
         As `load_ranker` takes them.
 
     Returns
     -------
     CascadeRanker
+        It has a ``network`` and an ``encoder``.
 
     Raises
     ------
@@ -151,38 +281,59 @@ def load_cascade(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRa
         If it is a sequence of rankers; else as `load_ranker`.
     """
     ranker = load_ranker(run, **options)
-    if not isinstance(ranker, CascadeRanker):
-        raise RunDirectoryError(
-            run, "a sequence of rankers", "a single run", "name one of its runs"
-        )
-    return ranker
+    if ranker.capabilities.rankers:
+        raise RunDirectoryError(run, "a sequence of rankers", "a single run", "name one of its runs")
+    return ranker  # type: ignore[return-value]
 
 
 def _load_sequence(
-    path: pathlib.Path, drop_ratio: Any, ctx: str, **options: Any
+    path: pathlib.Path,
+    drop_ratio: Any,
+    keep: Any,
+    engine: EngineConfig,
+    options: Dict[str, Any],
 ) -> SequentialRanker:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        entries = [
-            entry if isinstance(entry, dict) else {"run": entry} for entry in values["rankers"]
-        ]
-        runs = [(path.parent / entry["run"], entry.get("drop_ratio", 0.0)) for entry in entries]
-        stored = values.get("drop_ratio", 0.0)
-        if set(values) - {"rankers", "drop_ratio"} or any(
-            set(entry) - {"run", "drop_ratio"} for entry in entries
-        ):
-            raise ValueError("a field besides rankers, run and drop_ratio")
+        _check_fields(values, {"rankers", "drop_ratio", "keep"})
+        entries = [_entry(entry) for entry in values["rankers"]]
+        folders = [path.parent / entry["run"] for entry in entries]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunDirectoryError(
-            path,
-            f"is no sequence of rankers ({type(error).__name__}: {error})",
-            '{"rankers": [RUN, {"run": RUN, "drop_ratio": A}, ...], "drop_ratio": [A or K, ...]}',
+            path, f"is no sequence of rankers ({type(error).__name__}: {error})", _SEQUENCE
         ) from None
-    rankers = [load_ranker(run, ratio, ctx, **options) for run, ratio in runs]
+    if drop_ratio is None and keep is None:
+        drop_ratio, keep = values.get("drop_ratio"), values.get("keep")
+    shared = {
+        "ctx": engine.ctx,
+        "precision": engine.precision,
+        "threads": engine.threads,
+        "engine": engine.engine,
+        "batch_tokens": engine.batch_tokens,
+        "hidden_bytes": engine.hidden_bytes,
+    }
+    rankers: List[Ranker] = []
+    for folder, entry in zip(folders, entries):
+        ratio, number = entry.get("drop_ratio"), entry.get("keep")
+        rankers.append(load_ranker(folder, ratio, number, **shared, **options))
     try:
-        return SequentialRanker(rankers, stored if drop_ratio is None else drop_ratio)
+        return SequentialRanker(rankers, drop_ratio, keep)
     except OptionError as error:
-        raise RunDirectoryError(path, f"{error.where}: {error.found}", error.expected) from None
+        raise RunDirectoryError(
+            path, f"{error.where}: {error.found}", error.expected, error.mend
+        ) from None
+
+
+def _entry(entry: Any) -> Dict[str, Any]:
+    """One ranker of a sequence: a path, or a path with its drops."""
+    values = entry if isinstance(entry, dict) else {"run": entry}
+    _check_fields(values, {"run", "drop_ratio", "keep"})
+    return values
+
+
+def _check_fields(values: Dict[str, Any], known: set) -> None:
+    if set(values) - known:
+        raise ValueError(f"a field besides {', '.join(sorted(known))}")
 
 
 def _is_huggingface(folder: pathlib.Path) -> bool:
@@ -196,17 +347,20 @@ def _is_huggingface(folder: pathlib.Path) -> bool:
 
 
 def _load_classifier(
-    path: pathlib.Path, drop_ratio: Any, ctx: str, **options: Any
-) -> CascadeRanker:
-    if options["precision"] == "int8":
+    path: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]
+) -> Ranker:
+    if engine.precision == "int8":
         raise OptionError(
-            "--precision",
+            "precision",
             f"int8 of {path}, another library's directory",
             "a calibrated run",
             f"wqa convert {path} RUN, then wqa quantize RUN --data DEV.jsonl",
         )
     with encoder_directory(path) as folder:
-        model, tokenizer = load_classifier(folder, parse_devices(ctx)), load_tokenizer(folder)
-        tokenizer.check_fits(model.config, path)
-    encoder = PairEncoder(tokenizer, min(MAX_LENGTH, model.config.max_positions))
-    return CascadeRanker(model, encoder, drop_ratio, ctx, **options)
+        network, tokenizer = (
+            load_classifier(folder, parse_devices(engine.ctx)),
+            load_tokenizer(folder),
+        )
+        tokenizer.check_fits(network.config, path)
+    encoder = PairEncoder(tokenizer, min(MAX_LENGTH, network.config.max_positions))
+    return build_ranker("pairwise", network, encoder, engine=engine, **options)

@@ -7,13 +7,13 @@ from typing import Any, List, Sequence, Tuple
 import mxnet as mx
 import numpy as np
 
-from wqa.config import BackboneConfig
+from wqa.config import BackboneConfig, EngineConfig
 from wqa.inference.cascade import CascadeRanker
-from wqa.models import build_model, parse_devices
-from wqa.text import EncodedPair
+from wqa.models import build_network, parse_devices
+from wqa.text import Encoded
 
 
-class _Layout:
+class _Encoder:
     """The part of a pair encoder that ranking encoded pairs needs."""
 
     class tokenizer:  # noqa: N801 - stands where an instance would
@@ -40,14 +40,15 @@ def random_ranker(
     CascadeRanker
     """
     mx.random.seed(seed)
-    model = build_model("cascade", config, exits)
-    model.initialize(mx.init.Normal(0.02), ctx=parse_devices(options.get("ctx", "cpu")))
-    return CascadeRanker(model, _Layout(), **options)  # type: ignore[arg-type]
+    engine = options.get("engine") or EngineConfig(engine="mxnet")
+    network = build_network("cascade", config, exits=tuple(exits))
+    network.initialize(mx.init.Normal(0.02), ctx=parse_devices(engine.ctx))
+    return CascadeRanker(network, _Encoder(), **options)  # type: ignore[arg-type]
 
 
 def random_pairs(
     rng: np.random.Generator, count: int, shortest: int, longest: int, vocab_size: int
-) -> List[EncodedPair]:
+) -> List[Encoded]:
     """Draw pairs with lengths and token ids both uniform.
 
     Parameters
@@ -60,11 +61,11 @@ def random_pairs(
 
     Returns
     -------
-    list of EncodedPair
+    list of Encoded
     """
     lengths = rng.integers(shortest, longest + 1, count)
     return [
-        EncodedPair(
+        Encoded(
             rng.integers(vocab_size, size=length, dtype=np.int32), int(length) // 3, False, False
         )
         for length in lengths

@@ -2,65 +2,21 @@
 
 SR_N = R_N o ... o R_1: each ranker scores the candidates that the one before it let through, and
 nothing of its computation is shared. The paper's SR is made of independently trained monolithic
-rankers of 4, 6, 8, 10 and 12 layers; any rankers do, a cascade and what comes after it as well.
+rankers of 4, 6, 8, 10 and 12 layers. Any rankers can be in sequence, a cascade and what comes after
+it as well.
 """
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, NamedTuple, Sequence, Union
+from typing import Iterable, Iterator, List, NamedTuple, Sequence
 
 import numpy as np
 
 from wqa.data import Question
-from wqa.errors import OptionError, shorten
-from wqa.inference.cost import Cost
-from wqa.inference.ranker import Ranker, Ranking
-from wqa.models.cascade import dropped
-
-#: What a ranker drops: a share alpha of its candidates (a float in [0, 1)), or all but its best k
-#: (an int from 1).
-Drop = Union[int, float]
-
-
-def check_drops(drop_ratio: Union[Drop, Sequence[Drop]], rankers: int) -> List[Drop]:
-    """What each ranker but the last drops.
-
-    Parameters
-    ----------
-    drop_ratio : float, int, or sequence of them
-        Drop ratios, in [0, 1), or numbers k of candidates that go on, whole and from 1; one for
-        all, or one a ranker (that of the last may be left out; it has no effect).
-    rankers : int
-        N.
-
-    Returns
-    -------
-    list
-        N - 1 of them.
-
-    Raises
-    ------
-    OptionError
-        If one is neither, or there are too many or too few.
-    """
-    drops: List[Drop] = (
-        [drop_ratio] * (rankers - 1) if isinstance(drop_ratio, (int, float)) else list(drop_ratio)
-    )
-    if len(drops) not in (rankers - 1, rankers):
-        raise OptionError(
-            "drop_ratio", f"{len(drops)} of them", f"one, or one for each of the {rankers} rankers"
-        )
-    for drop in drops:
-        whole = (
-            isinstance(drop, int) and not isinstance(drop, bool) and drop >= 0
-        )  # the number 0 is a drop ratio too
-        if not whole and not (isinstance(drop, float) and 0 <= drop < 1):
-            raise OptionError(
-                "drop_ratio",
-                shorten(drop),
-                "a drop ratio from 0 up to, not including, 1, or how many go on",
-            )
-    return drops[: rankers - 1]
+from wqa.errors import OptionError
+from wqa.inference.cost import FREE, Cost
+from wqa.inference.dropping import Drop, DropRatio, Keep
+from wqa.inference.ranker import Capabilities, Ranker, Ranking
 
 
 class SequentialRanker(Ranker):
@@ -74,63 +30,63 @@ class SequentialRanker(Ranker):
     ----------
     rankers : sequence of Ranker
         R_1, ..., R_N, in the order in which they run.
-    drop_ratio : float, int, or sequence of them
-        Drop ratios, or numbers k of candidates that go on, as `check_drops` takes them.
-    flight_candidates : int
+    drop_ratio : float, or sequence of float or None, optional
+        alpha, the share that a ranker drops: one for all but the last, or one a ranker, None where
+        ``keep`` holds its number.
+    keep : int, or sequence of int or None, optional
+        k, how many candidates a ranker lets through, likewise.
+    group_candidates : int
         Candidates of the questions that are ranked together; a question is never divided.
+
+    Raises
+    ------
+    OptionError
+        If there is no ranker, or the drops do not fit.
     """
 
     def __init__(
         self,
         rankers: Sequence[Ranker],
-        drop_ratio: Union[Drop, Sequence[Drop]] = 0.0,
-        flight_candidates: int = 4096,
+        drop_ratio: DropRatio = None,
+        keep: Keep = None,
+        group_candidates: int = 4096,
     ) -> None:
         if not rankers:
             raise OptionError("rankers", "none", "at least one")
         self.rankers = list(rankers)
-        self.drop_ratio = drop_ratio
-        self._flight_candidates = flight_candidates
+        self._group_candidates = group_candidates
+        self.set_drops(drop_ratio, keep)
 
     @property
-    def layer_work(self) -> int:
-        return self.rankers[-1].layer_work
-
-    @property
-    def drop_ratio(self) -> List[Drop]:
-        """Drop ratio or k of each ranker but the last; may be set anew between rankings."""
-        return self._drops
-
-    @drop_ratio.setter
-    def drop_ratio(self, drop_ratio: Union[Drop, Sequence[Drop]]) -> None:
-        self._drops = check_drops(drop_ratio, len(self.rankers))
+    def capabilities(self) -> Capabilities:
+        """The rankers inside."""
+        layers = self.rankers[-1].capabilities.num_layers
+        return Capabilities("sequence", len(self.rankers), (), layers, tuple(self.rankers))
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        flight: List[Question] = []
+        group: List[Question] = []
         size = 0
         for question in questions:
-            if flight and size + len(question.candidates) > self._flight_candidates:
-                yield from self._rank_flight(flight)
-                flight, size = [], 0
-            flight.append(question)
+            if group and size + len(question.candidates) > self._group_candidates:
+                yield from self._rank_group(group)
+                group, size = [], 0
+            group.append(question)
             size += len(question.candidates)
-        yield from self._rank_flight(flight)
+        yield from self._rank_group(group)
 
-    def _rank_flight(self, flight: List[Question]) -> List[Ranking]:
-        states = [_State(question, len(self.rankers)) for question in flight]
-        for place, ranker in enumerate(self.rankers):
+    def _rank_group(self, group: List[Question]) -> List[Ranking]:
+        states = [_State(question, len(self.rankers)) for question in group]
+        for index, (ranker, drop) in enumerate(zip(self.rankers, self.drops)):
             running = [state for state in states if len(state.alive)]
-            for state, ranking in zip(
-                running, ranker.rank_all([state.left() for state in running])
-            ):
-                state.take(place, ranking, self._drops[place] if place < len(self._drops) else 0)
-        return [state.ranking([ranker.layer_work for ranker in self.rankers]) for state in states]
+            rankings = ranker.rank_all([state.left() for state in running])
+            for state, ranking in zip(running, rankings):
+                state.take(index, ranking, drop)
+        return [state.ranking() for state in states]
 
 
-class _Stage(NamedTuple):
+class _Step(NamedTuple):
     """What one ranker did for a question."""
 
-    place: int
     cost: Cost
     candidates: int  # that were not blank
 
@@ -146,31 +102,27 @@ class _State:
         self._scores, self._exits = np.full(count, -np.inf), np.zeros(count, dtype=int)
         self._truncated, self._blank = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         self._exit_scores = np.full((rankers, count), np.nan)
-        self._stages: List[_Stage] = []
+        self._steps: List[_Step] = []
 
     def left(self) -> Question:
         """The question with the candidates that are left, in their original order."""
-        return self._question._replace(
-            candidates=tuple(self._question.candidates[index] for index in self.alive)
-        )
+        candidates = self._question.candidates
+        return self._question._replace(candidates=tuple(candidates[index] for index in self.alive))
 
-    def take(self, place: int, ranking: Ranking, drop: Drop) -> None:
-        """Note a ranker's scores, and let its best candidates through."""
+    def take(self, index: int, ranking: Ranking, drop: Drop) -> None:
+        """Note the scores of a ranker, and let its best candidates through."""
         order, blank = self.alive[ranking.order], ranking.blank
         self._scores[self.alive], self._exits[self.alive] = ranking.scores, ranking.exits
         self._truncated[self.alive] |= ranking.truncated
         self._blank[self.alive[blank]] = True
-        self._exit_scores[place, self.alive] = np.where(blank, np.nan, ranking.scores)
+        self._exit_scores[index, self.alive] = np.where(blank, np.nan, ranking.scores)
         count = int((~blank).sum())
-        self._stages.append(_Stage(place, ranking.cost, count))
-        if isinstance(drop, float):
-            kept = count - dropped(drop, count)
-        else:
-            kept = min(drop, count) if drop else count
+        self._steps.append(_Step(ranking.cost, count))
+        kept = drop.kept(count)
         self._tail.insert(0, order[kept:])
         self._head, self.alive = order[:kept], np.sort(order[:kept])
 
-    def ranking(self, work: Sequence[int]) -> Ranking:
+    def ranking(self) -> Ranking:
         """The ranking, once every ranker has run."""
         return Ranking(
             order=np.concatenate([self._head, *self._tail]),
@@ -178,43 +130,33 @@ class _State:
             exits=self._exits,
             truncated=self._truncated,
             blank=self._blank,
-            cost=self._cost(work),
+            cost=self._cost(),
             exit_scores=self._exit_scores,
         )
 
-    def _cost(self, work: Sequence[int]) -> Cost:
-        """Costs of all rankers, in layers of the last one's encoder, over that encoder on every
+    def _cost(self) -> Cost:
+        """Multiply-adds of all rankers, over those of the last one's full network on every
         candidate."""
-        first, last = self._stages[0], self._stages[-1]
+        first, last = self._steps[0], self._steps[-1]
         if not first.candidates:
-            return Cost(0.0, 0, 0, 0, 0, 0)
-        depth = (
-            last.cost.full_candidate_layers / last.candidates
-        )  # layers of the last ranker's full encoder
-        full = depth * first.candidates
-        tokens = next(
-            (
-                stage.cost.full_token_layers
-                / (stage.cost.full_candidate_layers / stage.candidates)
-                * first.candidates
-                / stage.candidates
-                for stage in self._stages
-                if stage.cost.full_token_layers
-            ),
-            0.0,
-        )
-        weights = [
-            work[stage.place] / work[-1] if work[stage.place] and work[-1] else 1.0
-            for stage in self._stages
-        ]
-        sums = [
-            sum(weight * getattr(stage.cost, name) for weight, stage in zip(weights, self._stages))
-            for name in ("candidate_layers", "token_layers", "padded_token_layers")
-        ]
-        planned = sum(
-            weight * stage.cost.paper * stage.cost.full_candidate_layers
-            for weight, stage in zip(weights, self._stages)
-        )
+            return FREE
+        costs = [step.cost for step in self._steps]
+        work = last.cost.full_candidate_work / last.candidates  # of the full network, a token
+        full = work * first.candidates
+        planned = sum(cost.paper * cost.full_candidate_work for cost in costs)
         return Cost(
-            planned / full if full else 0.0, sums[0], full, sums[1], sums[2], depth * tokens
+            planned / full if full else 0.0,
+            sum(cost.candidate_work for cost in costs),
+            full,
+            sum(cost.multiply_adds for cost in costs),
+            sum(cost.padded_multiply_adds for cost in costs),
+            work * self._tokens(),
         )
+
+    def _tokens(self) -> float:
+        """Tokens of all candidates, estimated where the first ranker does not count its own."""
+        for step in self._steps:
+            if step.cost.full_candidate_work:
+                mean = step.cost.full_multiply_adds / step.cost.full_candidate_work
+                return mean * self._steps[0].candidates
+        return 0.0

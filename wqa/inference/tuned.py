@@ -49,8 +49,9 @@ def read_tuned(run: PathLike) -> List[float]:
         raise RunDirectoryError(
             path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again"
         ) from None
+    exits = len(read_run_config(pathlib.Path(run) / "config.json").network["exits"])
     try:
-        return drop_ratios(values, len(read_run_config(pathlib.Path(run) / "config.json").exits))
+        return drop_ratios(values, exits)
     except (OptionError, TypeError):
         raise RunDirectoryError(
             path,

@@ -1,12 +1,13 @@
 """BERT, RoBERTa, ELECTRA and ALBERT as one configurable encoder whose layers are addressable.
 
-Names follow GluonNLP where it has one. Shapes: B pairs, L positions, C units, H attention heads.
+Names follow GluonNLP where it has one. Shapes: B pairs, L positions, C units, H attention heads, E
+the width of the embeddings' tables.
 """
 
 from __future__ import annotations
 
 import math
-from typing import List, Optional, Sequence
+from typing import Any, List, Optional, Sequence
 
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
@@ -49,16 +50,40 @@ def attention_mask(F, hidden: Tensor, valid_length: Tensor, heads: int) -> Tenso
     return F.BlockGrad(F.reshape(mask, (-3, 0, 0)))
 
 
+class Computation:
+    """Who computes embeddings and layers: MXNet, or an engine that is attached.
+
+    All blocks of a backbone, slices of its layers included, hold the same one.
+    """
+
+    def __init__(self) -> None:
+        self.engine: Any = None
+
+    def takes(self, array: Tensor) -> bool:
+        """Whether the engine computes; a symbol, from which a graph is made, is always MXNet's."""
+        return self.engine is not None and isinstance(array, mx.nd.NDArray)
+
+
 class Embeddings(HybridBlock):
     """Sum of word, position and token-type embeddings, normalised; projected where the tables are
     narrower.
 
     Inputs are ``token_ids`` and ``token_types``, (B, L), int32; the output is (B, L, C). Dropout
     comes after the normalisation, as in the encoders' original code, and before the projection.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Sizes of the encoder.
+    computation : Computation, optional
+        Who computes; MXNet by default.
     """
 
-    def __init__(self, config: BackboneConfig, **kwargs) -> None:
+    def __init__(
+        self, config: BackboneConfig, computation: Optional[Computation] = None, **kwargs
+    ) -> None:
         super().__init__(**kwargs)
+        self._computation = computation or Computation()
         width = config.embedding_size or config.units  # E
         self._first, self._sizes = (
             config.first_position,
@@ -75,6 +100,14 @@ class Embeddings(HybridBlock):
                 if config.embedding_size
                 else None
             )
+
+    def forward(self, token_ids: Tensor, token_types: Tensor) -> Tensor:
+        """Embed token ids, by the engine that is attached or by MXNet."""
+        if not self._computation.takes(token_ids):
+            return super().forward(token_ids, token_types)
+        weight = self.position_weight.data(token_ids.context)
+        sums = self.sums(mx.nd, token_ids, token_types, weight)  # (B, L, E)
+        return self._computation.engine.embed(self, sums)
 
     def hybrid_forward(
         self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor
@@ -110,7 +143,7 @@ class EncoderLayer(HybridBlock):
     def __init__(self, config: BackboneConfig, **kwargs) -> None:
         super().__init__(**kwargs)
         units, norm = config.units, {"in_channels": config.units, "epsilon": config.layer_norm_eps}
-        self._heads, self._scale = config.num_heads, 1 / math.sqrt(units // config.num_heads)
+        self.num_heads, self._scale = config.num_heads, config.attention_scale
         self._activation = config.activation
         with self.name_scope():
             self.qkv = nn.Dense(3 * units, flatten=False, in_units=units)
@@ -131,7 +164,7 @@ class EncoderLayer(HybridBlock):
         )
 
     def _attend(self, F, qkv: Tensor, mask: Tensor) -> Tensor:
-        heads = self._heads
+        heads = self.num_heads
         qkv = F.transpose(
             F.reshape(qkv, (0, 0, 3, heads, -1)), (2, 0, 3, 1, 4)
         )  # (3, B, H, L, C / H)
@@ -158,15 +191,29 @@ class EncoderLayer(HybridBlock):
 class LayerStack(HybridBlock):
     """Layers in sequence; ``stack[i:j]`` shares parameters and runs on hidden states.
 
+    Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,); the output is (B, L, C). Where only
+    first positions are needed, an engine may leave out the others: (B, 1, C).
+
     Parameters
     ----------
     layers : sequence of EncoderLayer
         In the order in which they run; one that occurs several times has its parameters once.
+    computation : Computation, optional
+        Who computes; MXNet by default.
+    needed : {"all", "first"}
+        Which positions of the output are read.
     """
 
-    def __init__(self, layers: Sequence[EncoderLayer], **kwargs) -> None:
+    def __init__(
+        self,
+        layers: Sequence[EncoderLayer],
+        computation: Optional[Computation] = None,
+        needed: str = "all",
+        **kwargs,
+    ) -> None:
         super().__init__(**kwargs)
-        self._sequence = tuple(layers)
+        self._sequence, self.needed = tuple(layers), needed
+        self._computation = computation or Computation()
         for layer in dict.fromkeys(layers):
             self.register_child(layer)
 
@@ -174,9 +221,29 @@ class LayerStack(HybridBlock):
         return len(self._sequence)
 
     def __getitem__(self, key):
-        return LayerStack(self._sequence[key]) if isinstance(key, slice) else self._sequence[key]
+        if isinstance(key, slice):
+            return LayerStack(self._sequence[key], self._computation)
+        return self._sequence[key]
 
-    def hybrid_forward(self, F, hidden: Tensor, mask: Tensor) -> Tensor:
+    def of_first_positions(self) -> LayerStack:
+        """The same layers for a caller that reads the first position of each pair alone.
+
+        Returns
+        -------
+        LayerStack
+        """
+        return LayerStack(self._sequence, self._computation, "first")
+
+    def forward(self, hidden: Tensor, valid_length: Tensor) -> Tensor:
+        """Run the layers, by the engine that is attached or by MXNet."""
+        if self._computation.takes(hidden) and self._sequence:
+            return self._computation.engine.layers(self, hidden, valid_length)
+        return super().forward(hidden, valid_length)
+
+    def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
+        if not self._sequence:
+            return hidden
+        mask = attention_mask(F, hidden, valid_length, self._sequence[0].num_heads)
         for layer in self._sequence:
             hidden = layer(hidden, mask)
         return hidden
@@ -185,22 +252,38 @@ class LayerStack(HybridBlock):
 class Backbone(HybridBlock):
     """A pretrained encoder: ``embeddings``, then ``layers``.
 
+    Inputs are ``token_ids`` and ``token_types``, (B, L), int32, and ``valid_length``, (B,); the
+    output is the last layer's, (B, L, C).
+
     Parameters
     ----------
     config : BackboneConfig
+        Sizes of the encoder.
     """
 
     def __init__(self, config: BackboneConfig, **kwargs) -> None:
         super().__init__(**kwargs)
-        self.config = config
+        self.config, self._computation = config, Computation()
         with self.name_scope():
-            self.embeddings = Embeddings(config)
+            self.embeddings = Embeddings(config, self._computation)
             # ALBERT's layers are one layer (Lan et al. 2020, section 3.1).
-            self.layers = LayerStack(
-                [EncoderLayer(config)] * config.num_layers
-                if config.shared_layers
-                else [EncoderLayer(config) for _ in range(config.num_layers)]
-            )
+            if config.shared_layers:
+                layers = [EncoderLayer(config)] * config.num_layers
+            else:
+                layers = [EncoderLayer(config) for _ in range(config.num_layers)]
+            self.layers = LayerStack(layers, self._computation)
+
+    def attach(self, engine: Any) -> None:
+        """Let an engine compute the embeddings and layers of networks that call them.
+
+        It computes where a block runs on arrays; a hybridized network stays MXNet's.
+
+        Parameters
+        ----------
+        engine : wqa.onednn.GradientEngine or None
+            None gives the computation back to MXNet.
+        """
+        self._computation.engine = engine
 
     def parameter_count(self) -> int:
         """Numbers that the encoder learns; no pooler, and what layers share counts once."""

@@ -8,13 +8,33 @@ for each mini-batch, and its loss reaches every layer below it, the embeddings i
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from decimal import Decimal
 from typing import List, Sequence, Tuple, Union
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError, shorten
-from wqa.models.heads import ExitNetwork, MeanHead
+from wqa.models.heads import ExitConfig, ExitNetwork, MeanHead
+
+
+@dataclasses.dataclass(frozen=True)
+class CascadeConfig(ExitConfig):
+    """Configuration of a cascade.
+
+    Parameters
+    ----------
+    exits : tuple of int
+        rho(1), ..., rho(N); 4, 6, 8, 10, 12 for a base encoder where it is empty.
+    """
+
+    exits: Tuple[int, ...] = dataclasses.field(
+        default=(),
+        metadata={
+            "help": "layers with a head, separated by commas (default: every second from the "
+            "fourth of twelve, or in proportion)"
+        },
+    )
 
 
 class CascadeTransformer(ExitNetwork):
@@ -22,22 +42,45 @@ class CascadeTransformer(ExitNetwork):
 
     Parameters
     ----------
-    config : BackboneConfig
-    exits : sequence of int
-        rho(1), ..., rho(N); 4, 6, 8, 10, 12 by default for a base encoder.
+    backbone : BackboneConfig
+        Sizes of the encoder.
+    config : CascadeConfig, optional
+        The exits.
     """
 
+    Config = CascadeConfig
+
     @staticmethod
-    def default_exits(config: BackboneConfig) -> Tuple[int, ...]:
+    def default_exits(backbone: BackboneConfig) -> Tuple[int, ...]:
         """rho(i) = 4 + 2 (i - 1) (section 4.2); encoders under 12 layers start at a third of their
-        depth."""
-        depth = config.num_layers
+        depth.
+
+        Parameters
+        ----------
+        backbone : BackboneConfig
+            Sizes of the encoder.
+
+        Returns
+        -------
+        tuple of int
+        """
+        depth = backbone.num_layers
         return tuple(range(depth, max(1, min(4, depth // 3)) - 1, -2))[::-1]
 
     @staticmethod
-    def make_head(config: BackboneConfig) -> MeanHead:
-        """Classifier C."""
-        return MeanHead(config.units, config.head_dropout)
+    def make_head(backbone: BackboneConfig) -> MeanHead:
+        """Classifier C.
+
+        Parameters
+        ----------
+        backbone : BackboneConfig
+            Sizes of the encoder.
+
+        Returns
+        -------
+        MeanHead
+        """
+        return MeanHead(backbone.units, backbone.head_dropout)
 
 
 def dropped(alpha: float, k: int) -> int:
@@ -84,11 +127,11 @@ def drop_ratios(alpha: Union[float, Sequence[float]], exits: int) -> List[float]
     ratios: List[float] = [alpha] * exits if isinstance(alpha, (int, float)) else list(alpha)
     if len(ratios) not in (exits - 1, exits):
         raise OptionError(
-            "--drop-ratio", f"{len(ratios)} ratios", f"one, or one for each of the {exits} exits"
+            "drop_ratio", f"{len(ratios)} ratios", f"one, or one for each of the {exits} exits"
         )
     for ratio in ratios:
         if not isinstance(ratio, (int, float)) or isinstance(ratio, bool) or not 0 <= ratio < 1:
             raise OptionError(
-                "--drop-ratio", shorten(ratio), "a number from 0 up to, not including, 1"
+                "drop_ratio", shorten(ratio), "a number from 0 up to, not including, 1"
             )
     return [float(ratio) for ratio in ratios[: exits - 1]] + [0.0]

@@ -5,18 +5,63 @@ Shapes: B pairs, L positions, C units.
 
 from __future__ import annotations
 
-from typing import Optional, Sequence, Tuple
+import dataclasses
+from typing import Any, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import FAMILIES, BackboneConfig, Family
 from wqa.errors import OptionError
-from wqa.models.backbone import Backbone, Embeddings, LayerStack, attention_mask
+from wqa.models.backbone import Backbone, Embeddings, LayerStack
 from wqa.models.runtime import Tensor
 
 
-class MeanHead(HybridBlock):
+class Head(HybridBlock):
+    """Base of the heads. A head declares which encodings it reads.
+
+    ``reads`` is ``"first"``: the first position's encoding, (B, C); ``"mean"``: the mean of the
+    encodings of positions 1..m, (B, C); or ``"all"``: every encoding, (B, L, C), and the valid
+    lengths, (B,). The input is what the head reads; the output is (B,).
+    """
+
+    reads = "first"
+
+
+def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
+    """Scores of a head on encodings.
+
+    Parameters
+    ----------
+    F : module
+        ``mxnet.nd`` or ``mxnet.sym``.
+    head : Head
+        It is given what it reads.
+    hidden : Tensor
+        (B, L, C) encodings; (B, 1, C) suffices for a head that reads first positions.
+    valid_length : Tensor
+        (B,) positions that are not padding, float32.
+
+    Returns
+    -------
+    Tensor
+        (B,) log-odds.
+    """
+    if head.reads == "all":
+        return head(hidden, valid_length)
+    if head.reads == "first":
+        return head(F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0)))
+    steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, -1))  # (1, L)
+    length = F.reshape(valid_length, (-1, 1))  # (B, 1)
+    # Position 0 is the start token, which the sum over l = 1..m leaves out (section 4.3 of
+    # Soldaini and Moschitti 2020).
+    real = F.broadcast_mul(F.broadcast_lesser(steps, length), steps > 0)
+    weights = F.broadcast_div(real, length - 1)  # (B, L)
+    mean = F.batch_dot(F.expand_dims(F.BlockGrad(weights), axis=1), hidden)  # (B, 1, C)
+    return head(F.reshape(mean, (-3, 0)))
+
+
+class MeanHead(Head):
     """Classifier C on the mean of the encodings of positions 1..m.
 
     Three dense layers of the encoder's width, each with tanh and dropout, then one output
@@ -24,8 +69,17 @@ class MeanHead(HybridBlock):
     layer is already the output; here the output is a layer of its own, so that all three have the
     encoder's width.
 
-    Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,); the output is (B,).
+    The input is (B, C), the output (B,).
+
+    Parameters
+    ----------
+    units : int
+        C, the encoder's width.
+    dropout : float
+        Dropout rate after each dense layer.
     """
+
+    reads = "mean"
 
     def __init__(self, units: int, dropout: float = 0.1, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -33,40 +87,36 @@ class MeanHead(HybridBlock):
             self.dense = nn.HybridSequential()
             # BERT's 0.02 would shrink the signal threefold in each of the three new layers.
             for _ in range(3):
-                self.dense.add(
-                    nn.Dense(
-                        units,
-                        activation="tanh",
-                        in_units=units,
-                        weight_initializer=mx.init.Xavier(),
-                    ),
-                    nn.Dropout(dropout),
+                dense = nn.Dense(
+                    units,
+                    activation="tanh",
+                    in_units=units,
+                    weight_initializer=mx.init.Xavier(),
                 )
+                self.dense.add(dense, nn.Dropout(dropout))
             self.out = nn.Dense(1, in_units=units, weight_initializer=mx.init.Xavier())
 
-    def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
-        steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, -1))  # (1, L)
-        length = F.reshape(valid_length, (-1, 1))  # (B, 1)
-        # Position 0 is the start token, which the paper's sum over l = 1..m leaves out.
-        real = F.broadcast_mul(F.broadcast_lesser(steps, length), steps > 0)
-        weights = F.broadcast_div(real, length - 1)  # (B, L)
-        mean = F.batch_dot(F.expand_dims(F.BlockGrad(weights), axis=1), hidden)  # (B, 1, C)
-        return self.classify(F, F.reshape(mean, (-3, 0)))
-
-    def classify(self, F, mean: Tensor) -> Tensor:
-        """Scores of mean encodings, (B, C)."""
+    def hybrid_forward(self, F, mean: Tensor) -> Tensor:
         return F.reshape(self.out(self.dense(mean)), (-1,))
 
 
-class FirstPositionHead(HybridBlock):
+class FirstPositionHead(Head):
     """Classifier D on the first position's encoding: dense, activation, dropout, one output.
 
     Where the family has a pooler (BERT, ALBERT), the dense layer starts from its weights (section
     4.1). Otherwise (RoBERTa, ELECTRA) the dense layer is new, and dropout comes before it as well,
     as in these families' reference classifiers.
 
-    Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,), which it does not need; the
-    output is (B,).
+    The input is (B, C), the output (B,).
+
+    Parameters
+    ----------
+    units : int
+        C, the encoder's width.
+    dropout : float
+        Dropout rate.
+    family : Family
+        The encoder's family.
     """
 
     def __init__(
@@ -84,17 +134,12 @@ class FirstPositionHead(HybridBlock):
         """The dense layer that takes the pretrained pooler, None where the family has none."""
         return self.dense if self._has_pooler else None
 
-    def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
-        return self.classify(F, F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0)))
-
-    def classify(self, F, first: Tensor) -> Tensor:
-        """Scores of the first positions' encodings, (B, C)."""
+    def hybrid_forward(self, F, first: Tensor) -> Tensor:
         first = self.dense(first if self._has_pooler else self.dropout(first))
-        first = (
-            F.LeakyReLU(first, act_type="gelu")
-            if self._gelu
-            else F.Activation(first, act_type="tanh")
-        )
+        if self._gelu:
+            first = F.LeakyReLU(first, act_type="gelu")
+        else:
+            first = F.Activation(first, act_type="tanh")
         return F.reshape(self.out(self.dropout(first)), (-1,))
 
 
@@ -120,11 +165,11 @@ def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
     exits = tuple(exits)
     if not exits or exits[0] < 1 or any(low >= high for low, high in zip(exits, exits[1:])):
         raise OptionError(
-            "--exits", ",".join(map(str, exits)) or "nothing", "increasing layer numbers from 1"
+            "exits", ",".join(map(str, exits)) or "nothing", "increasing layer numbers from 1"
         )
     if exits[-1] > num_layers:
         raise OptionError(
-            "--exits", f"layer {exits[-1]}", f"at most {num_layers}, the layers of the encoder"
+            "exits", f"layer {exits[-1]}", f"at most {num_layers}, the layers of the encoder"
         )
     return exits
 
@@ -132,31 +177,164 @@ def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
 class Stage(HybridBlock):
     """Consecutive layers and the head after them.
 
-    With ``embeddings`` the inputs are ``token_ids``, ``token_types`` (B, L) and ``valid_length``
-    (B,); without, ``hidden`` (B, L, C) and ``valid_length``. The outputs are the encodings after
-    the last layer, (B, L, C), and the scores, (B,).
+    With ``embeddings`` the inputs are ``token_ids`` and ``token_types``, (B, L), int32, and
+    ``valid_length``, (B,); without, ``hidden``, (B, L, C), and ``valid_length``. The outputs are the
+    encodings after the last layer, (B, L, C), and the scores, (B,).
+
+    Parameters
+    ----------
+    embeddings : Embeddings or None
+        What comes before the layers.
+    layers : LayerStack
+        The layers.
+    head : Head
+        Head after the last layer.
+    last : bool
+        Whether nothing but the head reads the last layer's output.
     """
 
     def __init__(
         self,
         embeddings: Optional[Embeddings],
         layers: LayerStack,
-        head: HybridBlock,
-        heads: int,
+        head: Head,
+        last: bool = False,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        self._heads = heads
-        self.embeddings, self.layers, self.head = embeddings, layers, head
+        if last and head.reads == "first":
+            layers = layers.of_first_positions()
+        self.embeddings, self.layers, self.head, self.last = embeddings, layers, head, last
 
     def hybrid_forward(self, F, *inputs: Tensor) -> Tuple[Tensor, Tensor]:
         *start, valid_length = inputs
         hidden = self.embeddings(*start) if self.embeddings is not None else start[0]
-        hidden = self.layers(hidden, attention_mask(F, hidden, valid_length, self._heads))
-        return hidden, self.head(hidden, valid_length)
+        hidden = self.layers(hidden, valid_length)
+        return hidden, score(F, self.head, hidden, valid_length)
 
 
-class ExitNetwork(HybridBlock):
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """Base of the systems' own configurations; its fields become options of ``wqa train``.
+
+    A field's ``metadata`` may hold ``help``, the option's text.
+    """
+
+
+class Network(HybridBlock):
+    """Base of every system's network.
+
+    Inputs are ``token_ids`` and ``token_types``, (B, L), int32, and ``valid_length``, (B,),
+    float32; the output is (B,) log-odds of the positive class.
+
+    Parameters
+    ----------
+    backbone : BackboneConfig or None
+        Sizes of the encoder; None for a system without one.
+    config : NetworkConfig, optional
+        The system's own configuration, of the type `Config`; its defaults where it is left out.
+    """
+
+    #: Type of the system's own configuration.
+    Config: Any = NetworkConfig
+    #: Layers after which the network scores, where its stages are layers of one encoder.
+    exits: Tuple[int, ...] = ()
+
+    def __init__(
+        self, backbone: Optional[BackboneConfig], config: Optional[NetworkConfig] = None, **kwargs
+    ) -> None:
+        super().__init__(**kwargs)
+        self.config = backbone
+        #: The system's own configuration, defaults that depend on the encoder filled in.
+        self.own_config = self.Config() if config is None else config
+
+    @property
+    def num_layers(self) -> int:
+        """Layers of the full encoder; 0 where there is none."""
+        return self.config.num_layers if self.config is not None else 0
+
+    @property
+    def max_positions(self) -> Optional[int]:
+        """Greatest length of an input in tokens; None where there is no limit."""
+        return self.config.max_positions if self.config is not None else None
+
+    @property
+    def encoder(self) -> Optional[Backbone]:
+        """The part that starts from a pretrained encoder."""
+        return None
+
+    @property
+    def heads(self) -> List[Head]:
+        """Heads on the encoder, one a stage."""
+        return []
+
+    def stages(self) -> List[HybridBlock]:
+        """Parts of the network between which candidates can be dropped.
+
+        Returns
+        -------
+        list of mxnet.gluon.HybridBlock
+            The first takes the network's inputs, each later one the encodings of the stage before
+            it and the valid lengths. Each gives encodings and scores; the network itself, where it
+            is the only stage, gives scores alone.
+        """
+        return [self]
+
+    def encoder_stages(self) -> List[Stage]:
+        """The same stages where each of them is layers and a head.
+
+        Returns
+        -------
+        list of Stage
+            Empty for a network that is made of other things, which MXNet alone can run.
+        """
+        return []
+
+    def stage_work(self) -> List[float]:
+        """Multiply-adds of each stage for one token, those of products with weights.
+
+        Returns
+        -------
+        list of float
+        """
+        return [float(sum(_dense_work(self)))]
+
+    def full_work(self) -> float:
+        """Multiply-adds of the full network for one token.
+
+        Returns
+        -------
+        float
+        """
+        return sum(self.stage_work())
+
+
+def _dense_work(block: HybridBlock) -> List[int]:
+    """Multiply-adds for one row of each dense layer inside a block."""
+    children = list(block._children.values())
+    work = [block.weight.shape[0] * block.weight.shape[1]] if isinstance(block, nn.Dense) else []
+    for child in children:
+        work += _dense_work(child)
+    return work
+
+
+@dataclasses.dataclass(frozen=True)
+class ExitConfig(NetworkConfig):
+    """Configuration of networks with exits.
+
+    Parameters
+    ----------
+    exits : tuple of int
+        Layers after which a head stands, counted from 1; the system's default where it is empty.
+    """
+
+    exits: Tuple[int, ...] = dataclasses.field(
+        default=(),
+        metadata={"help": "layers with a head, separated by commas (default: as the papers)"},
+    )
+
+
+class ExitNetwork(Network):
     """An encoder with a head after each of its exits; a monolithic ranker has one exit.
 
     The block itself computes the score of the last exit. `path` gives one ranker for training;
@@ -164,55 +342,128 @@ class ExitNetwork(HybridBlock):
 
     Parameters
     ----------
-    config : BackboneConfig
-    exits : sequence of int
-        Layers after which a head stands, counted from 1; the system's default where empty.
+    backbone : BackboneConfig
+        Sizes of the encoder.
+    config : ExitConfig, optional
+        The exits.
     """
 
-    def __init__(self, config: BackboneConfig, exits: Sequence[int] = (), **kwargs) -> None:
-        super().__init__(**kwargs)
-        self.config = config
-        self.exits = check_exits(exits or self.default_exits(config), config.num_layers)
+    Config: Any = ExitConfig
+
+    def __init__(
+        self, backbone: BackboneConfig, config: Optional[ExitConfig] = None, **kwargs
+    ) -> None:
+        super().__init__(backbone, config, **kwargs)
+        exits = self.own_config.exits or self.default_exits(backbone)
+        self.exits = check_exits(exits, backbone.num_layers)
+        self.own_config = dataclasses.replace(self.own_config, exits=self.exits)
         with self.name_scope():
-            self.backbone = Backbone(config)
+            self.backbone = Backbone(backbone)
             for layer in self.exits:
-                self.register_child(self.make_head(config), f"head_{layer}")
+                self.register_child(self.make_head(backbone), f"head_{layer}")
 
     @staticmethod
-    def default_exits(config: BackboneConfig) -> Tuple[int, ...]:
-        """Exits of an encoder when none are named."""
-        return (config.num_layers,)
+    def default_exits(backbone: BackboneConfig) -> Tuple[int, ...]:
+        """Exits of an encoder when none are named.
+
+        Parameters
+        ----------
+        backbone : BackboneConfig
+            Sizes of the encoder.
+
+        Returns
+        -------
+        tuple of int
+        """
+        return (backbone.num_layers,)
 
     @staticmethod
-    def make_head(config: BackboneConfig) -> HybridBlock:
-        """One exit's head."""
+    def make_head(backbone: BackboneConfig) -> Head:
+        """A new head for one exit.
+
+        Parameters
+        ----------
+        backbone : BackboneConfig
+            Sizes of the encoder.
+
+        Returns
+        -------
+        Head
+        """
         raise NotImplementedError
 
-    def head(self, index: int) -> HybridBlock:
-        """Head of an exit, ``index`` from 0."""
-        return self._children[f"head_{self.exits[index]}"]
+    @property
+    def encoder(self) -> Backbone:
+        """The part that starts from a pretrained encoder."""
+        return self.backbone
+
+    @property
+    def heads(self) -> List[Head]:
+        """Head of each exit."""
+        return [self._children[f"head_{layer}"] for layer in self.exits]
+
+    def head(self, index: int) -> Head:
+        """Head of an exit.
+
+        Parameters
+        ----------
+        index : int
+            Exit, from 0.
+
+        Returns
+        -------
+        Head
+        """
+        return self.heads[index]
 
     def path(self, index: int) -> Stage:
-        """From tokens to the score of one exit, ``index`` from 0."""
-        return Stage(
-            self.backbone.embeddings,
-            self.backbone.layers[: self.exits[index]],
-            self.head(index),
-            self.config.num_heads,
-        )
+        """The ranker from tokens to the score of one exit.
+
+        Parameters
+        ----------
+        index : int
+            Exit, from 0.
+
+        Returns
+        -------
+        Stage
+        """
+        layers = self.backbone.layers[: self.exits[index]]
+        return Stage(self.backbone.embeddings, layers, self.head(index), last=True)
 
     def stage(self, index: int) -> Stage:
-        """From the exit before, or from tokens, to the score of an exit, ``index`` from 0."""
-        if index == 0:
-            return self.path(0)
-        layers = self.backbone.layers[self.exits[index - 1] : self.exits[index]]
-        return Stage(None, layers, self.head(index), self.config.num_heads)
+        """The part from the exit before, or from tokens, to the score of an exit.
+
+        Parameters
+        ----------
+        index : int
+            Exit, from 0.
+
+        Returns
+        -------
+        Stage
+        """
+        start = self.exits[index - 1] if index else 0
+        layers = self.backbone.layers[start : self.exits[index]]
+        embeddings = None if index else self.backbone.embeddings
+        return Stage(embeddings, layers, self.head(index), last=index == len(self.exits) - 1)
+
+    def stages(self) -> List[HybridBlock]:
+        return [self.stage(index) for index in range(len(self.exits))]
+
+    def encoder_stages(self) -> List[Stage]:
+        return [self.stage(index) for index in range(len(self.exits))]
+
+    def stage_work(self) -> List[float]:
+        depths = [end - start for start, end in zip((0, *self.exits), self.exits)]
+        return [float(depth * self.config.layer_work) for depth in depths]
+
+    def full_work(self) -> float:
+        return float(self.num_layers * self.config.layer_work)
 
     def hybrid_forward(
         self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
     ) -> Tensor:
         hidden = self.backbone.embeddings(token_ids, token_types)
-        mask = attention_mask(F, hidden, valid_length, self.config.num_heads)
-        return self.head(len(self.exits) - 1)(
-            self.backbone.layers[: self.exits[-1]](hidden, mask), valid_length
-        )
+        hidden = self.backbone.layers[: self.exits[-1]](hidden, valid_length)
+        return score(F, self.heads[-1], hidden, valid_length)

@@ -6,11 +6,28 @@ the baseline that TANDA fine-tunes (Garg et al. 2020).
 
 from __future__ import annotations
 
-from typing import Sequence
+import dataclasses
+from typing import Optional, Tuple
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.heads import ExitNetwork, FirstPositionHead
+from wqa.models.heads import ExitConfig, ExitNetwork, FirstPositionHead
+
+
+@dataclasses.dataclass(frozen=True)
+class PairwiseConfig(ExitConfig):
+    """Configuration of the monolithic ranker.
+
+    Parameters
+    ----------
+    exits : tuple of int
+        At most one layer; a lower one gives the shallower rankers of Table 2. The last layer where
+        it is empty.
+    """
+
+    exits: Tuple[int, ...] = dataclasses.field(
+        default=(), metadata={"help": "the layer with the head (default: the last)"}
+    )
 
 
 class PairwiseTransformer(ExitNetwork):
@@ -18,19 +35,41 @@ class PairwiseTransformer(ExitNetwork):
 
     Parameters
     ----------
-    config : BackboneConfig
-    exits : sequence of int
-        At most one layer; a lower one gives the shallower rankers of Table 2.
+    backbone : BackboneConfig
+        Sizes of the encoder.
+    config : PairwiseConfig, optional
+        The exit.
+
+    Raises
+    ------
+    OptionError
+        If there is more than one exit.
     """
 
-    def __init__(self, config: BackboneConfig, exits: Sequence[int] = (), **kwargs) -> None:
-        if len(exits) > 1:
+    Config = PairwiseConfig
+
+    def __init__(
+        self, backbone: BackboneConfig, config: Optional[ExitConfig] = None, **kwargs
+    ) -> None:
+        if config is not None and len(config.exits) > 1:
             raise OptionError(
-                "--exits", ",".join(map(str, exits)), "at most one layer for a monolithic ranker"
+                "exits",
+                ",".join(map(str, config.exits)),
+                "at most one layer for a monolithic ranker",
             )
-        super().__init__(config, exits, **kwargs)
+        super().__init__(backbone, config, **kwargs)
 
     @staticmethod
-    def make_head(config: BackboneConfig) -> FirstPositionHead:
-        """Classifier D, in the form of the encoder's family."""
-        return FirstPositionHead(config.units, config.head_dropout, config.family)
+    def make_head(backbone: BackboneConfig) -> FirstPositionHead:
+        """Classifier D, in the form of the encoder's family.
+
+        Parameters
+        ----------
+        backbone : BackboneConfig
+            Sizes of the encoder.
+
+        Returns
+        -------
+        FirstPositionHead
+        """
+        return FirstPositionHead(backbone.units, backbone.head_dropout, backbone.family)

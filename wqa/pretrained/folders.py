@@ -50,7 +50,7 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
         raise StorageError(
             target,
             f"could not be written ({error.strerror or error})",
-            mend="free space or choose another place, then run again",
+            mend="free space or choose another path, then run again",
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -1,15 +1,16 @@
-"""Tokenizers, pair encoding, and batches by token budget."""
+"""Tokenizers, pair encoding, tokenized corpora, and batches by token budget."""
 
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
-from wqa.text.encoding import EncodedPair, PairEncoder, pad_pairs
-from wqa.text.store import PairStore, is_store
-from wqa.text.store_builder import build_store
+from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
+from wqa.text.store import PairStore, build_store, is_store
+from wqa.text.tokenized import TokenizedPairs, tokenize_pairs
 from wqa.text.tokenizers import Tokenizer, load_tokenizer
 
 __all__ = [
-    "EncodedPair",
+    "Encoded",
     "PairEncoder",
     "PairStore",
+    "TokenizedPairs",
     "Tokenizer",
     "bucketed",
     "build_store",
@@ -20,4 +21,5 @@ __all__ = [
     "plan_batches",
     "plan_by_question",
     "split_rows",
+    "tokenize_pairs",
 ]

@@ -9,6 +9,9 @@ import numpy as np
 #: Lengths are rounded up to a multiple of this, so that few shapes occur.
 BUCKET = 8
 
+Lengths = Union[Sequence[int], np.ndarray]
+Rng = Optional[np.random.Generator]
+
 
 def bucketed(length: int, most: Optional[int] = None) -> int:
     """Round a length up to its bucket.
@@ -16,151 +19,184 @@ def bucketed(length: int, most: Optional[int] = None) -> int:
     Parameters
     ----------
     length : int
+        Number of tokens.
     most : int, optional
-        Greatest result, for encoders with few positions; at least ``length``.
+        Upper limit of the result, for encoders with few positions. A greater length stays as it is.
 
     Returns
     -------
     int
+        The padded length.
     """
     padded = -(-length // BUCKET) * BUCKET
-    return padded if most is None else max(length, min(padded, most))
+    if most is None:
+        return padded
+    return max(length, min(padded, most))
 
 
 def plan_batches(
-    lengths: Union[Sequence[int], np.ndarray],
+    lengths: Lengths,
     tokens: int,
-    rng: Optional[np.random.Generator] = None,
+    rng: Rng = None,
 ) -> List[np.ndarray]:
     """Group samples into batches of at most ``tokens`` padded tokens; every sample once.
 
-    Samples are filled in from the shortest bucket up, so a batch holds samples of nearly one
-    length, and only the last batch may be short. How many batches there are does not depend on
-    the order of the samples. A sample longer than the budget is a batch of its own.
+    Batches are filled from the shortest bucket up, so a batch holds samples of nearly one length,
+    and only the last batch may be short. The number of batches does not depend on the order of
+    the samples. A sample longer than the budget is a batch of its own.
 
     Parameters
     ----------
     lengths : sequence of int
         Tokens of each sample.
     tokens : int
-        Budget, padding included.
+        Token budget of a batch, padding included.
     rng : numpy.random.Generator, optional
         Shuffles the samples inside a bucket, and the batches; without it the order is by length.
 
     Returns
     -------
     list of numpy.ndarray
-        Sample indices.
+        Sample indices of each batch.
     """
-    padded = -(-np.asarray(lengths, dtype=np.int32) // BUCKET) * BUCKET
-    shuffled = rng.permutation(len(padded)) if rng is not None else np.arange(len(padded))
-    ordered = shuffled[np.argsort(padded[shuffled], kind="stable")]
-    batches = [ordered[start:end] for start, end in _runs(padded[ordered], tokens)]
-    if rng is not None:
-        batches = [batches[place] for place in rng.permutation(len(batches))]
-    return batches
+    padded = np.asarray(lengths, dtype=np.int32)
+    padded = -(-padded // BUCKET) * BUCKET
+    samples = _order(len(padded), rng)
+    by_length = np.argsort(padded[samples], kind="stable")
+    samples = samples[by_length]
+    batches = []
+    for start, end in _spans(padded[samples], tokens):
+        batches.append(samples[start:end])
+    return [batches[index] for index in _order(len(batches), rng)]
 
 
-def _runs(ascending: np.ndarray, tokens: int) -> Iterator[Tuple[int, int]]:
-    """Longest runs of rows, each as wide as its last, that fit a budget; a bucket of one width is
-    passed at once."""
-    widths, firsts = np.unique(ascending, return_index=True)
-    ends = [*firsts[1:].tolist(), len(ascending)]
-    start = bucket = 0
-    while start < len(ascending):
-        end = min(ends[bucket], max(start + tokens // int(widths[bucket]), start + 1))
-        while end == ends[bucket]:
-            bucket += 1
-            if bucket == len(ends) or start + tokens // int(widths[bucket]) <= end:
+def _order(count: int, rng: Rng) -> np.ndarray:
+    """Indices from 0 on, shuffled if there is a generator."""
+    if rng is None:
+        return np.arange(count)
+    return rng.permutation(count)
+
+
+def _spans(widths: np.ndarray, tokens: int) -> Iterator[Tuple[int, int]]:
+    """Cut rows of ascending widths into the longest spans that fit a budget.
+
+    A span is padded to the width of its last row. It takes whole buckets of one width at once.
+    """
+    bucket_widths, bucket_starts = np.unique(widths, return_index=True)
+    bucket_ends = np.append(bucket_starts[1:], len(widths))
+    buckets = list(zip(bucket_widths.tolist(), bucket_ends.tolist()))
+    start = 0
+    while start < len(widths):
+        end = start + 1
+        while buckets[0][1] <= start:
+            buckets = buckets[1:]
+        for width, bucket_end in buckets:
+            last_fitting = start + tokens // width
+            end = max(end, min(last_fitting, bucket_end))
+            if last_fitting <= bucket_end:
                 break
-            end = min(ends[bucket], start + tokens // int(widths[bucket]))
         yield start, end
         start = end
 
 
 def plan_by_question(
-    lengths: Union[Sequence[int], np.ndarray],
+    lengths: Lengths,
     questions: np.ndarray,
     tokens: int,
-    rng: Optional[np.random.Generator] = None,
+    rng: Rng = None,
     batches_a_block: int = 50,
 ) -> List[np.ndarray]:
-    """Group samples into batches so that neighbours in the corpus stay together, for reading from a
-    disk.
+    """Group samples into batches of samples that are near one another in the corpus.
 
-    The corpus is divided into blocks of whole questions, always the same; blocks are shuffled, and
-    each is grouped as `plan_batches` does, on its own.
+    A store is then read from the disk in long runs. The corpus is divided into blocks of whole
+    questions, which do not depend on the shuffle. The blocks are shuffled, and `plan_batches`
+    groups the samples of each.
 
     Parameters
     ----------
     lengths : sequence of int
         Tokens of each sample.
     questions : numpy.ndarray
-        Question of each sample, ascending.
+        Question index of each sample, ascending.
     tokens : int
-        Budget, padding included.
+        Token budget of a batch, padding included.
     rng : numpy.random.Generator, optional
-        Without it the order is that of the corpus.
+        Shuffles the blocks, and the batches of each; without it the order is that of the corpus.
     batches_a_block : int
-        How many batches a block fills, at least.
+        Batches that a block fills, at least.
 
     Returns
     -------
     list of numpy.ndarray
-        Sample indices; how many batches there are does not depend on the shuffle.
+        Sample indices of each batch. The number of batches does not depend on the shuffle.
     """
     lengths = np.asarray(lengths)
     if not len(lengths):
         return []
-    starts = np.flatnonzero(np.diff(questions, prepend=questions[0] - 1))
-    before = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[starts]
-    block = before // (tokens * batches_a_block)
-    edges = [*starts[np.flatnonzero(np.diff(block, prepend=-1))].tolist(), len(lengths)]
-    spans = list(zip(edges, edges[1:]))
-    order = rng.permutation(len(spans)) if rng is not None else np.arange(len(spans))
-    return [
-        spans[place][0] + batch
-        for place in order
-        for batch in plan_batches(lengths[spans[place][0] : spans[place][1]], tokens, rng)
-    ]
+    starts = _block_starts(lengths, questions, tokens * batches_a_block)
+    ends = np.append(starts[1:], len(lengths))
+    plan = []
+    for block in _order(len(starts), rng):
+        start = starts[block]
+        end = ends[block]
+        for batch in plan_batches(lengths[start:end], tokens, rng):
+            plan.append(start + batch)
+    return plan
 
 
-def pack_batches(lengths: Union[Sequence[int], np.ndarray], tokens: int) -> List[np.ndarray]:
+def _block_starts(lengths: np.ndarray, questions: np.ndarray, tokens: int) -> np.ndarray:
+    """First samples of blocks of whole questions: a block starts with every ``tokens`` tokens."""
+    changes = np.diff(questions, prepend=questions[0] - 1)
+    question_starts = np.flatnonzero(changes)
+    tokens_until = np.cumsum(lengths, dtype=np.int64)
+    tokens_before = np.concatenate([[0], tokens_until])
+    blocks = tokens_before[question_starts] // tokens
+    changes = np.diff(blocks, prepend=-1)
+    return question_starts[np.flatnonzero(changes)]
+
+
+def pack_batches(lengths: Lengths, tokens: int) -> List[np.ndarray]:
     """Group samples, in their order, into batches of at most ``tokens`` tokens; nothing is padded.
 
     Parameters
     ----------
     lengths : sequence of int
-        Tokens of each sample, ascending, so that equal ones stand together.
+        Tokens of each sample, ascending, so that samples of one length are neighbours.
     tokens : int
-        Budget. A sample longer than it is a batch of its own.
+        Token budget of a batch. A sample longer than it is a batch of its own.
 
     Returns
     -------
     list of numpy.ndarray
-        Sample indices.
+        Sample indices of each batch.
     """
-    ends = np.cumsum(lengths)
-    batches, start, before = [], 0, 0
-    while start < len(ends):
-        end = max(start + 1, int(np.searchsorted(ends, before + tokens, side="right")))
+    tokens_until = np.cumsum(lengths)
+    batches = []
+    start = 0
+    tokens_before = 0
+    while start < len(tokens_until):
+        fitting = np.searchsorted(tokens_until, tokens_before + tokens, side="right")
+        end = max(start + 1, int(fitting))
         batches.append(np.arange(start, end))
-        start, before = end, int(ends[end - 1])
+        start = end
+        tokens_before = int(tokens_until[end - 1])
     return batches
 
 
 def split_rows(rows: int, parts: int) -> List[Tuple[int, int]]:
-    """Share rows out over devices as evenly as they go.
+    """Divide rows among devices as evenly as possible.
 
     Parameters
     ----------
     rows : int
+        Number of rows.
     parts : int
+        Number of devices.
 
     Returns
     -------
     list of (int, int)
-        Start and end a device; equal for a device that gets none.
+        Start and end of the rows of each device; equal for a device that gets none.
     """
     edges = [rows * part // parts for part in range(parts + 1)]
     return list(zip(edges, edges[1:]))

@@ -2,25 +2,58 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
+from wqa.config import PAIR_FORMS
 from wqa.errors import InputError, OptionError, QuestionTooLong, shorten
 from wqa.text.tokenizers import Tokenizer
 
 #: Tokens that a question must leave for its candidates.
 LEAST_CANDIDATE_TOKENS = 16
 
+TokenIds = Union[Sequence[int], np.ndarray]
 
-class EncodedPair(NamedTuple):
-    """One pair: its token ids, where the second segment starts, and what became of the
-    candidate."""
 
-    token_ids: np.ndarray  # (length,), int32
-    boundary: int  # positions from here on are of type 1, where the encoder has types
-    truncated: bool  # the candidate lost tokens to the length limit
-    empty: bool  # the candidate has no tokens at all
+class Encoded(NamedTuple):
+    """One input of an encoder.
+
+    Attributes
+    ----------
+    token_ids : numpy.ndarray
+        (length,) int32, special tokens included.
+    boundary : int
+        Position at which the second segment, the candidate's, starts. Positions from it on have
+        token type 1 in an encoder that has token types.
+    truncated : bool
+        Whether the candidate lost tokens to the length limit.
+    empty : bool
+        Whether the candidate has no token.
+    """
+
+    token_ids: np.ndarray
+    boundary: int
+    truncated: bool
+    empty: bool
+
+
+class Segments(NamedTuple):
+    """Token ids of a question and its candidates, without special tokens.
+
+    Attributes
+    ----------
+    question : list of int
+        Token ids of the question.
+    candidates : list of list of int
+        Token ids of each candidate, cut to the room that the question leaves.
+    truncated : list of bool
+        Whether each candidate was cut.
+    """
+
+    question: List[int]
+    candidates: List[List[int]]
+    truncated: List[bool]
 
 
 class PairEncoder:
@@ -31,36 +64,45 @@ class PairEncoder:
     Parameters
     ----------
     tokenizer : Tokenizer
-        Settles the form.
+        Tokenizes the texts, and determines the form.
     max_length : int
         Greatest length of a pair, special tokens included.
+
+    Attributes
+    ----------
+    form : PairForm
+        The form of a pair.
+
+    Raises
+    ------
+    OptionError
+        If a pair of this length has no room for a question and a candidate.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_length: int = 128) -> None:
-        self.tokenizer, self.max_length = tokenizer, max_length
-        self._specials = 3 if tokenizer.pair_form == "bert" else 4
-        if max_length < self._specials + 1 + LEAST_CANDIDATE_TOKENS:
-            raise OptionError(
-                "--max-length",
-                max_length,
-                f"at least {self._specials + 1 + LEAST_CANDIDATE_TOKENS} tokens",
-            )
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.form = PAIR_FORMS[tokenizer.pair_form]
+        least = self.form.specials + 1 + LEAST_CANDIDATE_TOKENS
+        if max_length < least:
+            raise OptionError("max_length", max_length, f"at least {least} tokens")
 
-    def encode(self, question: str, candidates: Sequence[str], name: str = "") -> List[EncodedPair]:
+    def encode(self, question: str, candidates: Sequence[str], name: str = "") -> List[Encoded]:
         """Encode a question with each of its candidates.
 
         Parameters
         ----------
         question : str
+            The question's text.
         candidates : sequence of str
-            An empty or blank one becomes a pair that is flagged ``empty``.
+            The candidates' texts. An empty or blank one becomes a pair that is flagged ``empty``.
         name : str
-            How messages call the question; its text by default.
+            What messages call the question; its text by default.
 
         Returns
         -------
-        list of EncodedPair
-            One a candidate, in order.
+        list of Encoded
+            One pair a candidate, in order.
 
         Raises
         ------
@@ -69,80 +111,103 @@ class PairEncoder:
         QuestionTooLong
             If it leaves fewer than 16 tokens for its candidates.
         """
-        first, rest, cut = self.segments(question, candidates, name)
-        start, separator = self.tokenizer.start_id, self.tokenizer.separator_id
-        head = [start, *first, *self.middle]
-        return [
-            EncodedPair(
-                np.array([*head, *second, separator], dtype=np.int32),
-                len(head),
-                was_cut,
-                not second,
-            )
-            for second, was_cut in zip(rest, cut)
-        ]
+        segments = self.segments(question, candidates, name)
+        question_ids = np.array(segments.question, dtype=np.int32)
+        pairs = []
+        for candidate_ids, truncated in zip(segments.candidates, segments.truncated):
+            pairs.append(self.assemble(question_ids, candidate_ids, truncated))
+        return pairs
 
-    @property
-    def middle(self) -> List[int]:
-        """Separators between the question and the candidate."""
-        separator = self.tokenizer.separator_id
-        return [separator] if self.tokenizer.pair_form == "bert" else [separator, separator]
-
-    def segments(
-        self, question: str, candidates: Sequence[str], name: str = ""
-    ) -> Tuple[List[int], List[List[int]], List[bool]]:
-        """Tokens of a question and of its candidates, these cut to the room that the question
-        leaves them.
+    def assemble(
+        self, question_ids: TokenIds, candidate_ids: TokenIds, truncated: bool = False
+    ) -> Encoded:
+        """Put a question's and a candidate's tokens together to a pair.
 
         Parameters
         ----------
-        question, candidates, name
-            As `encode` takes them.
+        question_ids : sequence of int
+            Token ids of the question.
+        candidate_ids : sequence of int
+            Token ids of the candidate, cut to the room that the question leaves.
+        truncated : bool
+            Whether the candidate was cut.
 
         Returns
         -------
-        question : list of int
-        candidates : list of list of int
-        truncated : list of bool
-            Which candidates lost tokens.
+        Encoded
+            The pair with its special tokens.
+        """
+        question_end = 1 + len(question_ids)
+        boundary = question_end + self.form.separators
+        token_ids = np.empty(boundary + len(candidate_ids) + 1, dtype=np.int32)
+        token_ids[0] = self.tokenizer.start_id
+        token_ids[1:question_end] = question_ids
+        token_ids[question_end:boundary] = self.tokenizer.separator_id
+        token_ids[boundary:-1] = candidate_ids
+        token_ids[-1] = self.tokenizer.separator_id
+        return Encoded(token_ids, boundary, truncated, len(candidate_ids) == 0)
+
+    def segments(self, question: str, candidates: Sequence[str], name: str = "") -> Segments:
+        """Tokenize a question and its candidates, these cut to the room that the question leaves.
+
+        Parameters
+        ----------
+        question : str
+            The question's text.
+        candidates : sequence of str
+            The candidates' texts.
+        name : str
+            What messages call the question; its text by default.
+
+        Returns
+        -------
+        Segments
+            Their token ids, and which candidates were cut.
 
         Raises
         ------
-        InputError, QuestionTooLong
-            As `encode`.
+        InputError
+            If the question is empty, or there is no candidate.
+        QuestionTooLong
+            If it leaves fewer than 16 tokens for its candidates.
         """
-        name = f"question {shorten(name or question)}"
+        where = f"question {shorten(name or question)}"
         if isinstance(candidates, str) or not isinstance(question, str):
             raise InputError(
-                name, "not a string and a list of strings", "one question and its candidates"
+                where, "not a string and a list of strings", "one question and its candidates"
             )
         if not len(candidates):
-            raise InputError(name, "the candidate list is empty", "at least one candidate")
-        first, *rest = self.tokenizer.encode([question, *candidates])
-        if not first:
-            raise InputError(name, "the question is empty", "text")
-        room = self.max_length - self._specials - len(first)
+            raise InputError(where, "the candidate list is empty", "at least one candidate")
+        question_ids, *candidate_ids = self.tokenizer.encode([question, *candidates])
+        if not question_ids:
+            raise InputError(where, "the question is empty", "text")
+        room = self.max_length - self.form.specials - len(question_ids)
         if room < LEAST_CANDIDATE_TOKENS:
             raise QuestionTooLong(
-                name,
-                f"its {len(first)} tokens leave {max(room, 0)} of {self.max_length} for candidates",
+                where,
+                f"its {len(question_ids)} tokens leave {max(room, 0)} of {self.max_length} for "
+                "candidates",
                 f"at least {LEAST_CANDIDATE_TOKENS}",
-                "shorten the question or raise --max-length",
+                "shorten the question or raise max_length",
             )
-        return first, [second[:room] for second in rest], [len(second) > room for second in rest]
+        truncated = [len(ids) > room for ids in candidate_ids]
+        candidate_ids = [ids[:room] for ids in candidate_ids]
+        return Segments(question_ids, candidate_ids, truncated)
 
 
 def pad_pairs(
-    pairs: Sequence[EncodedPair], length: int, padding_id: int, typed: bool
+    pairs: Sequence[Encoded], length: int, padding_id: int, typed: bool
 ) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lay pairs out as one padded batch.
+    """Arrange pairs in the rows of one padded batch.
 
     Parameters
     ----------
-    pairs : sequence of EncodedPair
+    pairs : sequence of Encoded
+        The pairs, one a row.
     length : int
-        Columns; at least that of the longest pair.
+        Number of columns; at least the length of the longest pair.
     padding_id : int
+        Token id that fills a row behind its pair.
     typed : bool
         Whether the encoder tells the segments apart by token type.
 
@@ -155,12 +220,11 @@ def pad_pairs(
     """
     token_ids = np.full((len(pairs), length), padding_id, dtype=np.int32)
     token_types = np.zeros((len(pairs), length), dtype=np.int32)
+    valid_length = np.zeros(len(pairs), dtype=np.float32)
     for row, pair in enumerate(pairs):
-        token_ids[row, : len(pair.token_ids)] = pair.token_ids
+        end = len(pair.token_ids)
+        token_ids[row, :end] = pair.token_ids
         if typed:
-            token_types[row, pair.boundary : len(pair.token_ids)] = 1
-    return (
-        token_ids,
-        token_types,
-        np.array([len(pair.token_ids) for pair in pairs], dtype=np.float32),
-    )
+            token_types[row, pair.boundary : end] = 1
+        valid_length[row] = end
+    return token_ids, token_types, valid_length

@@ -1,72 +1,29 @@
-"""A tokenized corpus on disk: tokenized once, memory-mapped ever after.
+"""A tokenized corpus on disk: tokenized once, memory-mapped from then on.
 
-A store is a folder. ``meta.json`` tells with what it was made and how long each file is; the others
-are bare arrays: the tokens of all questions and of all candidates one behind another, where each
-ends, which question a candidate belongs to, and its label. A question's tokens are stored once,
-however many candidates it has.
-
-While it is being made the folder has another name, and ``journal.json`` tells how much of each file
-is good; a build that was stopped goes on from there. A folder under its final name is whole, or it
-is refused.
+A store is a folder of arrays (see `wqa.data.arrays`), those of `wqa.text.tokenized`. Its
+``meta.json`` holds the digests of the corpus and of the tokenizer, the length limit, and counts.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import pathlib
-from typing import Any, Dict, Union
+import sys
+from typing import Any, Dict
 
-import numpy as np
+from tqdm import tqdm
 
-from wqa.errors import DataError, shorten
+from wqa.data import read_questions
+from wqa.data.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.data.files import PathLike, sha256
+from wqa.errors import DataError
 from wqa.text.encoding import PairEncoder
-
-PathLike = Union[str, "os.PathLike[str]"]
+from wqa.text.tokenized import PairTokenizer, TokenizedPairs, array_types
 
 #: Changes whenever older stores can no longer be read.
 FORMAT = 1
 
-
-def array_types(vocab_size: int) -> Dict[str, np.dtype]:
-    """Types of a store's arrays, by name.
-
-    Parameters
-    ----------
-    vocab_size : int
-        Of the tokenizer; it settles how wide a token id is.
-
-    Returns
-    -------
-    dict of str to numpy.dtype
-    """
-    token = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
-    return {
-        "question_tokens": token,
-        "question_ends": np.dtype("<i8"),
-        "candidate_tokens": token,
-        "candidate_ends": np.dtype("<i8"),
-        "question_of": np.dtype("<i4"),
-        "labels": np.dtype("i1"),
-    }
-
-
-def made_with(encoder: PairEncoder) -> Dict[str, Any]:
-    """What of an encoder a store depends on, as ``meta.json`` has it.
-
-    Parameters
-    ----------
-    encoder : PairEncoder
-
-    Returns
-    -------
-    dict
-    """
-    return {
-        "tokenizer_sha256": encoder.tokenizer.fingerprint,
-        "max_length": encoder.max_length,
-        "vocab_size": encoder.tokenizer.vocab_size,
-    }
+#: Candidates between two commits of a store that is being built.
+COMMIT_CANDIDATES = 100_000
 
 
 def is_store(path: PathLike) -> bool:
@@ -75,16 +32,18 @@ def is_store(path: PathLike) -> bool:
     Parameters
     ----------
     path : str or path-like
+        The path of a corpus.
 
     Returns
     -------
     bool
+        True for a folder, and for a name that ends in ``.store``.
     """
     return pathlib.Path(path).is_dir() or str(path).endswith(".store")
 
 
-class PairStore:
-    """A store, open for reading.
+class PairStore(TokenizedPairs):
+    """A store, open for reading. Its arrays are memory-mapped.
 
     Parameters
     ----------
@@ -93,67 +52,25 @@ class PairStore:
 
     Attributes
     ----------
+    path : pathlib.Path
+        The folder.
     meta : dict
-    question_tokens, candidate_tokens : numpy.memmap
-    question_ends, candidate_ends : numpy.memmap
-        Where each one's tokens end.
-    question_of, labels : numpy.memmap
-        (N,) question and label of each pair.
+        The content of its ``meta.json``.
 
     Raises
     ------
     DataError
-        If it is absent, half written, or cut off.
+        If it is absent, incomplete, or cut off.
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path = pathlib.Path(path)
-        mend = f"make it: wqa tokenize --data FILE.jsonl --out {self.path} --encoder DIR"
-        try:
-            self.meta: Dict[str, Any] = json.loads(
-                (self.path / "meta.json").read_text(encoding="utf-8")
-            )
-            files, version = self.meta["files"], self.meta["format"]
-        except (OSError, ValueError, KeyError, TypeError):
-            raise DataError(
-                self.path,
-                "is no store, or one that is not whole",
-                "a folder that `wqa tokenize` wrote",
-                mend,
-            ) from None
-        if version != FORMAT:
-            raise DataError(self.path, f"a store of format {version}", f"format {FORMAT}", mend)
-        for name, size in files.items():
-            found = (
-                (self.path / f"{name}.bin").stat().st_size
-                if (self.path / f"{name}.bin").exists()
-                else None
-            )
-            if found != size:
-                raise DataError(
-                    self.path / f"{name}.bin",
-                    f"{found} bytes" if found is not None else "is missing",
-                    f"{size} bytes",
-                    "delete the folder and " + mend,
-                )
-        arrays = {
-            name: np.memmap(self.path / f"{name}.bin", kind, "r")
-            if files[name]
-            else np.zeros(0, kind)
-            for name, kind in array_types(self.meta["vocab_size"]).items()
-        }
-        self.question_tokens, self.question_ends = (
-            arrays["question_tokens"],
-            arrays["question_ends"],
-        )
-        self.candidate_tokens, self.candidate_ends = (
-            arrays["candidate_tokens"],
-            arrays["candidate_ends"],
-        )
-        self.question_of, self.labels = arrays["question_of"], arrays["labels"]
-
-    def __len__(self) -> int:
-        return len(self.labels)
+        mend = f"make it: wqa tokenize --data FILE.jsonl --out {path} --encoder DIR"
+        facts = ("vocab_size", "blank", "truncated")
+        self._folder = ArrayFolder(path, FORMAT, "store", mend, facts)
+        self.path = self._folder.path
+        self.meta = self._folder.meta
+        arrays = self._folder.arrays(array_types(self.meta["vocab_size"]))
+        super().__init__(arrays, self.meta["blank"], self.meta["truncated"])
 
     def check_fits(self, encoder: PairEncoder) -> None:
         """Refuse a store of another tokenizer or length limit.
@@ -161,46 +78,107 @@ class PairStore:
         Parameters
         ----------
         encoder : PairEncoder
+            The encoder that its pairs are to be assembled by.
 
         Raises
         ------
         DataError
+            If the store was made with another one.
         """
-        for name, wanted in made_with(encoder).items():
-            if self.meta[name] != wanted:
-                raise DataError(
-                    self.path,
-                    f"made with {name} {shorten(self.meta[name])}",
-                    shorten(wanted),
-                    "tokenize the corpus again with this encoder and --max-length",
-                )
+        self._folder.check_made_with(
+            _settings(encoder), "tokenize the corpus again with this encoder and max_length"
+        )
 
-    def lengths(self, specials: int) -> np.ndarray:
-        """Tokens of every pair.
 
-        Parameters
-        ----------
-        specials : int
-            Special tokens of a pair.
+def _settings(encoder: PairEncoder) -> Dict[str, Any]:
+    """What a store depends on beside the corpus."""
+    return {
+        "tokenizer_sha256": encoder.tokenizer.fingerprint,
+        "max_length": encoder.max_length,
+        "vocab_size": encoder.tokenizer.vocab_size,
+    }
 
-        Returns
-        -------
-        numpy.ndarray
-            (N,), uint16.
-        """
-        of_questions = np.diff(self.question_ends, prepend=0)
-        lengths = np.diff(self.candidate_ends, prepend=0).astype(np.uint16)
-        lengths += (of_questions + specials).astype(np.uint16)[self.question_of]
-        return lengths
 
-    def question(self, number: int) -> np.ndarray:
-        """Tokens of a question, by its number."""
-        return self.question_tokens[
-            self.question_ends[number - 1] if number else 0 : self.question_ends[number]
-        ]
+def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[str, Any]:
+    """Tokenize a corpus into a store; a build that was stopped continues.
 
-    def candidate(self, number: int) -> np.ndarray:
-        """Tokens of a candidate, by the number of its pair."""
-        return self.candidate_tokens[
-            self.candidate_ends[number - 1] if number else 0 : self.candidate_ends[number]
-        ]
+    Parameters
+    ----------
+    source : str or path-like
+        The corpus: labelled questions, canonical JSONL.
+    out : str or path-like
+        The folder to make. A whole store of the same corpus, tokenizer and length limit is kept as
+        it is; any other content is refused.
+    encoder : PairEncoder
+        Tokenizes the texts, and cuts candidates to its length limit.
+
+    Returns
+    -------
+    dict
+        ``meta.json``: ``questions``, ``pairs``, ``blank`` (candidates without a token, which are
+        left out), ``truncated``, and more.
+
+    Raises
+    ------
+    DataError
+        If a line is not canonical, a candidate has no label, no pair is left, or ``out`` is a
+        store of another corpus, tokenizer or length limit.
+    OptionError
+        If ``out`` is a file, or a folder with other files.
+    StorageError
+        If the store cannot be written; what was written is kept, and a later build continues it.
+    """
+    if not pathlib.Path(source).is_file():
+        raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
+    made_with = {"source_sha256": sha256(source), **_settings(encoder)}
+    stored = reusable_folder(out, FORMAT, "store", made_with)
+    if stored is not None:
+        return stored.meta
+    types = array_types(encoder.tokenizer.vocab_size)
+    with ArrayWriter(out, FORMAT, types, made_with) as writer:
+        if not writer.progress:
+            writer.progress = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0}
+        _tokenize(source, encoder, writer)
+        if not writer.progress["pairs"]:
+            raise DataError(source, "no candidate has a token", "at least one that has")
+        writer.finish(writer.progress)
+    return PairStore(out).meta
+
+
+def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> None:
+    """Append the questions that are not in the arrays yet, with a commit now and then."""
+    pair_tokenizer = PairTokenizer(encoder)
+    finished = writer.progress["questions"]
+    progress_bar = tqdm(
+        read_questions(source),
+        desc="tokenizing",
+        unit="question",
+        mininterval=0.5 if sys.stderr.isatty() else 20,
+        delay=2,
+        file=sys.stderr,
+    )
+    for index, question in enumerate(progress_bar):
+        if index < finished:
+            continue
+        pair_tokenizer.add(question)
+        if pair_tokenizer.candidates >= COMMIT_CANDIDATES:
+            _commit(pair_tokenizer.take(), writer)
+    _commit(pair_tokenizer.take(), writer)
+
+
+def _commit(pairs: TokenizedPairs, writer: ArrayWriter) -> None:
+    """Append pairs to the arrays, their ends and indices counted from the start of these."""
+    question_start = writer.count("question_tokens")
+    candidate_start = writer.count("candidate_tokens")
+    questions = writer.count("question_ends")
+    writer.append("question_tokens", pairs.question_tokens)
+    writer.append("question_ends", pairs.question_ends + question_start)
+    writer.append("candidate_tokens", pairs.candidate_tokens)
+    writer.append("candidate_ends", pairs.candidate_ends + candidate_start)
+    writer.append("question_of", pairs.question_of + questions)
+    writer.append("labels", pairs.labels)
+    writer.progress["questions"] += len(pairs.question_ends)
+    writer.progress["pairs"] += len(pairs)
+    writer.progress["blank"] += pairs.blank
+    writer.progress["truncated"] += pairs.truncated
+    writer.commit()

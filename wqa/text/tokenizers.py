@@ -21,9 +21,21 @@ class Tokenizer:
     Parameters
     ----------
     inner : tokenizers.Tokenizer
-        Its own truncation and padding are switched off.
+        The tokenizer of the `tokenizers` library. Its truncation and padding are switched off.
     where : str
-        The file it came from, for messages.
+        The file that it was read from, for messages.
+
+    Attributes
+    ----------
+    pair_form : {"bert", "roberta"}
+        The form of a pair input: ``[CLS] q [SEP] c [SEP]`` or ``<s> q </s></s> c </s>``.
+    start_id, separator_id, padding_id : int
+        Token ids of the special tokens.
+
+    Raises
+    ------
+    EncoderError
+        If it has no such special tokens.
     """
 
     def __init__(self, inner: tokenizers.Tokenizer, where: str = "tokenizer") -> None:
@@ -33,7 +45,7 @@ class Tokenizer:
         # Families share tokens; each set of tokens is tried and named once.
         forms = {family.special_tokens: family.pair_form for family in FAMILIES.values()}
         for names, form in forms.items():
-            ids = [number for number in map(inner.token_to_id, names) if number is not None]
+            ids = [token_id for token_id in map(inner.token_to_id, names) if token_id is not None]
             if len(ids) == len(names):
                 self.pair_form = form
                 self.start_id: int = ids[0]
@@ -52,18 +64,20 @@ class Tokenizer:
         return self._inner.get_vocab_size(with_added_tokens=True)
 
     def check_fits(self, config: BackboneConfig, where: object) -> None:
-        """Refuse a tokenizer of another encoder, whose ids would silently stand for other words.
+        """Refuse a tokenizer of another encoder, whose ids would mean different words.
 
         Parameters
         ----------
         config : BackboneConfig
+            The encoder's configuration.
         where : object
-            The directory, for messages.
+            The encoder's directory, for messages.
 
         Raises
         ------
         EncoderError
-            If its ids exceed the encoder's vocabulary, or its pairs have another form.
+            If its ids exceed the encoder's vocabulary, if its pairs have another form, or if the
+            encoder has too few token types for them.
         """
         if self.pair_form != config.pair_form:
             raise EncoderError(
@@ -83,15 +97,17 @@ class Tokenizer:
             )
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
-        """Token ids of each text, without special tokens and without a length limit.
+        """Tokenize texts, without special tokens and without a length limit.
 
         Parameters
         ----------
         texts : sequence of str
+            The texts.
 
         Returns
         -------
         list of list of int
+            Token ids of each text.
 
         Raises
         ------
@@ -99,23 +115,16 @@ class Tokenizer:
             If a text holds half a surrogate pair, which no encoding can represent.
         """
         try:
-            return [
-                encoding.ids
-                for encoding in self._inner.encode_batch(list(texts), add_special_tokens=False)
-            ]
+            encodings = self._inner.encode_batch(list(texts), add_special_tokens=False)
         except (UnicodeEncodeError, TypeError):
             for text in texts:
-                try:
-                    text.encode("utf-8")
-                except (UnicodeEncodeError, AttributeError):
-                    raise InputError(
-                        "text", shorten(text), "a string of whole characters"
-                    ) from None
+                _check_text(text)
             raise
+        return [encoding.ids for encoding in encodings]
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of all that settles its ids, in hexadecimal."""
+        """SHA-256 of everything that determines its ids, in hexadecimal."""
         return hashlib.sha256(self._inner.to_str().encode("utf-8")).hexdigest()
 
     def token(self, number: int) -> str:
@@ -124,10 +133,12 @@ class Tokenizer:
         Parameters
         ----------
         number : int
+            The token id.
 
         Returns
         -------
         str
+            The text; empty if there is no such id.
         """
         return self._inner.id_to_token(number) or ""
 
@@ -137,9 +148,20 @@ class Tokenizer:
         Parameters
         ----------
         path : str or path-like
+            The file to write.
         """
         with atomic_writer(path) as file:
             file.write(self._inner.to_str(pretty=True))
+
+
+def _check_text(text: object) -> None:
+    if isinstance(text, str):
+        try:
+            text.encode("utf-8")
+            return
+        except UnicodeEncodeError:
+            pass
+    raise InputError("text", shorten(text), "a string of whole characters") from None
 
 
 def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
@@ -148,18 +170,19 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
     Parameters
     ----------
     directory : str or path-like
-        Holds ``tokenizer.json``, or ``vocab.txt`` (WordPiece), or ``vocab.json`` and ``merges.txt``
-        (byte-level BPE), or ``spiece.model`` (SentencePiece), or one ``.vocab`` file of GluonNLP's
-        for a BERT of its zoo (WordPiece); the first of these that is there is taken.
+        A directory with ``tokenizer.json``, or ``vocab.txt`` (WordPiece), or ``vocab.json`` and
+        ``merges.txt`` (byte-level BPE), or ``spiece.model`` (SentencePiece), or a ``.vocab`` file
+        of a BERT of GluonNLP's zoo (WordPiece). The first of these that exists is read.
 
     Returns
     -------
     Tokenizer
+        The tokenizer.
 
     Raises
     ------
     EncoderError
-        If none of them is there, or one cannot be read.
+        If the directory has none of them, or one cannot be read.
     """
     folder = pathlib.Path(directory)
     try:

@@ -1,7 +1,7 @@
 """Tokenizers from the classic vocabulary files, built with the `tokenizers` library.
 
-Each builder takes a directory and the settings of its ``tokenizer_config.json``, and gives the
-function that the encoder was pretrained with.
+Each builder takes a directory and the settings of its ``tokenizer_config.json``, and returns the
+tokenizer that the encoder was pretrained with.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ def read_settings(folder: pathlib.Path) -> Settings:
     Parameters
     ----------
     folder : pathlib.Path
+        The directory of the encoder.
 
     Returns
     -------
     dict
-        Empty where the file is absent.
+        The settings; empty if the file is absent.
     """
     path = folder / "tokenizer_config.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -39,17 +40,20 @@ def read_settings(folder: pathlib.Path) -> Settings:
 def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
     """BERT's and ELECTRA's tokenizer, from ``vocab.txt``.
 
-    A vocabulary without lower-cased settings beside it counts as cased where its words are: the
-    encoders' oldest directories say nothing else about it.
+    If the settings do not say whether texts are lower-cased, the vocabulary decides: it is cased if
+    it has a word with a capital letter. The oldest directories of encoders have no settings.
 
     Parameters
     ----------
     folder : pathlib.Path
+        The directory of the encoder.
     settings : dict
+        The settings of its ``tokenizer_config.json``.
 
     Returns
     -------
     tokenizers.Tokenizer
+        The tokenizer.
     """
     vocab = models.WordPiece.read_file(str(folder / "vocab.txt"))
     return _wordpiece(vocab, settings.get("do_lower_case", not _is_cased(vocab)), settings)
@@ -61,10 +65,12 @@ def zoo_wordpiece(path: pathlib.Path) -> tokenizers.Tokenizer:
     Parameters
     ----------
     path : pathlib.Path
+        The vocabulary file.
 
     Returns
     -------
     tokenizers.Tokenizer
+        The tokenizer.
 
     Raises
     ------
@@ -79,7 +85,7 @@ def zoo_wordpiece(path: pathlib.Path) -> tokenizers.Tokenizer:
             "a BERT's .vocab",
             "for RoBERTa put vocab.json and merges.txt beside the weights",
         )
-    vocab = {word: number for number, word in enumerate(words)}
+    vocab = {word: index for index, word in enumerate(words)}
     return _wordpiece(vocab, not _is_cased(vocab), {})
 
 
@@ -89,11 +95,14 @@ def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer
     Parameters
     ----------
     folder : pathlib.Path
+        The directory of the encoder.
     settings : dict
+        The settings of its ``tokenizer_config.json``.
 
     Returns
     -------
     tokenizers.Tokenizer
+        The tokenizer.
     """
     inner = tokenizers.Tokenizer(
         models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
@@ -116,11 +125,14 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
     Parameters
     ----------
     folder : pathlib.Path
+        The directory of the encoder.
     settings : dict
+        The settings of its ``tokenizer_config.json``.
 
     Returns
     -------
     tokenizers.Tokenizer
+        The tokenizer.
 
     Raises
     ------
@@ -131,11 +143,7 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
     pieces, kind, unknown, charsmap = read_sentencepiece(path)
     if kind != 1 or not pieces:
         raise EncoderError(path, "not a unigram model", "ALBERT's spiece.model")
-    # The original splits a piece that ends in a digit and a comma; a penalty keeps such pieces from
-    # being chosen.
-    scores = [
-        (text, score - 100 if re.search(r"\d,$", text) else score) for text, score, _ in pieces
-    ]
+    scores = [(text, score - _penalty(text)) for text, score, _ in pieces]
     inner = tokenizers.Tokenizer(models.Unigram(scores, unknown, False))
     steps: List[normalizers.Normalizer] = [
         normalizers.Replace("``", '"'),
@@ -160,6 +168,11 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
     return inner
 
 
+def _penalty(piece: str) -> float:
+    """Penalty of a piece that ends in a digit and a comma, which the original splits."""
+    return 100 if re.search(r"\d,$", piece) else 0
+
+
 #: Kinds of SentencePiece's pieces that text is not split into.
 UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
 
@@ -170,15 +183,16 @@ def read_sentencepiece(path: pathlib.Path) -> Tuple[List[Tuple[str, float, int]]
     Parameters
     ----------
     path : pathlib.Path
+        The model file.
 
     Returns
     -------
     pieces : list of (str, float, int)
-        Text, score and kind of each; 1 is a normal piece.
+        Text, score and kind of each piece; kind 1 is a normal piece.
     kind : int
-        Of the model; 1 is unigram.
+        Kind of the model; 1 is unigram.
     unknown : int
-        The unknown piece's number.
+        Id of the unknown piece.
     charsmap : bytes
         Compiled normalization rules.
 
@@ -207,31 +221,40 @@ def read_sentencepiece(path: pathlib.Path) -> Tuple[List[Tuple[str, float, int]]
 
 def _fields(message: bytes) -> Iterator[Tuple[int, Any]]:
     """Numbers and values of a protocol buffer's fields: whole numbers, floats, or bytes."""
-    place = 0
+    position = 0
     value: Any
-    while place < len(message):
-        key, place = _varint(message, place)
-        if key & 7 == 0:
-            value, place = _varint(message, place)
-        elif key & 7 == 5:
-            value, place = struct.unpack_from("<f", message, place)[0], place + 4
-        elif key & 7 in (1, 2):
-            size, place = (8, place) if key & 7 == 1 else _varint(message, place)
-            value, place = message[place : place + size], place + size
+    while position < len(message):
+        key, position = _varint(message, position)
+        number, wire_type = key >> 3, key & 7
+        if wire_type == 0:
+            value, position = _varint(message, position)
+        elif wire_type == 5:
+            value = struct.unpack_from("<f", message, position)[0]
+            position += 4
+        elif wire_type in (1, 2):
+            size = 8
+            if wire_type == 2:
+                size, position = _varint(message, position)
+            value = message[position : position + size]
+            position += size
         else:
-            raise ValueError(f"field of unknown type {key & 7}")
-        if place > len(message):
+            raise ValueError(f"field of unknown type {wire_type}")
+        if position > len(message):
             raise ValueError("the file ends within a field")
-        yield key >> 3, value
+        yield number, value
 
 
-def _varint(message: bytes, place: int) -> Tuple[int, int]:
-    value, shift = 0, 0
+def _varint(message: bytes, position: int) -> Tuple[int, int]:
+    """A number of seven bits a byte, the lowest first, and the position behind it."""
+    value = 0
+    shift = 0
     while True:
-        byte = message[place]
-        value, shift, place = value | (byte & 127) << shift, shift + 7, place + 1
+        byte = message[position]
+        value |= (byte & 127) << shift
+        shift += 7
+        position += 1
         if byte < 128:
-            return value, place
+            return value, position
 
 
 def _wordpiece(vocab: Dict[str, int], lowercase: bool, settings: Settings) -> tokenizers.Tokenizer:

@@ -1,4 +1,4 @@
-"""Labelled pairs to train on: encoded once, from questions in memory or from a store on disk."""
+"""Labelled pairs to train on, tokenized once, in memory or in a store on disk."""
 
 from __future__ import annotations
 
@@ -9,87 +9,147 @@ import numpy as np
 from tqdm import tqdm
 
 from wqa.data import Question
-from wqa.data.filters import FILTERS
+from wqa.data.filters import filter_rule
 from wqa.errors import DataError, OptionError, shorten
 from wqa.text import (
-    EncodedPair,
     PairEncoder,
     PairStore,
+    TokenizedPairs,
     bucketed,
     pad_pairs,
     plan_batches,
     plan_by_question,
+    tokenize_pairs,
 )
 
-#: What an epoch shuffles: all pairs, or blocks of whole questions, which reads a store in long
-#: runs.
+#: What an epoch shuffles: all pairs, or blocks of whole questions. The blocks make long runs of
+#: what is read from a store.
 SHUFFLES = ("pair", "question")
 
 
 class Pairs:
-    """Pairs as one flat list, whose batches the trainer asks for.
+    """Labelled pairs as one flat list, and the batches of an epoch.
+
+    Parameters
+    ----------
+    tokenized : TokenizedPairs
+        The pairs' tokens, in memory or in a store.
+    encoder : PairEncoder
+        Assembles the pairs; the one that the texts were tokenized by.
+    filter : {"all", "no-all-negative", "clean"}
+        Which questions count, by the labels of their pairs.
+    shuffle : {"pair", "question"}
+        What an epoch shuffles: all pairs, or blocks of whole questions.
 
     Attributes
     ----------
     lengths : numpy.ndarray
-        (N,) tokens of each pair.
+        (N,) number of tokens of each pair.
     questions : numpy.ndarray
-        (N,) number of each pair's question, ascending.
+        (N,) question index of each pair, ascending.
     most : int
         Greatest length of a pair.
+
+    Raises
+    ------
+    DataError
+        If no pair is left to train on.
+    OptionError
+        If the filter or the shuffle is unknown.
     """
 
-    lengths: np.ndarray
-    questions: np.ndarray
-
-    def __init__(self, encoder: PairEncoder, shuffle: str = "pair") -> None:
-        if shuffle not in SHUFFLES:
-            raise OptionError("--shuffle", shorten(shuffle), "one of " + ", ".join(SHUFFLES))
-        self._padding_id = encoder.tokenizer.padding_id
-        self._typed = encoder.tokenizer.pair_form == "bert"
-        self.most, self._shuffle = encoder.max_length, shuffle
+    def __init__(
+        self,
+        tokenized: TokenizedPairs,
+        encoder: PairEncoder,
+        filter: str = "all",
+        shuffle: str = "pair",
+    ) -> None:
+        _check_options(filter, shuffle)
+        self._tokenized = tokenized
+        self._encoder = encoder
+        self._shuffle = shuffle
+        self.most = encoder.max_length
+        self.lengths = tokenized.lengths(encoder.form.specials)
+        self.questions = tokenized.question_of
+        self._rows = _rows_of(tokenized, filter)
+        if self._rows is not None:
+            self.lengths = self.lengths[self._rows]
+            self.questions = self.questions[self._rows]
+        if not len(self):
+            raise DataError(
+                "training pairs",
+                "no labelled candidate is left",
+                "at least one question",
+                "check the filter",
+            )
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
-        """Batches of an epoch.
+        """Group the pairs into the batches of an epoch.
 
         Parameters
         ----------
         tokens : int
-            Budget of a batch, padding included.
+            Token budget of a batch, padding included.
         rng : numpy.random.Generator, optional
-            Shuffles; how many batches there are does not depend on it.
+            Shuffles. The number of batches does not depend on it.
 
         Returns
         -------
         list of numpy.ndarray
-            Indices of pairs.
+            Pair indices of each batch.
         """
         if self._shuffle == "question":
             return plan_by_question(self.lengths, self.questions, tokens, rng)
         return plan_batches(self.lengths, tokens, rng)
 
     def batch(self, indices: np.ndarray) -> Tuple[np.ndarray, ...]:
-        """Lay a batch out.
+        """Assemble the pairs of a batch.
 
         Parameters
         ----------
         indices : numpy.ndarray
+            Pair indices.
 
         Returns
         -------
-        token_ids, token_types, valid_length, labels : numpy.ndarray
-            (B, L), (B, L), (B,) and (B,); L is bucketed.
+        token_ids, token_types : numpy.ndarray
+            (B, L), int32; L is bucketed.
+        valid_length, labels : numpy.ndarray
+            (B,), float32.
         """
         length = bucketed(int(self.lengths[indices].max()), self.most)
-        pairs, labels = self.take(indices)
-        return (*pad_pairs(pairs, length, self._padding_id, self._typed), labels)
+        rows = indices if self._rows is None else self._rows[indices]
+        tokenized, encoder = self._tokenized, self._encoder
+        pairs = []
+        for row, question in zip(rows, self.questions[indices]):
+            pair = encoder.assemble(tokenized.question(question), tokenized.candidate(row))
+            pairs.append(pair)
+        padded = pad_pairs(pairs, length, encoder.tokenizer.padding_id, encoder.form.typed)
+        return (*padded, tokenized.labels[rows].astype(np.float32))
 
-    def take(self, indices: np.ndarray) -> Tuple[List[EncodedPair], np.ndarray]:
-        """Pairs and their labels, (B,) float32, by index."""
-        raise NotImplementedError
+
+def _check_options(filter: str, shuffle: str) -> None:
+    filter_rule(filter)
+    if shuffle not in SHUFFLES:
+        raise OptionError("shuffle", shorten(shuffle), "one of " + ", ".join(SHUFFLES))
+
+
+def _rows_of(tokenized: TokenizedPairs, filter: str) -> Optional[np.ndarray]:
+    """Indices of the pairs whose question a filter keeps; None if they are all."""
+    rule = filter_rule(filter)
+    count = len(tokenized.question_ends)
+    # The pairs of a question are neighbours, so where it ends says how many it has.
+    ends = np.searchsorted(tokenized.question_of, np.arange(count, dtype=np.int32), side="right")
+    pairs = np.diff(ends, prepend=0)
+    positives = np.bincount(tokenized.question_of[tokenized.labels == 1], minlength=count)
+    kept = rule(positives, pairs - positives)
+    if kept.all():
+        return None
+    return np.flatnonzero(kept[tokenized.question_of]).astype(np.int32)
 
 
 class TrainingPairs(Pairs):
@@ -98,109 +158,58 @@ class TrainingPairs(Pairs):
     Parameters
     ----------
     questions : iterable of Question
-        Labelled; candidates without a token are left out.
+        Labelled questions; candidates without a token are left out.
     encoder : PairEncoder
+        Tokenizes the texts, and assembles the pairs.
     shuffle : {"pair", "question"}
+        What an epoch shuffles: all pairs, or blocks of whole questions.
+    filter : {"all", "no-all-negative", "clean"}
+        Which questions count, by the labels of the candidates that have a token.
 
     Raises
     ------
     DataError
-        If a candidate has no label, or nothing is left to train on.
+        If a candidate has no label, or no pair is left to train on.
+    OptionError
+        If the filter or the shuffle is unknown.
     """
 
     def __init__(
-        self, questions: Iterable[Question], encoder: PairEncoder, shuffle: str = "pair"
+        self,
+        questions: Iterable[Question],
+        encoder: PairEncoder,
+        shuffle: str = "pair",
+        filter: str = "all",
     ) -> None:
-        super().__init__(encoder, shuffle)
-        self._pairs: List[EncodedPair] = []
-        labels: List[int] = []
-        numbers: List[int] = []
-        for number, question in enumerate(
-            tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
-        ):
-            for pair, label in zip(
-                encoder.encode(question.question, question.texts, question.id), question.labels
-            ):
-                if label is None:
-                    raise DataError(
-                        f"question {shorten(question.id)}",
-                        "a candidate has no label",
-                        "a label, 0 or 1, on each candidate to train on",
-                    )
-                if not pair.empty:
-                    self._pairs.append(pair)
-                    labels.append(label)
-                    numbers.append(number)
-        if not self._pairs:
-            raise DataError(
-                "--train",
-                "no labelled candidate is left",
-                "at least one question",
-                "check --train-filter",
-            )
-        self._labels = np.array(labels, dtype=np.float32)
-        self.questions = np.array(numbers)
-        self.lengths = np.array([len(pair.token_ids) for pair in self._pairs])
-
-    def take(self, indices: np.ndarray) -> Tuple[List[EncodedPair], np.ndarray]:
-        return [self._pairs[index] for index in indices], self._labels[indices]
+        _check_options(filter, shuffle)  # before the questions are tokenized
+        progress_bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
+        super().__init__(tokenize_pairs(progress_bar, encoder), encoder, filter, shuffle)
 
 
 class StoredPairs(Pairs):
-    """Pairs of a store, read as batches ask for them.
+    """Pairs of a store; their tokens are read when a batch needs them.
 
     Parameters
     ----------
     store : PairStore
+        The store.
     encoder : PairEncoder
-        That the store was made with.
-    filter : str
-        Which questions count, as `wqa.data.filter_questions` knows them.
+        Assembles the pairs; the one that the store was made with.
+    filter : {"all", "no-all-negative", "clean"}
+        Which questions count, by the labels of the candidates that have a token.
     shuffle : {"pair", "question"}
+        What an epoch shuffles: all pairs, or blocks of whole questions.
 
     Raises
     ------
     DataError
-        If the store was made with another encoder, or nothing is left to train on.
+        If the store was made with another encoder, or no pair is left to train on.
+    OptionError
+        If the filter or the shuffle is unknown.
     """
 
     def __init__(
         self, store: PairStore, encoder: PairEncoder, filter: str = "all", shuffle: str = "pair"
     ) -> None:
-        super().__init__(encoder, shuffle)
         store.check_fits(encoder)
-        if filter not in FILTERS:
-            raise OptionError("--train-filter", shorten(filter), "one of " + ", ".join(FILTERS))
-        self._store, tokenizer = store, encoder.tokenizer
-        self._start, self._middle, self._end = (
-            [tokenizer.start_id],
-            encoder.middle,
-            [tokenizer.separator_id],
-        )
-        lengths, questions = store.lengths(2 + len(self._middle)), store.question_of
-        self._rows: Optional[np.ndarray] = None
-        if filter != "all":
-            correct = np.bincount(questions, store.labels, minlength=len(store.question_ends))
-            counts = np.bincount(questions, minlength=len(store.question_ends))
-            kept = (correct > 0) & ((filter != "clean") | (correct < counts))
-            self._rows = np.flatnonzero(kept[questions]).astype(np.int32)
-            lengths, questions = lengths[self._rows], questions[self._rows]
-        self.lengths, self.questions = lengths, questions
-        if not len(lengths):
-            raise DataError(
-                "--train",
-                "no labelled candidate is left",
-                "at least one question",
-                "check --train-filter",
-            )
-
-    def take(self, indices: np.ndarray) -> Tuple[List[EncodedPair], np.ndarray]:
-        store, rows = self._store, indices if self._rows is None else self._rows[indices]
-        pairs = []
-        for row in rows:
-            question, candidate = store.question(store.question_of[row]), store.candidate(row)
-            token_ids = np.concatenate(
-                [self._start, question, self._middle, candidate, self._end]
-            ).astype(np.int32)
-            pairs.append(EncodedPair(token_ids, len(token_ids) - len(candidate) - 1, False, False))
-        return pairs, store.labels[rows].astype(np.float32)
+        super().__init__(store, encoder, filter, shuffle)

@@ -1,4 +1,4 @@
-"""The library itself, what it may use of this processor, and the memory that it works on."""
+"""The oneDNN library, what it may use of this processor, and the memory that it works on."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from typing import Any, Optional, Sequence
 
 import numpy as np
 
-from wqa.errors import MissingDependency, OptionError, PrecisionError, shorten
+from wqa.errors import MissingDependency
 
 #: Element types: oneDNN's number, and the NumPy type that carries it (bfloat16 as its 16 bits).
 TYPES = {"bfloat16": (2, np.uint16), "float32": (3, np.float32), "int8": (5, np.int8)}
 
-#: What products compute in, and the instructions that make it worth while, as oneDNN's bit sets.
-PRECISIONS = {"float32": 0, "bfloat16": 0xE7, "int8": 0x67}
-
 _CPU, _IN_ORDER, _ANY_LAYOUT = 1, 1, 1
 
+#: Handles of oneDNN's objects.
 Pointer = ctypes.c_void_p
 
 
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
     """Load oneDNN, once.
+
+    Returns
+    -------
+    ctypes.CDLL
 
     Raises
     ------
@@ -50,20 +52,19 @@ def library() -> ctypes.CDLL:
     library.dnnl_memory_desc_equal.argtypes = [Pointer, Pointer]
     library.dnnl_memory_set_data_handle.argtypes = [Pointer, Pointer]
     library.dnnl_primitive_execute.argtypes = [Pointer, Pointer, ctypes.c_int, Pointer]
-    for name in (
-        "memory",
-        "memory_desc",
-        "primitive",
-        "primitive_desc",
-        "primitive_attr",
-        "post_ops",
-    ):
+    for name in ("memory", "memory_desc", "primitive", "primitive_desc", "primitive_attr"):
         getattr(library, f"dnnl_{name}_destroy").argtypes = [Pointer]
+    library.dnnl_post_ops_destroy.argtypes = [Pointer]
     return library
 
 
 def available() -> bool:
-    """Whether oneDNN's library can be loaded."""
+    """Whether oneDNN's library can be loaded.
+
+    Returns
+    -------
+    bool
+    """
     try:
         return bool(library())
     except MissingDependency:
@@ -71,39 +72,36 @@ def available() -> bool:
 
 
 def instruction_set() -> int:
-    """What oneDNN uses of this processor, as its bit set; ``ONEDNN_MAX_CPU_ISA`` lowers it."""
+    """What oneDNN uses of this processor; ``ONEDNN_MAX_CPU_ISA`` lowers it.
+
+    Returns
+    -------
+    int
+        oneDNN's bit set of instruction sets.
+    """
     return library().dnnl_get_effective_cpu_isa()
 
 
-def check_precision(precision: str) -> None:
-    """Check that this processor computes in a precision at a gain.
+def create(name: str, *arguments: Any) -> Pointer:
+    """Call one of oneDNN's functions that create an object.
 
     Parameters
     ----------
-    precision : str
+    name : str
+        Name of the function, without ``dnnl_``.
+    *arguments
+        Its arguments after the pointer to the new object.
+
+    Returns
+    -------
+    ctypes.c_void_p
+        The new object.
 
     Raises
     ------
-    OptionError
-        If it is not one of `PRECISIONS`.
-    PrecisionError
-        If the processor lacks its instructions.
+    RuntimeError
+        If oneDNN reports an error.
     """
-    if precision not in PRECISIONS:
-        raise OptionError("--precision", shorten(precision), "one of " + ", ".join(PRECISIONS))
-    needed = PRECISIONS[precision]
-    if needed and instruction_set() & needed != needed:
-        name = "AVX512_BF16" if precision == "bfloat16" else "AVX512_VNNI"
-        raise PrecisionError(
-            "--precision",
-            f"{precision} on a processor without {name}",
-            f"a processor with {name} or AMX",
-            "take --precision float32, which runs everywhere",
-        )
-
-
-def create(name: str, *arguments: Any) -> Pointer:
-    """Call one of oneDNN's functions that make something, and return what it made."""
     handle = Pointer()
     status = getattr(library(), f"dnnl_{name}")(ctypes.byref(handle), *arguments)
     if status:
@@ -113,18 +111,26 @@ def create(name: str, *arguments: Any) -> Pointer:
 
 @functools.lru_cache(maxsize=None)
 def engine() -> Pointer:
-    """The CPU."""
+    """oneDNN's CPU engine."""
     return create("engine_create", ctypes.c_int(_CPU), ctypes.c_size_t(0))
 
 
 @functools.lru_cache(maxsize=None)
 def stream() -> Pointer:
-    """Where operations are run, in order."""
+    """The stream in which operations run, in order."""
     return create("stream_create", engine(), ctypes.c_uint(_IN_ORDER))
 
 
 class Handle:
-    """Something of oneDNN's that is destroyed with its owner."""
+    """An object of oneDNN's, which is destroyed with its owner.
+
+    Parameters
+    ----------
+    kind : str
+        oneDNN's name of its type.
+    handle : ctypes.c_void_p
+        The object.
+    """
 
     handle = Pointer()  # null where the creation failed
 
@@ -143,10 +149,13 @@ class Layout(Handle):
     Parameters
     ----------
     shape : sequence of int
+        Sizes of the axes.
     kind : str
-        A key of `TYPES`.
+        Element type, a key of `TYPES`.
     strides : sequence of int, optional
-        In elements; dense rows by default.
+        Elements between neighbours along each axis; those of dense rows by default.
+    any_layout : bool
+        Let the kernel that uses it choose how the array is stored.
     """
 
     def __init__(
@@ -160,19 +169,15 @@ class Layout(Handle):
         if strides is None:
             strides = [int(np.prod(self.shape[axis + 1 :])) for axis in range(len(self.shape))]
         self.strides = tuple(strides)
-        dims = (ctypes.c_int64 * 12)(*self.shape)
+        #: What tells two layouts apart; kernels are cached by it.
+        self.key = (self.shape, kind, self.strides)
+        sizes = (ctypes.c_int64 * 12)(*self.shape)
+        axes, number = len(self.shape), TYPES[kind][0]
         if any_layout:
-            handle = create(
-                "memory_desc_create_with_tag", len(self.shape), dims, TYPES[kind][0], _ANY_LAYOUT
-            )
+            handle = create("memory_desc_create_with_tag", axes, sizes, number, _ANY_LAYOUT)
         else:
-            handle = create(
-                "memory_desc_create_with_strides",
-                len(self.shape),
-                dims,
-                TYPES[kind][0],
-                (ctypes.c_int64 * 12)(*strides),
-            )
+            steps = (ctypes.c_int64 * 12)(*strides)
+            handle = create("memory_desc_create_with_strides", axes, sizes, number, steps)
         super().__init__("memory_desc", handle)
 
 
@@ -188,13 +193,19 @@ class Memory(Handle):
     """
 
     def __init__(self, layout: Pointer, data: np.ndarray) -> None:
-        self.data = data
-        super().__init__(
-            "memory", create("memory_create", layout, engine(), Pointer(data.ctypes.data))
-        )
+        self.data, self.address = data, data.ctypes.data
+        handle = create("memory_create", layout, engine(), Pointer(self.address))
+        super().__init__("memory", handle)
 
     def move(self, address: int) -> None:
-        """Let it stand elsewhere in memory that its owner keeps alive."""
+        """Let it stand elsewhere, in memory that its owner keeps alive.
+
+        Parameters
+        ----------
+        address : int
+            Address of the first element.
+        """
+        self.address = address
         library().dnnl_memory_set_data_handle(self.handle, address)
 
 
@@ -204,8 +215,9 @@ class Array(Memory):
     Parameters
     ----------
     layout : Layout
+        Shape, type and strides.
     data : numpy.ndarray, optional
-        New zeros by default.
+        Its memory; new zeros by default.
     """
 
     def __init__(self, layout: Layout, data: Optional[np.ndarray] = None) -> None:
@@ -214,21 +226,79 @@ class Array(Memory):
 
 
 class Scratch:
-    """Memory that operations share while they run, one after another."""
+    """A buffer that operations share while they run, one after another."""
 
     def __init__(self) -> None:
         self._data = zeros((1,), "int8")
 
     def take(self, size: int) -> np.ndarray:
-        """At least so many bytes; what was taken earlier stays valid."""
+        """Memory of at least a size; what was taken earlier stays valid.
+
+        Parameters
+        ----------
+        size : int
+            Bytes.
+
+        Returns
+        -------
+        numpy.ndarray
+        """
         if self._data.size < size:
             self._data = zeros((size,), "int8")
         return self._data
 
 
 def zeros(shape: Sequence[int], kind: str) -> np.ndarray:
-    """Zeros whose first element stands on a cache line."""
+    """Zeros whose first element stands on a cache line.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Sizes of the axes.
+    kind : str
+        Element type, a key of `TYPES`.
+
+    Returns
+    -------
+    numpy.ndarray
+    """
     dtype = np.dtype(TYPES[kind][1])
-    raw = np.zeros(int(np.prod(shape)) * dtype.itemsize + 64, dtype=np.uint8)
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.zeros(size + 64, dtype=np.uint8)
     start = -raw.ctypes.data % 64
-    return raw[start : start + int(np.prod(shape)) * dtype.itemsize].view(dtype).reshape(shape)
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def as_float32(values: np.ndarray) -> np.ndarray:
+    """A copy in float32; bfloat16 comes as its 16 bits.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        float32 or uint16.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32, of the same shape.
+    """
+    if values.dtype == np.float32:
+        return values.copy()
+    return (values.astype(np.uint32) << 16).view(np.float32)
+
+
+def one(kind: str) -> np.generic:
+    """The number 1 in an element type.
+
+    Parameters
+    ----------
+    kind : {"float32", "bfloat16"}
+        Element type.
+
+    Returns
+    -------
+    numpy.generic
+        For bfloat16 its 16 bits.
+    """
+    number = np.float32(1)
+    return number if kind == "float32" else np.uint16(number.view(np.uint32) >> 16)

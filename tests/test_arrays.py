@@ -1,0 +1,191 @@
+"""Folders of arrays: written block by block, continued after a stop, read once they are whole."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wqa.data.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.errors import DataError, OptionError, StorageError
+
+TYPES = {"tokens": np.dtype("<u2"), "logits": np.dtype(("<f4", (3,))), "none": np.dtype("i1")}
+MADE_WITH = {"source_sha256": "ab12"}
+
+
+def open_folder(path, version=1):
+    return ArrayFolder(path, version, "test folder", "make it again")
+
+
+def write(path, made_with=MADE_WITH, version=1):
+    with ArrayWriter(path, version, TYPES, made_with) as writer:
+        writer.append("tokens", np.array([1, 258, 65535]))
+        writer.append("logits", np.array([[1.0, 2.0, 3.0]]))
+        writer.finish({"rows": 1})
+    return path
+
+
+def test_a_whole_folder(tmp_path):
+    path = write(tmp_path / "a.store")
+    assert (path / "tokens.bin").read_bytes() == b"\x01\x00\x02\x01\xff\xff"
+    assert json.loads((path / "meta.json").read_text()) == {
+        "format": 1,
+        "source_sha256": "ab12",
+        "rows": 1,
+        "files": {"tokens": 6, "logits": 12, "none": 0},
+    }
+    assert sorted(file.name for file in path.iterdir()) == [
+        "logits.bin",
+        "meta.json",
+        "none.bin",
+        "tokens.bin",
+    ]
+    assert list(tmp_path.iterdir()) == [path]
+    folder = open_folder(path)
+    arrays = folder.arrays(TYPES)
+    assert arrays["tokens"].tolist() == [1, 258, 65535]
+    assert arrays["logits"].tolist() == [[1.0, 2.0, 3.0]]
+    assert arrays["none"].shape == (0,) and arrays["none"].dtype == np.int8
+    assert not arrays["tokens"].flags.writeable
+    assert folder.meta["rows"] == 1 and folder.path == path
+    with pytest.raises(DataError, match="has no array labels"):
+        folder.arrays({"labels": np.dtype("i1")})
+
+
+BLOCKS = st.lists(st.lists(st.integers(0, 65535), max_size=5), max_size=8)
+
+
+@settings(max_examples=30)
+@given(BLOCKS, st.sets(st.integers(0, 8)), st.sets(st.integers(0, 8)))
+def test_a_writer_that_was_stopped_continues(tmp_path_factory, blocks, commits, stops):
+    path = tmp_path_factory.mktemp("arrays") / "a"
+    finished = False
+    while not finished:
+        with ArrayWriter(path, 1, TYPES, MADE_WITH) as writer:
+            done = writer.progress.get("blocks", 0)
+            assert writer.count("tokens") == sum(len(block) for block in blocks[:done])
+            assert writer.count("logits") == done
+            for index in range(done, len(blocks)):
+                writer.append("tokens", np.array(blocks[index], dtype=np.int64))
+                writer.append("logits", np.full((1, 3), index))
+                if index in commits:
+                    writer.progress["blocks"] = index + 1
+                    writer.commit()
+                if index in stops:
+                    stops = stops - {index}
+                    break
+            else:
+                writer.finish({})
+                finished = True
+    arrays = open_folder(path).arrays(TYPES)
+    assert arrays["tokens"].tolist() == [token for block in blocks for token in block]
+    assert arrays["logits"].tolist() == [[index] * 3 for index in range(len(blocks))]
+
+
+@pytest.mark.parametrize("change", ["made_with", "version", "types", "lost", "cut", "malformed"])
+def test_a_writer_of_something_else_starts_again(tmp_path, change):
+    path, partial = tmp_path / "a", tmp_path / ".a.partial"
+    made_with, version, types = dict(MADE_WITH), 1, dict(TYPES)
+    with ArrayWriter(path, version, types, made_with) as writer:
+        writer.append("tokens", np.array([1, 2]))
+        writer.progress["blocks"] = 1
+        writer.commit()
+    if change == "made_with":
+        made_with["source_sha256"] = "cd34"
+    elif change == "version":
+        version = 2
+    elif change == "types":
+        types["labels"] = np.dtype("i1")
+    elif change == "lost":
+        (partial / "logits.bin").unlink()
+    elif change == "cut":
+        (partial / "tokens.bin").write_bytes(b"\x01\x00\x02")
+    else:
+        (partial / "journal.json").write_text('{"files": ')
+    with ArrayWriter(path, version, types, made_with) as writer:
+        assert writer.progress == {} and writer.count("tokens") == 0
+    with ArrayWriter(path, 1, TYPES, MADE_WITH) as writer:
+        assert writer.progress == {}  # the first partial folder is gone
+
+
+@pytest.mark.parametrize("harm", ["absent", "meta", "malformed", "facts", "short", "long", "gone"])
+def test_a_folder_that_is_not_whole_is_refused(tmp_path, harm):
+    path = write(tmp_path / "a")
+    facts = ()
+    if harm == "absent":
+        path = tmp_path / "b"
+    elif harm == "meta":
+        (path / "meta.json").unlink()
+    elif harm == "malformed":
+        (path / "meta.json").write_text("[1]")
+    elif harm == "facts":
+        facts = ("vocab_size",)
+    elif harm == "short":
+        (path / "tokens.bin").write_bytes(b"\x01\x00")
+    elif harm == "long":
+        (path / "none.bin").write_bytes(b"\x01")
+    else:
+        (path / "logits.bin").unlink()
+    with pytest.raises(DataError, match="make it again") as caught:
+        ArrayFolder(path, 1, "test folder", "make it again", facts)
+    expected = {"short": "2 bytes; expected 6 bytes", "gone": "is missing; expected 12 bytes"}
+    expected["long"] = "1 bytes; expected 0 bytes"
+    assert expected.get(harm, "is no test folder, or one that is not whole") in str(caught.value)
+
+
+def test_another_version_is_refused(tmp_path):
+    path = write(tmp_path / "a", version=2)
+    with pytest.raises(DataError, match="a test folder of format 2; expected format 1; make it"):
+        open_folder(path)
+
+
+def test_a_folder_can_be_used_again_if_it_was_made_with_the_same(tmp_path):
+    def reusable(path, made_with=MADE_WITH):
+        return reusable_folder(path, 1, "test folder", made_with)
+
+    assert reusable(tmp_path / "absent") is None
+    path = write(tmp_path / "a")
+    assert reusable(path).meta["rows"] == 1
+    with pytest.raises(DataError, match="made with source_sha256 'ab12'; expected 'cd34'; delete"):
+        reusable(path, {"source_sha256": "cd34"})
+    assert open_folder(path).meta["rows"] == 1
+    # The rest of a copy is deleted, and nothing else is.
+    (path / "tokens.bin").unlink()
+    assert reusable(path) is None and not path.exists()
+    old = write(tmp_path / "old", version=0)
+    assert reusable(old) is None and not old.exists()
+    (tmp_path / "empty").mkdir()
+    assert reusable(tmp_path / "empty") is None
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(OptionError, match="out: .*file, a file"):
+        reusable(tmp_path / "file")
+    foreign = write(tmp_path / "foreign")
+    (foreign / "tokens.bin").unlink()
+    (foreign / "letter.txt").write_text("dear")
+    kind = write(tmp_path / "kind", {"teacher": "x"}, version=2)
+    for folder in (foreign, kind):
+        with pytest.raises(OptionError, match="a folder with other files"):
+            reusable(folder)
+        assert (folder / "logits.bin").exists()
+
+
+def test_a_writer_replaces_an_empty_folder_only(tmp_path):
+    (tmp_path / "a").mkdir()
+    write(tmp_path / "a")
+    with pytest.raises(StorageError, match="a: could not be written"):
+        write(tmp_path / "a")
+    # What was committed is still there to continue.
+    assert (tmp_path / ".a.partial" / "journal.json").exists()
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(StorageError, match="could not be written"):
+        write(tmp_path / "file" / "a")
+
+
+def test_rows_of_another_width_are_refused(tmp_path):
+    with ArrayWriter(tmp_path / "a", 1, TYPES, MADE_WITH) as writer:
+        for values in (np.zeros(3), np.zeros((1, 2)), np.zeros((1, 3, 1))):
+            with pytest.raises(ValueError, match=r"logits takes elements of shape \(3,\)"):
+                writer.append("logits", values)
+        writer.finish({})
+    assert len(open_folder(tmp_path / "a").arrays(TYPES)["logits"]) == 0

@@ -1,0 +1,34 @@
+"""Transformer layers on a CPU by oneDNN, called directly.
+
+MXNet 1.9 carries oneDNN 2.4 inside its own library, behind operators that pack weights anew or
+convert on the way. The package ``onednn-cpu-gomp`` brings oneDNN 3.2 as a library of its own, on
+the same OpenMP runtime.
+
+`PackedLayers` runs layers on packed rows, for ranking; `GradientEngine` runs slices of layers in
+MXNet's autograd graph, for training; `calibrate` prepares 8-bit products. They know layers, not
+papers, heads or losses. Below them, `wqa.onednn.library` loads oneDNN and describes memory to it,
+`wqa.onednn.kernels` compiles operations, and `wqa.onednn.operations` binds them to buffers.
+"""
+
+import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
+from wqa.onednn.choice import check_precision, choose_engine
+from wqa.onednn.gradients import GradientEngine
+from wqa.onednn.library import available, instruction_set
+from wqa.onednn.packing import PackedBatch
+from wqa.onednn.parameters import Quantized
+from wqa.onednn.quantize import calibrate, read_quantized, write_quantized
+from wqa.onednn.scoring import PackedLayers
+
+__all__ = [
+    "GradientEngine",
+    "PackedBatch",
+    "PackedLayers",
+    "Quantized",
+    "available",
+    "calibrate",
+    "check_precision",
+    "choose_engine",
+    "instruction_set",
+    "read_quantized",
+    "write_quantized",
+]

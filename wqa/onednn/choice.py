@@ -1,0 +1,90 @@
+"""Which engine computes, and what this processor computes in."""
+
+from __future__ import annotations
+
+from typing import Dict, Tuple
+
+from wqa.config import PRECISIONS, EngineConfig
+from wqa.errors import OptionError, PrecisionError, shorten
+from wqa.models import parse_devices
+from wqa.onednn.library import available, instruction_set, library
+
+#: Instructions that make a precision worth while: oneDNN's bit set, and their name.
+NEEDED: Dict[str, Tuple[int, str]] = {
+    "float32": (0, ""),
+    "bfloat16": (0xE7, "AVX512_BF16"),
+    "int8": (0x07, "AVX2"),
+}
+
+
+def check_precision(precision: str) -> None:
+    """Check that this processor computes in a precision at a gain.
+
+    Parameters
+    ----------
+    precision : str
+        One of `wqa.config.PRECISIONS`.
+
+    Raises
+    ------
+    OptionError
+        If it is unknown.
+    PrecisionError
+        If the processor lacks its instructions.
+    MissingDependency
+        If it needs oneDNN, which is not installed.
+    """
+    if precision not in PRECISIONS:
+        raise OptionError("precision", shorten(precision), "one of " + ", ".join(PRECISIONS))
+    bits, name = NEEDED[precision]
+    if bits and instruction_set() & bits != bits:
+        raise PrecisionError(
+            "precision",
+            f"{precision} on a processor without {name}",
+            f"a processor with {name}" + (" or AMX" if precision == "bfloat16" else ""),
+            "take precision float32, which runs everywhere",
+        )
+
+
+def choose_engine(config: EngineConfig, obstacle: str = "") -> str:
+    """Choose who computes a network.
+
+    Parameters
+    ----------
+    config : EngineConfig
+        What is asked for.
+    obstacle : str
+        Why oneDNN cannot compute the network; empty where it can.
+
+    Returns
+    -------
+    {"mxnet", "onednn"}
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If the engine, the precision, the devices and the network do not go together, or this
+        machine lacks them.
+    """
+    devices = parse_devices(config.ctx)
+    on_one_cpu = [device.device_type for device in devices] == ["cpu"]
+    if config.engine != "onednn" and config.precision == "float32":
+        can = config.engine == "auto" and on_one_cpu and not obstacle and available()
+        return "onednn" if can else "mxnet"
+    if config.engine == "mxnet" or not on_one_cpu:
+        raise OptionError(
+            "engine and precision",
+            f"{config.engine} and {config.precision} on {config.ctx}",
+            "float32 by MXNet",
+            "other precisions are computed by oneDNN, on one CPU: ctx cpu, engine onednn or auto",
+        )
+    check_precision(config.precision)
+    library()  # or an error that says what is not installed
+    if obstacle:
+        raise OptionError(
+            "engine and precision",
+            f"{config.engine} and {config.precision} for {obstacle}",
+            "float32 by MXNet",
+            "take engine mxnet",
+        )
+    return "onednn"

@@ -1,0 +1,507 @@
+"""Operations of oneDNN, compiled once for their layouts, then bound to memory and called."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+from wqa.onednn.library import (
+    TYPES,
+    Array,
+    Handle,
+    Layout,
+    Memory,
+    Pointer,
+    Scratch,
+    create,
+    engine,
+    library,
+    stream,
+    zeros,
+)
+
+#: Activations by name, as oneDNN numbers them.
+ACTIVATIONS = {"relu": 32, "tanh": 33, "gelu_tanh": 43, "gelu": 49}
+_LINEAR = 38
+
+#: Arguments of an operation, as oneDNN numbers them.
+SRC, SRC_1, DST, WEIGHTS, BIAS = 1, 2, 17, 33, 41
+MEAN, VARIANCE, GAMMA, BETA, SCRATCH = 49, 50, 51, 52, 80
+DIFF_SRC, DIFF_DST, DIFF_GAMMA, DIFF_BETA = 129, 145, 255, 256
+_SCALES, _POST_OP = 4096, 32768
+
+_ACCURATE_SOFTMAX, _ADD, _MULTIPLY = 196608, 131056, 131057
+_TRAINING, _INFERENCE, _BACKWARD = 64, 96, 128
+_QUERY_IMPLEMENTATION, _QUERY_WEIGHTS, _QUERY_SCRATCH = 8, 131, 136
+_NORM_FLAGS, _USER_SCRATCH = 6, 1
+
+#: A step after an operation, as `Attributes` takes it.
+Step = Tuple[str, Union[Layout, float, None]]
+
+
+class _Argument(ctypes.Structure):
+    _fields_ = [("number", ctypes.c_int), ("memory", Pointer)]
+
+
+class Call:
+    """An operation bound to its arrays; calling it runs it.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The compiled operation.
+    arrays : dict of int to Memory
+        Its operands by oneDNN's argument number.
+    """
+
+    __slots__ = ("_execute", "_primitive", "_count", "_arguments", "_kept")
+
+    def __init__(self, kernel: Kernel, arrays: Dict[int, Memory]) -> None:
+        self._execute = library().dnnl_primitive_execute
+        self._primitive, self._count = kernel.handle, len(arrays)
+        arguments = [_Argument(number, array.handle) for number, array in arrays.items()]
+        self._arguments = (_Argument * len(arrays))(*arguments)
+        self._kept = (kernel, arrays)
+
+    def __call__(self) -> None:
+        status = self._execute(self._primitive, stream(), self._count, self._arguments)
+        if status:
+            raise RuntimeError(f"dnnl_primitive_execute returned status {status}")
+
+
+class Kernel(Handle):
+    """A compiled operation.
+
+    Parameters
+    ----------
+    operation : str
+        oneDNN's name of the primitive.
+    *arguments
+        What its description is created from, after the engine's result.
+    attributes : Attributes, optional
+        Scales and steps after the operation.
+
+    Attributes
+    ----------
+    implementation : str
+        oneDNN's name of the code that runs, such as ``brg:avx512_core_amx``.
+    scratch_bytes : int
+        Bytes of scratch memory that it needs while it runs.
+    """
+
+    def __init__(
+        self, operation: str, *arguments: Any, attributes: Optional[Attributes] = None
+    ) -> None:
+        handle = attributes.handle if attributes else None
+        description = create(f"{operation}_primitive_desc_create", *arguments, handle)
+        self._description = Handle("primitive_desc", description)
+        self._step_arguments = tuple(attributes.arguments) if attributes else ()
+        text = ctypes.c_char_p()
+        library().dnnl_primitive_desc_query(
+            description, _QUERY_IMPLEMENTATION, 0, ctypes.byref(text)
+        )
+        self.implementation = (text.value or b"").decode()
+        self._scratch = self.layout_of(_QUERY_SCRATCH)
+        self.scratch_bytes = library().dnnl_memory_desc_get_size(self._scratch)
+        super().__init__("primitive", create("primitive_create", description))
+
+    @property
+    def description(self) -> Pointer:
+        """oneDNN's description, from which the kernel of the gradient is compiled."""
+        return self._description.handle
+
+    def layout_of(self, query: int) -> Pointer:
+        """oneDNN's description of an operand; it lives as long as the kernel.
+
+        Parameters
+        ----------
+        query : int
+            oneDNN's number of the query.
+
+        Returns
+        -------
+        ctypes.c_void_p
+        """
+        return Pointer(library().dnnl_primitive_desc_query_md(self._description.handle, query, 0))
+
+    def bind(
+        self,
+        arrays: Dict[int, Memory],
+        step_operands: Sequence[Memory] = (),
+        scratch: Optional[Scratch] = None,
+    ) -> Call:
+        """Bind the operation to arrays.
+
+        Parameters
+        ----------
+        arrays : dict of int to Memory
+            Operands by argument number.
+        step_operands : sequence of Memory
+            Second operands of the steps that have one, in order.
+        scratch : Scratch, optional
+            Needed where ``scratch_bytes`` is not 0.
+
+        Returns
+        -------
+        Call
+        """
+        bound = {**arrays, **dict(zip(self._step_arguments, step_operands))}
+        if self.scratch_bytes and scratch is not None:
+            bound[SCRATCH] = Memory(self._scratch, scratch.take(self.scratch_bytes))
+        return Call(self, bound)
+
+
+class PackedWeights(Memory):
+    """Weights in the blocked layout that a product wants for its right operand.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Compiled with ``any_layout`` for its right operand.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel  # it owns the description
+        self._wanted = kernel.layout_of(_QUERY_WEIGHTS)
+        size = library().dnnl_memory_desc_get_size(self._wanted)
+        super().__init__(self._wanted, zeros((size,), "int8"))
+
+    def filler(self, source: Array) -> Call:
+        """A call that packs the weights of an array, each time that it is called.
+
+        Parameters
+        ----------
+        source : Array
+            (in, out), in any strides.
+
+        Returns
+        -------
+        Call
+        """
+        reorder = Kernel("reorder", source.layout.handle, engine(), self._wanted, engine())
+        return reorder.bind({SRC: source, DST: self})
+
+    def fits(self, kernel: Kernel) -> bool:
+        """Whether another product wants the same layout.
+
+        Parameters
+        ----------
+        kernel : Kernel
+            The other product.
+
+        Returns
+        -------
+        bool
+        """
+        wanted = kernel.layout_of(_QUERY_WEIGHTS)
+        return bool(library().dnnl_memory_desc_equal(self._wanted, wanted))
+
+
+class Attributes(Handle):
+    """What an operation does beyond its own: scales of its operands, and steps after it.
+
+    Parameters
+    ----------
+    scales : dict of int to int, optional
+        Arguments that are multiplied by a scale: 0 for one number, otherwise the axes' bits.
+    steps : sequence of (str, Layout, float or None)
+        ``add`` or ``multiply`` with a second operand of that layout; ``times`` with a number;
+        ``sum`` with what stood in the output (None); or an activation's name (None).
+    """
+
+    def __init__(self, scales: Optional[Dict[int, int]] = None, steps: Sequence[Step] = ()) -> None:
+        super().__init__("primitive_attr", create("primitive_attr_create"))
+        calls = library()
+        calls.dnnl_primitive_attr_set_scratchpad_mode(self.handle, _USER_SCRATCH)
+        for argument, mask in (scales or {}).items():
+            calls.dnnl_primitive_attr_set_scales_mask(self.handle, argument, mask)
+        chain = Handle("post_ops", create("post_ops_create"))
+        #: Argument numbers of the steps' second operands, in order.
+        self.arguments: List[int] = []
+        for number, (step, operand) in enumerate(steps, 1):
+            if isinstance(operand, Layout):
+                operation = {"add": _ADD, "multiply": _MULTIPLY}[step]
+                calls.dnnl_post_ops_append_binary(chain.handle, operation, operand.handle)
+                self.arguments.append(_POST_OP * number | SRC_1)
+            elif step == "sum":
+                kind = TYPES["float32"][0]
+                calls.dnnl_post_ops_append_sum(chain.handle, ctypes.c_float(1), 0, kind)
+            else:
+                factor = ctypes.c_float(operand or 0)
+                algorithm = ACTIVATIONS.get(step, _LINEAR)
+                calls.dnnl_post_ops_append_eltwise(
+                    chain.handle, algorithm, factor, ctypes.c_float(0)
+                )
+        calls.dnnl_primitive_attr_set_post_ops(self.handle, chain.handle)
+
+
+def scale_argument(argument: int) -> int:
+    """The argument that carries the scale of another argument.
+
+    Parameters
+    ----------
+    argument : int
+        The scaled operand's number.
+
+    Returns
+    -------
+    int
+    """
+    return _SCALES | argument
+
+
+def product(
+    left: Layout,
+    right: Layout,
+    out: Layout,
+    bias: Optional[Layout] = None,
+    scales: Optional[Dict[int, int]] = None,
+    steps: Sequence[Step] = (),
+) -> Kernel:
+    """Compile ``out = steps(left @ right + bias)``.
+
+    Parameters
+    ----------
+    left, right, out : Layout
+        The last two axes are multiplied; axes before them are a batch.
+    bias : Layout, optional
+        float32, broadcast.
+    scales : dict of int to int, optional
+        Scaled operands, as `Attributes` takes them.
+    steps : sequence of (str, Layout, float or None)
+        Steps after the product, as `Attributes` takes them.
+
+    Returns
+    -------
+    Kernel
+    """
+    return Kernel(
+        "matmul",
+        engine(),
+        left.handle,
+        right.handle,
+        bias.handle if bias else None,
+        out.handle,
+        attributes=Attributes(scales, steps),
+    )
+
+
+def layer_norm(
+    source: Layout, out: Layout, epsilon: float, statistics: Optional[Layout] = None
+) -> Kernel:
+    """Compile a normalisation over the last axis, with gain `GAMMA` and offset `BETA` in float32.
+
+    Parameters
+    ----------
+    source, out : Layout
+        Input and output, (rows, width).
+    epsilon : float
+        Added to the variance.
+    statistics : Layout, optional
+        (rows,) float32. With it the kernel also writes `MEAN` and `VARIANCE`, which
+        `layer_norm_backward` reads.
+
+    Returns
+    -------
+    Kernel
+    """
+    return Kernel(
+        "layer_normalization_forward",
+        engine(),
+        _TRAINING if statistics else _INFERENCE,
+        source.handle,
+        out.handle,
+        statistics.handle if statistics else None,
+        ctypes.c_float(epsilon),
+        ctypes.c_uint(_NORM_FLAGS),
+        attributes=Attributes(),
+    )
+
+
+def layer_norm_backward(
+    forward: Kernel, source: Layout, gradient: Layout, statistics: Layout, epsilon: float
+) -> Kernel:
+    """Compile the gradients `DIFF_SRC`, `DIFF_GAMMA` and `DIFF_BETA` of a normalisation.
+
+    Parameters
+    ----------
+    forward : Kernel
+        The normalisation.
+    source : Layout
+        Its input.
+    gradient : Layout
+        Of both `DIFF_DST` and `DIFF_SRC`.
+    statistics : Layout
+        (rows,) float32, of `MEAN` and `VARIANCE`.
+    epsilon : float
+        Added to the variance.
+
+    Returns
+    -------
+    Kernel
+    """
+    return Kernel(
+        "layer_normalization_backward",
+        engine(),
+        _BACKWARD,
+        gradient.handle,
+        gradient.handle,
+        source.handle,
+        statistics.handle,
+        ctypes.c_float(epsilon),
+        ctypes.c_uint(_NORM_FLAGS),
+        forward.description,
+        attributes=Attributes(),
+    )
+
+
+def softmax(source: Layout, out: Layout, training: bool = False) -> Kernel:
+    """Compile a softmax over the last axis.
+
+    Parameters
+    ----------
+    source, out : Layout
+        Input and output, of one shape.
+    training : bool
+        Whether `softmax_backward` is compiled from it.
+
+    Returns
+    -------
+    Kernel
+    """
+    return Kernel(
+        "softmax_forward",
+        engine(),
+        _TRAINING if training else _INFERENCE,
+        _ACCURATE_SOFTMAX,
+        source.handle,
+        out.handle,
+        len(source.shape) - 1,
+        attributes=Attributes(),
+    )
+
+
+def softmax_backward(forward: Kernel, out: Layout) -> Kernel:
+    """Compile the gradient `DIFF_SRC` of a softmax, from its output `DST`.
+
+    Parameters
+    ----------
+    forward : Kernel
+        The softmax.
+    out : Layout
+        Of its output and of both gradients.
+
+    Returns
+    -------
+    Kernel
+    """
+    return Kernel(
+        "softmax_backward",
+        engine(),
+        _ACCURATE_SOFTMAX,
+        out.handle,
+        out.handle,
+        out.handle,
+        len(out.shape) - 1,
+        forward.description,
+        attributes=Attributes(),
+    )
+
+
+def activation(name: str, layout: Layout) -> Kernel:
+    """Compile an activation.
+
+    Parameters
+    ----------
+    name : str
+        A key of `ACTIVATIONS`.
+    layout : Layout
+        Of input and output.
+
+    Returns
+    -------
+    Kernel
+    """
+    return Kernel(
+        "eltwise_forward",
+        engine(),
+        _TRAINING,
+        ACTIVATIONS[name],
+        layout.handle,
+        layout.handle,
+        ctypes.c_float(0),
+        ctypes.c_float(0),
+        attributes=Attributes(),
+    )
+
+
+def activation_backward(forward: Kernel, name: str, layout: Layout) -> Kernel:
+    """Compile the gradient `DIFF_SRC` of an activation, from its input `SRC`.
+
+    Parameters
+    ----------
+    forward : Kernel
+        The activation.
+    name : str
+        A key of `ACTIVATIONS`.
+    layout : Layout
+        Of the input and of both gradients.
+
+    Returns
+    -------
+    Kernel
+    """
+    return Kernel(
+        "eltwise_backward",
+        engine(),
+        ACTIVATIONS[name],
+        layout.handle,
+        layout.handle,
+        layout.handle,
+        ctypes.c_float(0),
+        ctypes.c_float(0),
+        forward.description,
+        attributes=Attributes(),
+    )
+
+
+def multiply(source: Layout, factors: Layout, out: Layout) -> Kernel:
+    """Compile ``out = source * factors``, rounded and clipped where ``out`` is int8.
+
+    From float32 to bfloat16 oneDNN has slow code only: multiply in float32, then `convert`.
+
+    Parameters
+    ----------
+    source, out : Layout
+        Input and output, of one shape.
+    factors : Layout
+        Broadcast to that shape.
+
+    Returns
+    -------
+    Kernel
+    """
+    return Kernel(
+        "binary",
+        engine(),
+        _MULTIPLY,
+        source.handle,
+        factors.handle,
+        out.handle,
+        attributes=Attributes(),
+    )
+
+
+def convert(source: Layout, out: Layout) -> Kernel:
+    """Compile a copy into another type or other strides.
+
+    Parameters
+    ----------
+    source, out : Layout
+        Input and output, of one shape.
+
+    Returns
+    -------
+    Kernel
+    """
+    return Kernel("reorder", source.handle, engine(), out.handle, engine(), attributes=Attributes())

@@ -1,0 +1,482 @@
+"""The layers of a transformer on packed rows, for ranking.
+
+The tokens of a micro-batch stand one below another in one matrix, (T, C), without any padding.
+Products, normalisations and activations see nothing but that matrix. Attention runs over groups of
+pairs of one length, so it needs no mask. T is rounded up to a multiple of `wqa.onednn.packing.ROWS`,
+so that few shapes are compiled; the rows above T hold whatever the batch before left there.
+
+Encodings are bfloat16 from product to product, or float32 throughout. Sums with the residual, and
+the inputs of normalisations, are float32. In int8 the operands of products are 8-bit integers: each
+channel of an input is multiplied by its own factor before it is rounded, which the weights undo
+(Xiao et al. 2023, SmoothQuant, section 4).
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import BackboneConfig
+from wqa.models.backbone import Embeddings, EncoderLayer
+from wqa.onednn.kernels import Call
+from wqa.onednn.library import Array, Layout, Scratch, as_float32, one
+from wqa.onednn.operations import Operations, Workspace
+from wqa.onednn.packing import PackedBatch, round_up
+from wqa.onednn.parameters import PRODUCTS, Dense, Norm, Quantized, split_queries
+from wqa.text import Encoded
+
+#: Compiled attentions that are kept, the latest used.
+ATTENTIONS = 512
+
+#: Steps of a layer, named by their products: encodings enter the first and the third, the context
+#: of the attention the second, the inner units the fourth.
+STEPS = ("project", "merge", "widen", "narrow")
+
+#: Called with the layer, the step and the rows that enter the step.
+Watch = Callable[[int, str, np.ndarray], None]
+
+
+def product_parameter(
+    layer: EncoderLayer, name: str, kind: str, config: BackboneConfig
+) -> np.ndarray:
+    """Weight or bias of one of a layer's products, the queries' scaled for the attention.
+
+    Parameters
+    ----------
+    layer : EncoderLayer
+        Initialised.
+    name : str
+        A key of `wqa.onednn.parameters.PRODUCTS`.
+    kind : {"weight", "bias"}
+        Which of the two.
+    config : BackboneConfig
+        Shape of the encoder.
+
+    Returns
+    -------
+    numpy.ndarray
+        (out, in) or (out,), float32, contiguous.
+    """
+    dense = {"output": layer.proj, "inner": layer.ffn_1, "outer": layer.ffn_2}.get(name)
+    if dense is not None:
+        return getattr(dense, kind).data().asnumpy()
+    index = ("query", "key", "value").index(name)
+    part = split_queries(getattr(layer.qkv, kind).data().asnumpy())[index]
+    return part * np.float32(config.attention_scale) if name == "query" else part
+
+
+class _Layer:
+    """Parameters of one layer."""
+
+    def __init__(
+        self,
+        layer: EncoderLayer,
+        config: BackboneConfig,
+        quantized: Optional[Dict[str, Quantized]],
+    ) -> None:
+        self.products: Dict[str, Dense] = {}
+        for name in PRODUCTS:
+            read = functools.partial(product_parameter, layer, name, "weight", config)
+            bias = product_parameter(layer, name, "bias", config)
+            self.products[name] = Dense(read, bias, quantized[name] if quantized else None)
+        self.attention_norm, self.ffn_norm = Norm.of(layer.attention_norm), Norm.of(layer.ffn_norm)
+
+
+class _Embeddings:
+    """Word, position and type embeddings, summed in float32."""
+
+    def __init__(self, block: Embeddings, config: BackboneConfig, typed: bool) -> None:
+        self._first, self._padding = config.first_position, config.first_position - 1
+        self._typed = typed
+        self._words = block.word.weight.data().asnumpy()
+        positions = block.position_weight.data().asnumpy()
+        types = block.token_type.weight.data().asnumpy()
+        self._positions, self.width = positions.shape
+        # A row for each type and position.
+        self._table = (types[:, None] + positions[None]).reshape(-1, self.width)
+        self.norm = Norm.of(block.layer_norm)
+        self.projection = None
+        if block.projection is not None:
+            weight, bias = block.projection.weight, block.projection.bias
+            self.projection = Dense(lambda: weight.data().asnumpy(), bias.data().asnumpy())
+
+    def sum(
+        self, pairs: Sequence[Encoded], batch: PackedBatch, out: np.ndarray, other: np.ndarray
+    ) -> None:
+        """Write the sums of a micro-batch to the first rows of ``out``; ``other`` is a buffer of
+        the same size."""
+        tokens, starts = batch.tokens, batch.first_rows
+        ids = np.concatenate([pair.token_ids for pair in pairs])
+        within = np.arange(tokens) - np.repeat(starts, batch.lengths)
+        rows = within + self._first
+        if self._first and (ids == self._padding).any():
+            # A padding token takes no position, even inside a text; see Embeddings in the backbone.
+            real = (ids != self._padding).astype(np.int64)
+            steps = np.cumsum(real)
+            before = np.repeat(steps[starts] - real[starts], batch.lengths)
+            rows = (steps - before) * real + self._padding
+        if self._typed:
+            boundaries = np.repeat([pair.boundary for pair in pairs], batch.lengths)
+            rows = rows + self._positions * (within >= boundaries)
+        # The ids were checked when they were encoded; "clip" lets NumPy write without a copy.
+        np.take(self._words, ids, axis=0, out=out[:tokens], mode="clip")
+        np.take(self._table, rows, axis=0, out=other[:tokens], mode="clip")
+        np.add(out[:tokens], other[:tokens], out=out[:tokens])
+
+
+class _Attention:
+    """Attention of some pairs of one length, with queries of all rows or of each pair's first.
+
+    Parameters
+    ----------
+    scratch : Scratch
+        Buffer that the kernels use while they run.
+    pairs, length, queries : int
+        Pairs, their tokens, and the rows of each that are queries: all of them or 1.
+    config : BackboneConfig
+        Shape of the encoder.
+    kind : str
+        Element type of the encodings.
+    buffers : (Scratch, Scratch)
+        Memory for the scores and for the attention weights.
+    """
+
+    def __init__(
+        self,
+        scratch: Scratch,
+        pairs: int,
+        length: int,
+        queries: int,
+        config: BackboneConfig,
+        kind: str,
+        buffers: Tuple[Scratch, Scratch],
+    ) -> None:
+        heads, width = config.num_heads, config.units
+        size = width // heads
+        query_layout = Layout(
+            (pairs, heads, queries, size), kind, (queries * width, size, width, 1)
+        )
+        key_layout = Layout((pairs, heads, size, length), kind, (length * width, size, 1, width))
+        value_layout = Layout((pairs, heads, length, size), kind, (length * width, size, width, 1))
+        shape = (pairs, heads, queries, length)
+        items = int(np.prod(shape))
+        scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
+        weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
+        layouts = (query_layout, key_layout, value_layout, query_layout)
+        # Their memory is set at each call.
+        self._ends = [Array(layout, np.zeros(1, np.float32)) for layout in layouts]
+        query, key, value, context = self._ends
+        # Kernels of its own, so that they go when the attention goes.
+        operations = Operations(config.layer_norm_eps, scratch)
+        self._calls = [
+            operations.product(query, key, scores),
+            operations.softmax(scores, weights),
+            operations.product(weights, value, context),
+        ]
+
+    def __call__(self, *addresses: int) -> None:
+        """Attend; takes the addresses of the group's queries, keys, values and context."""
+        for array, address in zip(self._ends, addresses):
+            array.move(address)
+        for call in self._calls:
+            call()
+
+
+class PackedLayers:
+    """Embeddings and layers of an encoder on packed rows, computed by oneDNN.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Shape of the encoder.
+    embeddings : Embeddings
+        Its embeddings, on the CPU. Parameters are read once, not kept in step.
+    layers : sequence of EncoderLayer
+        Its layers, or the first of them.
+    typed : bool
+        Whether pairs have token types.
+    kind : {"float32", "bfloat16"}
+        Element type of the encodings.
+    rows : int
+        Most tokens of a micro-batch.
+    quantized : sequence of dict, optional
+        `Quantized` products of each layer, for int8.
+    """
+
+    def __init__(
+        self,
+        config: BackboneConfig,
+        embeddings: Embeddings,
+        layers: Sequence[EncoderLayer],
+        typed: bool,
+        kind: str,
+        rows: int,
+        quantized: Optional[Sequence[Dict[str, Quantized]]] = None,
+    ) -> None:
+        self.config, self.kind = config, kind
+        self._capacity = round_up(rows)
+        self._operations, self._workspace = Operations(config.layer_norm_eps), Workspace()
+        self._buffers = (Scratch(), Scratch())
+        self._embeddings = _Embeddings(embeddings, config, typed)
+        self._layers: List[_Layer] = []
+        known: Dict[Tuple[int, int], _Layer] = {}
+        for index, layer in enumerate(layers):
+            # A shared layer has its own integers at each depth.
+            key = (id(layer), index if quantized else 0)
+            if key not in known:
+                known[key] = _Layer(layer, config, quantized[index] if quantized else None)
+            self._layers.append(known[key])
+        self._calls: Dict[tuple, Dict[str, List[Call]]] = {}
+        self._attentions: collections.OrderedDict[tuple, _Attention] = collections.OrderedDict()
+
+    # Buffers
+
+    def _array(self, name: str, rows: int, width: int, kind: str) -> Array:
+        """The first rows of a buffer."""
+        name = f"{name} {width} {kind}"
+        return self._workspace.array(name, self._capacity * width, (rows, width), kind)
+
+    def _memory(self, name: str, width: int, kind: str) -> np.ndarray:
+        """A whole buffer, (capacity, width)."""
+        buffer = self._workspace.buffer(f"{name} {width} {kind}", self._capacity * width, kind)
+        return buffer.reshape(self._capacity, width)
+
+    @property
+    def encodings(self) -> np.ndarray:
+        """(capacity, C) memory of the current encodings; bfloat16 as its 16 bits."""
+        return self._memory("x", self.config.units, self.kind)
+
+    # Running
+
+    def embed(self, pairs: Sequence[Encoded], batch: PackedBatch) -> None:
+        """Let the embeddings of a micro-batch become the current encodings.
+
+        Parameters
+        ----------
+        pairs : sequence of Encoded
+            The pairs.
+        batch : PackedBatch
+            Where they stand.
+        """
+        width = self._embeddings.width
+        sums, other = (self._memory(name, width, "float32") for name in ("sums", "other"))
+        self._embeddings.sum(pairs, batch, sums, other)
+        for call in self._embedding_calls(batch.rows):
+            call()
+
+    def load(self, rows: Sequence[np.ndarray]) -> None:
+        """Let encodings that were kept become the current ones.
+
+        Parameters
+        ----------
+        rows : sequence of numpy.ndarray
+            Encodings of each pair, (length, C).
+        """
+        np.concatenate(rows, out=self.encodings[: sum(map(len, rows))])
+
+    def layer(self, index: int, batch: PackedBatch, watch: Optional[Watch] = None) -> None:
+        """Run a layer on the current encodings.
+
+        Parameters
+        ----------
+        index : int
+            Layer, from 0.
+        batch : PackedBatch
+            Where the pairs stand.
+        watch : callable, optional
+            Is shown what enters each step.
+        """
+        calls = self._layer_calls(index, batch.rows, 0)
+        for step in STEPS:
+            if step == "merge":
+                self._attend(batch, first=False)
+            if watch is not None:
+                watch(index, step, self._entering(step)[: batch.tokens])
+            for call in calls[step]:
+                call()
+
+    def layer_of_first_rows(self, index: int, batch: PackedBatch) -> np.ndarray:
+        """Run a layer, but past keys and values for the first row of each pair alone.
+
+        Parameters
+        ----------
+        index : int
+            Layer, from 0.
+        batch : PackedBatch
+            Where the pairs stand.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, C) float32; the current encodings stay as they were.
+        """
+        pairs = len(batch.lengths)
+        first = self._memory("first x", self.config.units, self.kind)
+        np.take(self.encodings, batch.first_rows, axis=0, out=first[:pairs], mode="clip")
+        calls = self._layer_calls(index, batch.rows, round_up(pairs))
+        for step in STEPS:
+            if step == "merge":
+                self._attend(batch, first=True)
+            for call in calls[step]:
+                call()
+        return as_float32(first[:pairs])
+
+    def first_rows(self, batch: PackedBatch) -> np.ndarray:
+        """Encodings of each pair's first position.
+
+        Parameters
+        ----------
+        batch : PackedBatch
+            Where the pairs stand.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, C) float32.
+        """
+        return as_float32(self.encodings[batch.first_rows])
+
+    def means(self, batch: PackedBatch) -> np.ndarray:
+        """Means of each pair's encodings past the first position.
+
+        Parameters
+        ----------
+        batch : PackedBatch
+            Where the pairs stand.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, C) float32.
+        """
+        count, units = len(batch.lengths), self.config.units
+        pairs, key = round_up(count), ("means", round_up(count), batch.rows)
+        # One product with a matrix of zeros and ones sums the rows of each pair.
+        chosen = self._memory("chosen", batch.rows, self.kind)
+        chosen[:count] = 0
+        for row, (start, end) in enumerate(zip(batch.starts.tolist(), batch.starts[1:].tolist())):
+            chosen[row, start + 1 : end] = one(self.kind)
+        sums = self._array("first sums", pairs, units, "float32")
+        if key not in self._calls:
+            source = self._array("chosen", pairs, batch.rows, self.kind)
+            values = self._array("x", batch.rows, units, self.kind)
+            self._calls[key] = {"means": [self._operations.product(source, values, sums)]}
+        self._calls[key]["means"][0]()
+        rows = self._memory("first sums", units, "float32")[:count]
+        return rows / (batch.lengths - 1)[:, None].astype(np.float32)
+
+    def _entering(self, step: str) -> np.ndarray:
+        """The buffer that a step's products read."""
+        units = self.config.units
+        if step == "narrow":
+            return self._memory("inner", self.config.hidden_size, self.kind)
+        return self._memory("context" if step == "merge" else "x", units, self.kind)
+
+    def _attend(self, batch: PackedBatch, first: bool) -> None:
+        units, size = self.config.units, self.encodings.itemsize
+        prefix = "first " if first else ""
+        names = (f"{prefix}query", "key", "value", f"{prefix}context")
+        query, key, value, context = (
+            self._memory(name, units, self.kind).ctypes.data for name in names
+        )
+        for group in batch.groups:
+            offset = group.row * units * size
+            query_offset = group.pair * units * size if first else offset
+            attention = self._attention(group.pairs, group.length, 1 if first else group.length)
+            attention(query + query_offset, key + offset, value + offset, context + query_offset)
+
+    def _attention(self, pairs: int, length: int, queries: int) -> _Attention:
+        key = (pairs, length, queries)
+        attention = self._attentions.get(key)
+        if attention is None:
+            scratch = self._operations.scratch
+            attention = _Attention(scratch, *key, self.config, self.kind, self._buffers)
+            self._attentions[key] = attention
+            if len(self._attentions) > ATTENTIONS:
+                self._attentions.popitem(last=False)
+        self._attentions.move_to_end(key)
+        return attention
+
+    # Compiling
+
+    def _embedding_calls(self, rows: int) -> List[Call]:
+        key = ("embed", rows)
+        if key not in self._calls:
+            table, units, operations = self._embeddings, self.config.units, self._operations
+            sums = self._array("sums", rows, table.width, "float32")
+            out = self._array("x", rows, units, self.kind)
+            if table.projection is None:
+                calls = [operations.norm(sums, table.norm, out)]
+            else:
+                normed = self._array("other", rows, table.width, "float32")
+                total = self._array("total", rows, units, "float32")
+                calls = [
+                    operations.norm(sums, table.norm, normed),
+                    operations.dense(normed, table.projection, total),
+                    operations.convert(total, out),
+                ]
+            self._calls[key] = {"embed": calls}
+        return self._calls[key]["embed"]
+
+    def _layer_calls(self, index: int, rows: int, first_rows: int) -> Dict[str, List[Call]]:
+        """Calls of a layer by step; with ``first_rows``, queries and what follows them are those of
+        so many first rows."""
+        key = (index, rows, first_rows)
+        if key not in self._calls:
+            layer = self._layers[index]
+            if first_rows:
+                project = self._project(layer, "", rows, ("key", "value"))
+                project += self._project(layer, "first ", first_rows, ("query",))
+                rest = self._rest(layer, "first ", first_rows)
+            else:
+                project = self._project(layer, "", rows, ("query", "key", "value"))
+                rest = self._rest(layer, "", rows)
+            self._calls[key] = {"project": project, **rest}
+        return self._calls[key]
+
+    def _project(self, layer: _Layer, prefix: str, rows: int, names: Tuple[str, ...]) -> List[Call]:
+        units, calls = self.config.units, []  # type: Tuple[int, List[Call]]
+        source = self._array(f"{prefix}x", rows, units, self.kind)
+        source = self._rounded(calls, source, layer.products["key"], f"{prefix}x8")
+        for name in names:
+            out = self._array(f"{prefix}{name}", rows, units, self.kind)
+            calls.append(self._operations.dense(source, layer.products[name], out))
+        return calls
+
+    def _rest(self, layer: _Layer, prefix: str, rows: int) -> Dict[str, List[Call]]:
+        config, operations, products = self.config, self._operations, layer.products
+        x = self._array(f"{prefix}x", rows, config.units, self.kind)
+        context = self._array(f"{prefix}context", rows, config.units, self.kind)
+        total = self._array(f"{prefix}total", rows, config.units, "float32")
+
+        merge: List[Call] = []
+        source = self._rounded(merge, context, products["output"], f"{prefix}context8")
+        merge.append(operations.dense(source, products["output"], total, ("add", x)))
+        merge.append(operations.norm(total, layer.attention_norm, x))
+
+        widen: List[Call] = []
+        source = self._rounded(widen, x, products["inner"], f"{prefix}x8")
+        factor = products["outer"].factor
+        kind = self.kind if factor is None else "int8"
+        inner = self._array(f"{prefix}inner", rows, config.hidden_size, kind)
+        steps = ((config.activation, None), ("multiply", factor))
+        widen.append(operations.dense(source, products["inner"], inner, *steps))
+
+        narrow = [
+            operations.dense(inner, products["outer"], total, ("add", x)),
+            operations.norm(total, layer.ffn_norm, x),
+        ]
+        return {"merge": merge, "widen": widen, "narrow": narrow}
+
+    def _rounded(self, calls: List[Call], source: Array, weight: Dense, name: str) -> Array:
+        """The source itself, or, for an 8-bit product, the buffer into which a call that is added
+        to ``calls`` rounds it."""
+        if weight.factor is None:
+            return source
+        rows, width = source.layout.shape
+        out = self._array(name, rows, width, "int8")
+        calls.append(self._operations.multiply(source, weight.factor, out))
+        return out

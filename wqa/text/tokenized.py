@@ -1,0 +1,234 @@
+"""Tokenized labelled pairs as flat arrays: all tokens one behind another, and where each text ends.
+
+A question's tokens are there once, however many candidates it has. The arrays are the same whether
+they lie in memory or in a store on disk.
+"""
+
+from __future__ import annotations
+
+import array
+from typing import Dict, Iterable, Mapping
+
+import numpy as np
+
+from wqa.data import Question
+from wqa.data.filters import known_labels
+from wqa.text.encoding import PairEncoder
+
+
+def array_types(vocab_size: int) -> Dict[str, np.dtype]:
+    """Element types of the arrays of tokenized pairs, by name.
+
+    Parameters
+    ----------
+    vocab_size : int
+        Number of token ids of the tokenizer; a token id has two bytes if that is enough for all.
+
+    Returns
+    -------
+    dict of str to numpy.dtype
+        Types of fixed size and byte order.
+    """
+    token = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+    return {
+        "question_tokens": token,
+        "question_ends": np.dtype("<i8"),
+        "candidate_tokens": token,
+        "candidate_ends": np.dtype("<i8"),
+        "question_of": np.dtype("<i4"),
+        "labels": np.dtype("i1"),
+    }
+
+
+class TokenizedPairs:
+    """Labelled pairs as token ids without special tokens, in flat arrays.
+
+    Parameters
+    ----------
+    arrays : dict of str to numpy.ndarray
+        The attributes of the same names, with the types of `array_types`.
+    blank : int
+        Number of candidates that were left out because they have no token.
+    truncated : int
+        Number of candidates that lost tokens to the length limit.
+
+    Attributes
+    ----------
+    question_tokens, candidate_tokens : numpy.ndarray
+        Token ids of all questions, and of the candidates of all pairs.
+    question_ends, candidate_ends : numpy.ndarray
+        End of each question's, and of each pair's candidate's, token ids.
+    question_of : numpy.ndarray
+        (N,) question index of each pair, ascending.
+    labels : numpy.ndarray
+        (N,) label of each pair, 0 or 1.
+    blank, truncated : int
+        The counts, as given.
+    """
+
+    def __init__(
+        self, arrays: Mapping[str, np.ndarray], blank: int = 0, truncated: int = 0
+    ) -> None:
+        self.question_tokens = arrays["question_tokens"]
+        self.question_ends = arrays["question_ends"]
+        self.candidate_tokens = arrays["candidate_tokens"]
+        self.candidate_ends = arrays["candidate_ends"]
+        self.question_of = arrays["question_of"]
+        self.labels = arrays["labels"]
+        self.blank = blank
+        self.truncated = truncated
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def lengths(self, special_tokens: int) -> np.ndarray:
+        """Number of tokens of every pair.
+
+        Parameters
+        ----------
+        special_tokens : int
+            Number of special tokens of a pair.
+
+        Returns
+        -------
+        numpy.ndarray
+            (N,), uint16.
+        """
+        question_lengths = np.diff(self.question_ends, prepend=0) + special_tokens
+        lengths = np.diff(self.candidate_ends, prepend=0).astype(np.uint16)
+        lengths += question_lengths.astype(np.uint16)[self.question_of]
+        return lengths
+
+    def question(self, index: int) -> np.ndarray:
+        """Token ids of a question.
+
+        Parameters
+        ----------
+        index : int
+            The question's index.
+
+        Returns
+        -------
+        numpy.ndarray
+            Token ids without special tokens.
+        """
+        start = self.question_ends[index - 1] if index else 0
+        return self.question_tokens[start : self.question_ends[index]]
+
+    def candidate(self, index: int) -> np.ndarray:
+        """Token ids of a pair's candidate.
+
+        Parameters
+        ----------
+        index : int
+            The pair's index.
+
+        Returns
+        -------
+        numpy.ndarray
+            Token ids without special tokens.
+        """
+        start = self.candidate_ends[index - 1] if index else 0
+        return self.candidate_tokens[start : self.candidate_ends[index]]
+
+
+class PairTokenizer:
+    """Tokenizes labelled questions one at a time, and collects their pairs.
+
+    Parameters
+    ----------
+    encoder : PairEncoder
+        Tokenizes the texts, and cuts candidates to its length limit.
+
+    Attributes
+    ----------
+    candidates : int
+        Number of candidates since the last `take`, blank ones included.
+    """
+
+    def __init__(self, encoder: PairEncoder) -> None:
+        self._encoder = encoder
+        self._types = array_types(encoder.tokenizer.vocab_size)
+        self._clear()
+
+    def _clear(self) -> None:
+        # These are far smaller than lists of numbers.
+        self._parts = {name: array.array("q") for name in self._types}
+        self._blank = 0
+        self._truncated = 0
+        self.candidates = 0
+
+    def add(self, question: Question) -> None:
+        """Tokenize a question and its candidates; candidates without a token are left out.
+
+        Parameters
+        ----------
+        question : Question
+            The question, all of whose candidates have labels.
+
+        Raises
+        ------
+        DataError
+            If a candidate has no label.
+        InputError
+            If the question is empty, or leaves too few tokens for its candidates.
+        """
+        labels = known_labels(question)
+        segments = self._encoder.segments(question.question, question.texts, question.id)
+        parts = self._parts
+        question_index = len(parts["question_ends"])
+        parts["question_tokens"].extend(segments.question)
+        parts["question_ends"].append(len(parts["question_tokens"]))
+        for index, candidate_ids in enumerate(segments.candidates):
+            if not candidate_ids:
+                self._blank += 1
+                continue
+            parts["candidate_tokens"].extend(candidate_ids)
+            parts["candidate_ends"].append(len(parts["candidate_tokens"]))
+            parts["question_of"].append(question_index)
+            parts["labels"].append(labels[index])
+            self._truncated += segments.truncated[index]
+        self.candidates += len(labels)
+
+    def take(self) -> TokenizedPairs:
+        """Hand over the pairs that were collected, and start again without any.
+
+        Returns
+        -------
+        TokenizedPairs
+            The pairs of the questions since the last call; their first question has index 0.
+        """
+        arrays = {}
+        for name, element in self._types.items():
+            arrays[name] = np.array(self._parts[name], dtype=element)
+        pairs = TokenizedPairs(arrays, self._blank, self._truncated)
+        self._clear()
+        return pairs
+
+
+def tokenize_pairs(questions: Iterable[Question], encoder: PairEncoder) -> TokenizedPairs:
+    """Tokenize labelled questions into pairs in memory.
+
+    Parameters
+    ----------
+    questions : iterable of Question
+        Labelled questions; candidates without a token are left out.
+    encoder : PairEncoder
+        Tokenizes the texts, and cuts candidates to its length limit.
+
+    Returns
+    -------
+    TokenizedPairs
+        The pairs in the order of the questions and their candidates.
+
+    Raises
+    ------
+    DataError
+        If a candidate has no label.
+    InputError
+        If a question is empty, or leaves too few tokens for its candidates.
+    """
+    pair_tokenizer = PairTokenizer(encoder)
+    for question in questions:
+        pair_tokenizer.add(question)
+    return pair_tokenizer.take()
