@@ -606,7 +606,7 @@ BAD = {
             *["rank", f.run, "--question", "q", "--candidates", f.one],
             *["--keep", "2", "--drop-ratio", "0.5"],
         ],
-        "--drop-ratio and --keep: keep=2 and 0.5",
+        "--drop-ratio and --keep: --keep 2 and 0.5",
     ),
     "both for one stage": (
         lambda f: [

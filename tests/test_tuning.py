@@ -149,3 +149,31 @@ def test_the_papers_grid_takes_seconds():
     begin = time.perf_counter()
     found = prepared.evaluate(full_grid(GRID, 5))
     assert len(found) == 1296 and time.perf_counter() - begin < 60
+
+
+def test_the_pareto_front_is_thinned_for_a_table(tmp_path):
+    from wqa.tuning import Tuning
+
+    front = [configuration(cost / 100, cost / 200) for cost in range(1, 51)]
+    tuning = Tuning((2, 6), 3, 0.1, front, front, tmp_path, None)
+    rows = tuning.front_rows(5)
+    assert [row["exit_2"] for row in rows] == [0.01, 0.13, 0.25, 0.37, 0.5]
+    assert tuning.front_rows(100) == tuning.front_rows(50)
+    assert rows[0] == {"exit_2": 0.01, "cost": 0.01, "paper_cost": 0.01, "map": 0.005}
+
+
+def test_what_can_be_tuned(tiny_run, tmp_path):
+    from wqa.data import builtin_path
+    from wqa.tuning import tune
+
+    with pytest.raises(OptionError, match="max_cost and min_metric: both"):
+        tune(tiny_run, builtin_path("dev"), max_cost=0.5, min_metric=0.5)
+    with pytest.raises(OptionError, match="place_exits: 9"):
+        tune(tiny_run, builtin_path("dev"), place_exits=9, picture=False, out=tmp_path)
+    tuning = tune(tiny_run, builtin_path("dev"), (0.5,), picture=False, out=tmp_path)
+    assert tuning.exits == (1, 2, 3) and tuning.picked is None
+    assert len(tuning.configurations) == 1 and tuning.questions == 25
+    assert not (tiny_run / "tuned.json").exists()
+    (tmp_path / "sr.json").write_text(f'{{"rankers": ["{tiny_run}", "{tiny_run}"]}}')
+    with pytest.raises(OptionError, match="run: .* a sequence of rankers"):
+        tune(tmp_path / "sr.json", builtin_path("dev"), picture=False)

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, NamedTuple
 from wqa.cli.drops import DropSetting, add_drops, drop_settings
 from wqa.cli.options import add_ranking, numbers, ranking_options
 from wqa.cli.output import add_json, show
-from wqa.config import BACKBONES
+from wqa.config import BACKBONES, EngineConfig
 from wqa.errors import OptionError, shorten
 
 _DEFAULT = [DropSetting(name, float(name)) for name in ("0", "0.3", "0.4", "0.5")]
@@ -158,5 +158,7 @@ def _random(options: argparse.Namespace) -> _Work:
         options.seed,
     )
     exits = numbers(options.exits, "exits") if options.exits else ()
-    ranker = random_ranker(config, exits, options.seed, **ranking_options(options))
+    engine = ranking_options(options)
+    pool = {name: engine.pop(name) for name in ("pool", "pool_size")}
+    ranker = random_ranker(config, exits, options.seed, engine=EngineConfig(**engine), **pool)
     return _Work(ranker, questions, ranker.rank_pairs)

@@ -17,7 +17,7 @@ import sys
 from typing import Any, Callable, Dict
 
 from wqa.cli.options import add_filter, numbers
-from wqa.config import TrainingConfig
+from wqa.config import EngineConfig, TrainingConfig
 
 _DEFAULTS = TrainingConfig()
 
@@ -142,9 +142,7 @@ def run(options: argparse.Namespace) -> None:
         config,
         options.max_length,
         options.resume,
-        evaluator_factory(options.dev, options.dev_filter, config.ctx, config.engine)
-        if options.dev
-        else None,
+        evaluator_factory(options) if options.dev else None,
         shlex.join(["wqa", *sys.argv[1:]]),
     )
     if state.update == 0:
@@ -158,19 +156,13 @@ def run(options: argparse.Namespace) -> None:
         print(f"{options.out}: {state.update} updates")
 
 
-def evaluator_factory(path: str, filter: str, ctx: str, engine: str = "auto") -> Callable:
+def evaluator_factory(options: argparse.Namespace) -> Callable:
     """What `wqa.training.train` takes to evaluate on development questions.
 
     Parameters
     ----------
-    path : str
-        Canonical JSONL.
-    filter : {"all", "no-all-negative", "clean"}
-        Which questions count.
-    ctx : str
-        Devices of the training; the first one evaluates.
-    engine : {"auto", "mxnet", "onednn"}
-        What computes the layers.
+    options : argparse.Namespace
+        What was parsed.
 
     Returns
     -------
@@ -179,16 +171,16 @@ def evaluator_factory(path: str, filter: str, ctx: str, engine: str = "auto") ->
     """
     from wqa.data import filter_questions, read_questions
     from wqa.evaluation import dev_evaluator
-    from wqa.inference import CascadeRanker
+    from wqa.inference import build_ranker
 
-    questions = filter_questions(read_questions(path), filter)
-    device = ctx.split("-")[0]
+    questions = filter_questions(read_questions(options.dev), options.dev_filter)
+    engine = EngineConfig(engine=options.engine, ctx=options.ctx.split("-")[0])
 
     def evaluator(encoder: Any) -> Callable[[Any], Dict[str, float]]:
-        def build(network: Any) -> CascadeRanker:
-            return CascadeRanker(network, encoder, ctx=device, engine=engine)
+        def build(network: Any) -> Any:
+            return build_ranker(options.system, network, encoder, engine=engine)
 
         # MXNet's engine alone reads the parameters as they are.
-        return dev_evaluator(questions, build, live=engine == "mxnet", progress=True)
+        return dev_evaluator(questions, build, live=options.engine == "mxnet", progress=True)
 
     return evaluator

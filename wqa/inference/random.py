@@ -74,7 +74,7 @@ def random_pairs(
 
 def random_questions(
     count: int, candidates: int, lengths: Tuple[int, int], vocab_size: int, seed: int = 0
-) -> List[List[EncodedPair]]:
+) -> List[List[Encoded]]:
     """Draw the pairs of several questions.
 
     Parameters
@@ -92,7 +92,7 @@ def random_questions(
 
     Returns
     -------
-    list of list of EncodedPair
+    list of list of Encoded
         Pairs of each question.
     """
     rng = np.random.default_rng(seed)
