@@ -73,6 +73,26 @@ class TrainingDiverged(WqaError):
     """A loss or a parameter that is no longer finite."""
 
 
+class TrainingStopped(WqaError):
+    """A training that a signal ended.
+
+    Parameters
+    ----------
+    signal : int
+        The signal.
+    where : object
+        How far the training came.
+    checkpoints : object
+        Folder of the checkpoint to go on from.
+    """
+
+    def __init__(self, signal: int, where: object, checkpoints: object) -> None:
+        self.signal = signal
+        super().__init__(
+            where, f"stopped by signal {signal}", mend=f"the checkpoint is in {checkpoints}"
+        )
+
+
 class MissingDependency(WqaError, ImportError):
     """A library that comes by an extra and is not installed."""
 

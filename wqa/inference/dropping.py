@@ -80,7 +80,9 @@ def _one_a_stage(
         return [values] * (stages - 1)  # type: ignore[list-item]
     entries = list(values)  # type: ignore[arg-type]
     if isinstance(values, str) or len(entries) not in (stages - 1, stages) or not entries:
-        raise OptionError(name, f"{len(entries)} values", f"one, or one for each of {stages} stages")
+        raise OptionError(
+            name, f"{len(entries)} values", f"one, or one for each of {stages} stages"
+        )
     return entries[: stages - 1]
 
 

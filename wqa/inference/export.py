@@ -15,26 +15,14 @@ from wqa.config import PAIR_FORMS
 from wqa.data.files import PathLike
 from wqa.errors import OptionError
 from wqa.inference.cascade import CascadeRanker
-from wqa.inference.load import load_cascade
+from wqa.inference.load import load_network_ranker
 from wqa.models import PairwiseTransformer
-from wqa.models.heads import Stage
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.folders import new_directory
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
 
 #: Inputs of the first stage; the later ones take ``hidden`` in place of the first two.
 INPUTS = ("token_ids", "token_types", "valid_length")
-
-
-class _Score(HybridBlock):
-    """The score alone, of the path to an exit."""
-
-    def __init__(self, path: Stage, **kwargs) -> None:
-        super().__init__(**kwargs)
-        self.path = path
-
-    def hybrid_forward(self, F, *inputs):
-        return self.path(*inputs)[1]
 
 
 def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
@@ -50,7 +38,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     Parameters
     ----------
     run : str or path-like
-        As `load_cascade` takes it.
+        As `load_network_ranker` takes it.
     out : str or path-like
         New directory.
 
@@ -64,20 +52,22 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     WqaError
         Of the type that fits what was wrong.
     """
-    ranker = load_cascade(run)
-    model, tokenizer = ranker.model, ranker.encoder.tokenizer
-    names = {
-        parameter.name: name for name, parameter in model._collect_params_with_prefix().items()
+    ranker = load_network_ranker(run)
+    network, tokenizer = ranker.network, ranker.encoder.tokenizer
+    parameters = network._collect_params_with_prefix()
+    names = {parameter.name: name for name, parameter in parameters.items()}
+    blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {"model": (network, INPUTS)}
+    if len(network.exits) > 1:
+        for index, (layer, stage) in enumerate(zip(network.exits, network.stages())):
+            blocks[f"exit_{layer}"] = (stage, ("hidden", "valid_length") if index else INPUTS)
+    types = {
+        "token_ids": "int32 (B, L)",
+        "token_types": "int32 (B, L)",
+        "valid_length": "float32 (B,)",
+        "scores": "float32 (B,), log-odds",
     }
-    blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {
-        "model": (_Score(model.path(len(model.exits) - 1)), INPUTS)
-    }
-    if len(model.exits) > 1:
-        for index, layer in enumerate(model.exits):
-            blocks[f"exit_{layer}"] = (
-                model.stage(index),
-                ("hidden", "valid_length") if index else INPUTS,
-            )
+    if len(network.exits) > 1:
+        types["hidden"] = f"float32 (B, L, {network.config.units})"
     manifest = {
         "networks": {
             prefix: {
@@ -86,13 +76,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
             }
             for prefix, (_, inputs) in blocks.items()
         },
-        "types": {
-            "token_ids": "int32 (B, L)",
-            "token_types": "int32 (B, L)",
-            "valid_length": "float32 (B,)",
-            "hidden": f"float32 (B, L, {model.config.units})",
-            "scores": "float32 (B,), log-odds",
-        },
+        "types": types,
         "pair_form": tokenizer.pair_form,
         "start_id": tokenizer.start_id,
         "separator_id": tokenizer.separator_id,
@@ -119,9 +103,11 @@ def _write_network(
     pathlib.Path(f"{prefix}-symbol.json").write_text(
         json.dumps(graph, indent=2) + "\n", encoding="utf-8"
     )
-    arrays = {
-        f"arg:{names[name]}": parameter.data() for name, parameter in block.collect_params().items()
-    }
+    arrays = {}
+    used = set(symbol.list_inputs())
+    for name, parameter in block.collect_params().items():
+        if name in used:
+            arrays[f"arg:{names[name]}"] = parameter.data()
     path = f"{prefix}-0000.params"
     try:
         mx.nd.save(path, arrays)
@@ -138,7 +124,7 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     Parameters
     ----------
     run : str or path-like
-        As `load_cascade` takes it.
+        As `load_network_ranker` takes it.
     out : str or path-like
         New directory.
 
@@ -154,23 +140,24 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     WqaError
         Of the type that fits what else was wrong.
     """
-    ranker = load_cascade(run)
-    if not isinstance(ranker.model, PairwiseTransformer):
+    ranker = load_network_ranker(run)
+    network = ranker.network
+    if len(network.heads) != 1 or not network.heads[0].is_sequence_classifier:
         raise OptionError(
-            "--format",
-            "huggingface for a cascade",
-            "a run of the system pairwise",
-            "use --format mxnet: the library has no cascades",
+            "format",
+            f"huggingface for a run of the system {ranker.capabilities.system}",
+            "a monolithic ranker",
+            "take the format mxnet: the other library has no such network",
         )
     with new_directory(out) as folder:
         save_file(
-            huggingface_tensors(ranker.model),
+            huggingface_tensors(network),
             str(folder / "model.safetensors"),
             metadata={"format": "pt"},
         )
         config = {
-            **to_huggingface(ranker.model.config),
-            "num_hidden_layers": ranker.model.exits[-1],
+            **to_huggingface(network.config),
+            "num_hidden_layers": network.exits[-1],
         }
         for name, values in (
             ("config.json", config),

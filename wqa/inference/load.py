@@ -282,7 +282,9 @@ def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> Ca
     """
     ranker = load_ranker(run, **options)
     if ranker.capabilities.rankers:
-        raise RunDirectoryError(run, "a sequence of rankers", "a single run", "name one of its runs")
+        raise RunDirectoryError(
+            run, "a sequence of rankers", "a single run", "name one of its runs"
+        )
     return ranker  # type: ignore[return-value]
 
 
@@ -346,9 +348,7 @@ def _is_huggingface(folder: pathlib.Path) -> bool:
         return False
 
 
-def _load_classifier(
-    path: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]
-) -> Ranker:
+def _load_classifier(path: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
     if engine.precision == "int8":
         raise OptionError(
             "precision",

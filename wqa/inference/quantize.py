@@ -9,7 +9,7 @@ from wqa.data import Question, atomic_writer
 from wqa.data.files import PathLike, sha256
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference.engine import packing_obstacle
-from wqa.inference.load import load_network_ranker, quantized_path, quantizing_mend
+from wqa.inference.load import load_network_ranker, quantized_path
 from wqa.onednn.quantize import STRENGTH, calibrate, write_quantized
 
 

@@ -191,8 +191,8 @@ class EncoderLayer(HybridBlock):
 class LayerStack(HybridBlock):
     """Layers in sequence; ``stack[i:j]`` shares parameters and runs on hidden states.
 
-    Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,); the output is (B, L, C). Where only
-    first positions are needed, an engine may leave out the others: (B, 1, C).
+    Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,); the output is (B, L, C). Where
+    only first positions are needed, an engine may leave out the others: (B, 1, C).
 
     Parameters
     ----------

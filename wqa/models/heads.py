@@ -26,6 +26,8 @@ class Head(HybridBlock):
     """
 
     reads = "first"
+    #: Whether Hugging Face's sequence classifiers have the same layers, ``dense`` and ``out``.
+    is_sequence_classifier = False
 
 
 def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
@@ -119,6 +121,8 @@ class FirstPositionHead(Head):
         The encoder's family.
     """
 
+    is_sequence_classifier = True
+
     def __init__(
         self, units: int, dropout: float = 0.1, family: Family = FAMILIES["bert"], **kwargs
     ) -> None:
@@ -178,8 +182,8 @@ class Stage(HybridBlock):
     """Consecutive layers and the head after them.
 
     With ``embeddings`` the inputs are ``token_ids`` and ``token_types``, (B, L), int32, and
-    ``valid_length``, (B,); without, ``hidden``, (B, L, C), and ``valid_length``. The outputs are the
-    encodings after the last layer, (B, L, C), and the scores, (B,).
+    ``valid_length``, (B,); without, ``hidden``, (B, L, C), and ``valid_length``. The outputs are
+    the encodings after the last layer, (B, L, C), and the scores, (B,).
 
     Parameters
     ----------
@@ -259,9 +263,9 @@ class Network(HybridBlock):
         return self.config.max_positions if self.config is not None else None
 
     @property
-    def encoder(self) -> Optional[Backbone]:
-        """The part that starts from a pretrained encoder."""
-        return None
+    def encoders(self) -> List[Backbone]:
+        """The parts that start from a pretrained encoder."""
+        return []
 
     @property
     def heads(self) -> List[Head]:
@@ -393,9 +397,9 @@ class ExitNetwork(Network):
         raise NotImplementedError
 
     @property
-    def encoder(self) -> Backbone:
+    def encoders(self) -> List[Backbone]:
         """The part that starts from a pretrained encoder."""
-        return self.backbone
+        return [self.backbone]
 
     @property
     def heads(self) -> List[Head]:

@@ -40,7 +40,9 @@ def network_type(system: str) -> Type[Network]:
     return NETWORKS[system]
 
 
-def build_network(system: str, backbone: Optional[BackboneConfig] = None, **options: Any) -> Network:
+def build_network(
+    system: str, backbone: Optional[BackboneConfig] = None, **options: Any
+) -> Network:
     """Build a system's network, its parameters not yet initialised.
 
     Parameters

@@ -2,9 +2,9 @@
 
 Encoded pairs run through the float32 layers while the largest magnitude of each channel that enters
 a product is noted. A channel is then divided, and its row of the weight multiplied, by
-``a ** strength / w ** (1 - strength)`` of the channel's magnitude a and the row's magnitude w, which
-takes the outliers out of the inputs (Xiao et al. 2023, SmoothQuant, equation 4). Weights have a
-scale an output. Embeddings, normalisations, attention and heads are left in float.
+``a ** strength / w ** (1 - strength)`` of the channel's magnitude a and the row's magnitude w,
+which takes the outliers out of the inputs (Xiao et al. 2023, SmoothQuant, equation 4). Weights have
+a scale an output. Embeddings, normalisations, attention and heads are left in float.
 """
 
 from __future__ import annotations

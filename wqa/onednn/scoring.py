@@ -2,8 +2,9 @@
 
 The tokens of a micro-batch stand one below another in one matrix, (T, C), without any padding.
 Products, normalisations and activations see nothing but that matrix. Attention runs over groups of
-pairs of one length, so it needs no mask. T is rounded up to a multiple of `wqa.onednn.packing.ROWS`,
-so that few shapes are compiled; the rows above T hold whatever the batch before left there.
+pairs of one length, so it needs no mask. T is rounded up to a multiple of
+`wqa.onednn.packing.ROWS`, so that few shapes are compiled; the rows above T hold whatever the batch
+before left there.
 
 Encodings are bfloat16 from product to product, or float32 throughout. Sums with the residual, and
 the inputs of normalisations, are float32. In int8 the operands of products are 8-bit integers: each

@@ -16,7 +16,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig, RunConfig, to_json
 from wqa.errors import EncoderError
-from wqa.models import Backbone, PairwiseTransformer, library_versions
+from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer, library_versions
 from wqa.pretrained import reference
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.folders import new_directory, write_parameters
@@ -141,7 +141,7 @@ def convert(source: PathLike, out: PathLike, check: str = "", command: str = "")
         record = RunConfig(
             system=report.system,
             backbone=report.config,
-            exits=model.exits,
+            network={"exits": list(model.exits)} if model.exits else {},
             max_length=min(128, report.config.max_positions),
             encoder=str(source),
             versions=library_versions(),
@@ -157,7 +157,7 @@ def convert(source: PathLike, out: PathLike, check: str = "", command: str = "")
 def _load(files: Source) -> HybridBlock:
     """The classifier that the files hold, else the encoder."""
     if files.labels() in (1, 2):
-        model = PairwiseTransformer(files.config, files.exits)
+        model = PairwiseTransformer(files.config, PairwiseConfig(files.exits))
     else:
         model = PretrainedEncoder(files.config, files.has_pooler())
     without_gradients(model)

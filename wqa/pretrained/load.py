@@ -10,8 +10,8 @@ from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError
-from wqa.models import Backbone, PairwiseTransformer
-from wqa.models.heads import ExitNetwork
+from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer
+from wqa.models.heads import Network
 from wqa.pretrained.locate import PathLike, encoder_directory
 from wqa.pretrained.source import Source
 
@@ -74,14 +74,14 @@ def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
     return backbone
 
 
-def initialize_from(model: ExitNetwork, directory: PathLike, ctx: Devices = None) -> None:
+def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) -> None:
     """Initialize a network for training: its backbone from a pretrained encoder, its heads anew.
 
     A head with a ``pooler`` takes the encoder's pooler, where the files hold one.
 
     Parameters
     ----------
-    model : ExitNetwork
+    model : Network
         Network built with this encoder's configuration.
     directory : str or path-like
         Directory of the encoder, as `encoder_directory` opens it.
@@ -95,9 +95,10 @@ def initialize_from(model: ExitNetwork, directory: PathLike, ctx: Devices = None
     """
     source = Source(pathlib.Path(directory))
     _initialize(model, mx.init.Normal(INITIAL_SIGMA), ctx)
-    source.fill(model.backbone)
-    for index in range(len(model.exits)):
-        pooler = getattr(model.head(index), "pooler", None)
+    for backbone in model.encoders:
+        source.fill(backbone)
+    for head in model.heads:
+        pooler = getattr(head, "pooler", None)
         if pooler is not None and source.has_pooler():
             source.fill_pooler(pooler)
     # Arrays that the files still hold in memory are freed before the gradients take memory.
@@ -136,7 +137,7 @@ def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransfo
                 "a fine-tuned classifier, or a run",
                 "train one: wqa train SYSTEM --encoder DIR",
             )
-        model = PairwiseTransformer(source.config, source.exits)
+        model = PairwiseTransformer(source.config, PairwiseConfig(source.exits))
         _initialize(model, mx.init.Zero(), ctx)
         source.fill(model.backbone)
         source.fill_classifier(model.head(0))

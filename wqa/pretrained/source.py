@@ -232,9 +232,10 @@ def _describe_run(path: pathlib.Path, weights: Weights) -> _Description:
     names = {name: [name] for name in parameters}
     if run.system != "pairwise":
         return _Description(run.backbone, plain, names, _POOLER)
-    head = f"head_{run.exits[-1]}"
+    exits = tuple(run.network["exits"])
+    head = f"head_{exits[-1]}"
     classifier = {"dense": f"{head}.dense", "out": f"{head}.out"}
-    return _Description(run.backbone, plain, names, classifier, run.exits)
+    return _Description(run.backbone, plain, names, classifier, exits)
 
 
 def _describe_huggingface(values: dict, path: pathlib.Path, weights: Weights) -> _Description:

@@ -1,8 +1,22 @@
-"""The one training loop, its schedule, sampling, losses and checkpoints."""
+"""The one training loop, the systems' tasks, schedule, sampling, losses and checkpoints."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
-from wqa.training.pairs import TrainingPairs
+from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
+from wqa.training.registry import TASKS, task_type
 from wqa.training.run import train
+from wqa.training.start import Start
+from wqa.training.task import PairTask, Task
 from wqa.training.trainer import Trainer
 
-__all__ = ["Trainer", "TrainingPairs", "train"]
+__all__ = [
+    "PairTask",
+    "Pairs",
+    "Start",
+    "StoredPairs",
+    "TASKS",
+    "Task",
+    "Trainer",
+    "TrainingPairs",
+    "task_type",
+    "train",
+]

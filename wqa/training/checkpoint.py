@@ -32,9 +32,9 @@ class State:
     update: int = 0
     epoch: int = 0
     batch: int = 0  # next batch of the epoch
-    loss_sum: float = 0.0  # since the last line of metrics.jsonl
-    loss_updates: int = 0
-    best_map: float = -1.0
+    loss_sums: Dict[str, float] = dataclasses.field(default_factory=dict)  # not yet logged
+    loss_updates: int = 0  # of which they are sums
+    best_figure: float = -1.0  # on the development questions
     best_update: int = 0
     evaluations_since_best: int = 0
     finished: bool = False
@@ -170,17 +170,18 @@ class Checkpoints:
         RunDirectoryError
             If a file of the checkpoint is missing or not as it was written.
         """
-        found = self.all()
-        if not found:
+        whole = self.all()
+        if not whole:
             return None
-        record = _read_record(found[-1])
-        model.load_parameters(str(found[-1] / "model.params"), ctx=ctx)
-        load_optimizer(str(found[-1] / "optimizer.states"))
-        best = found[-1] / "best.params"
+        newest = whole[-1]
+        record = _read_record(newest)
+        model.load_parameters(str(newest / "model.params"), ctx=ctx)
+        load_optimizer(str(newest / "optimizer.states"))
+        best = newest / "best.params"
         self._best = best if best.exists() else None
         for loose in [*self.folder.glob("best-*"), *self.folder.glob(".update-*.tmp")]:
             shutil.rmtree(loose) if loose.is_dir() else loose.unlink()
-        return State(**record["state"])
+        return _state(record["state"])
 
     def finish(self, model: Block, path: pathlib.Path) -> None:
         """Write a run's final parameters, the best ones if any were kept, and drop the checkpoints.
@@ -207,6 +208,15 @@ class Checkpoints:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def _state(values: Dict[str, Any]) -> State:
+    """The state of a checkpoint, also of one that the version before this one wrote."""
+    values = dict(values)
+    if "best_map" in values:
+        values["best_figure"] = values.pop("best_map")
+        values["loss_sums"] = {"loss": values.pop("loss_sum")}
+    return State(**values)
+
+
 def _link(source: pathlib.Path, target: pathlib.Path) -> None:
     try:
         os.link(source, target)
@@ -225,7 +235,7 @@ def _read_record(folder: pathlib.Path) -> Dict[str, Any]:
         ) from None
     for name, expected in names:
         try:
-            found = sha256(folder / name)
+            digest = sha256(folder / name)
         except OSError as error:
             raise RunDirectoryError(
                 folder / name,
@@ -233,10 +243,10 @@ def _read_record(folder: pathlib.Path) -> Dict[str, Any]:
                 "the file as it was written",
                 mend,
             ) from None
-        if found != expected:
+        if digest != expected:
             raise RunDirectoryError(
                 folder / name,
-                f"SHA-256 {found[:12]}...",
+                f"SHA-256 {digest[:12]}...",
                 f"{expected[:12]}..., as it was written",
                 mend,
             )

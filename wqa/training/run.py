@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import pathlib
 import random
 import shutil
 import sys
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Optional
 
 import mxnet as mx
 import numpy as np
 
-from wqa.config import BackboneConfig, RunConfig, TrainingConfig, read_run_config, to_json
-from wqa.data import atomic_writer, filter_questions, read_questions
-from wqa.data.files import sha256
+from wqa.config import RunConfig, TrainingConfig, read_run_config, to_json
+from wqa.data import atomic_writer
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.models import build_model, library_versions, parse_devices
-from wqa.models.heads import ExitNetwork
-from wqa.pretrained import encoder_directory, initialize_from, read_backbone_config
-from wqa.text import PairEncoder, PairStore, is_store, load_tokenizer
+from wqa.models import library_versions, network_type, parse_devices
+from wqa.onednn import choose_engine
+from wqa.text import PairEncoder
 from wqa.training.checkpoint import State
-from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
-from wqa.training.trainer import Evaluator, Trainer, uses_onednn
+from wqa.training.registry import task_type
+from wqa.training.start import open_start
+from wqa.training.task import Task
+from wqa.training.trainer import Evaluator, Trainer, gradient_obstacle
+
+#: Fields of ``config.json`` that must be the same for a training to go on.
+_FIXED = ("system", "backbone", "network", "max_length", "encoder", "train_sha256")
+
+_RESUME_MEND = "resume with the options that the run was started with"
 
 
 def train(
@@ -33,41 +37,41 @@ def train(
     out: str,
     encoder: str = "",
     init: str = "",
-    exits: Sequence[int] = (),
     config: Optional[TrainingConfig] = None,
     max_length: int = 128,
     resume: bool = False,
     make_evaluator: Optional[Callable[[PairEncoder], Evaluator]] = None,
     command: str = "",
+    **options: Any,
 ) -> State:
     """Train a system into a run directory.
 
     Parameters
     ----------
     system : str
-        A key of `wqa.models.SYSTEMS`.
+        A key of `wqa.training.TASKS`.
     train_file : str
         Canonical JSONL, or a store that `wqa tokenize` made of it.
     out : str
         Run directory; must not hold a run yet, unless ``resume``.
     encoder : str
-        Pretrained encoder to start from: what `wqa.pretrained.load_backbone` takes.
+        Pretrained encoder to start from, as `wqa.pretrained.load_backbone` takes it.
     init : str
         Run directory to start from instead (the adapt step of TANDA). A head is kept where the run
         has one at the same layer with parameters of the same names and shapes; others are new.
         ``metrics.jsonl`` begins with what was kept.
-    exits : sequence of int
-        The system's default where it is empty.
     config : TrainingConfig, optional
-        The defaults of section 5.2 where it is left out.
+        Settings of the training; those of section 5.2 where it is left out.
     max_length : int
-        Greatest length of a pair in tokens.
+        Greatest length of an input in tokens.
     resume : bool
         Go on with the run that stands in ``out``; its settings must be the same.
     make_evaluator : callable, optional
         Takes the pair encoder, gives the evaluator that the trainer calls.
     command : str
         The command line, for the record.
+    **options
+        Fields of the system's own configuration, such as ``exits=(2, 4, 6)``.
 
     Returns
     -------
@@ -80,69 +84,67 @@ def train(
         Of the type that fits what was wrong.
     """
     config = config or TrainingConfig()
-    if bool(encoder) == bool(init):
-        raise OptionError(
-            "--encoder and --init", "both" if encoder else "neither", "one of the two"
-        )
+    kind = task_type(system)
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
-    uses_onednn(config)  # before anything is written
-    with (
-        encoder_directory(encoder) if encoder else contextlib.nullcontext(pathlib.Path(init))
-    ) as source:
-        backbone = (
-            read_backbone_config(source)
-            if encoder
-            else read_run_config(source / "config.json").backbone
-        )
-        model = build_model(system, backbone, exits)
-        tokenizer = load_tokenizer(source)
-        tokenizer.check_fits(backbone, source)
-        pair_encoder = PairEncoder(tokenizer, _within(max_length, backbone))
-        pairs, digest = _pairs(train_file, config, pair_encoder)
-        evaluator = make_evaluator(pair_encoder) if make_evaluator else None
+    choose_engine(config.engine_config)  # refuses what this machine lacks before it reads anything
+    with open_start(encoder, init) as start:
+        own_config = _own_config(system, options)
+        task = kind.create(system, start, own_config, train_file, config, max_length)
+        choose_engine(config.engine_config, gradient_obstacle(task.network))
+        evaluator = make_evaluator(task.encoder) if make_evaluator else None
         record = RunConfig(
-            system,
-            backbone,
-            model.exits,
-            max_length,
-            config,
-            encoder or init,
-            digest,
-            library_versions(),
-            command,
+            system=system,
+            backbone=task.network.config,
+            network=_as_json(task.network.own_config),
+            max_length=max_length,
+            training=config,
+            encoder=start.name,
+            train_sha256=task.digest,
+            versions=library_versions(),
+            command=command,
         )
         if _begin(run, record, resume):
-            shutil.rmtree(
-                run / "checkpoints", ignore_errors=True
-            )  # left by a kill after the last rename
+            # Left by a kill after the last rename.
+            shutil.rmtree(run / "checkpoints", ignore_errors=True)
             return State(finished=True)
-        tokenizer.save(run / "tokenizer.json")
+        task.encoder.tokenizer.save(run / "tokenizer.json")
         _seed(config.seed)
-        if encoder:
-            initialize_from(model, source, devices)
-        else:
-            start = _initialize_from_run(model, source, devices)
-            if not (run / "metrics.jsonl").exists():
-                print(f"start: {start}", file=sys.stderr)
-                with open(run / "metrics.jsonl", "w", encoding="utf-8") as log:
-                    log.write(json.dumps({"update": 0, "start": start}) + "\n")
-    trainer = Trainer(model, pairs, config, run, evaluator)
+        _note_start(run, task.initialize(start, devices))
+    return _fit(task, config, run, evaluator, resume)
+
+
+def _own_config(system: str, options: Dict[str, Any]) -> Any:
+    try:
+        return network_type(system).Config(**options)
+    except TypeError as error:
+        raise OptionError(f"options of {system}", str(error)) from None
+
+
+def _as_json(own_config: Any) -> Dict[str, Any]:
+    return json.loads(json.dumps(dataclasses.asdict(own_config)))
+
+
+def _note_start(run: pathlib.Path, said: str) -> None:
+    """Say what was taken from another run, and begin ``metrics.jsonl`` with it."""
+    if said and not (run / "metrics.jsonl").exists():
+        print(f"start: {said}", file=sys.stderr)
+        with open(run / "metrics.jsonl", "w", encoding="utf-8") as log:
+            log.write(json.dumps({"update": 0, "start": said}) + "\n")
+
+
+def _fit(
+    task: Task,
+    config: TrainingConfig,
+    run: pathlib.Path,
+    evaluator: Optional[Evaluator],
+    resume: bool,
+) -> State:
+    trainer = Trainer(task, config, run, evaluator)
     if resume:
         trainer.resume()
     state = trainer.fit()
-    trainer.checkpoints.finish(model, run / "model.params")
+    trainer.checkpoints.finish(task.network, run / "model.params")
     return state
-
-
-def _pairs(path: str, config: TrainingConfig, encoder: PairEncoder) -> Tuple[Pairs, str]:
-    """Pairs to train on, and the digest of the questions that they come from."""
-    if is_store(path):
-        store = PairStore(path)
-        return StoredPairs(store, encoder, config.train_filter, config.shuffle), store.meta[
-            "source_sha256"
-        ]
-    questions = filter_questions(read_questions(path), config.train_filter)
-    return TrainingPairs(questions, encoder, config.shuffle), sha256(path)
 
 
 def _seed(seed: int) -> None:
@@ -151,18 +153,8 @@ def _seed(seed: int) -> None:
     mx.random.seed(seed)
 
 
-def _within(max_length: int, backbone: BackboneConfig) -> int:
-    if max_length > backbone.max_positions:
-        raise OptionError(
-            "--max-length",
-            max_length,
-            f"at most {backbone.max_positions}, the positions of the encoder",
-        )
-    return max_length
-
-
 def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
-    """Write config.json, or hold it against the one that stands; True if the run is complete."""
+    """Write config.json, or compare it with the one that stands; True if the run is complete."""
     path = run / "config.json"
     if not path.exists():
         with atomic_writer(path) as file:
@@ -173,71 +165,21 @@ def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
             run,
             "holds a run already",
             "an empty directory",
-            "choose another --out, or pass --resume to go on with this run",
+            "choose another directory, or resume to go on with this run",
         )
-    stands = read_run_config(path)
-    for field in ("system", "backbone", "exits", "max_length", "encoder", "train_sha256"):
-        if getattr(stands, field) != getattr(record, field):
-            raise RunDirectoryError(
-                path,
-                f"{field} was {getattr(stands, field)}",
-                f"{getattr(record, field)}, as given now",
-                "resume with the options that the run was started with",
-            )
-    old, new = (
-        dataclasses.asdict(stands.training or TrainingConfig()),
-        dataclasses.asdict(record.training),
-    )  # type: ignore[arg-type]
+    earlier = read_run_config(path)
+    for name in _FIXED:
+        _compare(path, name, getattr(earlier, name), getattr(record, name))
+    old = dataclasses.asdict(earlier.training or TrainingConfig())
+    new = dataclasses.asdict(record.training or TrainingConfig())
     for name in old:
-        if old[name] != new[name]:
-            raise RunDirectoryError(
-                path,
-                f"{name} was {old[name]}",
-                f"{new[name]}, as given now",
-                "resume with the options that the run was started with",
-            )
+        _compare(path, name, old[name], new[name])
     return (run / "model.params").exists()
 
 
-def _initialize_from_run(
-    model: ExitNetwork, source: pathlib.Path, devices: Sequence[mx.Context]
-) -> str:
-    """Take a run's encoder, and every head whose parameters all agree in name and shape; gives what
-    was taken, in words."""
-    stands = read_run_config(source / "config.json")
-    model.initialize(mx.init.Normal(0.02), ctx=list(devices))
-    path = source / "model.params"
-    try:
-        arrays = mx.nd.load(str(path))
-    except mx.base.MXNetError:
-        raise RunDirectoryError(
-            path, "is missing or cut off", "the parameters of a finished run"
-        ) from None
-    kept: List[str] = []
-    new: List[str] = []
-    parameters = model._collect_params_with_prefix()
-    for part in ["backbone", *(f"head_{layer}" for layer in model.exits)]:
-        names = [name for name in parameters if name.startswith(part + ".")]
-        missing = [
-            name
-            for name in names
-            if name not in arrays or arrays[name].shape != parameters[name].shape
-        ]
-        if part == "backbone" and missing:
-            raise RunDirectoryError(
-                path,
-                f"parameter {missing[0]} is missing or of another shape",
-                f"the {stands.backbone.layout} encoder of its config.json",
-                "an encoder of another family or size stands there: restore the files from "
-                "their run",
-            )
-        (new if missing else kept).append(part)
-        if not missing:
-            for name in names:
-                parameters[name].set_data(arrays[name])
-    heads = [
-        f"heads {what} at " + ", ".join(part[5:] for part in parts)
-        for what, parts in (("kept", kept[1:]), ("new", new))
-        if parts
-    ]
-    return f"encoder of {source} ({stands.system})" + "".join("; " + text for text in heads)
+def _compare(path: pathlib.Path, name: str, old: Any, new: Any) -> None:
+    if name == "network":
+        for field in sorted({*old, *new}):
+            _compare(path, field, old.get(field), new.get(field))
+    elif old != new:
+        raise RunDirectoryError(path, f"{name} was {old}", f"{new}, as given now", _RESUME_MEND)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import pathlib
 import sys
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -16,295 +17,384 @@ from tqdm import tqdm
 
 from wqa.config import TrainingConfig
 from wqa.data import atomic_writer
-from wqa.errors import OptionError, TrainingDiverged
-from wqa.models import parse_devices
-from wqa.models.heads import ExitNetwork
-from wqa.models.onednn import available, check_precision, instruction_set
+from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
+from wqa.models import Network, parse_devices
+from wqa.onednn import GradientEngine, choose_engine
 from wqa.text import split_rows
 from wqa.training.checkpoint import Checkpoints, State
-from wqa.training.fused import FusedNetwork
-from wqa.training.losses import cross_entropy
-from wqa.training.pairs import Pairs
-from wqa.training.sampling import dropout_seed, exit_of_update, order_of_epoch
+from wqa.training.sampling import dropout_seed, order_of_epoch
 from wqa.training.schedules import triangular
+from wqa.training.stopping import StopRequest, stop_on_signals
+from wqa.training.task import Task
 
-#: Scores a model on the development questions; ``"map"`` decides which parameters are kept.
-Evaluator = Callable[[ExitNetwork], Dict[str, float]]
+#: Gives the figures of a network on the development questions.
+Evaluator = Callable[[Network], Dict[str, float]]
+
+#: Ends of the names of parameters that do not decay.
+_UNDECAYED = ("bias", "gamma", "beta")
+
+_DIVERGED = "lower learning_rate or set clip_norm; the last checkpoint stands"
 
 
-def uses_onednn(config: TrainingConfig) -> bool:
-    """Whether oneDNN computes the layers, rather than MXNet.
+def gradient_obstacle(network: Network) -> str:
+    """Why oneDNN cannot compute the gradients of a network.
 
     Parameters
     ----------
-    config : TrainingConfig
+    network : Network
+        Any system's.
 
     Returns
     -------
-    bool
-
-    Raises
-    ------
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        If the engine, the precision and the devices do not go together, or this machine lacks them.
+    str
+        Empty where it can.
     """
-    alone = [device.device_type for device in parse_devices(config.ctx)] == ["cpu"]
-    wanted = config.engine == "onednn" or config.precision != "float32"
-    if wanted and (config.engine == "mxnet" or not alone):
-        raise OptionError(
-            "--engine and --precision",
-            f"{config.engine} and {config.precision} on {config.ctx}",
-            "float32 by MXNet",
-            "oneDNN computes on one CPU: --ctx cpu without --engine mxnet",
-        )
-    if wanted:
-        check_precision(config.precision)
-        return instruction_set() >= 0  # or says what is not installed
-    return config.engine == "auto" and alone and available()
+    return "" if network.encoders else "a network without a transformer encoder"
 
 
 class Trainer:
-    """Trains a model's exits, one a mini-batch (Soldaini and Moschitti 2020, sections 4.3.1 and
-    5.2).
+    """Trains the network of a task by Adam, on a triangular schedule.
 
-    The gradient of an update is that of the mean loss over all rows of the mini-batch, however
-    many devices share it. Parameters above the sampled exit are not touched by the update, their
-    Adam moments included.
+    The gradient of an update is that of the mean loss over all rows of its mini-batches, however
+    many mini-batches and devices share them. Parameters that no loss of the update reaches are not
+    touched by it, their Adam moments included.
 
     Parameters
     ----------
-    model : ExitNetwork
-        Initialised on the devices of ``config.ctx``.
-    pairs : Pairs
+    task : Task
+        The system's part; its network is initialised on the devices of ``config.ctx``.
     config : TrainingConfig
+        Settings of the training.
     run : pathlib.Path
         Run directory, for ``metrics.jsonl`` and ``checkpoints/``.
     evaluator : callable, optional
         Gives the development figures; without it the last parameters are the final ones.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If the settings do not go together or do not fit the task or this machine.
     """
 
     def __init__(
         self,
-        model: ExitNetwork,
-        pairs: Pairs,
+        task: Task,
         config: TrainingConfig,
         run: pathlib.Path,
         evaluator: Optional[Evaluator] = None,
     ) -> None:
-        self.model, self.pairs, self.config, self.evaluator = model, pairs, config, evaluator
+        self.task, self.config, self.evaluator = task, config, evaluator
+        self.network = task.network
         self.devices = parse_devices(config.ctx)
         self.state, self.checkpoints = State(), Checkpoints(run)
         self._metrics = run / "metrics.jsonl"
-        self._paths = [model.path(index) for index in range(len(model.exits))]
-        for path in self._paths:
-            path.hybridize()
-        # In structural order, so that the optimizer's state fits the same model built again.
+        # In structural order, so that the optimizer's state fits the same network built again.
+        self._parameters = self.network._collect_params_with_prefix()
         self._optimizer = gluon.Trainer(
-            list(model._collect_params_with_prefix().values()),
+            list(self._parameters.values()),
             "adam",
             {"learning_rate": config.learning_rate},
             kvstore="device",
             update_on_kvstore=False,
         )
         self._budget = config.tokens_per_batch * len(self.devices)
-        self._uses_onednn = uses_onednn(config)
-        self._fused: Optional[FusedNetwork] = None
-        self.updates_per_epoch = len(pairs.plan(self._budget))
-        self.total = config.epochs * self.updates_per_epoch
-        if config.max_updates:
-            self.total = min(self.total, config.max_updates)
-        self._plan: Tuple[int, List[np.ndarray]] = (-1, [])
-        self._since, self._pairs_since = time.perf_counter(), 0
+        self._engine = self._attach_engine()
+        self.updates_per_epoch = self._count_updates()
+        self.total = self._count_total()
+        self._epoch = -1  # whose batches `_batches` gives
+        self._batches: Iterator[Any] = iter(())
+        self._upcoming: Any = None
+        self._since, self._rows_since = time.perf_counter(), 0
+        self._loss_sums: Dict[str, float] = {}
+
+    def _attach_engine(self) -> Optional[GradientEngine]:
+        chosen = choose_engine(self.config.engine_config, gradient_obstacle(self.network))
+        if chosen == "mxnet":
+            self.task.hybridize(True)
+            return None
+        encoder = self.network.encoders[0].config
+        engine = GradientEngine(encoder, self.config.precision, self._budget, self.task.max_length)
+        self.task.hybridize(False)
+        for backbone in self.network.encoders:
+            backbone.attach(engine)
+        return engine
+
+    def _count_updates(self) -> int:
+        """Updates of an epoch; 0 where the plan is a stream."""
+        plan = self.task.plan(self._budget)
+        if not hasattr(plan, "__len__"):
+            return 0
+        return math.ceil(len(plan) / self.config.accumulate)  # type: ignore[arg-type]
+
+    def _count_total(self) -> int:
+        config = self.config
+        if not self.updates_per_epoch and not config.max_updates:
+            raise OptionError(
+                "max_updates", 0, "a number above 0, as the length of an epoch is not known"
+            )
+        total = config.epochs * self.updates_per_epoch or config.max_updates
+        return min(total, config.max_updates) if config.max_updates else total
 
     def resume(self) -> None:
         """Go back to the newest checkpoint, or to the start where there is none yet."""
-        self.state = (
-            self.checkpoints.load_latest(self.model, self._optimizer.load_states, self.devices)
-            or State()
+        loaded = self.checkpoints.load_latest(
+            self.network, self._optimizer.load_states, self.devices
         )
+        self.state, self._epoch = loaded or State(), -1
+        self._loss_sums = dict(self.state.loss_sums)
         if self._metrics.exists():
-            kept = [
-                line
-                for line in self._metrics.read_text(encoding="utf-8").splitlines()
-                if self._stands(line)
-            ]
+            lines = self._metrics.read_text(encoding="utf-8").splitlines()
+            kept = [line for line in lines if self._is_before_resumption(line)]
             with atomic_writer(self._metrics) as file:
                 file.writelines(line + "\n" for line in kept)
 
-    def _stands(self, line: str) -> bool:
+    def _is_before_resumption(self, line: str) -> bool:
         try:
             return json.loads(line)["update"] <= self.state.update
         except ValueError:  # the line that was being written at the kill
             return False
 
     def fit(self) -> State:
-        """Train to the end, or until the development MAP has stopped rising.
+        """Train to the end, or until the figures on the development questions stop rising.
+
+        SIGINT and SIGTERM end it after the update in hand, once a checkpoint is written.
 
         Returns
         -------
         State
-            With the best development MAP and its update.
+            With the best figure and its update.
 
         Raises
         ------
         TrainingDiverged
             If a loss or a parameter is no longer finite; the checkpoints stay.
+        TrainingStopped
+            If a signal ended it.
         StorageError
             If a checkpoint cannot be written; those before it stay.
         """
-        state, config = self.state, self.config
-        self._since, self._pairs_since = time.perf_counter(), 0
-        with tqdm(
+        state = self.state
+        self._since, self._rows_since = time.perf_counter(), 0
+        with stop_on_signals() as request, self._progress_bar() as bar:
+            while not self._has_ended():
+                self._update(bar)
+                if self._evaluation_is_due():
+                    self._evaluate(bar)
+                if self._checkpoint_is_due(request):
+                    self._checkpoint()
+                if request.signal and not self._has_ended():
+                    raise TrainingStopped(
+                        request.signal,
+                        f"update {state.update} of {self.total}",
+                        self.checkpoints.folder,
+                    )
+        return state
+
+    def _progress_bar(self) -> tqdm:
+        return tqdm(
             total=self.total,
-            initial=state.update,
+            initial=self.state.update,
             desc="training",
             unit="update",
             file=sys.stderr,
             mininterval=0.5 if sys.stderr.isatty() else 20,
             dynamic_ncols=True,
-        ) as bar:
-            while state.update < self.total and not state.finished:
-                self._update(bar)
-                if self._evaluation_is_due():
-                    self._evaluate(bar)
-                if (
-                    state.update % config.checkpoint_every == 0
-                    or state.update == self.total
-                    or state.finished
-                ):
-                    self._checkpoint()
-        return state
+        )
+
+    def _has_ended(self) -> bool:
+        state = self.state
+        return state.update >= self.total or state.finished or state.epoch >= self.config.epochs
+
+    def _checkpoint_is_due(self, request: StopRequest) -> bool:
+        every = self.state.update % self.config.checkpoint_every == 0
+        return every or self._has_ended() or bool(request.signal)
+
+    # One update
 
     def _update(self, bar: tqdm) -> None:
         state, config = self.state, self.config
-        batch = self._next_batch()
+        batches = [self.task.batch(key) for key in self._next_keys()]
         state.update += 1
         rate = triangular(state.update, config.learning_rate, config.warmup_updates, self.total)
-        index = exit_of_update(config.seed, state.update, len(self._paths))
-        loss = self._backward(batch, index)
-        if not math.isfinite(loss):
-            raise TrainingDiverged(
-                f"update {state.update}",
-                f"the loss is {loss}",
-                "a finite loss",
-                "lower --learning-rate or set --clip-norm; the last checkpoint stands",
-            )
-        self._optimizer.set_learning_rate(rate)
-        self._step(index)
-        state.loss_sum, state.loss_updates = state.loss_sum + loss, state.loss_updates + 1
-        self._pairs_since += len(batch)
+        losses = self._backward(batches)
+        for name, value in losses.items():
+            if not math.isfinite(value):
+                raise TrainingDiverged(
+                    f"update {state.update}", f"the {name} is {value}", "a finite loss", _DIVERGED
+                )
+            self._loss_sums[name] = self._loss_sums.get(name, 0.0) + value
+        self._step(rate)
+        state.loss_updates += 1
+        self._rows_since += sum(_rows(batch) for batch in batches)
         bar.update()
-        if state.update % config.log_every == 0 or state.update == self.total:
-            self._log_loss(bar, rate)
+        if state.update % config.log_every == 0 or self._has_ended():
+            self._log_losses(bar, rate)
+        state.loss_sums = dict(self._loss_sums)
 
-    def _next_batch(self) -> np.ndarray:
+    def _next_keys(self) -> List[Any]:
+        """Keys of the mini-batches of an update, all of one epoch."""
+        keys, epoch = [self._next_key()], self.state.epoch
+        while len(keys) < self.config.accumulate and self.state.batch and epoch == self.state.epoch:
+            keys.append(self._next_key())
+        return keys
+
+    def _next_key(self) -> Any:
         state = self.state
-        if self._plan[0] != state.epoch:
+        if self._epoch != state.epoch:
             rng = order_of_epoch(self.config.seed, state.epoch)
-            self._plan = (state.epoch, self.pairs.plan(self._budget, rng))
-        batch = self._plan[1][state.batch]
+            plan = self.task.plan(self._budget, rng)
+            self._batches = itertools.islice(iter(plan), state.batch, None)
+            self._upcoming, self._epoch = next(self._batches, None), state.epoch
+            if self._upcoming is None:
+                raise DataError("training data", "an epoch without a batch", "at least one")
+        key, self._upcoming = self._upcoming, next(self._batches, None)
         state.batch += 1
-        if state.batch == len(self._plan[1]):
+        if self._upcoming is None:
             state.epoch, state.batch = state.epoch + 1, 0
-        return batch
+        return key
 
-    def _backward(self, batch: np.ndarray, index: int) -> float:
-        arrays, losses = self.pairs.batch(batch), []
+    def _backward(self, batches: Sequence[Dict[str, np.ndarray]]) -> Dict[str, float]:
+        """Gradients of the mean losses over the rows of all mini-batches, and the losses."""
+        rows = sum(_rows(batch) for batch in batches)
         seed = dropout_seed(self.config.seed, self.state.update)
         mx.random.seed(seed)
-        if self._uses_onednn:
-            # Made here, as it holds on to the parameters' memory and a resumption may have moved
-            # them.
-            self._fused = self._fused or FusedNetwork(
-                self.model, self.config.precision, self._budget, self.pairs.most
-            )
-            return self._fused.gradients(index, arrays, cross_entropy, seed)
+        if self._engine is not None:
+            self._engine.seed(seed)
+        sums: Dict[str, float] = {}
+        gradients = _Gradients(self._parameters, self.devices)
+        for batch in batches:
+            heads = self._record(batch, rows)
+            autograd.backward([head for parts in heads.values() for head in parts])
+            for name, parts in heads.items():
+                for part in parts:
+                    sums[name] = sums.get(name, 0.0) + part.asscalar().item()
+            if len(batches) > 1:
+                gradients.collect()
+        if len(batches) > 1:
+            gradients.give_back()
+        return sums
+
+    def _record(self, batch: Dict[str, np.ndarray], rows: int) -> Dict[str, List[mx.nd.NDArray]]:
+        """Each loss of a mini-batch on each device, as its share of the mean over ``rows``."""
+        heads: Dict[str, List[mx.nd.NDArray]] = {}
         with autograd.record():
-            for (start, end), ctx in zip(split_rows(len(batch), len(self.devices)), self.devices):
+            shares = split_rows(_rows(batch), len(self.devices))
+            for (start, end), ctx in zip(shares, self.devices):
                 # A device without a row repeats the first at weight 0, so that its gradient is
                 # fresh.
-                rows, weight = (slice(start, end), 1.0) if end > start else (slice(0, 1), 0.0)
-                token_ids, token_types, valid_length, labels = (
-                    mx.nd.array(array[rows], ctx=ctx, dtype=array.dtype) for array in arrays
-                )
-                _, scores = self._paths[index](token_ids, token_types, valid_length)
-                losses.append(cross_entropy(scores, labels).sum() * (weight / len(batch)))
-        autograd.backward(losses)
-        return sum(loss.asscalar().item() for loss in losses)
+                part, weight = (slice(start, end), 1.0) if end > start else (slice(0, 1), 0.0)
+                arrays = {}
+                for name, array in batch.items():
+                    arrays[name] = mx.nd.array(array[part], ctx=ctx, dtype=array.dtype)
+                for name, loss in self.task.losses(arrays, self.state.update).items():
+                    heads.setdefault(name, []).append(loss.sum() * (weight / rows))
+        return heads
 
-    def _step(self, index: int) -> None:
+    def _step(self, rate: float) -> None:
         self._optimizer.allreduce_grads()
-        if self.config.clip_norm:
-            parameters = self._paths[index].collect_params().values()
-            for ctx in self.devices:
-                gluon.utils.clip_global_norm(
-                    [parameter.grad(ctx) for parameter in parameters], self.config.clip_norm
-                )
-        # Stale gradients are those above the exit: their parameters are left alone.
+        for ctx in self.devices:
+            fresh = [each for each in self._parameters.items() if each[1].data(ctx)._fresh_grad]
+            if self.config.clip_norm:
+                gradients = [parameter.grad(ctx) for _, parameter in fresh]
+                gluon.utils.clip_global_norm(gradients, self.config.clip_norm)
+            if self.config.weight_decay:
+                for name, parameter in fresh:
+                    if not name.endswith(_UNDECAYED):
+                        parameter.data(ctx)[:] *= 1 - rate * self.config.weight_decay
+        self._optimizer.set_learning_rate(rate)
+        # Stale gradients are those of parameters that no loss reached.
         self._optimizer.update(1, ignore_stale_grad=True)
 
-    def _log_loss(self, bar: tqdm, rate: float) -> None:
+    def _log_losses(self, bar: tqdm, rate: float) -> None:
         state, now = self.state, time.perf_counter()
-        speed = self._pairs_since / (now - self._since)
-        loss = state.loss_sum / state.loss_updates
-        self._write(
-            {
-                "update": state.update,
-                "epoch": round(state.update / self.updates_per_epoch, 4),
-                "loss": loss,
-                "learning_rate": rate,
-                "pairs_per_second": round(speed, 2),
-            }
-        )
+        speed = self._rows_since / (now - self._since)
+        means = {name: value / state.loss_updates for name, value in self._loss_sums.items()}
+        loss = sum(means.values())
+        epoch = float(state.epoch)
+        if self.updates_per_epoch:
+            epoch = round(state.update / self.updates_per_epoch, 4)
+        line = {"update": state.update, "epoch": epoch, "loss": loss, "learning_rate": rate}
+        if len(means) > 1:
+            line["losses"] = means
+        self._write({**line, "pairs_per_second": round(speed, 2)})
         bar.set_postfix_str(f"loss {loss:.4f}, rate {rate:.2e}, {speed:.1f} pairs/s", refresh=False)
-        state.loss_sum, state.loss_updates = 0.0, 0
-        self._since, self._pairs_since = now, 0
+        self._loss_sums, state.loss_updates = {}, 0
+        self._since, self._rows_since = now, 0
+
+    # Between updates
 
     def _evaluation_is_due(self) -> bool:
         if self.evaluator is None:
             return False
-        every = self.config.eval_every or self.updates_per_epoch
-        return self.state.update % every == 0 or self.state.update == self.total
+        state, every = self.state, self.config.eval_every or self.updates_per_epoch
+        if self._has_ended():
+            return True
+        return state.update % every == 0 if every else state.batch == 0
 
     def _evaluate(self, bar: tqdm) -> None:
         assert self.evaluator is not None
-        state, begin = self.state, time.perf_counter()
-        figures = self.evaluator(self.model)
+        state, begin, metric = self.state, time.perf_counter(), self.task.metric
+        figures = self.evaluator(self.network)
         self._write({"update": state.update, "dev": figures})
-        bar.write(
-            f"update {state.update}: dev "
-            + ", ".join(
-                f"{name} {100 * value:.2f}"
-                for name, value in figures.items()
-                if name != "questions"
-            ),
-            file=sys.stderr,
-        )
-        if figures["map"] > state.best_map:
-            state.best_map, state.best_update, state.evaluations_since_best = (
-                figures["map"],
-                state.update,
-                0,
-            )
-            self.checkpoints.keep_best(self.model, state.update)
+        shown = [
+            f"{name} {100 * value:.2f}" for name, value in figures.items() if name != "questions"
+        ]
+        bar.write(f"update {state.update}: dev " + ", ".join(shown), file=sys.stderr)
+        if figures[metric] > state.best_figure:
+            state.best_figure, state.best_update = figures[metric], state.update
+            state.evaluations_since_best = 0
+            self.checkpoints.keep_best(self.network, state.update)
         else:
             state.evaluations_since_best += 1
             state.finished = 0 < self.config.patience <= state.evaluations_since_best
         self._since += time.perf_counter() - begin
 
     def _checkpoint(self) -> None:
-        for name, parameter in self.model._collect_params_with_prefix().items():
+        for name, parameter in self._parameters.items():
             if not math.isfinite(parameter.data(self.devices[0]).sum().asscalar()):
                 raise TrainingDiverged(
                     f"update {self.state.update}",
                     f"parameter {name} is not finite",
                     "finite numbers",
-                    "lower --learning-rate or set --clip-norm; the last checkpoint stands",
+                    _DIVERGED,
                 )
         begin = time.perf_counter()
-        self.checkpoints.save(self.state, self.model, self._optimizer.save_states)
+        self.checkpoints.save(self.state, self.network, self._optimizer.save_states)
         self._since += time.perf_counter() - begin
 
     def _write(self, line: Dict[str, Any]) -> None:
         with open(self._metrics, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+
+class _Gradients:
+    """Sums of gradients over mini-batches, of the parameters that one of them reached."""
+
+    def __init__(
+        self, parameters: Dict[str, gluon.Parameter], devices: Sequence[mx.Context]
+    ) -> None:
+        self._places = [(each, ctx) for each in parameters.values() for ctx in devices]
+        self._sums: Dict[int, mx.nd.NDArray] = {}
+
+    def collect(self) -> None:
+        """Add the gradients of the last mini-batch."""
+        for index, (parameter, ctx) in enumerate(self._places):
+            data = parameter.data(ctx)
+            if data._fresh_grad:
+                data._fresh_grad = False
+                gradient = parameter.grad(ctx)
+                if index in self._sums:
+                    self._sums[index] += gradient
+                else:
+                    self._sums[index] = gradient.copy()
+
+    def give_back(self) -> None:
+        """Put the sums where the optimizer reads gradients."""
+        for index, gradient in self._sums.items():
+            parameter, ctx = self._places[index]
+            parameter.grad(ctx)[:] = gradient
+            parameter.data(ctx)._fresh_grad = True
+
+
+def _rows(batch: Dict[str, np.ndarray]) -> int:
+    return len(next(iter(batch.values())))

@@ -1,0 +1,36 @@
+"""Training of networks with exits (Soldaini and Moschitti 2020, section 4.3.1).
+
+Each update draws one of the N rankers R_i, uniformly. Its loss reaches every layer below the exit,
+the embeddings included; layers and heads above it are not touched by the update. A monolithic
+ranker is the case N = 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import mxnet as mx
+
+from wqa.training.sampling import exit_of_update
+from wqa.training.task import PairTask
+
+
+class ExitTask(PairTask):
+    """Labelled pairs for an `wqa.models.heads.ExitNetwork`, one exit an update.
+
+    Parameters are those of `PairTask`.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._paths = [self.network.path(index) for index in range(len(self.network.exits))]
+
+    def hybridize(self, active: bool) -> None:
+        for path in self._paths:
+            path.hybridize(active)
+
+    def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:
+        index = exit_of_update(self.config.seed, update, len(self._paths))
+        inputs = (batch["token_ids"], batch["token_types"], batch["valid_length"])
+        _, scores = self._paths[index](*inputs)
+        return scores

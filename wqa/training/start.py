@@ -1,0 +1,200 @@
+"""What a training starts from: a pretrained encoder, another run, or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from typing import Iterator, List, Sequence
+
+import mxnet as mx
+
+from wqa.config import BackboneConfig, read_run_config
+from wqa.errors import OptionError, RunDirectoryError
+from wqa.models import Network
+from wqa.pretrained import encoder_directory, initialize_from, read_backbone_config
+from wqa.text import Tokenizer, load_tokenizer
+
+#: Standard deviation of new parameters.
+INITIAL_SIGMA = 0.02
+
+
+class Start:
+    """Nothing to start from; the base of the other kinds.
+
+    Attributes
+    ----------
+    name : str
+        Path that the run's ``config.json`` records.
+    """
+
+    name = ""
+
+    def backbone(self) -> BackboneConfig:
+        """Sizes of the encoder.
+
+        Returns
+        -------
+        BackboneConfig
+
+        Raises
+        ------
+        OptionError
+            If there is no encoder.
+        """
+        raise OptionError("encoder and init", "neither", "one of the two")
+
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that comes with the encoder.
+
+        Returns
+        -------
+        Tokenizer
+
+        Raises
+        ------
+        OptionError
+            If there is no encoder.
+        """
+        raise OptionError("encoder and init", "neither", "one of the two")
+
+    def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
+        """Initialise a network.
+
+        Parameters
+        ----------
+        network : Network
+            Not yet initialised.
+        devices : sequence of mxnet.Context
+            Devices that hold the parameters.
+
+        Returns
+        -------
+        str
+            What was taken from a run, in words; empty where there is nothing to say.
+        """
+        network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
+        return ""
+
+
+class EncoderStart(Start):
+    """A pretrained encoder.
+
+    Parameters
+    ----------
+    name : str
+        What the user named.
+    folder : pathlib.Path
+        Its directory.
+    """
+
+    def __init__(self, name: str, folder: pathlib.Path) -> None:
+        self.name, self._folder = name, folder
+
+    def backbone(self) -> BackboneConfig:
+        return read_backbone_config(self._folder)
+
+    def tokenizer(self) -> Tokenizer:
+        tokenizer = load_tokenizer(self._folder)
+        tokenizer.check_fits(self.backbone(), self._folder)
+        return tokenizer
+
+    def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
+        initialize_from(network, self._folder, devices)
+        return ""
+
+
+class RunStart(EncoderStart):
+    """Another run (the adapt step of TANDA).
+
+    The encoder is taken, and every other part of the network whose parameters all stand in the run
+    with the same names and shapes, such as a head at the same layer. Other parts are new.
+    """
+
+    def backbone(self) -> BackboneConfig:
+        backbone = read_run_config(self._folder / "config.json").backbone
+        if backbone is None:
+            raise RunDirectoryError(self._folder, "a run without an encoder", "one with an encoder")
+        return backbone
+
+    def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
+        super(EncoderStart, self).fill(network, devices)
+        source = read_run_config(self._folder / "config.json")
+        path = self._folder / "model.params"
+        try:
+            arrays = mx.nd.load(str(path))
+        except mx.base.MXNetError:
+            raise RunDirectoryError(
+                path, "is missing or cut off", "the parameters of a finished run"
+            ) from None
+        parameters = network._collect_params_with_prefix()
+        encoders = {id(block) for block in network.encoders}
+        kept: List[str] = []
+        new: List[str] = []
+        for part, block in network._children.items():
+            names = [name for name in parameters if name.startswith(part + ".")]
+            differing = [name for name in names if not _agrees(arrays, name, parameters[name])]
+            if id(block) in encoders:
+                self._check_encoder(differing, source.backbone, path)
+            else:
+                (new if differing else kept).append(part)
+            if not differing:
+                for name in names:
+                    parameters[name].set_data(arrays[name])
+        said = f"encoder of {self.name} ({source.system})"
+        for what, parts in (("kept", kept), ("new", new)):
+            if parts:
+                said += f"; heads {what} at " + ", ".join(map(_layer_of, parts))
+        return said
+
+    @staticmethod
+    def _check_encoder(differing: List[str], backbone: BackboneConfig, path: pathlib.Path) -> None:
+        if differing:
+            raise RunDirectoryError(
+                path,
+                f"parameter {differing[0]} is missing or of another shape",
+                f"the {backbone.family.name} encoder of its config.json",
+                "an encoder of another family or size stands there: restore the files from "
+                "their run",
+            )
+
+
+def _agrees(arrays: dict, name: str, parameter: mx.gluon.Parameter) -> bool:
+    return name in arrays and arrays[name].shape == parameter.shape
+
+
+def _layer_of(part: str) -> str:
+    """The layer of a head, or the part's own name."""
+    return part[len("head_") :] if part.startswith("head_") else part
+
+
+@contextlib.contextmanager
+def open_start(encoder: str = "", init: str = "") -> Iterator[Start]:
+    """Open what a training starts from.
+
+    Parameters
+    ----------
+    encoder : str
+        Pretrained encoder, as `wqa.pretrained.load_backbone` takes it.
+    init : str
+        Run directory.
+
+    Yields
+    ------
+    Start
+
+    Raises
+    ------
+    OptionError
+        If both are given.
+    EncoderError
+        If the encoder cannot be opened.
+    """
+    if encoder and init:
+        raise OptionError("encoder and init", "both", "one of the two")
+    if encoder:
+        with encoder_directory(encoder) as folder:
+            yield EncoderStart(encoder, folder)
+    elif init:
+        yield RunStart(init, pathlib.Path(init))
+    else:
+        yield Start()
