@@ -76,7 +76,7 @@ evaluate() {
   if [ "$json" -nt "$made" ]; then return; fi
   echo "== $run on $corpus"
   "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" --json "$json" \
-    --trec-run "$json.{}.trec" --qrels "$json.qrels" "$@"
+    --trec-run "$json.{}.trec" --write-qrels "$json.qrels" "$@"
 }
 
 mono_run() {  # CORPUS DEPTH SEED: on ASNQ the transferred ranker itself
@@ -104,7 +104,7 @@ cascade_rows() {  # TABLE CORPUS RATIO...: each exit on its own, then the whole 
   for seed in $SEEDS; do
     run=$(cascade_run "$corpus" "$seed")
     if [ -e "$run/model.params" ]; then
-      evaluate "$run/test.json" "$corpus" "$run" --exits --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
+      evaluate "$run/test.json" "$corpus" "$run" --per-exit --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.4 --drop-ratio 0.5
       files+=("$run/test.json")
     fi
   done

@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from wqa.cli import COMMANDS, build_parser, main
+from wqa.cli.messages import at_the_command_line
 from wqa.data import builtin_path, read_questions
+from wqa.errors import DataError, OptionError
 from wqa.evaluation import read_run
 from wqa.inference import load_ranker
 
@@ -80,7 +82,7 @@ def test_train_evaluate_rank(tiny_encoder, tmp_path, run_main):
         "0.5",
         "--filter",
         "clean",
-        "--exits",
+        "--per-exit",
         "--json",
         tmp_path / "figures.json",
     )
@@ -121,7 +123,7 @@ def test_trec_files_score_as_the_run_did(tiny_run, tmp_path, run_main):
         "0.4",
         "--trec-run",
         tmp_path / "run",
-        "--qrels",
+        "--write-qrels",
         tmp_path / "qrels",
         "--json",
         "-",
@@ -129,7 +131,7 @@ def test_trec_files_score_as_the_run_did(tiny_run, tmp_path, run_main):
     first = json.loads(out)
     assert code == 0 and len(read_run(tmp_path / "run")) == 25
     code, out, _ = run_main(
-        "evaluate", "--trec-run", tmp_path / "run", "--qrels", tmp_path / "qrels", "--json", "-"
+        "evaluate", "--run", tmp_path / "run", "--qrels", tmp_path / "qrels", "--json", "-"
     )
     second = json.loads(out)
     assert code == 0 and {
@@ -138,9 +140,7 @@ def test_trec_files_score_as_the_run_did(tiny_run, tmp_path, run_main):
     lines = (tmp_path / "run").read_text().splitlines(keepends=True)
     first_id = lines[0].split()[0]
     (tmp_path / "run").write_text("".join(line for line in lines if line.split()[0] != first_id))
-    code, out, err = run_main(
-        "evaluate", "--trec-run", tmp_path / "run", "--qrels", tmp_path / "qrels"
-    )
+    code, out, err = run_main("evaluate", "--run", tmp_path / "run", "--qrels", tmp_path / "qrels")
     assert (
         code == 0
         and "24 questions scored" in out
@@ -163,19 +163,19 @@ def test_rank_as_json_and_table(tiny_run, tmp_path, run_main):
         "--drop-ratio",
         "0.5,0.2",
     )
-    code, out, _ = run_main(*arguments, "--json")
-    found = json.loads(out)
+    code, out, _ = run_main(*arguments, "--json", "-")
+    ranking = json.loads(out)["ranking"]
     k = len(question.texts)
-    assert code == 0 and [row["rank"] for row in found["ranking"]] == list(range(1, k + 3))
-    assert sorted(row["index"] for row in found["ranking"]) == list(range(k + 2))
-    blank = found["ranking"][-1]
+    assert code == 0 and [row["rank"] for row in ranking] == list(range(1, k + 3))
+    assert sorted(row["index"] for row in ranking) == list(range(k + 2))
+    blank = ranking[-1]
     assert blank["blank"] and blank["score"] is None and blank["exit"] == 0 and blank["index"] == k
-    assert [row["truncated"] for row in sorted(found["ranking"], key=lambda row: row["index"])] == [
-        False
-    ] * (k + 1) + [True]
-    exits = [row["exit"] for row in found["ranking"]]
+    by_index = sorted(ranking, key=lambda row: row["index"])
+    assert [row["truncated"] for row in by_index] == [False] * (k + 1) + [True]
+    exits = [row["exit"] for row in ranking]
     assert exits == sorted(exits, reverse=True) and set(exits) == {0, 1, 2, 3}
-    code, out, _ = run_main(*arguments)
+    code, out, _ = run_main(*arguments, "--json", tmp_path / "ranking.json")
+    assert json.loads((tmp_path / "ranking.json").read_text())["ranking"] == ranking
     assert out.splitlines()[0].split() == ["rank", "score", "exit", "sentence"]
     assert (
         "(dropped at exit 1)" in out
@@ -266,6 +266,12 @@ def test_tune_and_what_it_stores(tiny_run, tmp_path, run_main):
         tuned["cost"]
     )
     assert load_ranker(run, drop_ratio="tuned").drop_ratio == tuned["drop_ratio"]
+    code, out, _ = run_main(
+        "bench", run, "--data", dev, "--drop-ratio", "tuned", "--rounds", "1", "--json", "-"
+    )
+    rows = json.loads(out)
+    assert code == 0 and [row["drop_ratio"] for row in rows] == ["0", "tuned"]
+    assert rows[1]["cost"] == pytest.approx(tuned["cost"])
     for text in ("{", '{"drop_ratio": [0.1]}', '{"drop_ratio": 7}', "[]"):
         (run / "tuned.json").write_text(text)
         code, _, err = run_main(
@@ -306,42 +312,38 @@ def test_the_picture_needs_its_library(tiny_run, run_main, monkeypatch):
     assert code == 2 and "wqa[plots]" in err and "--no-picture" in err
 
 
-def test_two_runs_are_compared(tiny_run, tmp_path, run_main):
+def test_two_runs_are_compared(tiny_run, run_main):
     dev = builtin_path("dev")
-    code, out, _ = run_main(
-        "evaluate",
-        tiny_run,
-        tiny_run,
-        "--data",
-        dev,
-        "--drop-ratio",
-        "0",
-        "--drop-ratio",
-        "0.6",
-        "--metrics",
-        "map,p@1",
-    )
+    runs = ("compare", tiny_run, tiny_run, "--data", dev)
+    code, out, _ = run_main(*runs, "--drop-ratio", "0", "--drop-ratio", "0.6", "--metrics", "map")
     assert code == 0 and "t_test  wilcoxon" in out and "Spearman's rho" in out
-    code, out, _ = run_main(
-        "evaluate", tiny_run, tiny_run, "--data", dev, "--json", "-", "--metrics", "map"
-    )
-    found = json.loads(out)
-    assert (
-        found["comparisons"][0]["spearman"] == 1
-        and found["comparisons"][0]["metrics"][0]["t_test"] == 1
-    )
-    assert found["rows"][0]["map"] == found["rows"][1]["map"]
-    assert found["rows"][0]["map"] == pytest.approx(found["comparisons"][0]["metrics"][0]["first"])
-    code, out, _ = run_main(
-        "evaluate", tiny_run, tiny_run, "--data", dev, "--seeds", "--json", "-", "--metrics", "map"
-    )
+    assert f"{tiny_run} at 0.6 less {tiny_run} at 0;" in out
+    code, out, _ = run_main(*runs, "--json", "-", "--metrics", "map,p@1")
+    result = json.loads(out)
+    [comparison] = result["comparisons"]
+    first, second = result["rows"]
+    assert comparison["spearman"] == 1 and comparison["metrics"][0]["t_test"] == 1
+    assert first["map"] == second["map"] == pytest.approx(comparison["metrics"][0]["first"])
+    assert [row["metric"] for row in comparison["metrics"]] == ["map", "p@1"]
+    # Settings belong to the RUNs in the order of the command line, whichever option gives them.
+    code, out, _ = run_main(*runs, "--keep", "3", "--drop-ratio", "0.6", "--json", "-")
+    result = json.loads(out)
+    assert [row["drop_ratio"] for row in result["rows"]] == ["keep=3", "0.6"]
+    assert result["comparisons"][0]["first"] == f"{tiny_run} at keep=3"
+
+
+def test_runs_over_seeds(tiny_run, run_main):
+    runs = ("evaluate", tiny_run, tiny_run, "--data", builtin_path("dev"), "--metrics", "map")
+    code, out, _ = run_main(*runs, "--seeds", "--json", "-")
     rows = json.loads(out)
     assert [row["run"] for row in rows[2:]] == ["mean", "deviation"]
     assert rows[2]["map"] == pytest.approx(rows[0]["map"]) and rows[3]["map"] == 0
+    code, _, err = run_main(*runs)
+    assert code == 2 and "wqa compare" in err
 
 
 def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main):
-    names = [tmp_path / "one", tmp_path / "two"]
+    names = [tmp_path / "run.0", tmp_path / "run.keep=2"]
     run_main(
         "evaluate",
         tiny_run,
@@ -349,31 +351,47 @@ def test_two_trec_runs_are_compared(tiny_run, tmp_path, run_main):
         builtin_path("dev"),
         "--drop-ratio",
         "0",
-        "--drop-ratio",
-        "0.6",
+        "--keep",
+        "2",
         "--trec-run",
         tmp_path / "run.{}",
-        "--qrels",
+        "--write-qrels",
         tmp_path / "qrels",
     )
-    for ratio, name in zip(("0", "0.6"), names):
-        (tmp_path / f"run.{ratio}").rename(name)
-    arguments = (
-        "evaluate",
-        "--trec-run",
-        names[0],
-        "--trec-run",
-        names[1],
-        "--qrels",
-        tmp_path / "qrels",
-    )
+    arguments = ("compare", "--run", names[0], "--run", names[1], "--qrels", tmp_path / "qrels")
     code, out, err = run_main(*arguments, "--json", "-")
-    found = json.loads(out)
-    assert code == 0 and found["comparisons"][0]["metrics"][0]["questions"] == 25, err
+    result = json.loads(out)
+    assert code == 0 and result["comparisons"][0]["metrics"][0]["questions"] == 25, err
+    assert [row["run"] for row in result["rows"]] == [str(name) for name in names]
     lines = names[1].read_text().splitlines(keepends=True)
     names[1].write_text("".join(line for line in lines if line.split()[0] != lines[0].split()[0]))
     code, _, err = run_main(*arguments)
     assert code == 2 and "questions differ: 1 only in the first" in err.splitlines()[-1]
+    code, out, err = run_main(*arguments, "--complete", "--json", "-")
+    metrics = json.loads(out)["comparisons"][0]["metrics"][0]
+    assert code == 0 and metrics["questions"] == 25 and "count as 0" in err
+    assert metrics["second"] == pytest.approx(json.loads(out)["rows"][1]["map"])
+    code, _, err = run_main(*arguments[:3], *arguments[5:])
+    assert code == 2 and "at least two" in err
+    code, _, err = run_main("evaluate", *arguments[1:])
+    assert code == 2 and "--run: 2 files" in err and "wqa compare" in err
+
+
+def test_drop_ratios_and_numbers_to_keep(tiny_run, run_main):
+    rows = ("--drop-ratio", "0.5,", "--keep", "3", "--drop-ratio", "0.5", "--keep", ",2")
+    code, out, err = run_main(
+        "evaluate", tiny_run, "--data", builtin_path("dev"), *rows, "--json", "-"
+    )
+    figures = json.loads(out)
+    assert code == 0, err
+    assert [row["drop_ratio"] for row in figures] == ["0.5,keep=2", "keep=3", "0.5"]
+    questions = list(read_questions(builtin_path("dev")))
+    ranker = load_ranker(tiny_run, drop_ratio=[0.5, None], keep=[None, 2])
+    ranking = next(iter(ranker.rank_all(questions[:1])))
+    count = len(questions[0].candidates)
+    assert sorted(ranking.exits)[-2:] == [3, 3] and sorted(ranking.exits)[-3] < 3
+    assert (ranking.exits == 1).sum() == count // 2
+    assert figures[0]["cost"] < figures[2]["cost"] < 1
 
 
 def test_tokenize_then_train(tiny_encoder, tmp_path, run_main):
@@ -419,7 +437,7 @@ def test_sequences_on_the_command_line(tiny_run, tmp_path, run_main):
         dev,
         "--drop-ratio",
         "0",
-        "--drop-ratio",
+        "--keep",
         "2",
         "--json",
         "-",
@@ -440,7 +458,7 @@ def test_sequences_on_the_command_line(tiny_run, tmp_path, run_main):
     )
     assert code == 0 and json.loads(out)[0]["cost"] == 2
     for command in (
-        ["evaluate", tmp_path / "sr.json", "--data", dev, "--exits"],
+        ["evaluate", tmp_path / "sr.json", "--data", dev, "--per-exit"],
         ["tune", tmp_path / "sr.json", "--data", dev],
         ["export", tmp_path / "sr.json", tmp_path / "out"],
         ["quantize", tmp_path / "sr.json", "--data", dev],
@@ -454,6 +472,54 @@ def test_help_of_every_command():
     for name in COMMANDS:
         assert main_exit(name, "--help") == 0
     assert build_parser().format_help().count("\n") > 8
+
+
+def test_a_flag_means_one_thing():
+    """The same flag takes the same kind of value wherever it is."""
+    kinds = {}
+    for name in COMMANDS:
+        parser = build_parser().parse_args([name, *REQUIRED.get(name, ())]).parser
+        for action in parser._actions:
+            for flag in action.option_strings:
+                has_value = action.nargs != 0
+                kind = (action.metavar if has_value and not action.choices else None, has_value)
+                kinds.setdefault(flag, {}).setdefault(kind, []).append(name)
+    del kinds["--precision"]  # training offers fewer of them, as a text
+    del kinds["--engine"]
+    assert {flag: kind for flag, kind in kinds.items() if len(kind) > 1} == {}
+    # What reads and what writes have flags of their own.
+    assert {"--run", "--qrels", "--trec-run", "--write-qrels", "--json"} <= set(kinds)
+
+
+#: What the parsers of some subcommands insist on.
+REQUIRED = {
+    "train": ("cascade", "--encoder", "e", "--train", "t", "--out", "o"),
+    "rank": ("run", "--question", "q", "--candidates", "c"),
+    "convert": ("source", "out"),
+    "export": ("run", "out"),
+    "quantize": ("run", "--data", "d"),
+    "report": ("cascade",),
+    "tokenize": ("--encoder", "e", "--data", "d", "--out", "o"),
+    "tune": ("run", "--data", "d"),
+}
+
+
+@pytest.mark.parametrize(
+    "error, message",
+    [
+        (OptionError("learning_rate", -1, "a number above 0"), "--learning-rate: -1; expected a"),
+        (OptionError("precision", "x", mend='pass ctx="cpu"'), "--precision: x; pass --ctx cpu"),
+        (OptionError("max_length and exits", "y"), "--max-length and --exits: y"),
+        (OptionError("exits", "y", "fit for max_length 8"), "expected fit for --max-length 8"),
+        (OptionError("system", "'bert'", "one of cascade"), "SYSTEM: 'bert'; expected one of"),
+        (OptionError("resamples", 0, "a max_length"), "resamples: 0; expected a max_length"),
+        (OptionError("seed", "'/a/max_length/b'"), "--seed: '/a/max_length/b'"),
+        (DataError("file", "max_length is 7", mend="resume=True"), "max_length is 7; --resume"),
+    ],
+)
+def test_errors_name_flags(error, message):
+    parser = build_parser().parse_args(["train", *REQUIRED["train"]]).parser
+    assert message in at_the_command_line(error, parser)
 
 
 def main_exit(*arguments):
@@ -514,7 +580,45 @@ BAD = {
     "unknown system": (lambda f: [f.train[0], "casc", *f.train[2:]], "cascade, pairwise"),
     "unknown encoder": (lambda f: [*f.train[:3], "nowhere", *f.train[4:]], "no such directory"),
     "training without a GPU": (lambda f: [*f.train, "--ctx", "gpu:0-1"], "0 GPUs"),
-    "neither run nor qrels": (lambda f: ["evaluate", "--trec-run", f.one], "neither RUN nor both"),
+    "neither run nor qrels": (lambda f: ["evaluate", "--run", f.one], "neither RUN nor both"),
+    "a TREC run that is ranked": (
+        lambda f: ["compare", "--run", f.one, "--run", f.one, "--qrels", f.one, "--keep", "3"],
+        "--drop-ratio and --keep: with --run",
+    ),
+    "qrels that a run reads": (
+        lambda f: ["evaluate", f.run, "--data", f.good, "--qrels", f.one],
+        "--write-qrels",
+    ),
+    "a single run to compare": (
+        lambda f: ["compare", f.run, "--data", f.good],
+        "RUN: one; expected at least two",
+    ),
+    "keep 0": (
+        lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--keep", "0"],
+        "--keep: 0",
+    ),
+    "keep a share": (
+        lambda f: ["evaluate", f.run, "--data", f.good, "--keep", "0.5"],
+        "--keep: '0.5'; expected whole numbers",
+    ),
+    "two settings for one ranking": (
+        lambda f: [
+            *["rank", f.run, "--question", "q", "--candidates", f.one],
+            *["--keep", "2", "--drop-ratio", "0.5"],
+        ],
+        "--drop-ratio and --keep: --keep 2 and 0.5",
+    ),
+    "both for one stage": (
+        lambda f: [
+            *["rank", f.run, "--question", "q", "--candidates", f.one],
+            *["--keep", ",2", "--drop-ratio", ",0.5"],
+        ],
+        "--drop-ratio and --keep: ",
+    ),
+    "an unknown paper": (
+        lambda f: ["report", "bert", "--recipes", f.folder],
+        "PAPER: 'bert'; expected published tables",
+    ),
     "a run that is a data file": (
         lambda f: ["evaluate", f.good, "--data", f.good],
         "no such directory",
@@ -591,6 +695,7 @@ BAD = {
             f.run,
             "--data",
             builtin_path("dev"),
+            "--seeds",
             "--drop-ratio",
             "0",
             "--drop-ratio",

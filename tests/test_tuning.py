@@ -8,17 +8,17 @@ from wqa.errors import DataError, OptionError
 from wqa.evaluation import evaluate
 from wqa.inference.cost import Cost
 from wqa.inference.ranker import Ranking
-from wqa.inference.scored import ScoredQuestions
-from wqa.inference.tuning import (
+from wqa.models.cascade import dropped
+from wqa.tuning import (
     GRID,
     Configuration,
-    check_grid,
+    ScoredQuestions,
     full_grid,
     pareto_front,
     pick,
     placements,
 )
-from wqa.models.cascade import dropped
+from wqa.tuning.grid import check_grid
 
 EXITS, DEPTH = (2, 3, 6), 6
 
@@ -92,7 +92,7 @@ def test_grids():
     assert len(full_grid(GRID, 5)) == 6**4
     assert check_grid([0.5, 0.1, 0.5]) == (0.1, 0.5)
     for grid in ([1.0], [-0.1, 0.2], [float("nan")], []):
-        with pytest.raises(OptionError, match="--grid"):
+        with pytest.raises(OptionError, match="grid: "):
             check_grid(grid)
 
 
@@ -101,7 +101,7 @@ def test_placements_of_exits():
     assert len(placements(GRID, 5, 3)) == 6 * 6
     assert placements([0.5], 3, 1) == [(0, 0)]
     for used in (0, 4):
-        with pytest.raises(OptionError, match="--place-exits"):
+        with pytest.raises(OptionError, match="place_exits: "):
             placements([0.3], 3, used)
 
 
@@ -117,12 +117,12 @@ def test_the_front_and_the_pick():
     front = [(found.cost, found.metrics["map"]) for found in pareto_front(all_)]
     assert front == [(0.4, 0.2), (0.5, 0.7), (0.6, 0.8), (0.7, 0.9)]
     assert pick(all_, max_cost=0.65).cost == 0.6
-    assert pick(all_, least=0.75).cost == 0.6
-    with pytest.raises(OptionError, match="--max-cost: 0.3; expected at least 0.4"):
+    assert pick(all_, min_metric=0.75).cost == 0.6
+    with pytest.raises(OptionError, match="max_cost: 0.3; expected at least 0.4"):
         pick(all_, max_cost=0.3)
-    with pytest.raises(OptionError, match="--min-map: 0.95; expected at most 0.9"):
-        pick(all_, least=0.95)
-    for limits in ({}, {"max_cost": 1, "least": 0.1}):
+    with pytest.raises(OptionError, match="min_metric: 0.95; expected at most 0.9"):
+        pick(all_, min_metric=0.95)
+    for limits in ({}, {"max_cost": 1, "min_metric": 0.1}):
         with pytest.raises(OptionError, match="one of the two"):
             pick(all_, **limits)
 
@@ -149,3 +149,31 @@ def test_the_papers_grid_takes_seconds():
     begin = time.perf_counter()
     found = prepared.evaluate(full_grid(GRID, 5))
     assert len(found) == 1296 and time.perf_counter() - begin < 60
+
+
+def test_the_pareto_front_is_thinned_for_a_table(tmp_path):
+    from wqa.tuning import Tuning
+
+    front = [configuration(cost / 100, cost / 200) for cost in range(1, 51)]
+    tuning = Tuning((2, 6), 3, 0.1, front, front, tmp_path, None)
+    rows = tuning.front_rows(5)
+    assert [row["exit_2"] for row in rows] == [0.01, 0.13, 0.25, 0.37, 0.5]
+    assert tuning.front_rows(100) == tuning.front_rows(50)
+    assert rows[0] == {"exit_2": 0.01, "cost": 0.01, "paper_cost": 0.01, "map": 0.005}
+
+
+def test_what_can_be_tuned(tiny_run, tmp_path):
+    from wqa.data import builtin_path
+    from wqa.tuning import tune
+
+    with pytest.raises(OptionError, match="max_cost and min_metric: both"):
+        tune(tiny_run, builtin_path("dev"), max_cost=0.5, min_metric=0.5)
+    with pytest.raises(OptionError, match="place_exits: 9"):
+        tune(tiny_run, builtin_path("dev"), place_exits=9, picture=False, out=tmp_path)
+    tuning = tune(tiny_run, builtin_path("dev"), (0.5,), picture=False, out=tmp_path)
+    assert tuning.exits == (1, 2, 3) and tuning.picked is None
+    assert len(tuning.configurations) == 1 and tuning.questions == 25
+    assert not (tiny_run / "tuned.json").exists()
+    (tmp_path / "sr.json").write_text(f'{{"rankers": ["{tiny_run}", "{tiny_run}"]}}')
+    with pytest.raises(OptionError, match="run: .* a sequence of rankers"):
+        tune(tmp_path / "sr.json", builtin_path("dev"), picture=False)

@@ -30,7 +30,7 @@ done
 compare() {  # TITLE RUN RUN [RATIO]: of rankings that were made above, where both runs were trained
   if [ -e "$RUNS/$2/test.json" ] && [ -e "$RUNS/$3/test.json" ]; then
     echo "# $1"
-    (cd "$RUNS" && "$wqa" evaluate --trec-run "$2/test.json.0.trec" --trec-run "$3/test.json.${4:-0}.trec" \
+    (cd "$RUNS" && "$wqa" compare --run "$2/test.json.0.trec" --run "$3/test.json.${4:-0}.trec" \
       --qrels "$2/test.json.qrels" --metrics map,p@1)
     echo
   fi

@@ -17,5 +17,5 @@ run=$RUNS/cascade/${corpus}_every_layer
 "$wqa" tune "$run" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --place-exits "${PLACES:-5}" \
   --grid 0.1,0.2,0.3,0.4,0.5,0.6,0.7 --max-cost "${BUDGET:-0.63}" --no-picture --out "$RUNS/$name" --ctx "$device" |
   sed "s|$RUNS/||g" | tee "$RESULTS/$name.txt"
-"$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" --exits \
+"$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "$(filter_of "$corpus")" --ctx "$device" --per-exit \
   --drop-ratio 0 --drop-ratio tuned | tee -a "$RESULTS/$name.txt"

@@ -39,5 +39,5 @@ evaluate() {  # NAME OPTIONS...
   echo "# wqa $(sed -n 's/.*"command": "\(.*\)".*/\1/p' "$out/pairwise/config.json" | cut -d' ' -f2-)"
   evaluate pairwise
   echo "# wqa $(sed -n 's/.*"command": "\(.*\)".*/\1/p' "$out/cascade/config.json" | cut -d' ' -f2-)"
-  evaluate cascade --exits --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.5
+  evaluate cascade --per-exit --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.5
 } | tee "$results/wikiqa_minilm.txt"

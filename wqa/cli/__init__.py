@@ -7,12 +7,26 @@ import sys
 from typing import Optional, Sequence
 
 import wqa
-from wqa.cli import bench, convert, evaluate, export, quantize, rank, report, tokenize, train, tune
+from wqa.cli import (
+    bench,
+    compare,
+    convert,
+    evaluate,
+    export,
+    quantize,
+    rank,
+    report,
+    tokenize,
+    train,
+    tune,
+)
+from wqa.cli.messages import at_the_command_line
 from wqa.errors import WqaError
 
 COMMANDS = {
     "train": train,
     "evaluate": evaluate,
+    "compare": compare,
     "rank": rank,
     "convert": convert,
     "export": export,
@@ -46,6 +60,7 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.add_arguments(sub)
+        sub.set_defaults(parser=sub)
     return parser
 
 
@@ -66,7 +81,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     try:
         COMMANDS[options.command].run(options)
     except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {at_the_command_line(error, options.parser)}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
         sys.stderr.close()

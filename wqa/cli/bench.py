@@ -2,31 +2,31 @@
 
 examples:
   wqa bench runs/wikiqa --data data/wikiqa/test.jsonl
-  wqa bench --random bert_12_768_12 --candidates 400 --tokens 20-60
+  wqa bench --random bert_12_768_12 --num-candidates 400 --tokens 20-60
   wqa bench runs/wikiqa --data data/wikiqa/test.jsonl --latency 200
 
-Each round runs every drop ratio once, so the ratios of one round saw the same machine. The table
-gives medians over the rounds: seconds, seconds over those of ratio 0 (paired in each round), and
-the cost in layers x candidates and layers x tokens over the full encoder's. --random needs no run:
-an encoder of a named shape with random weights, and random candidates.
+Every round runs every drop ratio once, so the ratios of one round saw the same machine. The table
+gives medians over the rounds: seconds, and seconds over those of ratio 0 in the same round. cost
+counts every candidate alike, token_cost weights candidates by their tokens; both are over the cost
+of the full encoder. --random needs no run: it takes an encoder of a named shape with random
+weights, and random candidates.
 
---latency N ranks N questions one by one, text in, ranking out, and gives the median and the 99th
-percentile of their milliseconds; the first call, which compiles, is shown apart.
+--latency N ranks N questions one by one, text in, ranking out. The table gives the median and the
+99th percentile of the milliseconds; the first call, which compiles, is shown apart.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import json
-import statistics
-import sys
-import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, NamedTuple
 
-from wqa.cli.options import add_ranking, drop_ratio, numbers, ranking_options
-from wqa.config import BACKBONES
+from wqa.cli.drops import DropSetting, add_drops, drop_settings
+from wqa.cli.options import add_ranking, numbers, ranking_options
+from wqa.cli.output import add_json, show
+from wqa.config import BACKBONES, EngineConfig
 from wqa.errors import OptionError, shorten
+
+_DEFAULT = [DropSetting(name, float(name)) for name in ("0", "0.3", "0.4", "0.5")]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Parameters
     ----------
     parser : argparse.ArgumentParser
+        Parser of the subcommand.
     """
     parser.add_argument("run", nargs="?", metavar="RUN", help="run directory")
     parser.add_argument("--data", metavar="FILE", help="questions to rank, canonical JSONL")
@@ -42,42 +43,52 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--random", metavar="SHAPE", help="encoder with random weights: " + ", ".join(BACKBONES)
     )
     parser.add_argument(
-        "--candidates", type=int, default=400, metavar="K", help="with --random (default: 400)"
+        "--num-candidates",
+        type=int,
+        default=400,
+        metavar="K",
+        help="candidates of a question, with --random (default: 400)",
     )
     parser.add_argument(
         "--tokens",
         default="20-60",
         metavar="A-B",
-        help="pair lengths with --random (default: 20-60)",
+        help="lengths of pairs, with --random (default: 20-60)",
     )
     parser.add_argument(
-        "--exits", default="", metavar="I,J,...", help="with --random (default: as the papers)"
+        "--exits",
+        default="",
+        metavar="I[,J...]",
+        help="layers with a head, with --random (default: as the papers)",
     )
-    parser.add_argument(
-        "--drop-ratio",
-        action="append",
-        metavar="A",
-        help="give it once a row (default: 0, 0.3, 0.4, 0.5)",
-    )
+    add_drops(parser, "; give it once for each row; 0, 0.3, 0.4 and 0.5 without any")
     parser.add_argument(
         "--rounds",
         type=int,
         default=5,
         metavar="N",
-        help="counted rounds, after one warm-up (default: 5)",
+        help="rounds that count, after one to warm up (default: 5)",
     )
     parser.add_argument(
-        "--latency", type=int, metavar="N", help="time N questions one by one instead"
+        "--latency",
+        dest="count",
+        type=int,
+        metavar="N",
+        help="time N questions one by one instead",
     )
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of --random (default: 0)"
     )
-    parser.add_argument(
-        "--json",
-        metavar="FILE",
-        help="write the figures too; - for standard output instead of the table",
-    )
+    add_json(parser)
     add_ranking(parser)
+
+
+class _Work(NamedTuple):
+    """What to time."""
+
+    ranker: Any
+    questions: List[Any]
+    rank: Any = None
 
 
 def run(options: argparse.Namespace) -> None:
@@ -86,138 +97,68 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
+        What was parsed.
     """
-    from wqa.data import atomic_writer
     from wqa.evaluation import table
 
-    if options.rounds < 1:
-        raise OptionError("--rounds", options.rounds, "a whole number above 0")
-    ratios = options.drop_ratio or ["0", "0.3", "0.4", "0.5"]
-    ratios = ratios if "0" in ratios else ["0", *ratios]
-    if options.latency is not None and options.latency < 2:
-        raise OptionError("--latency", options.latency, "at least 2 questions")
-    ranker, questions, rank = _random(options) if options.random else _of_run(options)
-    if options.latency is not None:
-        rows = _latency(
-            ranker,
-            [functools.partial(rank, [question]) for question in questions],
-            ratios,
-            options.latency,
-        )
-    else:
-        rows = _time(ranker, functools.partial(rank, questions), ratios, options.rounds)
-    text = json.dumps(rows, indent=2) + "\n"
-    if options.json == "-":
-        sys.stdout.write(text)
-        return
-    print(table(rows))
-    if options.json:
-        with atomic_writer(options.json) as file:
-            file.write(text)
+    settings = _settings(options)
+    work = _random(options) if options.random else _of_run(options)
+    rows = _time(options, work, settings)
+    show(table(rows), rows, options.json)
 
 
-def _of_run(options: argparse.Namespace) -> Tuple[Any, List, Callable[[List], List]]:
+def _time(
+    options: argparse.Namespace, work: _Work, settings: Dict[str, Dict[str, Any]]
+) -> List[Dict[str, Any]]:
+    from wqa.inference.timing import time_latency, time_rankings
+
+    ranker, questions, rank = work
+    if options.count is not None:
+        return time_latency(ranker, questions, settings, options.count, rank, progress=True)
+    return time_rankings(ranker, questions, settings, options.rounds, rank, progress=True)
+
+
+def _settings(options: argparse.Namespace) -> Dict[str, Dict[str, Any]]:
+    """Settings by name, ratio 0 among them, as the others are compared with it."""
+    given = drop_settings(options.drops) or _DEFAULT
+    settings = {each.name: each.arguments_for(options.run or "") for each in given}
+    zero = settings.pop("0", {"drop_ratio": 0.0})
+    return {"0": zero, **settings}
+
+
+def _of_run(options: argparse.Namespace) -> _Work:
     from wqa.data import read_questions
     from wqa.inference import load_ranker
 
     if not options.run or not options.data:
         raise OptionError("wqa bench", "neither RUN with --data nor --random", "one or the other")
-    ranker = load_ranker(options.run, **ranking_options(options))
     questions = list(read_questions(options.data))
     if not questions:
-        raise OptionError("--data", f"{options.data}, which has no question", "at least one")
-    return ranker, questions, lambda some: list(ranker.rank_all(some))
+        raise OptionError("data", f"{options.data}, which has no question", "at least one")
+    return _Work(load_ranker(options.run, **ranking_options(options)), questions)
 
 
-def _random(options: argparse.Namespace) -> Tuple[Any, List, Callable[[List], List]]:
-    import numpy as np
-
-    from wqa.inference.random import random_pairs, random_ranker
+def _random(options: argparse.Namespace) -> _Work:
+    from wqa.inference.random import random_questions, random_ranker
 
     if options.random not in BACKBONES:
-        raise OptionError("--random", shorten(options.random), "one of " + ", ".join(BACKBONES))
+        raise OptionError("random", shorten(options.random), "one of " + ", ".join(BACKBONES))
+    config = BACKBONES[options.random]
     low, _, high = options.tokens.partition("-")
-    shortest, longest = numbers(f"{low},{high or low}", "--tokens")
-    if not 4 <= shortest <= longest <= 512 or options.candidates < 1:
-        raise OptionError(
-            "--tokens and --candidates",
-            f"{options.tokens} and {options.candidates}",
-            "lengths from 4 to 512, and at least one candidate",
-        )
-    exits = numbers(options.exits, "--exits") if options.exits else ()
-    ranker = random_ranker(
-        BACKBONES[options.random], exits, options.seed, **ranking_options(options)
+    shortest, longest = numbers(f"{low},{high or low}", "tokens")
+    if not 4 <= shortest <= longest <= 512:
+        raise OptionError("tokens", shorten(options.tokens), "lengths from 4 to 512, as 20-60")
+    if options.num_candidates < 1:
+        raise OptionError("num_candidates", options.num_candidates, "a whole number above 0")
+    questions = random_questions(
+        min(options.count or 1, 20),
+        options.num_candidates,
+        (shortest, longest),
+        config.vocab_size,
+        options.seed,
     )
-    rng = np.random.default_rng(options.seed)
-    flight = [
-        random_pairs(
-            rng, options.candidates, shortest, longest, BACKBONES[options.random].vocab_size
-        )
-        for _ in range(min(options.latency or 1, 20))
-    ]
-    return ranker, flight, ranker.rank_pairs
-
-
-def _latency(
-    ranker: Any, questions: List[Callable[[], List]], ratios: List[str], count: int
-) -> List[Dict[str, Any]]:
-    import numpy as np
-    from tqdm import tqdm
-
-    rows = []
-    for ratio in ratios:
-        ranker.drop_ratio = drop_ratio(ratio)
-        milliseconds = []
-        for number in tqdm(
-            range(count + 1), desc=f"drop ratio {ratio}", unit="question", delay=1, file=sys.stderr
-        ):
-            begin = time.perf_counter()
-            questions[
-                max(number - 1, 0) % len(questions)
-            ]()  # the first question twice: once to warm up
-            milliseconds.append(1000 * (time.perf_counter() - begin))
-        first, rest = milliseconds[0], milliseconds[1:]
-        rows.append(
-            {
-                "drop_ratio": ratio,
-                "questions": count,
-                "first_ms": first,
-                "p50_ms": float(np.percentile(rest, 50)),
-                "p99_ms": float(np.percentile(rest, 99)),
-            }
-        )
-    return rows
-
-
-def _time(
-    ranker: Any, rank: Callable[[], List], ratios: List[str], rounds: int
-) -> List[Dict[str, Any]]:
-    from tqdm import tqdm
-
-    from wqa.inference.cost import total
-
-    seconds: Dict[str, List[float]] = {ratio: [] for ratio in ratios}
-    costs, candidates = {}, 0
-    for number in tqdm(range(rounds + 1), desc="rounds", unit="round", delay=1, file=sys.stderr):
-        for ratio in ratios:
-            ranker.drop_ratio = drop_ratio(ratio)
-            begin = time.perf_counter()
-            rankings = rank()
-            if number:  # the first round warms up
-                seconds[ratio].append(time.perf_counter() - begin)
-            costs[ratio] = total([ranking.cost for ranking in rankings])
-            candidates = sum(int((~ranking.blank).sum()) for ranking in rankings)
-    return [
-        {
-            "drop_ratio": ratio,
-            "seconds": statistics.median(seconds[ratio]),
-            "time_ratio": statistics.median(
-                mine / base for mine, base in zip(seconds[ratio], seconds["0"])
-            ),
-            "paper_cost": costs[ratio].paper,
-            "cost": costs[ratio].relative,
-            "token_cost": costs[ratio].relative_tokens,
-            "candidates_per_second": candidates / statistics.median(seconds[ratio]),
-        }
-        for ratio in ratios
-    ]
+    exits = numbers(options.exits, "exits") if options.exits else ()
+    engine = ranking_options(options)
+    pool = {name: engine.pop(name) for name in ("pool", "pool_size")}
+    ranker = random_ranker(config, exits, options.seed, engine=EngineConfig(**engine), **pool)
+    return _Work(ranker, questions, ranker.rank_pairs)

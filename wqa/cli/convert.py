@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Parameters
     ----------
     parser : argparse.ArgumentParser
+        Parser of the subcommand.
     """
     parser.add_argument("source", metavar="SRC", help="directory or tar to read")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
@@ -43,6 +44,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
+        What was parsed.
     """
     from wqa.pretrained import convert
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, List
 
 from wqa.data.filters import FILTERS
 from wqa.errors import OptionError, shorten
 
 
 def numbers(text: str, option: str, kind: type = int) -> List:
-    """Parse a comma-separated list.
+    """Parse a comma-separated list of numbers.
 
     Parameters
     ----------
     text : str
+        The list as it was given.
     option : str
-        Its option, for messages.
+        Name of its option, for messages.
     kind : {int, float}
+        Type of the numbers.
 
     Returns
     -------
     list
+        The numbers.
 
     Raises
     ------
@@ -35,49 +38,43 @@ def numbers(text: str, option: str, kind: type = int) -> List:
         raise OptionError(option, shorten(text), f"{what} separated by commas") from None
 
 
-def drop_ratio(text: str, run: str = "") -> Union[float, List[Union[int, float]]]:
-    """Parse a drop ratio: one number, one an exit, or ``tuned`` for what `wqa tune` stored in the
-    run.
+def metric_names(text: str) -> List[str]:
+    """Parse a comma-separated list of metrics.
 
     Parameters
     ----------
     text : str
-        Of a sequence of rankers, a whole number from 1 is how many candidates go on.
-    run : str
-        Run directory, for ``tuned``.
+        The list as it was given.
 
     Returns
     -------
-    float or list of float
-        Whole numbers are int.
+    list of str
+        Names of metrics.
 
     Raises
     ------
     OptionError
-        If an entry is not a number.
-    RunDirectoryError
-        If nothing was tuned for the run.
+        If a name is unknown.
     """
-    if text == "tuned":
-        from wqa.inference.tuned import read_tuned
+    from wqa.evaluation.metrics import metric
 
-        return list(read_tuned(run))
-    found = numbers(text, "--drop-ratio", float)
-    ratios = [
-        int(part) if part.strip().isdecimal() else ratio
-        for part, ratio in zip(text.split(","), found)
-    ]
-    return ratios[0] if len(ratios) == 1 else ratios
+    names = text.split(",")
+    for name in names:
+        metric(name)
+    return names
 
 
 def add_ranking(parser: argparse.ArgumentParser) -> None:
-    """Add the options of cascade inference.
+    """Add the options of ranking.
 
     Parameters
     ----------
     parser : argparse.ArgumentParser
+        Parser of the subcommand.
     """
-    parser.add_argument("--ctx", default="cpu", help="device: cpu or gpu:0 (default: cpu)")
+    parser.add_argument(
+        "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
+    )
     parser.add_argument(
         "--pool",
         default="question",
@@ -103,7 +100,8 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
         "--engine",
         default="auto",
         choices=("auto", "mxnet", "onednn"),
-        help="auto takes oneDNN on a CPU where it is installed (default: auto)",
+        help="what computes the layers; auto takes oneDNN on a CPU where it is installed "
+        "(default: auto)",
     )
     parser.add_argument(
         "--threads",
@@ -114,25 +112,20 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Keyword arguments of `wqa.inference.load_ranker` that the options of cascade inference stand
-    for.
+    """Keyword arguments of `wqa.inference.load_ranker` that the options of ranking stand for.
 
     Parameters
     ----------
     options : argparse.Namespace
+        Options of a subcommand with those of `add_ranking`.
 
     Returns
     -------
     dict of str to Any
+        Keyword arguments.
     """
-    return {
-        "ctx": options.ctx,
-        "pool": options.pool,
-        "pool_size": options.pool_size,
-        "precision": options.precision,
-        "engine": options.engine,
-        "threads": options.threads,
-    }
+    names = ("ctx", "pool", "pool_size", "precision", "engine", "threads")
+    return {name: getattr(options, name) for name in names}
 
 
 def add_filter(parser: argparse.ArgumentParser, name: str, default: str, what: str) -> None:
@@ -141,17 +134,43 @@ def add_filter(parser: argparse.ArgumentParser, name: str, default: str, what: s
     Parameters
     ----------
     parser : argparse.ArgumentParser
+        Parser of the subcommand.
     name : str
-        The option.
+        The flag.
     default : str
+        Filter that counts where the flag is not given.
     what : str
-        Which questions it is about.
+        Which questions it is about, for the help text.
     """
     parser.add_argument(
         name,
         default=default,
         choices=tuple(FILTERS),
         help=f"{what}: all; no-all-negative, those with an answer; clean, those with both an "
-        "answer "
-        f"and a wrong candidate (default: {default})",
+        f"answer and a wrong candidate (default: {default})",
     )
+
+
+def add_scoring(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a score against judgements.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Parser of the subcommand.
+    """
+    parser.add_argument("--data", metavar="FILE", help="labelled questions, canonical JSONL")
+    parser.add_argument("--run", action="append", dest="trec_runs", metavar="FILE", help="TREC run")
+    parser.add_argument("--qrels", metavar="FILE", help="TREC judgements, for --run")
+    parser.add_argument(
+        "--complete",
+        action="store_true",
+        help="count judged questions that a TREC run leaves out as 0, as trec_eval -c does",
+    )
+    parser.add_argument(
+        "--metrics",
+        default="map,mrr,p@1,ndcg@10",
+        metavar="M[,M...]",
+        help="of map, mrr, p@K, ndcg@K (default: map,mrr,p@1,ndcg@10)",
+    )
+    add_filter(parser, "--filter", "all", "questions to score")

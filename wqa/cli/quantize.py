@@ -2,11 +2,11 @@
 
 example:
   wqa quantize runs/wikiqa --data data/wikiqa/dev.jsonl
-  wqa rank runs/wikiqa --precision int8 --question "how are glacier caves formed ?" --candidates
-  sentences.txt
+  wqa rank runs/wikiqa --precision int8 --question "how are glacier caves formed ?" \\
+      --candidates sentences.txt
 
 The 8-bit weights go to int8.safetensors in the run directory, beside model.params, which stays as
-it is. Labels are not looked at.
+it is. The labels are not read.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Parameters
     ----------
     parser : argparse.ArgumentParser
+        Parser of the subcommand.
     """
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument(
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=100,
         metavar="N",
-        help="questions taken of them (default: 100)",
+        help="how many of the questions to take (default: 100)",
     )
     parser.add_argument(
         "--strength",
@@ -49,12 +50,13 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
+        What was parsed.
     """
     from wqa.data import read_questions
     from wqa.inference.quantize import STRENGTH, quantize
 
     if options.questions < 1:
-        raise OptionError("--questions", options.questions, "a whole number above 0")
+        raise OptionError("questions", options.questions, "a whole number above 0")
     strength = STRENGTH if options.strength is None else options.strength
     pairs = quantize(options.run, read_questions(options.data), options.questions, strength)
     print(f"{options.run}/int8.safetensors: calibrated on {pairs} pairs")

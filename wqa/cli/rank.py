@@ -2,24 +2,27 @@
 
 examples:
   wqa rank runs/wikiqa --question "how are glacier caves formed ?" --candidates sentences.txt
-  grep -i glacier notes.txt | wqa rank runs/wikiqa --question "how are glacier caves formed ?"
-  --candidates -
+  grep -i glacier notes.txt | wqa rank runs/wikiqa --question "how are glacier caves formed ?" \\
+      --candidates -
 
 Candidates come one a line. The table shows rank, score (log-odds of being an answer), the layer at
-which the candidate was last scored, and the sentence; a drop ratio above 0 discards the lowest part
-at each exit. --json prints the same with every field.
+which the candidate was last scored, and the sentence. --drop-ratio or --keep discards candidates at
+each exit. --json gives the same with every field.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import sys
 from typing import Any, Dict, List
 
-from wqa.cli.options import add_ranking, drop_ratio, ranking_options
+from wqa.cli.drops import add_drops, one_drop_setting
+from wqa.cli.options import add_ranking, ranking_options
+from wqa.cli.output import add_json, show
 from wqa.errors import DataError, InputError
+
+_WIDTH = 300  # characters of a sentence that the table shows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Parameters
     ----------
     parser : argparse.ArgumentParser
+        Parser of the subcommand.
     """
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument("--question", required=True, metavar="Q", help="the question")
@@ -37,15 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="candidates, one a line; - for standard input",
     )
-    parser.add_argument(
-        "--drop-ratio",
-        metavar="A",
-        help="one number, one an exit separated by commas, or tuned (default: 0)",
-    )
+    add_drops(parser)
     parser.add_argument(
         "--top-k", type=int, default=0, metavar="K", help="show the first K only (default: all)"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    add_json(parser)
     add_ranking(parser)
 
 
@@ -55,28 +55,22 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
+        What was parsed.
     """
     from wqa.inference import load_ranker
 
     candidates = read_candidates(options.candidates)
-    ratio = drop_ratio(options.drop_ratio, options.run) if options.drop_ratio is not None else None
-    ranker = load_ranker(options.run, ratio, progress=True, **ranking_options(options))
+    setting = one_drop_setting(options.drops)
+    ranker = load_ranker(
+        options.run, progress=True, **setting.arguments, **ranking_options(options)
+    )
     ranking = ranker.rank(options.question, candidates)
-    rows = [
-        _row(place, index, ranking, candidates)
-        for place, index in enumerate(ranking.order.tolist(), 1)
-    ]
-    rows = rows[: options.top_k] if options.top_k > 0 else rows
-    if options.json:
-        print(
-            json.dumps(
-                {"question": options.question, "cost": ranking.cost.relative, "ranking": rows},
-                indent=2,
-                ensure_ascii=False,
-            )
-        )
-    else:
-        _print(rows, ranking)
+    order = ranking.order.tolist()
+    if options.top_k > 0:
+        order = order[: options.top_k]
+    rows = [_row(rank, index, ranking, candidates) for rank, index in enumerate(order, 1)]
+    result = {"question": options.question, "cost": ranking.cost.relative, "ranking": rows}
+    show(_table(rows, ranking), result, options.json)
 
 
 def read_candidates(path: str) -> List[str]:
@@ -90,6 +84,7 @@ def read_candidates(path: str) -> List[str]:
     Returns
     -------
     list of str
+        The candidates in their order.
 
     Raises
     ------
@@ -98,9 +93,10 @@ def read_candidates(path: str) -> List[str]:
     InputError
         If it holds no line.
     """
-    name = "standard input" if path == "-" else path
+    name = path
     try:
         if path == "-":
+            name = "standard input"
             raw = sys.stdin.buffer.read()
         else:
             with open(path, "rb") as file:
@@ -118,16 +114,17 @@ def read_candidates(path: str) -> List[str]:
                 "UTF-8 text",
                 "convert the file, for example with iconv",
             ) from None
-    lines = lines[:-1] if not lines[-1] else lines
+    if not lines[-1]:
+        lines.pop()
     if not lines:
         raise InputError(name, "the candidate list is empty", "at least one candidate, one a line")
     return lines
 
 
-def _row(place: int, index: int, ranking: Any, candidates: List[str]) -> Dict[str, Any]:
+def _row(rank: int, index: int, ranking: Any, candidates: List[str]) -> Dict[str, Any]:
     score = float(ranking.scores[index])
     return {
-        "rank": place,
+        "rank": rank,
         "index": index,
         "score": None if math.isinf(score) else score,
         "exit": int(ranking.exits[index]),
@@ -137,20 +134,30 @@ def _row(place: int, index: int, ranking: Any, candidates: List[str]) -> Dict[st
     }
 
 
-def _print(rows: List[Dict[str, Any]], ranking: Any) -> None:
-    print("rank    score  exit  sentence")
+def _table(rows: List[Dict[str, Any]], ranking: Any) -> str:
+    lines = ["rank    score  exit  sentence"]
     for row in rows:
-        dropped = not row["blank"] and math.isnan(ranking.exit_scores[-1, row["index"]])
-        notes = [
-            text
-            for shown, text in (
-                (row["blank"], "(blank)"),
-                (row["truncated"], "(shortened)"),
-                (dropped, f"(dropped at exit {row['exit']})"),
-            )
-            if shown
-        ]
-        score = "       -" if row["score"] is None else f"{row['score']:8.3f}"
-        sentence = row["sentence"] if len(row["sentence"]) <= 300 else row["sentence"][:297] + "..."
-        print(f"{row['rank']:4} {score} {row['exit']:5}  " + " ".join([*notes, sentence]))
-    print(f"cost {100 * ranking.cost.relative:.0f} % of the full encoder")
+        score = "-"
+        if row["score"] is not None:
+            score = f"{row['score']:.3f}"
+        text = " ".join([*_notes(row, ranking), _shortened(row["sentence"])])
+        lines.append(f"{row['rank']:4} {score:>8} {row['exit']:5}  {text}")
+    lines.append(f"cost {100 * ranking.cost.relative:.0f} % of the full encoder")
+    return "\n".join(lines)
+
+
+def _notes(row: Dict[str, Any], ranking: Any) -> List[str]:
+    if row["blank"]:
+        return ["(blank)"]
+    notes = []
+    if row["truncated"]:
+        notes.append("(shortened)")
+    if math.isnan(ranking.exit_scores[-1, row["index"]]):
+        notes.append(f"(dropped at exit {row['exit']})")
+    return notes
+
+
+def _shortened(sentence: str) -> str:
+    if len(sentence) <= _WIDTH:
+        return sentence
+    return sentence[: _WIDTH - 3] + "..."

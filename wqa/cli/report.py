@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Parameters
     ----------
     parser : argparse.ArgumentParser
+        Parser of the subcommand.
     """
     parser.add_argument("paper", metavar="PAPER", help="folder of its recipes, such as cascade")
     parser.add_argument(
@@ -35,6 +36,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
+        What was parsed.
     """
     from wqa.evaluation.report import report
 

@@ -1,14 +1,14 @@
 """Tokenize a corpus once, into a folder that training reads without holding it in memory.
 
 examples:
-  wqa tokenize --encoder encoders/roberta-base --data data/asnq/train.jsonl --out
-  data/asnq/train.store
-  wqa train cascade --encoder encoders/roberta-base --train data/asnq/train.store --out
-  runs/transfer ...
+  wqa tokenize --encoder encoders/roberta-base --data data/asnq/train.jsonl \\
+      --out data/asnq/train.store
+  wqa train cascade --encoder encoders/roberta-base --train data/asnq/train.store \\
+      --out runs/transfer ...
 
-A store belongs to one tokenizer and one --max-length. One that was stopped half way goes on when
-the command is given again; until it is whole it does not have its name. Candidates without a token
-are left out and counted.
+A store belongs to one tokenizer and one --max-length. If the command is stopped, the same command
+goes on; the store has its name only once it is whole. Candidates without a token are left out and
+counted.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Parameters
     ----------
     parser : argparse.ArgumentParser
+        Parser of the subcommand.
     """
     start = parser.add_mutually_exclusive_group(required=True)
     start.add_argument(
@@ -32,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", required=True, metavar="FILE", help="labelled questions, canonical JSONL"
     )
     parser.add_argument(
-        "--out", required=True, metavar="STORE", help="folder to make; name it .store"
+        "--out", required=True, metavar="DIR", help="folder to write; name it .store"
     )
     parser.add_argument(
         "--max-length",
@@ -49,6 +50,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
+        What was parsed.
     """
     import contextlib
     import pathlib

@@ -14,10 +14,10 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from typing import Callable, Dict, Optional
+from typing import Any, Callable, Dict
 
 from wqa.cli.options import add_filter, numbers
-from wqa.config import TrainingConfig
+from wqa.config import EngineConfig, TrainingConfig
 
 _DEFAULTS = TrainingConfig()
 
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     Parameters
     ----------
     parser : argparse.ArgumentParser
+        Parser of the subcommand.
     """
     parser.add_argument(
         "system", metavar="SYSTEM", help="cascade, or pairwise for the monolithic ranker"
@@ -37,9 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--encoder",
         default="",
         metavar="DIR",
-        help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa "
-        "convert` wrote, or "
-        "minilm for the installed package",
+        help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa convert` "
+        "wrote, or minilm for the installed package",
     )
     start.add_argument(
         "--init",
@@ -51,16 +51,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--train",
         required=True,
         metavar="FILE",
-        help="training questions, canonical JSONL, or a store that `wqa tokenize` made",
+        help="training questions, canonical JSONL, or a store that `wqa tokenize` wrote",
     )
     parser.add_argument(
         "--dev", metavar="FILE", help="development questions, for evaluation and early stopping"
     )
-    parser.add_argument("--out", required=True, metavar="RUN", help="run directory to write")
+    parser.add_argument("--out", required=True, metavar="DIR", help="run directory to write")
     parser.add_argument(
         "--exits",
         default="",
-        metavar="I,J,...",
+        metavar="I[,J...]",
         help="layers with a head (default: every second from the fourth of twelve, or in "
         "proportion)",
     )
@@ -81,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_training(group: argparse._ArgumentGroup) -> None:
     for option, kind, metavar, text in (
-        ("ctx", str, "DEVICES", "cpu, gpu:0, a range such as gpu:0-7, or cpu:0-1 for two contexts"),
+        ("ctx", str, "DEVICE", "cpu, gpu:0, a range such as gpu:0-7, or cpu:0-1 for two contexts"),
         ("epochs", int, "N", "passes over the training questions"),
         ("max-updates", int, "N", "stop after so many updates, 0: no limit"),
         ("seed", int, "N", "seed of everything random"),
@@ -123,6 +123,7 @@ def run(options: argparse.Namespace) -> None:
     Parameters
     ----------
     options : argparse.Namespace
+        What was parsed.
     """
     import dataclasses
 
@@ -137,13 +138,11 @@ def run(options: argparse.Namespace) -> None:
         options.out,
         options.encoder,
         options.init,
-        numbers(options.exits, "--exits") if options.exits else (),
+        numbers(options.exits, "exits") if options.exits else (),
         config,
         options.max_length,
         options.resume,
-        dev_evaluator(options.dev, options.dev_filter, config.ctx, config.engine)
-        if options.dev
-        else None,
+        evaluator_factory(options) if options.dev else None,
         shlex.join(["wqa", *sys.argv[1:]]),
     )
     if state.update == 0:
@@ -157,62 +156,31 @@ def run(options: argparse.Namespace) -> None:
         print(f"{options.out}: {state.update} updates")
 
 
-def dev_evaluator(path: str, filter: str, ctx: str, engine: str = "auto") -> Callable:
-    """Evaluator of every exit on the development questions.
+def evaluator_factory(options: argparse.Namespace) -> Callable:
+    """What `wqa.training.train` takes to evaluate on development questions.
 
     Parameters
     ----------
-    path : str
-        Canonical JSONL.
-    filter : str
-        Which questions count.
-    ctx : str
-        Devices of the training; the first one evaluates.
-    engine : {"auto", "mxnet", "onednn"}
+    options : argparse.Namespace
+        What was parsed.
 
     Returns
     -------
     callable
-        Takes a pair encoder; gives what the trainer calls.
+        Takes a pair encoder; returns what the trainer calls.
     """
-    from tqdm import tqdm
-
     from wqa.data import filter_questions, read_questions
-    from wqa.evaluation import METRICS, evaluate
-    from wqa.inference import CascadeRanker
-    from wqa.models.heads import ExitNetwork
-    from wqa.text import PairEncoder
+    from wqa.evaluation import dev_evaluator
+    from wqa.inference import build_ranker
 
-    questions = filter_questions(read_questions(path), filter)
-    device = ctx.split("-")[0]
+    questions = filter_questions(read_questions(options.dev), options.dev_filter)
+    engine = EngineConfig(engine=options.engine, ctx=options.ctx.split("-")[0])
 
-    def make(encoder: PairEncoder) -> Callable[[ExitNetwork], Dict[str, float]]:
-        ranker: Optional[CascadeRanker] = None
+    def evaluator(encoder: Any) -> Callable[[Any], Dict[str, float]]:
+        def build(network: Any) -> Any:
+            return build_ranker(options.system, network, encoder, engine=engine)
 
-        def figures(model: ExitNetwork) -> Dict[str, float]:
-            nonlocal ranker
-            if (
-                ranker is None or engine != "mxnet"
-            ):  # oneDNN's engine has read the parameters as they were
-                ranker = CascadeRanker(model, encoder, ctx=device, engine=engine)
-            rankings = list(
-                tqdm(
-                    ranker.rank_all(questions),
-                    total=len(questions),
-                    desc="evaluating",
-                    unit="question",
-                    delay=2,
-                    leave=False,
-                    file=sys.stderr,
-                    mininterval=0.5 if sys.stderr.isatty() else 20,
-                )
-            )
-            found = evaluate(rankings, questions, metrics=METRICS)
-            for place, layer in enumerate(model.exits[:-1]):
-                orders = [ranking.order_at(place) for ranking in rankings]
-                found[f"exit_{layer}_map"] = evaluate(orders, questions, metrics=("map",))["map"]
-            return found
+        # MXNet's engine alone reads the parameters as they are.
+        return dev_evaluator(questions, build, live=options.engine == "mxnet", progress=True)
 
-        return figures
-
-    return make
+    return evaluator

@@ -1,13 +1,20 @@
-"""Metrics equal to trec_eval's, TREC files, tables. Nothing here needs MXNet."""
+"""Metrics equal to trec_eval's, rankers evaluated, TREC files, tables. Nothing here needs MXNet.
 
-from wqa.evaluation.evaluate import evaluate, score_run, table
+`wqa.evaluation.comparison` compares runs. It is not imported here, as it loads scipy.
+"""
+
+from wqa.evaluation.evaluate import evaluate, score_run
 from wqa.evaluation.metrics import METRICS, average_precision, ndcg, precision, reciprocal_rank
+from wqa.evaluation.rankers import dev_evaluator, evaluate_ranker
+from wqa.evaluation.tables import table
 from wqa.evaluation.trec import qrels_from, read_qrels, read_run, write_qrels, write_run
 
 __all__ = [
     "METRICS",
     "average_precision",
+    "dev_evaluator",
     "evaluate",
+    "evaluate_ranker",
     "ndcg",
     "precision",
     "qrels_from",

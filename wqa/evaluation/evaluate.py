@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Union
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from wqa.data import Question, filter_questions
 from wqa.data.filters import FILTERS
 from wqa.errors import DataError, OptionError, shorten
-from wqa.evaluation.metrics import METRICS, metric
+from wqa.evaluation.metrics import METRICS, metrics_of
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
 Figures = Dict[str, float]
-
-
-def _mean(rows: List[Figures], metrics: Sequence[str]) -> Figures:
-    figures: Figures = {"questions": len(rows)}
-    figures.update(
-        {name: sum(row[name] for row in rows) / len(rows) if rows else 0.0 for name in metrics}
-    )
-    return figures
-
-
-def _row(ranked: Sequence[int], judged: Sequence[int], metrics: Sequence[str]) -> Figures:
-    return {name: metric(name)(ranked, judged) for name in metrics}
 
 
 def evaluate(
@@ -42,7 +30,7 @@ def evaluate(
     filter : {"all", "no-all-negative", "clean"}
         Which questions count. Under ``all`` a question without a positive scores 0.
     metrics : sequence of str
-        Names for `wqa.evaluation.metrics.metric`.
+        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
 
     Returns
     -------
@@ -54,21 +42,18 @@ def evaluate(
     DataError
         If a question has an unlabelled candidate, or a ranking is missing or not a
         permutation of its question's candidates.
+    OptionError
+        If the filter or a metric is unknown.
     """
     counted = {question.id for question in filter_questions(questions, filter)}
-    rows, iterator = [], iter(rankings)
+    rows = []
+    iterator = iter(rankings)
     for question in questions:
-        ranking = next(iterator, None)
-        order = list(getattr(ranking, "order", ranking) if ranking is not None else ())
-        if sorted(order) != list(range(len(question.candidates))):
-            raise DataError(
-                f"question {shorten(question.id)}",
-                f"a ranking of {len(order)} candidates",
-                f"each of its {len(question.candidates)} candidates once",
-            )
+        order = _order(next(iterator, ()), question)
         if question.id in counted:
             labels = [label or 0 for label in question.labels]
-            rows.append(_row([labels[index] for index in order], labels, metrics))
+            ranked = [labels[index] for index in order]
+            rows.append(metrics_of(ranked, labels, metrics))
     if next(iterator, None) is not None:
         raise DataError("rankings", f"more than {len(questions)}", "one a question")
     return _mean(rows, metrics)
@@ -92,7 +77,7 @@ def score_run(
     filter : {"all", "no-all-negative", "clean"}
         Which judged questions count.
     metrics : sequence of str
-        Names for `wqa.evaluation.metrics.metric`.
+        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
     complete : bool
         Count a judged question that the run leaves out as 0 (``trec_eval -c``); otherwise it
         is left out of the mean, as trec_eval does by default.
@@ -102,52 +87,77 @@ def score_run(
     dict
         The metrics; ``questions`` scored; ``missing``, judged questions that the run leaves
         out; ``unjudged``, questions of the run that have no judgement and cannot count.
+
+    Raises
+    ------
+    OptionError
+        If the filter or a metric is unknown.
     """
-    if filter not in FILTERS:
-        raise OptionError("--filter", shorten(filter), "one of " + ", ".join(FILTERS))
-    kept = {qid: grades for qid, grades in qrels.items() if _counts(grades, filter)}
+    kept = filter_qrels(qrels, filter)
     rows = []
     for qid, grades in kept.items():
         if qid in run or complete:
             ranked = [grades.get(doc, 0) for doc in trec_order(run.get(qid, {}))]
-            rows.append(_row(ranked, list(grades.values()), metrics))
+            rows.append(metrics_of(ranked, list(grades.values()), metrics))
     figures = _mean(rows, metrics)
     figures["missing"] = sum(qid not in run for qid in kept)
     figures["unjudged"] = sum(qid not in qrels for qid in run)
     return figures
 
 
-def _counts(grades: Mapping[str, int], filter: str) -> bool:
-    positive = any(grade > 0 for grade in grades.values())
-    negative = any(grade <= 0 for grade in grades.values())
-    return filter == "all" or (positive and (filter == "no-all-negative" or negative))
-
-
-def table(rows: Sequence[Mapping[str, Union[str, float, None]]]) -> str:
-    """Lay rows out as a plain table.
+def filter_qrels(qrels: Qrels, filter: str = "all") -> Qrels:
+    """Keep the judged questions that a filter names.
 
     Parameters
     ----------
-    rows : sequence of mapping
-        The same keys in each; metrics in [0, 1] are shown times 100, as the papers do, and None as
-        a dash.
+    qrels : dict of dict
+        Grades by question and document.
+    filter : {"all", "no-all-negative", "clean"}
+        Which questions to keep, as `wqa.data.filter_questions` takes it.
 
     Returns
     -------
-    str
+    dict of dict
+        The judgements of those questions.
+
+    Raises
+    ------
+    OptionError
+        If the filter is unknown.
     """
+    if filter not in FILTERS:
+        raise OptionError("filter", shorten(filter), "one of " + ", ".join(FILTERS))
+    return {qid: grades for qid, grades in qrels.items() if _counts(grades, filter)}
 
-    def cell(name: str, value: Union[str, float, None]) -> str:
-        if value is None:
-            return "-"
-        if isinstance(value, (str, int)):
-            return str(value)
-        if name in ("map", "mrr") or "@" in name:
-            return f"{100 * value:.2f}"
-        return f"{value:.3f}"
 
-    lines = [list(rows[0])] + [[cell(name, value) for name, value in row.items()] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join(
-        "  ".join(text.rjust(width) for text, width in zip(line, widths)) for line in lines
-    )
+def _counts(grades: Mapping[str, int], filter: str) -> bool:
+    if filter == "all":
+        return True
+    positive = any(grade > 0 for grade in grades.values())
+    negative = any(grade <= 0 for grade in grades.values())
+    if filter == "no-all-negative":
+        return positive
+    return positive and negative
+
+
+def _order(ranking: Any, question: Question) -> List[int]:
+    """Candidate indices of a ranking, best first, once it is sure that each occurs once."""
+    order = list(getattr(ranking, "order", ranking))
+    count = len(question.candidates)
+    indices = list(range(count))
+    if sorted(order) != indices:
+        raise DataError(
+            f"question {shorten(question.id)}",
+            f"a ranking of {len(order)} candidates",
+            f"each of its {count} candidates once",
+        )
+    return order
+
+
+def _mean(rows: Sequence[Figures], metrics: Sequence[str]) -> Figures:
+    count = len(rows)
+    figures: Figures = {"questions": count}
+    for name in metrics:
+        total = sum(row[name] for row in rows)
+        figures[name] = total / max(count, 1)
+    return figures

@@ -6,9 +6,10 @@ question, ranked or not. A question without a relevant candidate scores 0, as in
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from typing import Callable, Sequence
+from typing import Callable, Dict, Sequence
 
 from wqa.errors import OptionError, shorten
 
@@ -21,22 +22,25 @@ def average_precision(ranked: Grades, judged: Grades) -> float:
     Parameters
     ----------
     ranked : sequence of int
-        Grades, best rank first.
+        Grades of the ranked candidates, best rank first.
     judged : sequence of int
-        Grades of all judged candidates.
+        Grades of all judged candidates, ranked or not.
 
     Returns
     -------
     float
         Relevant candidates that were not ranked count as precision 0.
     """
-    relevant = sum(grade > 0 for grade in judged)
-    found, total = 0, 0.0
+    relevant = _relevant(judged)
+    if not relevant:
+        return 0.0
+    hits = 0
+    total = 0.0
     for rank, grade in enumerate(ranked, 1):
         if grade > 0:
-            found += 1
-            total += found / rank
-    return total / relevant if relevant else 0.0
+            hits += 1
+            total += hits / rank
+    return total / relevant
 
 
 def reciprocal_rank(ranked: Grades, judged: Grades) -> float:
@@ -45,13 +49,16 @@ def reciprocal_rank(ranked: Grades, judged: Grades) -> float:
     Parameters
     ----------
     ranked, judged : sequence of int
-        As for `average_precision`.
+        Grades, as `average_precision` takes them.
 
     Returns
     -------
     float
     """
-    return next((1 / rank for rank, grade in enumerate(ranked, 1) if grade > 0), 0.0)
+    for rank, grade in enumerate(ranked, 1):
+        if grade > 0:
+            return 1 / rank
+    return 0.0
 
 
 def precision(ranked: Grades, judged: Grades, k: int = 1) -> float:
@@ -60,15 +67,19 @@ def precision(ranked: Grades, judged: Grades, k: int = 1) -> float:
     Parameters
     ----------
     ranked, judged : sequence of int
-        As for `average_precision`.
+        Grades, as `average_precision` takes them.
     k : int
-        The cut-off.
+        The cut-off: ranks that count.
 
     Returns
     -------
     float
     """
-    return sum(grade > 0 for grade in ranked[:k]) / k
+    return _relevant(ranked[:k]) / k
+
+
+def _relevant(grades: Grades) -> int:
+    return sum(grade > 0 for grade in grades)
 
 
 def ndcg(ranked: Grades, judged: Grades, k: int = 10) -> float:
@@ -77,22 +88,28 @@ def ndcg(ranked: Grades, judged: Grades, k: int = 10) -> float:
     Parameters
     ----------
     ranked, judged : sequence of int
-        As for `average_precision`.
+        Grades, as `average_precision` takes them.
     k : int
-        The cut-off.
+        The cut-off: ranks that count.
 
     Returns
     -------
     float
     """
+    ideal = sorted(judged, reverse=True)
+    best = _dcg(ideal[:k])
+    if not best:
+        return 0.0
+    return _dcg(ranked[:k]) / best
 
-    def gain(grades: Grades) -> float:
-        return sum(
-            grade / math.log2(rank + 1) for rank, grade in enumerate(grades[:k], 1) if grade > 0
-        )
 
-    best = gain(sorted(judged, reverse=True))
-    return gain(ranked) / best if best else 0.0
+def _dcg(grades: Grades) -> float:
+    total: float = 0
+    for rank, grade in enumerate(grades, 1):
+        if grade > 0:
+            discount = math.log2(rank + 1)
+            total += grade / discount
+    return total
 
 
 #: What a table shows unless it is told otherwise.
@@ -123,7 +140,32 @@ def metric(name: str) -> Callable[[Grades, Grades], float]:
     if name in _PLAIN:
         return _PLAIN[name]
     match = re.fullmatch(r"(p|ndcg)@([1-9][0-9]*)", name)
-    if not match:
-        raise OptionError("metric", shorten(name), "map, mrr, p@K or ndcg@K, with K from 1")
-    function, k = _AT_K[match.group(1)], int(match.group(2))
-    return lambda ranked, judged: function(ranked, judged, k)
+    if match is None:
+        raise OptionError("metrics", shorten(name), "map, mrr, p@K or ndcg@K, with K from 1")
+    kind, k = match.groups()
+    return functools.partial(_AT_K[kind], k=int(k))
+
+
+def metrics_of(ranked: Grades, judged: Grades, names: Sequence[str] = METRICS) -> Dict[str, float]:
+    """Several metrics of one question.
+
+    Parameters
+    ----------
+    ranked : sequence of int
+        Grades, best rank first.
+    judged : sequence of int
+        Grades of all judged candidates.
+    names : sequence of str
+        Names of metrics, as `metric` takes them.
+
+    Returns
+    -------
+    dict of str to float
+        Values by name.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown.
+    """
+    return {name: metric(name)(ranked, judged) for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pathlib
 from typing import Dict, Sequence, Tuple, Union
@@ -19,6 +20,7 @@ def check_matplotlib() -> None:
     Raises
     ------
     MissingDependency
+        If matplotlib cannot be imported.
     """
     try:
         import matplotlib  # noqa: F401
@@ -27,7 +29,7 @@ def check_matplotlib() -> None:
             "matplotlib",
             "is not installed",
             "the plotting library, for the picture",
-            "pip install 'wqa[plots]', or pass --no-picture",
+            "pip install 'wqa[plots]', or leave the picture out with picture=False",
         ) from None
 
 
@@ -44,12 +46,14 @@ def draw_costs(
     ----------
     path : str or path-like
         Picture to write; its ending names the format.
-    points, front : sequence of (float, float)
-        Relative cost and metric, in [0, 1].
+    points : sequence of (float, float)
+        Relative cost and metric of every configuration, in [0, 1].
+    front : sequence of (float, float)
+        Those on the Pareto front, by ascending cost.
     marked : dict of str to (float, float)
-        Points with an entry in the legend.
+        Points with an entry in the legend, by its text.
     metric : str
-        Name for the axis.
+        Name of the metric, for the axis.
 
     Raises
     ------
@@ -65,12 +69,8 @@ def draw_costs(
         *_columns(points), s=9, color="0.7", linewidths=0, label=f"{len(points)} configurations"
     )
     axes.step(*_columns(front), where="post", color="tab:blue", linewidth=1.2, label="Pareto front")
-    for (name, (cost, value)), mark in zip(
-        marked.items(), _MARKS * (len(marked) // len(_MARKS) + 1)
-    ):
-        axes.plot(
-            [100 * cost], [100 * value], mark, markersize=8, markeredgecolor="black", label=name
-        )
+    for (name, point), mark in zip(marked.items(), itertools.cycle(_MARKS)):
+        axes.plot(*_columns([point]), mark, markersize=8, markeredgecolor="black", label=name)
     axes.set_xlabel("relative cost per batch, % of the full encoder")
     axes.set_ylabel(metric.upper())
     axes.grid(alpha=0.3)

@@ -1,19 +1,21 @@
 """Published figures beside reproduced ones.
 
-Beside the recipes of a paper, ``published/tableN.tsv`` holds its tables: the columns ``table``,
-``row``, ``drop_ratio`` and ``recipe``, then one a figure, named CORPUS_METRIC, in per cent as
-printed; a dash where the paper has none. ``results/tableN.tsv`` holds what the recipes gave, with
-the same names; any further table under ``results/`` is of another scale, and shown as it is.
+The folder of a paper's recipes has two folders of tables. ``published/tableN.tsv`` is a table of
+the paper. Its columns are ``table``, ``row``, ``drop_ratio`` and ``recipe``, then one for each
+figure, named CORPUS_METRIC, in per cent as printed; a dash stands where the paper has none.
+``results/tableN.tsv`` holds the figures that the recipes reproduced, under the same names. Any
+further table in ``results/`` is of another scale and is shown as it is.
 """
 
 from __future__ import annotations
 
 import pathlib
-from typing import Dict, List, Mapping, Sequence
+from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.data import atomic_writer
 from wqa.data.files import PathLike
 from wqa.errors import DataError, OptionError, shorten
+from wqa.evaluation.tables import align
 
 #: Columns that are no figures.
 KEYS = ("table", "row", "drop_ratio", "recipe")
@@ -25,10 +27,12 @@ def read_rows(path: PathLike) -> List[Dict[str, str]]:
     Parameters
     ----------
     path : str or path-like
+        The file to read.
 
     Returns
     -------
     list of dict of str to str
+        One a row, by column name.
 
     Raises
     ------
@@ -41,12 +45,11 @@ def read_rows(path: PathLike) -> List[Dict[str, str]]:
         raise DataError(
             path, f"cannot be read ({error})", "a table of tab-separated values"
         ) from None
-    header = lines[0].split("\t") if lines else []
+    first = lines[0] if lines else ""
+    header = first.split("\t")
     if not {"row", "drop_ratio"} <= set(header) or len(set(header)) < len(header):
         raise DataError(
-            f"{path}, line 1",
-            shorten(lines[0] if lines else ""),
-            "column names, row and drop_ratio among them",
+            f"{path}, line 1", shorten(first), "column names, row and drop_ratio among them"
         )
     rows = []
     for number, line in enumerate(lines[1:], 2):
@@ -63,12 +66,15 @@ def write_rows(path: PathLike, rows: Sequence[Mapping[str, str]]) -> None:
     Parameters
     ----------
     path : str or path-like
+        The file to write.
     rows : sequence of mapping
+        The rows, by column name. The columns of the file are those of all rows.
     """
     names: Dict[str, None] = dict.fromkeys(name for row in rows for name in row)
     with atomic_writer(path) as file:
         file.write("\t".join(names) + "\n")
-        file.writelines("\t".join(row.get(name, "-") for name in names) + "\n" for row in rows)
+        for row in rows:
+            file.write("\t".join(row.get(name, "-") for name in names) + "\n")
 
 
 def lay_out(rows: Sequence[Mapping[str, str]]) -> str:
@@ -77,21 +83,18 @@ def lay_out(rows: Sequence[Mapping[str, str]]) -> str:
     Parameters
     ----------
     rows : sequence of mapping
-        The same keys in each.
+        The rows, all with the same keys, which become the header.
 
     Returns
     -------
     str
+        The table, without a newline at its end.
     """
-    lines = [list(rows[0]), *([row[name] for name in rows[0]] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if place == 0 else text.rjust(width)
-            for place, (text, width) in enumerate(zip(line, widths))
-        ).rstrip()
-        for line in lines
-    )
+    names = list(rows[0])
+    lines = [names]
+    for row in rows:
+        lines.append([row[name] for name in names])
+    return align(lines, left=1)
 
 
 def beside(
@@ -101,53 +104,66 @@ def beside(
 
     Parameters
     ----------
-    published, reproduced : sequence of mapping
-        Rows of one table.
+    published : sequence of mapping
+        Rows of a table of the paper.
+    reproduced : sequence of mapping
+        Rows of the table of the same name among the results.
 
     Returns
     -------
     list of dict of str to str
         A row for each published one: figures as ``PUBLISHED | REPRODUCED``, with ``not run`` for
-        the second where nothing stands; and the recipe.
+        the second where the results have none; and the recipe.
     """
-    found = {(row["row"], row["drop_ratio"]): row for row in reproduced}
+    results = {_key(row): row for row in reproduced}
     rows = []
     for row in published:
-        mine = found.get((row["row"], row["drop_ratio"]), {})
-        figures = {
-            name: value
-            if value == "-" or row["recipe"] == "-"
-            else f"{value} | {_figure(mine, name)}"
-            for name, value in row.items()
-            if name not in KEYS
-        }
-        rows.append(
-            {"row": row["row"], "drop_ratio": row["drop_ratio"], **figures, "recipe": row["recipe"]}
-        )
+        result = results.get(_key(row), {})
+        figures = {"row": row["row"], "drop_ratio": row["drop_ratio"]}
+        for name in row:
+            if name not in KEYS:
+                figures[name] = _pair(row, result, name)
+        figures["recipe"] = row["recipe"]
+        rows.append(figures)
     return rows
+
+
+def _key(row: Mapping[str, str]) -> Tuple[str, str]:
+    return row["row"], row["drop_ratio"]
+
+
+def _pair(published: Mapping[str, str], result: Mapping[str, str], name: str) -> str:
+    value = published[name]
+    if value == "-" or published["recipe"] == "-":
+        return value
+    return f"{value} | {_figure(result, name)}"
 
 
 def _figure(row: Mapping[str, str], name: str) -> str:
     """A reproduced figure; one that the paper gives for all corpora is that of the first."""
-    value = row.get(name) or next(
-        (value for key, value in row.items() if key.endswith("_" + name)), "-"
-    )
-    return "not run" if value == "-" else value
+    value = row.get(name, "")
+    for key in row:
+        if not value and key.endswith("_" + name):
+            value = row[key]
+    if value in ("", "-"):
+        return "not run"
+    return value
 
 
 def report(paper: str, recipes: PathLike = "recipes") -> str:
-    """Everything that is known of a paper's tables.
+    """All published tables of a paper beside what was reproduced, then the tables of other scales.
 
     Parameters
     ----------
     paper : str
-        Folder of its recipes, such as ``cascade``.
+        Folder of the paper's recipes, such as ``cascade``.
     recipes : str or path-like
         Folder of all recipes.
 
     Returns
     -------
     str
+        The tables as text, and how many figures were reproduced.
 
     Raises
     ------
@@ -159,30 +175,48 @@ def report(paper: str, recipes: PathLike = "recipes") -> str:
     folder = pathlib.Path(recipes)
     known = sorted(path.parent.name for path in folder.glob("*/published"))
     if paper not in known:
+        expected = f"published tables in {folder}"
+        if known:
+            expected = "one of " + ", ".join(known)
         raise OptionError(
-            "PAPER",
+            "paper",
             shorten(paper),
-            "one of " + ", ".join(known) if known else f"published tables in {folder}",
-            "run it in a checkout, or name its folder with --recipes",
+            expected,
+            "run it in a checkout, or name its folder with recipes=DIR",
         )
-    parts, run, figures = [], 0, 0
-    for path in sorted((folder / paper / "published").glob("*.tsv")):
-        published, results = read_rows(path), folder / paper / "results" / path.name
-        rows = beside(published, read_rows(results) if results.exists() else [])
-        shown = [
-            value
-            for row in rows
-            for name, value in row.items()
-            if name not in KEYS and " | " in value
-        ]
-        missing = sum(value.endswith("not run") for value in shown)
-        run, figures = run + len(shown) - missing, figures + len(shown)
-        parts.append(
-            f"Table {published[0]['table']}, published | reproduced ({len(shown) - missing} "
-            f"of {len(shown)} figures)\n" + lay_out(rows)
-        )
-    for path in sorted((folder / paper / "results").glob("*.tsv")):
-        if not (folder / paper / "published" / path.name).exists():
-            parts.append(f"Of another scale: {path}\n" + lay_out(read_rows(path)))
-    parts.append(f"{run} of {figures} published figures have been run at the paper's scale")
+    published = folder / paper / "published"
+    results = folder / paper / "results"
+    tables = []
+    for path in sorted(published.glob("*.tsv")):
+        tables.append(_table(path, results / path.name))
+    parts = [table.text for table in tables]
+    for path in sorted(results.glob("*.tsv")):
+        if not (published / path.name).exists():
+            rows = read_rows(path)
+            parts.append(f"Of another scale: {path}\n{lay_out(rows)}")
+    figures = sum(table.figures for table in tables)
+    reproduced = sum(table.reproduced for table in tables)
+    parts.append(f"{reproduced} of {figures} published figures have been run at the paper's scale")
     return "\n\n".join(parts)
+
+
+class _Table(NamedTuple):
+    text: str
+    figures: int  # that have a recipe
+    reproduced: int
+
+
+def _table(published: pathlib.Path, results: pathlib.Path) -> _Table:
+    rows = read_rows(published)
+    reproduced = []
+    if results.exists():
+        reproduced = read_rows(results)
+    shown = beside(rows, reproduced)
+    count = run = 0
+    for row in shown:
+        pairs = [row[name] for name in row if name not in KEYS and " | " in row[name]]
+        count += len(pairs)
+        run += sum(not value.endswith("not run") for value in pairs)
+    number = rows[0]["table"]
+    title = f"Table {number}, published | reproduced ({run} of {count} figures)"
+    return _Table(f"{title}\n{lay_out(shown)}", count, run)

@@ -1,8 +1,8 @@
 """Paired tests between two runs on the same questions, and means over seeds.
 
-The papers mark differences by Student's t-test (Zhang et al. 2022, MSPP, Table 1); Wilcoxon's
-signed ranks ask less of the distribution, and a bootstrap gives an interval. The tests themselves
-are scipy's.
+The papers mark differences by Student's t-test (Zhang et al. 2022, MSPP, Table 1). Wilcoxon's
+signed-rank test assumes less of the distribution, and a bootstrap gives an interval. The tests
+themselves are scipy's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy import stats
 
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
-from wqa.evaluation.metrics import METRICS, metric
+from wqa.evaluation.metrics import METRICS, metrics_of
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
 #: Value of each metric for each question, by its id.
@@ -34,45 +34,54 @@ def per_question(
     rankings : iterable of Ranking, or of sequences of int
         One a question, in the same order.
     questions : sequence of Question
-        Labelled.
+        Labelled questions.
     metrics : sequence of str
+        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
 
     Returns
     -------
     dict of str to dict
-        ``found[name][question id]``.
+        ``values[name][question id]``.
     """
-    found: PerQuestion = {name: {} for name in metrics}
+    rows = {}
     for ranking, question in zip(rankings, questions):
         labels = [label or 0 for label in question.labels]
         ranked = [labels[index] for index in getattr(ranking, "order", ranking)]
-        for name in metrics:
-            found[name][question.id] = metric(name)(ranked, labels)
-    return found
+        rows[question.id] = metrics_of(ranked, labels, metrics)
+    return _by_metric(rows, metrics)
 
 
-def per_question_of_run(run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS) -> PerQuestion:
+def per_question_of_run(
+    run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS, complete: bool = False
+) -> PerQuestion:
     """Metrics of every judged question of a TREC run on its own.
 
     Parameters
     ----------
-    run, qrels : dict of dict
-        As `wqa.evaluation.score_run` takes them; judged questions that the run leaves out are not
-        in the result.
+    run : dict of dict
+        Scores by question and document, as `wqa.evaluation.score_run` takes them.
+    qrels : dict of dict
+        Grades by question and document.
     metrics : sequence of str
+        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
+    complete : bool
+        Count a judged question that the run leaves out as 0; otherwise it is not in the result.
 
     Returns
     -------
     dict of str to dict
-        ``found[name][question id]``.
+        ``values[name][question id]``.
     """
-    found: PerQuestion = {name: {} for name in metrics}
+    rows = {}
     for qid, grades in qrels.items():
-        if qid in run:
-            ranked = [grades.get(doc, 0) for doc in trec_order(run[qid])]
-            for name in metrics:
-                found[name][qid] = metric(name)(ranked, list(grades.values()))
-    return found
+        if qid in run or complete:
+            ranked = [grades.get(doc, 0) for doc in trec_order(run.get(qid, {}))]
+            rows[qid] = metrics_of(ranked, list(grades.values()), metrics)
+    return _by_metric(rows, metrics)
+
+
+def _by_metric(rows: Mapping[str, Mapping[str, float]], metrics: Sequence[str]) -> PerQuestion:
+    return {name: {qid: row[name] for qid, row in rows.items()} for name in metrics}
 
 
 def paired(
@@ -82,51 +91,80 @@ def paired(
 
     Parameters
     ----------
-    first, second : mapping of str to float
-        By question id.
+    first : mapping of str to float
+        A metric of the first run, by question id.
+    second : mapping of str to float
+        The same metric of the second run.
 
     Returns
     -------
     first, second : numpy.ndarray
-        (Q,) each, in the order of ``first``.
+        Two arrays of shape (Q,), in the order of ``first``.
 
     Raises
     ------
     DataError
         If the two are not on the same questions.
     """
-    alone = [
-        f"{len(keys)} only in the {name}, such as {shorten(sorted(keys)[0])}"
-        for name, keys in (
-            ("first", set(first) - set(second)),
-            ("second", set(second) - set(first)),
-        )
-        if keys
-    ]
-    if alone or not first:
+    differences = _only_in("first", set(first) - set(second))
+    differences += _only_in("second", set(second) - set(first))
+    if differences or not first:
+        message = "questions differ: " + ", ".join(differences)
         raise DataError(
             "the two runs",
-            "questions differ: " + ", ".join(alone) if alone else "no question in common",
+            message if differences else "no question in common",
             "both on the same questions",
             "a paired test needs a value of each run for each question",
         )
     return np.array(list(first.values())), np.array([second[qid] for qid in first])
 
 
+def _only_in(run: str, qids: Iterable[str]) -> List[str]:
+    """A note on the questions of one run alone, or nothing without any."""
+    ordered = sorted(qids)
+    if not ordered:
+        return []
+    return [f"{len(ordered)} only in the {run}, such as {shorten(ordered[0])}"]
+
+
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Two runs by one metric: the difference is the second's mean less the first's."""
+    """Two runs by one metric.
+
+    Attributes
+    ----------
+    metric : str
+        Name of the metric.
+    questions : int
+        Questions that both runs rank, Q.
+    first : float
+        Mean of the first run.
+    second : float
+        Mean of the second run.
+    difference : float
+        Mean of the second run less that of the first.
+    low : float
+        Lower end of the bootstrap's interval of the difference.
+    high : float
+        Its upper end.
+    t_test : float
+        Two-sided p-value of the paired t-test.
+    wilcoxon : float
+        Two-sided p-value of Wilcoxon's signed-rank test.
+    changed : int
+        Questions on which the two runs differ.
+    """
 
     metric: str
     questions: int
     first: float
     second: float
     difference: float
-    low: float  # of the bootstrap's interval for the difference
+    low: float
     high: float
-    t_test: float  # p-values, two-sided
+    t_test: float
     wilcoxon: float
-    changed: int  # questions on which the two differ
+    changed: int
 
 
 def compare(
@@ -141,16 +179,19 @@ def compare(
 
     Parameters
     ----------
-    first, second : mapping of str to float
-        A metric by question id.
+    first : mapping of str to float
+        A metric of the first run, by question id.
+    second : mapping of str to float
+        The same metric of the second run.
     name : str
-        The metric's, for the record.
+        Name of the metric, for the record.
     confidence : float
-        Of the bootstrap's interval, which takes percentiles of the mean difference over resampled
-        questions.
+        Confidence of the bootstrap's interval, in (0, 1). The interval takes percentiles of the
+        mean difference over resampled questions.
     resamples : int
+        How many times the bootstrap draws Q questions.
     seed : int
-        Of the resampling.
+        Seed of the bootstrap.
 
     Returns
     -------
@@ -165,47 +206,64 @@ def compare(
     OptionError
         If the confidence or the number of resamples is out of range.
     """
-    if not 0 < confidence < 1 or resamples < 1:
-        raise OptionError(
-            "confidence and resamples",
-            f"{confidence} and {resamples}",
-            "between 0 and 1; at least 1",
-        )
+    if not 0 < confidence < 1:
+        raise OptionError("confidence", confidence, "a number between 0 and 1")
+    if resamples < 1:
+        raise OptionError("resamples", resamples, "a whole number above 0")
     one, two = paired(first, second)
     changes = two - one
-    low = high = float(changes.mean())
-    t_test = wilcoxon = 1.0
-    if changes.any():
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # that the sample is small for the normal approximation; Q is in the result
-            wilcoxon = float(stats.wilcoxon(changes).pvalue)
-        t_test = 0.0 if len(changes) > 1 else float("nan")
-        if np.ptp(changes):
-            t_test = float(stats.ttest_rel(two, one).pvalue)
-            found = stats.bootstrap(
-                (changes,),
-                np.mean,
-                n_resamples=resamples,
-                batch=1000,
-                confidence_level=confidence,
-                method="percentile",
-                random_state=np.random.default_rng(seed),
-            )
-            low, high = map(float, found.confidence_interval)
+    low, high = _interval(changes, confidence, resamples, seed)
     return Comparison(
-        name,
-        len(one),
-        float(one.mean()),
-        float(two.mean()),
-        float(changes.mean()),
-        low,
-        high,
-        t_test,
-        wilcoxon,
-        int(np.count_nonzero(changes)),
+        metric=name,
+        questions=len(one),
+        first=float(one.mean()),
+        second=float(two.mean()),
+        difference=float(changes.mean()),
+        low=low,
+        high=high,
+        t_test=_t_test(one, two),
+        wilcoxon=_wilcoxon(changes),
+        changed=int(np.count_nonzero(changes)),
     )
+
+
+def _t_test(one: np.ndarray, two: np.ndarray) -> float:
+    changes = two - one
+    if not changes.any():
+        return 1.0
+    if np.ptp(changes):
+        return float(stats.ttest_rel(two, one).pvalue)
+    # A constant difference has no variance.
+    return 0.0 if len(changes) > 1 else float("nan")
+
+
+def _wilcoxon(changes: np.ndarray) -> float:
+    if not changes.any():
+        return 1.0
+    with warnings.catch_warnings():
+        # scipy warns that the sample is small for the normal approximation; Q is in the result.
+        warnings.simplefilter("ignore")
+        return float(stats.wilcoxon(changes).pvalue)
+
+
+def _interval(
+    changes: np.ndarray, confidence: float, resamples: int, seed: int
+) -> Tuple[float, float]:
+    """The bootstrap's interval of the mean; a point where all changes are equal."""
+    if not np.ptp(changes):
+        mean = float(changes.mean())
+        return mean, mean
+    bootstrap = stats.bootstrap(
+        (changes,),
+        np.mean,
+        n_resamples=resamples,
+        batch=1000,
+        confidence_level=confidence,
+        method="percentile",
+        random_state=np.random.default_rng(seed),
+    )
+    low, high = bootstrap.confidence_interval
+    return float(low), float(high)
 
 
 def rank_correlation(
@@ -215,8 +273,10 @@ def rank_correlation(
 
     Parameters
     ----------
-    first, second : sequence of sequence of int
-        Candidate indices of each question, best first, the same questions in the same order.
+    first : sequence of sequence of int
+        Candidate indices of each question, best first, as the first run ranks them.
+    second : sequence of sequence of int
+        Those of the second run, on the same questions in the same order.
 
     Returns
     -------
@@ -234,17 +294,19 @@ def rank_correlation(
             f"{len(first)} and {len(second)} questions",
             "both on the same questions",
         )
-    found = []
-    for place, (one, two) in enumerate(zip(first, second), 1):
+    values = []
+    for number, (one, two) in enumerate(zip(first, second), 1):
         if sorted(one) != sorted(two):
             raise DataError(
-                f"the two runs, question {place}",
+                f"the two runs, question {number}",
                 f"{len(one)} and {len(two)} candidates",
                 "the same candidates",
             )
         if len(one) > 1:
-            found.append(float(stats.spearmanr(np.argsort(one), np.argsort(two)).statistic))
-    return (float(np.mean(found)), float(np.std(found))) if found else (float("nan"), float("nan"))
+            values.append(float(stats.spearmanr(np.argsort(one), np.argsort(two)).statistic))
+    if not values:
+        return float("nan"), float("nan")
+    return float(np.mean(values)), float(np.std(values))
 
 
 def over_seeds(rows: Sequence[Mapping[str, float]]) -> Dict[str, Tuple[float, float]]:
@@ -267,20 +329,18 @@ def over_seeds(rows: Sequence[Mapping[str, float]]) -> Dict[str, Tuple[float, fl
     """
     if not rows:
         raise DataError("runs", "none", "at least one")
-    for place, row in enumerate(rows[1:], 2):
-        if set(row) != set(rows[0]) or row.get("questions") != rows[0].get("questions"):
+    first = rows[0]
+    for number, row in enumerate(rows[1:], 2):
+        if set(row) != set(first) or row.get("questions") != first.get("questions"):
             raise DataError(
-                f"run {place}",
+                f"run {number}",
                 "other figures or questions than the first",
                 "runs scored on the same questions",
             )
-    columns: Dict[str, List[float]] = {
-        name: [float(row[name]) for row in rows] for name in rows[0] if name != "questions"
-    }
-    return {
-        name: (
-            statistics.fmean(values),
-            statistics.stdev(values) if len(values) > 1 else float("nan"),
-        )
-        for name, values in columns.items()
-    }
+    spread = {}
+    for name in first:
+        if name != "questions":
+            values = [float(row[name]) for row in rows]
+            deviation = statistics.stdev(values) if len(values) > 1 else float("nan")
+            spread[name] = (statistics.fmean(values), deviation)
+    return spread

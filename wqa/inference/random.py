@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+from typing import Any, List, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -70,3 +70,30 @@ def random_pairs(
         )
         for length in lengths
     ]
+
+
+def random_questions(
+    count: int, candidates: int, lengths: Tuple[int, int], vocab_size: int, seed: int = 0
+) -> List[List[Encoded]]:
+    """Draw the pairs of several questions.
+
+    Parameters
+    ----------
+    count : int
+        How many questions.
+    candidates : int
+        Candidates of a question.
+    lengths : (int, int)
+        Tokens of the shortest and the longest pair.
+    vocab_size : int
+        Token ids are below it.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    list of list of Encoded
+        Pairs of each question.
+    """
+    rng = np.random.default_rng(seed)
+    return [random_pairs(rng, candidates, *lengths, vocab_size) for _ in range(count)]

@@ -1,52 +1,20 @@
-"""``tuned.json`` of a run directory: the drop ratios that `wqa tune` picked for it."""
+"""``tuned.json`` of a run directory: the drop ratios that `wqa tune` picked for it.
+
+`wqa.tuning` writes the file.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import pathlib
-from typing import Any, Dict, List, Union
+from typing import List, Union
 
 from wqa.config import read_run_config
-from wqa.data import atomic_writer
 from wqa.errors import OptionError, RunDirectoryError, shorten
-from wqa.inference.tuning import Configuration
 from wqa.models.cascade import drop_ratios
 
 PathLike = Union[str, "os.PathLike[str]"]
-
-
-def write_tuned(run: PathLike, found: Configuration, record: Dict[str, Any]) -> pathlib.Path:
-    """Store a configuration in a run.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run directory.
-    found : Configuration
-    record : dict
-        What else to keep: on which questions it was chosen, and how long it takes.
-
-    Returns
-    -------
-    pathlib.Path
-        The file.
-    """
-    path = pathlib.Path(run) / "tuned.json"
-    with atomic_writer(path) as file:
-        json.dump(
-            {
-                "drop_ratio": list(found.ratios),
-                "cost": found.cost,
-                "paper_cost": found.paper_cost,
-                "metrics": found.metrics,
-                **record,
-            },
-            file,
-            indent=2,
-        )
-        file.write("\n")
-    return path
 
 
 def read_tuned(run: PathLike) -> List[float]:

@@ -1,0 +1,69 @@
+"""Compare runs on the same questions, or TREC runs against the same qrels.
+
+examples:
+  wqa compare runs/pairwise runs/cascade --data data/wikiqa/test.jsonl
+  wqa compare runs/a runs/a --data data/wikiqa/test.jsonl --drop-ratio 0 --drop-ratio 0.3
+  wqa compare --run one.txt --run two.txt --qrels qrels.txt
+
+Every run is compared with the first by every metric: the paired t-test, Wilcoxon's signed-rank
+test, the 95 % interval of the mean difference by the bootstrap over the questions; and Spearman's
+rho of the rankings. A RUN may be a .json file of a sequence of rankers.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from wqa.cli.drops import add_drops
+from wqa.cli.options import add_ranking, add_scoring, metric_names
+from wqa.cli.output import add_json, figures_table, note_omissions, show
+from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
+from wqa.errors import OptionError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommand's arguments.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Parser of the subcommand.
+    """
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run directory; at least two")
+    add_scoring(parser)
+    add_drops(parser, "; give it once for all RUNs, or once for each")
+    add_json(parser)
+    add_ranking(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Compare as the options say, and print tables.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        What was parsed.
+    """
+    from wqa.data import read_questions
+    from wqa.evaluation.comparison import compare_rankers, compare_trec_runs, comparison_table
+
+    metrics = metric_names(options.metrics)
+    if scores_trec_runs(options):
+        runs, qrels = read_trec(options)
+        result = compare_trec_runs(runs, qrels, options.filter, metrics, options.complete)
+        for row in result["rows"]:
+            note_omissions(row, options.complete)
+    else:
+        _check_runs(options)
+        rankers = named_rankers(options)
+        questions = list(read_questions(options.data))
+        result = compare_rankers(rankers, questions, options.filter, metrics, progress=True)
+    tables = [figures_table(result["rows"])]
+    tables += map(comparison_table, result["comparisons"])
+    show("\n\n".join(tables), result, options.json)
+
+
+def _check_runs(options: argparse.Namespace) -> None:
+    """Before the first of them is ranked."""
+    if len(options.runs) < 2:
+        raise OptionError("runs", "one", "at least two to compare", "for one: wqa evaluate RUN")

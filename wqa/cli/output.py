@@ -1,0 +1,97 @@
+"""What subcommands print and write."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any, Mapping, Sequence
+
+#: Columns of a row of figures that the line above the table gives.
+_ABOVE = ("questions", "filter")
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Parser of the subcommand.
+    """
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="write the result as JSON too; - for standard output instead of the table",
+    )
+
+
+def show(text: str, value: Any, path: str) -> None:
+    """Print a text, or write what it shows as JSON, or both.
+
+    Parameters
+    ----------
+    text : str
+        The text to print.
+    value : Any
+        What the JSON holds.
+    path : str
+        File of the JSON; empty for none, ``-`` for standard output instead of the text.
+    """
+    from wqa.data import atomic_writer
+
+    document = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    if path == "-":
+        sys.stdout.write(document)
+        return
+    print(text)
+    if path:
+        with atomic_writer(path) as file:
+            file.write(document)
+
+
+def figures_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of an evaluation as text.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Figures on the same questions, as `wqa.evaluation.evaluate_ranker` gives them.
+
+    Returns
+    -------
+    str
+        A line that says which questions were scored, and a table.
+    """
+    from wqa.evaluation import table
+
+    cells = []
+    for row in rows:
+        cells.append({name: value for name, value in row.items() if name not in _ABOVE})
+    first = rows[0]
+    return f"{first['questions']} questions scored, filter {first['filter']}\n{table(cells)}"
+
+
+def note_omissions(row: Mapping[str, Any], complete: bool) -> None:
+    """Say on standard error which questions of a TREC run or its judgements do not count.
+
+    Parameters
+    ----------
+    row : mapping
+        Figures of the run, as `wqa.evaluation.score_run` gives them.
+    complete : bool
+        Whether judged questions that the run leaves out count as 0.
+    """
+    treatment = "are left out of the mean (--complete counts them as 0)"
+    if complete:
+        treatment = "count as 0"
+    if row["missing"]:
+        print(
+            f"note: {row['missing']} judged questions are not in the run and {treatment}",
+            file=sys.stderr,
+        )
+    if row["unjudged"]:
+        print(
+            f"note: {row['unjudged']} questions of the run have no judgement and do not count",
+            file=sys.stderr,
+        )

@@ -1,0 +1,126 @@
+"""RUNs, or TREC runs: what `wqa evaluate` and `wqa compare` score."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any, Iterator, List, Tuple
+
+from wqa.cli.drops import DropSetting, drop_settings
+from wqa.cli.options import ranking_options
+from wqa.errors import OptionError
+
+if TYPE_CHECKING:
+    from wqa.evaluation.comparison import NamedRanker
+
+#: Options of RUNs that mean nothing for TREC runs.
+_OF_RUNS = {
+    "data": "data",
+    "drops": "drop_ratio and keep",
+    "seeds": "seeds",
+    "per_exit": "per_exit",
+    "trec_run": "trec_run",
+    "trec_qrels": "trec_qrels",
+}
+
+
+def scores_trec_runs(options: argparse.Namespace) -> bool:
+    """Whether the options name TREC runs to score, once it is sure that they name one kind.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Options of a subcommand with ``runs`` and those of `wqa.cli.options.add_scoring`.
+
+    Returns
+    -------
+    bool
+        True for TREC runs, False for run directories.
+
+    Raises
+    ------
+    OptionError
+        If the options name neither or both, or what goes with the other kind.
+    """
+    command = f"wqa {options.command}"
+    if not options.runs:
+        if not options.trec_runs or not options.qrels:
+            raise OptionError(command, "neither RUN nor both --run and --qrels", "one or the other")
+        for name, shown in _OF_RUNS.items():
+            if getattr(options, name, None):
+                raise OptionError(shown, "with --run, where nothing is ranked", "a RUN")
+        return True
+    if options.trec_runs or options.qrels or options.complete:
+        raise OptionError(
+            command,
+            "RUN with --run, --qrels or --complete",
+            "one or the other",
+            "with RUN, --trec-run and --write-qrels name TREC files to write",
+        )
+    if not options.data:
+        raise OptionError("data", "nothing", "labelled questions to score RUN on")
+    return False
+
+
+def read_trec(options: argparse.Namespace) -> Tuple[List[Tuple[str, Any]], Any]:
+    """Read the TREC files that the options name.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Options of a subcommand with those of `wqa.cli.options.add_scoring`.
+
+    Returns
+    -------
+    runs : list of (str, dict of dict)
+        File names with their runs.
+    qrels : dict of dict
+        The judgements.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read.
+    """
+    from wqa.evaluation import read_qrels, read_run
+
+    qrels = read_qrels(options.qrels)
+    return [(path, read_run(path)) for path in options.trec_runs], qrels
+
+
+def named_rankers(options: argparse.Namespace) -> Iterator[NamedRanker]:
+    """Rankers of the RUNs, each loaded when it is needed.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Options of a subcommand with ``runs``, ``drops`` and the options of ranking.
+
+    Returns
+    -------
+    iterator of NamedRanker
+        One for each RUN.
+
+    Raises
+    ------
+    OptionError
+        If the drop settings do not fit the RUNs.
+    """
+    settings = drop_settings(options.drops) or [DropSetting("")]
+    if len(settings) == 1:
+        settings = settings * len(options.runs)
+    if len(settings) != len(options.runs):
+        raise OptionError(
+            "drop_ratio and keep",
+            f"{len(settings)} for {len(options.runs)} runs",
+            "one for all, or one for each",
+        )
+    return _load(options, settings)
+
+
+def _load(options: argparse.Namespace, settings: List[DropSetting]) -> Iterator[NamedRanker]:
+    from wqa.evaluation.comparison import NamedRanker
+    from wqa.inference import load_ranker
+
+    for run, setting in zip(options.runs, settings):
+        ranker = load_ranker(run, **setting.arguments, **ranking_options(options))
+        yield NamedRanker(run, ranker, setting.name or "-")

@@ -1,0 +1,283 @@
+"""Several runs on the same questions: paired tests between them, or their spread over seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+
+from wqa.data import Question
+from wqa.errors import OptionError
+from wqa.evaluation.evaluate import evaluate, filter_qrels, score_run
+from wqa.evaluation.metrics import METRICS
+from wqa.evaluation.rankers import Row, cost_of, questions_that_count, rank_questions
+from wqa.evaluation.significance import (
+    PerQuestion,
+    compare,
+    over_seeds,
+    per_question,
+    per_question_of_run,
+    rank_correlation,
+)
+from wqa.evaluation.tables import table
+from wqa.evaluation.trec import Qrels, Run, trec_order
+
+#: Rows of figures under ``rows``, and comparisons with the first run under ``comparisons``.
+Comparisons = Dict[str, List[Row]]
+
+
+class NamedRanker(NamedTuple):
+    """A ranker and how tables call it.
+
+    Attributes
+    ----------
+    name : str
+        Name of the run.
+    ranker : Ranker
+        The ranker, with its drops set.
+    drop_ratio : str
+        Name of the drop setting; a dash where none is given.
+    """
+
+    name: str
+    ranker: Any
+    drop_ratio: str = "-"
+
+    @property
+    def title(self) -> str:
+        """Name of the run with its drop setting."""
+        return self.name if self.drop_ratio == "-" else f"{self.name} at {self.drop_ratio}"
+
+
+class _Result(NamedTuple):
+    """What one run gives."""
+
+    title: str
+    row: Row
+    values: PerQuestion
+    orders: List[List[int]]
+
+
+def compare_rankers(
+    rankers: Iterable[NamedRanker],
+    questions: Iterable[Question],
+    filter: str = "all",
+    metrics: Sequence[str] = METRICS,
+    progress: bool = False,
+) -> Comparisons:
+    """Compare rankers with the first one, on the same questions.
+
+    Parameters
+    ----------
+    rankers : iterable of NamedRanker
+        At least two. They run one after another, so an iterator may load each when it is needed.
+    questions : iterable of Question
+        Labelled questions.
+    filter : {"all", "no-all-negative", "clean"}
+        Which questions count; the others are not ranked.
+    metrics : sequence of str
+        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
+    progress : bool
+        Show a bar on standard error while ranking.
+
+    Returns
+    -------
+    dict
+        ``rows``, the figures of each ranker; ``comparisons``, one for each ranker after the first:
+        Spearman's rho of the rankings, and a `wqa.evaluation.significance.Comparison` of every
+        metric as a dict.
+
+    Raises
+    ------
+    OptionError
+        If there are fewer than two rankers, or the filter or a metric is unknown.
+    DataError
+        If a candidate has no label.
+    """
+    kept = questions_that_count(questions, filter)
+    results = [_result(entry, kept, filter, metrics, progress) for entry in rankers]
+    _check_count(len(results))
+    first = results[0]
+    comparisons = []
+    for second in results[1:]:
+        rho = rank_correlation(first.orders, second.orders)
+        comparisons.append(_comparison(first.title, second.title, first.values, second.values, rho))
+    return {"rows": [result.row for result in results], "comparisons": comparisons}
+
+
+def evaluate_seeds(
+    rankers: Iterable[NamedRanker],
+    questions: Iterable[Question],
+    filter: str = "all",
+    metrics: Sequence[str] = METRICS,
+    progress: bool = False,
+) -> List[Row]:
+    """Evaluate rankers that differ by their seed.
+
+    Parameters
+    ----------
+    rankers : iterable of NamedRanker
+        The rankers. They run one after another, so an iterator may load each when it is needed.
+    questions : iterable of Question
+        Labelled questions.
+    filter : {"all", "no-all-negative", "clean"}
+        Which questions count; the others are not ranked.
+    metrics : sequence of str
+        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
+    progress : bool
+        Show a bar on standard error while ranking.
+
+    Returns
+    -------
+    list of dict
+        A row for each ranker, then the rows ``mean`` and ``deviation``.
+
+    Raises
+    ------
+    OptionError
+        If the filter or a metric is unknown.
+    DataError
+        If there is no ranker, or a candidate has no label.
+    """
+    kept = questions_that_count(questions, filter)
+    rows = [_result(entry, kept, filter, metrics, progress).row for entry in rankers]
+    names = ("questions", *metrics, "cost")
+    spread = over_seeds([{name: row[name] for name in names} for row in rows])
+    for index, title in enumerate(("mean", "deviation")):
+        row: Row = {"run": title, "drop_ratio": "", "questions": len(kept), "filter": filter}
+        row.update({name: pair[index] for name, pair in spread.items()})
+        rows.append({**row, "token_cost": None})
+    return rows
+
+
+def compare_trec_runs(
+    runs: Sequence[Tuple[str, Run]],
+    qrels: Qrels,
+    filter: str = "all",
+    metrics: Sequence[str] = METRICS,
+    complete: bool = False,
+) -> Comparisons:
+    """Compare TREC runs with the first one.
+
+    Parameters
+    ----------
+    runs : sequence of (str, dict of dict)
+        At least two names with their runs.
+    qrels : dict of dict
+        Grades by question and document.
+    filter : {"all", "no-all-negative", "clean"}
+        Which judged questions count.
+    metrics : sequence of str
+        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
+    complete : bool
+        Count a judged question that a run leaves out as 0.
+
+    Returns
+    -------
+    dict
+        ``rows`` and ``comparisons``, as `compare_rankers` returns them.
+
+    Raises
+    ------
+    OptionError
+        If there are fewer than two runs, or the filter or a metric is unknown.
+    DataError
+        If the runs do not rank the same questions.
+    """
+    _check_count(len(runs))
+    judged = filter_qrels(qrels, filter)
+    rows = []
+    values = []
+    for name, run in runs:
+        figures = score_run(run, qrels, filter, metrics, complete)
+        rows.append({"run": name, "filter": filter, **figures})
+        values.append(per_question_of_run(run, judged, metrics, complete))
+    first_name, first = runs[0]
+    comparisons = []
+    for (name, run), their_values in zip(runs[1:], values[1:]):
+        rho = _trec_correlation(first, run)
+        comparisons.append(_comparison(first_name, name, values[0], their_values, rho))
+    return {"rows": rows, "comparisons": comparisons}
+
+
+def comparison_table(comparison: Mapping[str, Any]) -> str:
+    """Lay a comparison out as text.
+
+    Parameters
+    ----------
+    comparison : mapping
+        One of the ``comparisons`` of `compare_rankers` or `compare_trec_runs`.
+
+    Returns
+    -------
+    str
+        A title, and a table with a row for each metric.
+    """
+    title = (
+        f"{comparison['second']} less {comparison['first']}; Spearman's rho of the rankings "
+        f"{comparison['spearman']:.3f} (deviation {comparison['spearman_deviation']:.3f})"
+    )
+    return title + "\n" + table([_readable(row) for row in comparison["metrics"]])
+
+
+def _readable(row: Mapping[str, Any]) -> Dict[str, str]:
+    cells = {"metric": row["metric"]}
+    for name in ("first", "second", "difference", "low", "high"):
+        cells[name] = f"{100 * row[name]:.2f}"
+    for name in ("t_test", "wilcoxon"):
+        cells[name] = f"{row[name]:.4f}"
+    cells["changed"] = f"{row['changed']} of {row['questions']}"
+    return cells
+
+
+def _check_count(runs: int) -> None:
+    if runs < 2:
+        raise OptionError("runs", f"{runs} of them", "at least two to compare")
+
+
+def _result(
+    entry: NamedRanker,
+    questions: Sequence[Question],
+    filter: str,
+    metrics: Sequence[str],
+    progress: bool,
+) -> _Result:
+    rankings = rank_questions(entry.ranker, questions, entry.name, progress)
+    row: Row = {"run": entry.name, "drop_ratio": entry.drop_ratio, "filter": filter}
+    row.update(evaluate(rankings, questions, metrics=metrics))
+    row.update(cost_of(rankings))
+    orders = [ranking.order.tolist() for ranking in rankings]
+    return _Result(entry.title, row, per_question(rankings, questions, metrics), orders)
+
+
+def _comparison(
+    first: str,
+    second: str,
+    first_values: PerQuestion,
+    second_values: PerQuestion,
+    rho: Tuple[float, float],
+) -> Row:
+    """Every metric of two runs, by their values a question."""
+    metrics = []
+    for name in first_values:
+        comparison = compare(first_values[name], second_values[name], name)
+        metrics.append(dataclasses.asdict(comparison))
+    return {
+        "first": first,
+        "second": second,
+        "spearman": rho[0],
+        "spearman_deviation": rho[1],
+        "metrics": metrics,
+    }
+
+
+def _trec_correlation(first: Run, second: Run) -> Tuple[float, float]:
+    """Spearman's rho over the questions for which both runs rank the same documents."""
+    first_orders = []
+    second_orders = []
+    for qid, scores in first.items():
+        others = second.get(qid, {})
+        if set(scores) == set(others):
+            index = {doc: number for number, doc in enumerate(scores)}
+            first_orders.append([index[doc] for doc in trec_order(scores)])
+            second_orders.append([index[doc] for doc in trec_order(others)])
+    return rank_correlation(first_orders, second_orders)

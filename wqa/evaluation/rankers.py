@@ -1,0 +1,267 @@
+"""Rankers on labelled questions: at several drop settings, and after each exit.
+
+A ranker is anything that keeps the contract of `wqa.inference.Ranker`: ``rank_all``,
+``set_drops``, ``capabilities``. A drop setting is the keyword arguments of ``set_drops`` under a
+name: ``{"0.3": {"drop_ratio": 0.3}, "keep=5": {"keep": 5}}``.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+
+from wqa.data import Question, filter_questions
+from wqa.errors import OptionError
+from wqa.evaluation.evaluate import evaluate
+from wqa.evaluation.metrics import METRICS
+from wqa.evaluation.trec import write_qrels, write_run
+
+#: Figures of one ranking of all questions, by name.
+Row = Dict[str, Any]
+#: Keyword arguments of ``set_drops`` by the name of the setting; None leaves the drops as they are.
+Settings = Mapping[str, Optional[Mapping[str, Any]]]
+
+
+def questions_that_count(questions: Iterable[Question], filter: str = "all") -> List[Question]:
+    """Keep the questions that a filter names, at least one.
+
+    Parameters
+    ----------
+    questions : iterable of Question
+        Labelled questions.
+    filter : {"all", "no-all-negative", "clean"}
+        Which questions to keep, as `wqa.data.filter_questions` takes it.
+
+    Returns
+    -------
+    list of Question
+        The questions to score.
+
+    Raises
+    ------
+    OptionError
+        If the filter is unknown, or no question is left.
+    DataError
+        If a candidate has no label.
+    """
+    kept = filter_questions(questions, filter)
+    if not kept:
+        raise OptionError("filter", f"{filter} leaves no question", "at least one")
+    return kept
+
+
+def rank_questions(
+    ranker: Any, questions: Sequence[Question], title: str = "ranking", progress: bool = False
+) -> List[Any]:
+    """Rank all questions.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        The ranker.
+    questions : sequence of Question
+        Questions with their candidates.
+    title : str
+        Text of the progress bar.
+    progress : bool
+        Show a bar on standard error if ranking takes longer than a second.
+
+    Returns
+    -------
+    list of Ranking
+        One a question, in order.
+    """
+    from tqdm import tqdm
+
+    bar = tqdm(
+        ranker.rank_all(questions),
+        total=len(questions),
+        desc=title,
+        unit="question",
+        delay=1,
+        leave=False,
+        disable=not progress,
+        file=sys.stderr,
+        mininterval=0.5 if sys.stderr.isatty() else 20,
+    )
+    return list(bar)
+
+
+def cost_of(rankings: Sequence[Any]) -> Dict[str, float]:
+    """Cost of several rankings, over that of the full network.
+
+    Parameters
+    ----------
+    rankings : sequence of Ranking
+        One a question.
+
+    Returns
+    -------
+    dict of str to float
+        ``cost`` counts every candidate alike; ``token_cost`` weights them by their tokens.
+    """
+    costs = [ranking.cost for ranking in rankings]
+    candidates = sum(cost.full_candidate_work for cost in costs)
+    tokens = sum(cost.full_multiply_adds for cost in costs)
+    cost = sum(cost.candidate_work for cost in costs) / candidates if candidates else 0.0
+    token_cost = sum(cost.multiply_adds for cost in costs) / tokens if tokens else 0.0
+    return {"cost": cost, "token_cost": token_cost}
+
+
+def evaluate_ranker(
+    ranker: Any,
+    questions: Iterable[Question],
+    settings: Optional[Settings] = None,
+    filter: str = "all",
+    metrics: Sequence[str] = METRICS,
+    per_exit: bool = False,
+    trec_run: str = "",
+    trec_qrels: str = "",
+    progress: bool = False,
+) -> List[Row]:
+    """Evaluate a ranker at several drop settings, and after each of its exits.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        The ranker. It keeps the last setting that was evaluated.
+    questions : iterable of Question
+        Labelled questions.
+    settings : mapping of str to mapping, optional
+        Drop settings: keyword arguments of ``set_drops`` by their name, or None for the drops as
+        they are, which is the only setting by default.
+    filter : {"all", "no-all-negative", "clean"}
+        Which questions count; the others are not ranked.
+    metrics : sequence of str
+        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
+    per_exit : bool
+        Add a row for each exit on its own, with nothing dropped before it.
+    trec_run : str
+        TREC run to write; ``{}`` in its name stands for the name of the setting.
+    trec_qrels : str
+        TREC judgements to write.
+    progress : bool
+        Show a bar on standard error while ranking.
+
+    Returns
+    -------
+    list of dict
+        A row for each setting: its name as ``drop_ratio``, the filter, the metrics, the costs, and
+        the seconds that ranking took. Then the rows of the exits, which one pass scores: their
+        seconds are None.
+
+    Raises
+    ------
+    OptionError
+        If an option does not fit, or the ranker has no exits.
+    DataError
+        If a candidate has no label.
+    """
+    kept = questions_that_count(questions, filter)
+    if settings is None:
+        settings = {_current_setting(ranker): None}
+    if trec_run and len(settings) > 1 and "{}" not in trec_run:
+        raise OptionError(
+            "trec_run",
+            f"{len(settings)} drop ratios",
+            "a file for each",
+            "put {} in its name for the ratio",
+        )
+    if per_exit:
+        _check_exits(ranker)
+    rows = []
+    for name, setting in settings.items():
+        if setting is not None:
+            ranker.set_drops(**setting)
+        begin = time.perf_counter()
+        rankings = rank_questions(ranker, kept, f"drop ratio {name}", progress)
+        seconds = time.perf_counter() - begin
+        if trec_run:
+            write_run(trec_run.replace("{}", name), kept, rankings)
+        row = {"drop_ratio": name, "filter": filter, **evaluate(rankings, kept, metrics=metrics)}
+        rows.append({**row, **cost_of(rankings), "seconds": seconds})
+    if trec_qrels:
+        write_qrels(trec_qrels, kept)
+    if per_exit:
+        rows += _rows_of_exits(ranker, kept, filter, metrics, progress)
+    return rows
+
+
+def _current_setting(ranker: Any) -> str:
+    """Name of what a ranker drops as it is."""
+    drops = any(drop.discards for drop in ranker.drops)
+    return "stored" if drops or ranker.capabilities.rankers else "0"
+
+
+def _check_exits(ranker: Any) -> None:
+    capabilities = ranker.capabilities
+    if not capabilities.exits:
+        kind = "a sequence of rankers" if capabilities.rankers else "a ranker without exits"
+        raise OptionError("per_exit", f"{kind} ({capabilities.system})", "a ranker with exits")
+
+
+def _rows_of_exits(
+    ranker: Any,
+    questions: Sequence[Question],
+    filter: str,
+    metrics: Sequence[str],
+    progress: bool,
+) -> List[Row]:
+    ranker.set_drops()
+    rankings = rank_questions(ranker, questions, "every exit", progress)
+    capabilities = ranker.capabilities
+    rows = []
+    for index, layer in enumerate(capabilities.exits):
+        orders = [ranking.order_at(index) for ranking in rankings]
+        share = layer / capabilities.num_layers
+        row: Row = {"drop_ratio": f"exit {layer}", "filter": filter}
+        row.update(evaluate(orders, questions, metrics=metrics))
+        row.update(cost=share, token_cost=share, seconds=None)
+        rows.append(row)
+    return rows
+
+
+def dev_evaluator(
+    questions: Sequence[Question],
+    build: Callable[[Any], Any],
+    live: bool = False,
+    metrics: Sequence[str] = METRICS,
+    progress: bool = False,
+) -> Callable[[Any], Dict[str, float]]:
+    """Evaluator of a network while it trains.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        Labelled development questions; all of them count.
+    build : callable
+        Takes the network, returns its ranker.
+    live : bool
+        Whether rankers read the network's parameters as they are at each ranking. Such a ranker is
+        built once; any other is built again for each evaluation.
+    metrics : sequence of str
+        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
+    progress : bool
+        Show a bar on standard error while ranking.
+
+    Returns
+    -------
+    callable
+        Takes the network, returns its figures: ``questions``, the metrics and, where the ranker
+        has several exits, ``exit_{layer}_map`` of each exit but the last.
+    """
+    rankers: List[Any] = []
+
+    def figures_of(network: Any) -> Dict[str, float]:
+        if not (live and rankers):
+            rankers[:] = [build(network)]
+        ranker = rankers[0]
+        rankings = rank_questions(ranker, questions, "evaluating", progress)
+        figures = evaluate(rankings, questions, metrics=metrics)
+        for index, layer in enumerate(ranker.capabilities.exits[:-1]):
+            orders = [ranking.order_at(index) for ranking in rankings]
+            figures[f"exit_{layer}_map"] = evaluate(orders, questions, metrics=("map",))["map"]
+        return figures
+
+    return figures_of

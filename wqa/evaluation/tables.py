@@ -1,0 +1,64 @@
+"""Rows of figures as plain text."""
+
+from __future__ import annotations
+
+from typing import Mapping, Sequence, Union
+
+Cell = Union[str, float, None]
+
+
+def table(rows: Sequence[Mapping[str, Cell]]) -> str:
+    """Lay rows out as a plain table.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        The rows, all with the same keys, which become the header. Metrics in [0, 1] are shown
+        times 100, as in the papers; None is shown as a dash.
+
+    Returns
+    -------
+    str
+        The table, without a newline at its end.
+    """
+    lines = [list(rows[0])]
+    for row in rows:
+        cells = [_cell(name, value) for name, value in row.items()]
+        lines.append(cells)
+    return align(lines)
+
+
+def align(lines: Sequence[Sequence[str]], left: int = 0) -> str:
+    """Pad the cells of every column to one width.
+
+    Parameters
+    ----------
+    lines : sequence of sequence of str
+        Cells, all lines of one length.
+    left : int
+        How many columns are flush left; those after them are flush right.
+
+    Returns
+    -------
+    str
+        The lines, with two spaces between columns.
+    """
+    columns = []
+    for number, cells in enumerate(zip(*lines)):
+        width = max(map(len, cells))
+        side = ">"
+        if number < left:
+            side = "<"
+        columns.append([f"{text:{side}{width}}" for text in cells])
+    rows = map("  ".join, zip(*columns))
+    return "\n".join(map(str.rstrip, rows))
+
+
+def _cell(name: str, value: Cell) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, (str, int)):
+        return str(value)
+    if name in ("map", "mrr") or "@" in name:
+        return f"{100 * value:.2f}"
+    return f"{value:.3f}"

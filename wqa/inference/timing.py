@@ -1,0 +1,237 @@
+"""Timing of rankers at several drop settings, side by side in one sitting.
+
+A drop setting is the keyword arguments of `Ranker.set_drops` under a name. Settings take turns, as
+the speed of a machine changes over a sitting.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from wqa.errors import OptionError
+from wqa.inference.cost import total
+from wqa.inference.ranker import Ranker, Ranking
+
+#: Figures of one setting, by name.
+Row = Dict[str, Any]
+#: Keyword arguments of `Ranker.set_drops`, by the name of the setting.
+Settings = Mapping[str, Mapping[str, Any]]
+#: Ranks some of the questions.
+Rank = Callable[[Sequence[Any]], Sequence[Ranking]]
+
+
+class Turn(NamedTuple):
+    """One ranking of all questions.
+
+    Attributes
+    ----------
+    seconds : float
+        How long it took.
+    rankings : sequence of Ranking
+        One a question.
+    """
+
+    seconds: float
+    rankings: Sequence[Ranking]
+
+
+def take_turns(
+    ranker: Ranker,
+    questions: Sequence[Any],
+    settings: Settings,
+    rounds: int,
+    rank: Optional[Rank] = None,
+    progress: bool = False,
+) -> Iterator[Dict[str, Turn]]:
+    """Rank all questions at every setting in turn, several times.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        The ranker. It keeps the last setting.
+    questions : sequence of Question
+        Questions to rank.
+    settings : mapping of str to mapping
+        Drop settings.
+    rounds : int
+        How many times every setting has its turn.
+    rank : callable, optional
+        Ranks the questions; ``ranker.rank_all`` by default.
+    progress : bool
+        Show a bar on standard error.
+
+    Yields
+    ------
+    dict of str to Turn
+        One round: a turn of every setting.
+    """
+    from tqdm import tqdm
+
+    rank = rank or _rank_all(ranker)
+    bar = tqdm(
+        range(rounds), desc="rounds", unit="round", delay=1, disable=not progress, file=sys.stderr
+    )
+    for _ in bar:
+        turns = {}
+        for name, setting in settings.items():
+            ranker.set_drops(**setting)
+            begin = time.perf_counter()
+            rankings = rank(questions)
+            turns[name] = Turn(time.perf_counter() - begin, rankings)
+        yield turns
+
+
+def time_rankings(
+    ranker: Ranker,
+    questions: Sequence[Any],
+    settings: Settings,
+    rounds: int = 5,
+    rank: Optional[Rank] = None,
+    progress: bool = False,
+) -> List[Row]:
+    """Time the ranking of all questions at several drop settings.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        The ranker. It keeps the last setting.
+    questions : sequence of Question
+        Questions to rank.
+    settings : mapping of str to mapping
+        Drop settings; the others are compared with the first.
+    rounds : int
+        Rounds that count, after one to warm up.
+    rank : callable, optional
+        Ranks the questions; ``ranker.rank_all`` by default.
+    progress : bool
+        Show a bar on standard error.
+
+    Returns
+    -------
+    list of dict
+        A row for each setting, its name as ``drop_ratio``. ``seconds`` and ``time_ratio``, over the
+        first setting's seconds in the same round, are medians over the rounds; ``paper_cost``,
+        ``cost`` and ``token_cost`` are those of `wqa.inference.Cost`.
+
+    Raises
+    ------
+    OptionError
+        If the number of rounds is below 1, or there is no question.
+    """
+    if rounds < 1:
+        raise OptionError("rounds", rounds, "a whole number above 0")
+    _check_questions(questions)
+    turns = list(take_turns(ranker, questions, settings, rounds + 1, rank, progress))
+    first = next(iter(settings))
+    base = [turn[first].seconds for turn in turns[1:]]
+    rows = []
+    for name in settings:
+        seconds = [turn[name].seconds for turn in turns[1:]]
+        rankings = turns[-1][name].rankings
+        candidates = sum(np.count_nonzero(~ranking.blank) for ranking in rankings)
+        cost = total([ranking.cost for ranking in rankings])
+        median = statistics.median(seconds)
+        ratios = [mine / theirs for mine, theirs in zip(seconds, base)]
+        row = {
+            "drop_ratio": name,
+            "seconds": median,
+            "time_ratio": statistics.median(ratios),
+            "paper_cost": cost.paper,
+            "cost": cost.relative,
+            "token_cost": cost.relative_tokens,
+            "candidates_per_second": candidates / median,
+        }
+        rows.append(row)
+    return rows
+
+
+def time_latency(
+    ranker: Ranker,
+    questions: Sequence[Any],
+    settings: Settings,
+    count: int,
+    rank: Optional[Rank] = None,
+    progress: bool = False,
+) -> List[Row]:
+    """Time single questions, text in, ranking out.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        The ranker. It keeps the last setting.
+    questions : sequence of Question
+        Questions to rank one by one, from the start again after the last.
+    settings : mapping of str to mapping
+        Drop settings.
+    count : int
+        How many questions to time, at least two.
+    rank : callable, optional
+        Ranks a list of questions; ``ranker.rank_all`` by default.
+    progress : bool
+        Show a bar on standard error.
+
+    Returns
+    -------
+    list of dict
+        A row for each setting, its name as ``drop_ratio``: the milliseconds of the first call,
+        which compiles, and the median and 99th percentile of those after it.
+
+    Raises
+    ------
+    OptionError
+        If the count is below 2, or there is no question.
+    """
+    if count < 2:
+        raise OptionError("count", count, "at least 2 questions")
+    _check_questions(questions)
+    rank = rank or _rank_all(ranker)
+    rows = []
+    for name, setting in settings.items():
+        ranker.set_drops(**setting)
+        first, *others = _milliseconds(rank, questions, count, f"drop ratio {name}", progress)
+        row = {
+            "drop_ratio": name,
+            "questions": count,
+            "first_ms": first,
+            "p50_ms": float(np.percentile(others, 50)),
+            "p99_ms": float(np.percentile(others, 99)),
+        }
+        rows.append(row)
+    return rows
+
+
+def _milliseconds(
+    rank: Rank, questions: Sequence[Any], count: int, title: str, progress: bool
+) -> List[float]:
+    """Times of the first question, which is ranked twice to warm up, and of those that count."""
+    from tqdm import tqdm
+
+    bar = tqdm(
+        range(count + 1),
+        desc=title,
+        unit="question",
+        delay=1,
+        disable=not progress,
+        file=sys.stderr,
+    )
+    milliseconds = []
+    for number in bar:
+        question = questions[max(number - 1, 0) % len(questions)]
+        begin = time.perf_counter()
+        rank([question])
+        milliseconds.append(1000 * (time.perf_counter() - begin))
+    return milliseconds
+
+
+def _rank_all(ranker: Ranker) -> Rank:
+    return lambda questions: list(ranker.rank_all(questions))
+
+
+def _check_questions(questions: Sequence[Any]) -> None:
+    if not questions:
+        raise OptionError("questions", "none", "at least one")

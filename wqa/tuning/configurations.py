@@ -1,0 +1,136 @@
+"""Configurations of drop ratios, their Pareto front, and the pick of one.
+
+Soldaini and Moschitti 2020, section 5.5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from wqa.errors import OptionError
+
+
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """Drop ratios, and what they would give on the questions that were scored.
+
+    Attributes
+    ----------
+    ratios : tuple of float
+        One an exit; that of the last is 0.
+    cost : float
+        Layers x candidates as they would run, whole candidates dropped, over those of the full
+        encoder.
+    paper_cost : float
+        `wqa.inference.relative_cost` of the ratios, the x-axis of Figure 2.
+    metrics : dict of str to float
+        Means over the questions, in [0, 1].
+    """
+
+    ratios: Tuple[float, ...]
+    cost: float
+    paper_cost: float
+    metrics: Dict[str, float]
+
+
+def pareto_front(
+    configurations: Sequence[Configuration], metric: str = "map"
+) -> List[Configuration]:
+    """Configurations that no other one beats.
+
+    One configuration beats another if it costs no more and is better, or costs less and is as
+    good.
+
+    Parameters
+    ----------
+    configurations : sequence of Configuration
+        Those to choose among.
+    metric : str
+        Name of the metric that says how good one is.
+
+    Returns
+    -------
+    list of Configuration
+        By ascending cost.
+    """
+
+    def by_cost(configuration: Configuration) -> Tuple:
+        value = configuration.metrics[metric]
+        return configuration.cost, -value, configuration.paper_cost, configuration.ratios
+
+    front: List[Configuration] = []
+    for configuration in sorted(configurations, key=by_cost):
+        if not front or configuration.metrics[metric] > front[-1].metrics[metric]:
+            front.append(configuration)
+    return front
+
+
+def pick(
+    configurations: Sequence[Configuration],
+    metric: str = "map",
+    max_cost: Optional[float] = None,
+    min_metric: Optional[float] = None,
+) -> Configuration:
+    """Pick a configuration of the Pareto front.
+
+    Parameters
+    ----------
+    configurations : sequence of Configuration
+        Those to choose among.
+    metric : str
+        Name of the metric that says how good one is.
+    max_cost : float, optional
+        Picks the best that costs at most this.
+    min_metric : float, optional
+        Picks the cheapest whose metric is at least this.
+
+    Returns
+    -------
+    Configuration
+        The one that was picked.
+
+    Raises
+    ------
+    OptionError
+        If none qualifies, or not just one of the two limits is given.
+    """
+    if (max_cost is None) == (min_metric is None):
+        given = "neither" if max_cost is None else "both"
+        raise OptionError("max_cost and min_metric", given, "one of the two")
+    front = pareto_front(configurations, metric)
+    if max_cost is not None:
+        fits = [configuration for configuration in front if configuration.cost <= max_cost]
+        if not fits:
+            cheapest = f"at least {front[0].cost:.4f}, the cheapest configuration's"
+            raise OptionError("max_cost", max_cost, cheapest)
+        return fits[-1]
+    assert min_metric is not None
+    for configuration in front:
+        if configuration.metrics[metric] >= min_metric:
+            return configuration
+    best = front[-1].metrics[metric]
+    raise OptionError("min_metric", min_metric, f"at most {best:.4f}, the best configuration's")
+
+
+def as_row(configuration: Configuration, exits: Sequence[int]) -> Dict[str, float]:
+    """A configuration as one flat row.
+
+    Parameters
+    ----------
+    configuration : Configuration
+        Drop ratios, costs and metrics.
+    exits : sequence of int
+        rho(1), ..., rho(N), the layers of the exits.
+
+    Returns
+    -------
+    dict of str to float
+        The ratio of each exit but the last, the costs and the metrics.
+    """
+    row = {}
+    for layer, ratio in zip(exits[:-1], configuration.ratios):
+        row[f"exit_{layer}"] = ratio
+    row["cost"] = configuration.cost
+    row["paper_cost"] = configuration.paper_cost
+    return {**row, **configuration.metrics}
