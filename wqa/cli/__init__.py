@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from typing import Optional, Sequence
 
@@ -21,7 +22,7 @@ from wqa.cli import (
     tune,
 )
 from wqa.cli.messages import at_the_command_line
-from wqa.errors import WqaError
+from wqa.errors import TrainingStopped, WqaError
 
 COMMANDS = {
     "train": train,
@@ -75,11 +76,15 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     Returns
     -------
     int
-        0, or 2 after an error, whose one line went to standard error; 130 after an interrupt.
+        0, or 2 after an error, whose one line goes to standard error; 128 and the signal's number
+        after a signal.
     """
     options = build_parser().parse_args(arguments)
     try:
         COMMANDS[options.command].run(options)
+    except TrainingStopped as stopped:
+        print(f"{stopped}; to go on: {_resuming(arguments)}", file=sys.stderr)
+        return 128 + stopped.signal
     except WqaError as error:
         print(f"error: {at_the_command_line(error, options.parser)}", file=sys.stderr)
         return 2
@@ -87,9 +92,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:
-        hint = (
-            "; add --resume to go on from the last checkpoint" if options.command == "train" else ""
-        )
-        print(f"interrupted{hint}", file=sys.stderr)
+        print("interrupted", file=sys.stderr)
         return 130
     return 0
+
+
+def _resuming(arguments: Optional[Sequence[str]]) -> str:
+    """The command that goes on with a training."""
+    words = ["wqa", *(sys.argv[1:] if arguments is None else arguments)]
+    if "--resume" not in words:
+        words.append("--resume")
+    return shlex.join(words)

@@ -12,6 +12,7 @@ goes on when the same command is given again with --resume, and ends with the sa
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shlex
 import sys
 from typing import Any, Callable, Dict
@@ -20,6 +21,8 @@ from wqa.cli.options import add_filter, numbers
 from wqa.config import EngineConfig, TrainingConfig
 
 _DEFAULTS = TrainingConfig()
+#: What an option's value is called: by its name, or by its type.
+_METAVARS: Dict[Any, Any] = {"ctx": "DEVICE", "engine": None, int: "N", float: "X", str: None}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,41 +83,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_training(group: argparse._ArgumentGroup) -> None:
-    for option, kind, metavar, text in (
-        ("ctx", str, "DEVICE", "cpu, gpu:0, a range such as gpu:0-7, or cpu:0-1 for two contexts"),
-        ("epochs", int, "N", "passes over the training questions"),
-        ("max-updates", int, "N", "stop after so many updates, 0: no limit"),
-        ("seed", int, "N", "seed of everything random"),
-        ("learning-rate", float, "R", "peak of the triangular schedule"),
-        ("warmup-updates", int, "N", "updates up to the peak"),
-        ("tokens-per-batch", int, "N", "padded tokens a device and update"),
-        ("clip-norm", float, "X", "greatest norm of a gradient, 0: no clipping"),
-        ("checkpoint-every", int, "UPDATES", "updates between checkpoints"),
-        ("eval-every", int, "UPDATES", "updates between evaluations, 0: once an epoch"),
-        ("patience", int, "N", "stop after so many evaluations without a better dev MAP, 0: never"),
-        ("log-every", int, "UPDATES", "updates between lines of metrics.jsonl"),
-        ("shuffle", str, "S", "what an epoch shuffles: pair, or question for blocks of questions"),
-        (
-            "engine",
-            str,
-            "E",
-            "what computes the layers: mxnet; onednn, on a CPU; auto, onednn where it is installed",
-        ),
-        (
-            "precision",
-            str,
-            "P",
-            "what products compute in: float32, or bfloat16 on a CPU with instructions for it",
-        ),
-    ):
-        default = getattr(_DEFAULTS, option.replace("-", "_"))
-        group.add_argument(
-            f"--{option}",
-            type=kind,
-            default=default,
-            metavar=metavar,
-            help=f"{text} (default: {default})",
-        )
+    for field in dataclasses.fields(TrainingConfig):
+        if not field.name.endswith("_filter"):
+            kind = type(field.default)
+            group.add_argument(
+                "--" + field.name.replace("_", "-"),
+                type=kind,
+                default=field.default,
+                choices=TrainingConfig.CHOICES.get(field.name),
+                metavar=_METAVARS.get(field.name, _METAVARS[kind]),
+                help=f"{field.metadata['help']} (default: {field.default})",
+            )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -125,35 +104,35 @@ def run(options: argparse.Namespace) -> None:
     options : argparse.Namespace
         What was parsed.
     """
-    import dataclasses
+    from wqa.training import task_type, train
 
-    from wqa.training import train
-
-    config = TrainingConfig(
-        **{field.name: getattr(options, field.name) for field in dataclasses.fields(TrainingConfig)}
-    )
+    names = [field.name for field in dataclasses.fields(TrainingConfig)]
+    config = TrainingConfig(**{name: getattr(options, name) for name in names})
+    own = {}
+    if options.exits:
+        own["exits"] = tuple(numbers(options.exits, "exits"))
     state = train(
         options.system,
         options.train,
         options.out,
         options.encoder,
         options.init,
-        numbers(options.exits, "exits") if options.exits else (),
         config,
         options.max_length,
         options.resume,
         evaluator_factory(options) if options.dev else None,
         shlex.join(["wqa", *sys.argv[1:]]),
+        **own,
     )
     if state.update == 0:
         print(f"{options.out} is complete already")
-    elif state.best_update:
-        print(
-            f"{options.out}: {state.update} updates, best dev MAP {100 * state.best_map:.2f} "
-            f"at update {state.best_update}"
-        )
-    else:
-        print(f"{options.out}: {state.update} updates")
+        return
+    message = f"{options.out}: {state.update} updates"
+    if state.best_update:
+        metric = task_type(options.system).metric.upper()
+        best = f"{100 * state.best_figure:.2f} at update {state.best_update}"
+        message += f", best dev {metric} {best}"
+    print(message)
 
 
 def evaluator_factory(options: argparse.Namespace) -> Callable:
