@@ -5,14 +5,15 @@ BUILTIN := wqa/data/builtin
 RUN := runs/quickstart
 BENCH ?=
 
-.PHONY: quickstart test lint bench clean help
+.PHONY: quickstart test lint docs bench clean help
 
 help:
 	@echo "make quickstart  train a cascade on the built-in corpus, evaluate it, rank a question"
 	@echo "make test        ruff, mypy and the tests"
+	@echo "make docs        the documentation, into build/site"
 	@echo "make bench       rank beside PyTorch, sentence-transformers and ONNX Runtime, in turn (45 minutes;"
 	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
-	@echo "make clean       delete .venv, .venv-peers and runs/quickstart"
+	@echo "make clean       delete .venv, .venv-peers, build/site and runs/quickstart"
 
 # Pinned versions; the constraint also holds for what builds gluonnlp's extension.
 .venv/.installed: setup.py constraints.txt
@@ -40,6 +41,13 @@ lint: .venv/.installed
 test: lint
 	$(BIN)/python -m pytest tests
 
+.venv/.docs: .venv/.installed
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # The peers' NumPy is newer than MXNet's, so they have an environment of their own.
 .venv-peers/.installed: recipes/bench/peers.txt
 	$(PYTHON) -m venv .venv-peers
@@ -50,4 +58,4 @@ bench: .venv/.installed .venv-peers/.installed
 	$(BIN)/python recipes/bench/compare.py --peers-python .venv-peers/bin/python $(BENCH)
 
 clean:
-	rm -rf .venv .venv-peers $(RUN)
+	rm -rf .venv .venv-peers build/site $(RUN)

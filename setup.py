@@ -54,6 +54,8 @@ setup(
         "corpora": [
             "pysbd"
         ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
+        # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
+        "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
         "test": ["pytest", "hypothesis", "ruff", "mypy", "pytrec-eval-terrier"],
     },
     entry_points={"console_scripts": ["wqa=wqa.cli:main"]},

@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
-"""Rank the same candidates with the same weights, ours and the peers' in turn, and lay the speeds
-side by side.
+"""Compare the speed of ranking the same candidates by the same weights: wqa and peers, in turn.
 
     python recipes/bench/compare.py --peers-python .venv-peers/bin/python --json bench.json
-    python recipes/bench/compare.py --peers-python .venv-peers/bin/python --pairwise
-    runs/wikiqa_pairwise \\
-        --cascade runs/wikiqa_cascade --data data/wikiqa/test.jsonl --calibration
-        data/wikiqa/dev.jsonl
+    python recipes/bench/compare.py --peers-python .venv-peers/bin/python \\
+        --pairwise runs/wikiqa_pairwise --cascade runs/wikiqa_cascade \\
+        --data data/wikiqa/test.jsonl --calibration data/wikiqa/dev.jsonl
 
-Without runs, it makes rankers of RoBERTa-base's size with random weights, and questions whose
+Without runs it writes rankers of RoBERTa-base's size with random weights, and questions whose
 lengths follow WikiQA's (`corpus.py`). Every contender is a process of its own that loads once. They
-take turns on a few questions at a time, so that what else the machine does meets all of them; a
-ratio is the median over the turns. Candidates and tokens a second are over all turns; a cascade's
-count all candidates, those that it drops too.
+take turns of a few questions, so that what else the machine does slows all of them; a ratio is the
+median over the turns. Candidates and tokens a second are over all turns; a cascade's include the
+candidates that it drops. What the processor cannot run is left out, and the output says so.
 """
 
 import argparse
@@ -20,14 +18,13 @@ import contextlib
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
+from contenders import HERE, Contender, add_arguments, lines_of, parse, prepare, start_all
 from scipy.stats import spearmanr
 
-HERE = pathlib.Path(__file__).parent
 PEERS = [
     ("pytorch", "float32"),
     ("pytorch", "bfloat16"),
@@ -36,211 +33,272 @@ PEERS = [
     ("cross-encoder", "float32"),
 ]
 PRECISIONS = ("float32", "bfloat16", "int8")
-RATIOS = ("0", "0.3", "0.5")
+CALIBRATED = 3  # random questions that int8 is calibrated on
+DROP_RATIOS = {"pairwise": ("0",), "cascade": ("0", "0.3", "0.5")}
 
 
-class Contender:
-    """A process that ranks when it is told to."""
+def rankers(options, runs):
+    """List the contenders.
 
-    def __init__(self, name, precision, command):
-        self.name, self.precision, self.turns, self.memory = name, precision, [], 0.0
-        self.process = subprocess.Popen(
-            list(map(str, command)),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The script's options.
+    runs : dict of str to path-like
+        Directories of `contenders.prepare`.
 
-    def answer(self):
-        line = self.process.stdout.readline()
-        while line and not line.startswith("{"):  # libraries print their greetings
-            line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"{self.name} {self.precision} ended: {self.process.stderr.read()[-2000:]}")
-        return json.loads(line)
-
-    def rank(self, begin, end):
-        print(begin, end, file=self.process.stdin, flush=True)
-        return self.answer()
-
-
-def contenders(options, runs):
-    """Start one after another: loading takes more memory than ranking."""
-    for name, precision in PEERS if options.peers_python else ():
-        yield Contender(
-            name,
-            precision,
-            [
-                options.peers_python,
-                HERE / "peers.py",
-                runs["huggingface"],
-                options.data,
-                name,
-                precision,
-            ],
-        )
-    for system, ratios in (("pairwise", ("0",)), ("cascade", RATIOS)):
-        for precision in PRECISIONS:
-            yield Contender(
-                f"wqa {system}",
-                precision,
-                [
-                    sys.executable,
-                    HERE / "ours.py",
-                    runs[system],
-                    options.data,
-                    precision,
-                    "onednn",
-                    *ratios,
-                ],
-            )
+    Yields
+    ------
+    Contender
+        A ranker that is not started yet.
+    """
+    if options.peers_python:
+        command = [options.peers_python, HERE / "peers.py", runs["huggingface"], options.data]
+        for name, precision in PEERS:
+            yield Contender(name, precision, [*command, name, precision])
+    for system, drop_ratios in DROP_RATIOS.items():
+        for precision in options.precision:
+            command = [sys.executable, HERE / "ours.py", runs[system], options.data]
+            yield Contender(f"wqa {system}", precision, [*command, precision, *drop_ratios])
 
 
-def measure(found, questions, chunk):
-    """Let the contenders take turns; the first turn warms up and is not counted."""
-    for contender in found:
-        contender.rank(0, min(chunk, questions))
+def measure(contenders, questions, chunk):
+    """Let the contenders take turns; the first turn warms up and is not counted.
+
+    Parameters
+    ----------
+    contenders : list of Contender
+        The rankers.
+    questions : int
+        The number of questions.
+    chunk : int
+        Questions of a turn.
+    """
+    for contender in contenders:
+        contender.work(0, min(chunk, questions))
     for number, begin in enumerate(range(0, questions, chunk)):
-        for contender in found if number % 2 else found[::-1]:
-            contender.turns.append(contender.rank(begin, min(begin + chunk, questions)))
-            contender.memory = max(contender.memory, contender.turns[-1]["memory_mib"])
-        print(
-            f"{min(begin + chunk, questions)} of {questions} questions", file=sys.stderr, flush=True
-        )
-
-
-def agreement(scores, reference):
-    """Mean Spearman's rho of the questions' scores, and the share of questions with the same first
-    candidate."""
-    with np.errstate(all="ignore"):
-        rho = [
-            spearmanr(mine, theirs)[0] for mine, theirs in zip(scores, reference) if len(mine) > 1
-        ]
-    first = [np.argmax(mine) == np.argmax(theirs) for mine, theirs in zip(scores, reference)]
-    return float(np.nanmean(rho)), float(np.mean(first))
-
-
-def rows_of(found, questions):
-    tokens = sum(turn["tokens"] for turn in found[-1].turns)
-    candidates = sum(len(texts) for _, texts in questions)
-    rows, seconds, scores = [], {}, {}
-    for contender in found:
-        for place, row in enumerate(contender.turns[0]["rows"]):
-            key = (contender.name, contender.precision, row["drop_ratio"])
-            seconds[key] = [turn["rows"][place]["seconds"] for turn in contender.turns]
-            scores[key] = [
-                each for turn in contender.turns for each in turn["rows"][place]["scores"]
-            ]
-            whole = [turn["rows"][place].get("end_to_end") for turn in contender.turns]
-            rows.append(
-                {
-                    "name": contender.name,
-                    "precision": contender.precision,
-                    "drop_ratio": row["drop_ratio"],
-                    "candidates_per_s": candidates / sum(seconds[key]),
-                    "tokens_per_s": tokens / sum(seconds[key]),
-                    "memory_mib": contender.memory,
-                    "end_to_end": ratio(whole, seconds[key]) if whole[0] else None,
-                }
-            )
-            if whole[0]:
-                seconds[(*key, "text")] = whole
-    for row in rows:
-        key = (row["name"], row["precision"], row["drop_ratio"])
-        row["over"] = {
-            f"{name} {precision}": ratio(
-                seconds[name, precision, 0.0],
-                seconds.get((*key, "text"), seconds[key])
-                if name == "cross-encoder"
-                else seconds[key],
-            )
-            for name, precision in PEERS
-            if (name, precision, 0.0) in seconds
-        }
-        row["time_over_0"] = ratio(seconds[key], seconds[(*key[:2], 0.0)])
-        same = row["name"] == "wqa cascade" or ("pytorch", "float32", 0.0) not in scores
-        reference = (row["name"] if same else "pytorch", "float32", 0.0)
-        row["spearman"], row["same_first"] = agreement(scores[key], scores[reference])
-    return rows
-
-
-def read(path):
-    """Questions of a canonical file, as (question, candidates)."""
-    with open(path, encoding="utf-8") as lines:
-        return [
-            (record["question"], [candidate["text"] for candidate in record["candidates"]])
-            for record in map(json.loads, lines)
-        ]
+        end = min(begin + chunk, questions)
+        for contender in contenders if number % 2 else contenders[::-1]:
+            contender.turns.append(contender.work(begin, end))
+        print(f"{end} of {questions} questions", file=sys.stderr, flush=True)
 
 
 def ratio(numerators, denominators):
+    """Median of quotients.
+
+    Parameters
+    ----------
+    numerators, denominators : sequence of float
+        One a turn.
+
+    Returns
+    -------
+    float
+    """
     return statistics.median(above / below for above, below in zip(numerators, denominators))
 
 
+def agreement(scores, reference):
+    """Compare two rankers' scores.
+
+    Parameters
+    ----------
+    scores, reference : list of list of float
+        Scores of each question's candidates.
+
+    Returns
+    -------
+    float
+        Mean over the questions of Spearman's rho.
+    float
+        Share of the questions with the same first candidate.
+    """
+    rho = []
+    same_first = []
+    for one, two in zip(scores, reference):
+        if len(one) > 1:
+            with np.errstate(all="ignore"):
+                rho.append(spearmanr(one, two)[0])
+        same_first.append(np.argmax(one) == np.argmax(two))
+    return float(np.nanmean(rho)), float(np.mean(same_first))
+
+
+class Measured:
+    """Figures of one contender at one drop ratio.
+
+    Parameters
+    ----------
+    contender : Contender
+        The ranker, with its turns.
+    index : int
+        Index of the drop ratio in the ranker's answers.
+    """
+
+    def __init__(self, contender, index):
+        rows = [turn["rows"][index] for turn in contender.turns]
+        self.key = (contender.name, contender.precision, rows[0]["drop_ratio"])
+        self.memory = max(turn["memory_mib"] for turn in contender.turns)
+        self.seconds = [row["seconds"] for row in rows]
+        self.scores = [scores for row in rows for scores in row["scores"]]
+        whole = [row.get("end_to_end") for row in rows]
+        self.end_to_end = None if None in whole else whole
+
+    def seconds_beside(self, peer):
+        """Seconds to compare with a peer's.
+
+        Parameters
+        ----------
+        peer : str
+            Name of the peer. The CrossEncoder starts from text, so from text if that was timed.
+
+        Returns
+        -------
+        list of float
+            One a turn.
+        """
+        if peer == "cross-encoder" and self.end_to_end is not None:
+            return self.end_to_end
+        return self.seconds
+
+
+def rows_of(contenders, questions):
+    """Compute the table's figures.
+
+    Parameters
+    ----------
+    contenders : list of Contender
+        The rankers, with their turns.
+    questions : list of (str, list of str)
+        Questions and their candidates.
+
+    Returns
+    -------
+    list of dict
+        One row for each contender and drop ratio.
+    """
+    measured = {}
+    tokens = 0
+    for contender in contenders:
+        tokens = max(tokens, sum(turn.get("tokens", 0) for turn in contender.turns))
+        for index in range(len(contender.turns[0]["rows"])):
+            figures = Measured(contender, index)
+            measured[figures.key] = figures
+    candidates = sum(len(texts) for _, texts in questions)
+    rows = []
+    for (name, precision, drop_ratio), figures in measured.items():
+        baseline = measured[name, precision, 0.0]
+        reference = measured.get(("pytorch", "float32", 0.0))
+        if reference is None or name == "wqa cascade":
+            reference = measured.get((name, "float32", 0.0), baseline)
+        spearman, same_first = agreement(figures.scores, reference.scores)
+        end_to_end = None
+        if figures.end_to_end is not None:
+            end_to_end = ratio(figures.end_to_end, figures.seconds)
+        row = {
+            "name": name,
+            "precision": precision,
+            "drop_ratio": drop_ratio,
+            "candidates_per_s": candidates / sum(figures.seconds),
+            "tokens_per_s": tokens / sum(figures.seconds),
+            "memory_mib": figures.memory,
+            "end_to_end": end_to_end,
+            "over": over_peers(figures, measured),
+            "time_over_0": ratio(figures.seconds, baseline.seconds),
+            "spearman": spearman,
+            "same_first": same_first,
+        }
+        rows.append(row)
+    return rows
+
+
+def over_peers(figures, measured):
+    """How many times as fast as the peers a contender is.
+
+    Parameters
+    ----------
+    figures : Measured
+        Figures of the contender.
+    measured : dict of tuple to Measured
+        Figures of all contenders by name, precision and drop ratio.
+
+    Returns
+    -------
+    dict of str to float
+        Medians over the turns, by the peer's name and precision.
+    """
+    ratios = {}
+    for name, precision in PEERS:
+        peer = measured.get((name, precision, 0.0))
+        if peer is not None:
+            seconds = figures.seconds_beside(name)
+            ratios[f"{name} {precision}"] = ratio(peer.seconds, seconds)
+    return ratios
+
+
+def read(path):
+    """Read questions without wqa, whose import takes memory that is measured.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Canonical JSONL.
+
+    Returns
+    -------
+    list of (str, list of str)
+        Questions and their candidates.
+    """
+    questions = []
+    with open(path, encoding="utf-8") as lines:
+        for record in map(json.loads, lines):
+            texts = [candidate["text"] for candidate in record["candidates"]]
+            questions.append((record["question"], texts))
+    return questions
+
+
 def table(rows):
-    lines = [
+    """Lay the figures out.
+
+    Parameters
+    ----------
+    rows : list of dict
+        As `rows_of` returns them.
+
+    Returns
+    -------
+    list of str
+        Lines of the table.
+    """
+    title = (
         f"{'ranker':13} {'precision':9} {'drop':>4} {'cand/s':>8} {'tokens/s':>9} "
-        f"{'time/0':>6} {'text/net':>8} "
-        f"{'MiB':>6} {'rho':>6} {'first':>5}  times as fast as " + ", ".join(rows[0]["over"])
-    ]
+        f"{'time/0':>6} {'text/net':>8} {'MiB':>6} {'rho':>6} {'first':>5}  times as fast as "
+    )
+    lines = [title + ", ".join(rows[0]["over"])]
     for row in rows:
-        whole = f"{row['end_to_end']:8.3f}" if row["end_to_end"] else f"{'-':>8}"
-        lines.append(
-            f"{row['name']:13} {row['precision']:9} {row['drop_ratio']:4.1f} "
-            f"{row['candidates_per_s']:8.1f} "
-            f"{row['tokens_per_s']:9.0f} {row['time_over_0']:6.3f} {whole} "
-            f"{row['memory_mib']:6.0f} "
-            f"{row['spearman']:6.3f} {row['same_first']:5.2f}  "
-            + " ".join(f"{value:7.2f}" for value in row["over"].values())
+        end_to_end = "-" if row["end_to_end"] is None else f"{row['end_to_end']:.3f}"
+        cells = (
+            f"{row['name']:13} {row['precision']:9} {row['drop_ratio']:4.1f}",
+            f"{row['candidates_per_s']:8.1f} {row['tokens_per_s']:9.0f}",
+            f"{row['time_over_0']:6.3f} {end_to_end:>8} {row['memory_mib']:6.0f}",
+            f"{row['spearman']:6.3f} {row['same_first']:5.2f} ",
+            *(f"{value:7.2f}" for value in row["over"].values()),
         )
-    return "\n".join(lines)
-
-
-def prepare(options, folder):
-    """Directories of the rankers, made if none were given, and the data; by a process of its own,
-    which ends."""
-    runs = {
-        "pairwise": options.pairwise,
-        "cascade": options.cascade,
-        "huggingface": folder / "huggingface",
-    }
-    if options.pairwise:
-        arguments = ["prepare", *runs.values(), options.calibration]
-    else:
-        runs.update(pairwise=folder / "pairwise", cascade=folder / "cascade")
-        options.data = folder / "questions.jsonl"
-        arguments = [
-            "make",
-            folder,
-            options.data,
-            options.shape,
-            options.questions,
-            options.candidates,
-        ]
-    subprocess.run([sys.executable, HERE / "corpus.py", *map(str, arguments)], check=True)
-    return runs
+        lines.append(" ".join(cells).rstrip())
+    return lines
 
 
 def main():
+    """Parse the options, measure, and print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    add_arguments(parser)
+    parser.add_argument("--calibration", help="questions to calibrate int8 on, for runs")
     parser.add_argument(
-        "--peers-python",
-        help="interpreter of the environment of peers.txt; without it ours alone are timed",
-    )
-    parser.add_argument("--pairwise", help="run of a monolithic ranker, in place of random weights")
-    parser.add_argument("--cascade", help="run of a cascade on an encoder of the same size")
-    parser.add_argument("--data", help="questions to rank with them")
-    parser.add_argument(
-        "--calibration", help="questions to calibrate int8 on, where the runs are not"
-    )
-    parser.add_argument(
-        "--shape",
-        default="roberta_12_768_12",
-        help="of the random weights: a name of wqa.config.BACKBONES, or tiny (default: "
-        "roberta_12_768_12)",
+        "--precision",
+        action="append",
+        choices=PRECISIONS,
+        help="of wqa's rankers; give it once for each (default: all)",
     )
     parser.add_argument(
         "--questions", type=int, default=100, help="with random weights (default: 100)"
@@ -250,34 +308,24 @@ def main():
     )
     parser.add_argument("--chunk", type=int, default=5, help="questions a turn (default: 5)")
     parser.add_argument("--json", help="write the figures here too")
-    options = parser.parse_args()
-    if (
-        bool(options.pairwise) != bool(options.cascade)
-        or options.pairwise
-        and not (options.data and options.calibration)
-    ):
-        parser.error("--pairwise, --cascade, --data and --calibration go together")
+    options = parse(parser, ("pairwise", "cascade", "data", "calibration"))
+    options.precision = options.precision or PRECISIONS
+    calibrated = CALIBRATED if "int8" in options.precision else 0
+    size = (options.questions, options.candidates, calibrated)
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-        runs = prepare(options, pathlib.Path(name))
-        found = []
-        for contender in contenders(options, runs):
-            stack.callback(contender.process.kill)
-            print(
-                f"{contender.name} {contender.precision} is ready {contender.answer()}",
-                file=sys.stderr,
-                flush=True,
-            )
-            found.append(contender)
+        runs = prepare(options, pathlib.Path(name), *size)
         questions = read(options.data)
-        measure(found, len(questions), options.chunk)
-        rows = rows_of(found, questions)
+        ready, left_out = start_all(rankers(options, runs), stack)
+        if not ready:
+            sys.exit("\n".join(lines_of(left_out)))
+        measure(ready, len(questions), options.chunk)
+        rows = rows_of(ready, questions)
     candidates = sum(len(texts) for _, texts in questions)
     print(f"{len(questions)} questions, {candidates} candidates, {options.chunk} questions a turn")
-    print(table(rows))
+    print(*table(rows), *lines_of(left_out), sep="\n")
     if options.json:
-        pathlib.Path(options.json).write_text(
-            json.dumps({"rows": rows}, indent=2) + "\n", encoding="utf-8"
-        )
+        content = json.dumps({"rows": rows, "left_out": left_out}, indent=2) + "\n"
+        pathlib.Path(options.json).write_text(content, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,140 +1,187 @@
 #!/usr/bin/env python3
-"""Train on the same batches, ours and PyTorch's in turn, and lay the speeds side by side.
+"""Compare the speed of training on the same batches: wqa and PyTorch, in turn.
 
     python recipes/bench/compare_training.py --peers-python .venv-peers/bin/python \\
         --pairwise runs/wikiqa_pairwise --cascade runs/wikiqa_cascade --data data/wikiqa/train.jsonl
     python recipes/bench/compare_training.py --peers-python .venv-peers/bin/python --updates 2
 
-Each contender starts from the same encoder and takes the same mini-batches, those of `wqa train`:
-of nearly one length and at most 2,000 padded tokens; the optimizer is Adam. They take turns of a
-few updates. A ratio is the median over the turns; a cascade's, whose updates draw an exit each, is
-that of the sums. Without runs, RoBERTa-base's size.
+All contenders start from the same encoder and take the same mini-batches, those of `wqa train`: of
+nearly one length and at most 2,000 padded tokens. The optimizer is Adam. They take turns of a few
+updates. A ratio is the median over the turns; for a cascade, whose updates draw an exit, it is that
+of the sums. Without runs the weights are random, of RoBERTa-base's size. What the processor cannot
+run is left out, and the output says so.
 """
 
 import argparse
 import contextlib
 import pathlib
 import statistics
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
-from compare import HERE, Contender
-from train_ours import UPDATES
+from contenders import (
+    HERE,
+    Contender,
+    add_arguments,
+    lines_of,
+    parse,
+    prepare,
+    run_corpus,
+    start_all,
+)
 
-OURS = (
+TRAININGS = (
     ("pairwise", "onednn", "float32"),
     ("pairwise", "mxnet", "float32"),
     ("pairwise", "onednn", "bfloat16"),
     ("cascade", "onednn", "float32"),
     ("cascade", "onednn", "bfloat16"),
 )
+REFERENCE = "wqa pairwise onednn"
 
 
-def contenders(options, runs, batches):
-    """Ours first: the first of them writes the batches."""
-    for number, (system, engine, precision) in enumerate(OURS):
-        command = [
-            sys.executable,
-            HERE / "train_ours.py",
-            runs[system],
-            options.data,
-            engine,
-            precision,
-        ]
-        yield Contender(f"wqa {system} {engine}", precision, [*command, "" if number else batches])
-    for precision in ("float32", "bfloat16") if options.peers_python else ():
-        command = [options.peers_python, HERE / "train_peer.py", runs["huggingface"], batches]
-        yield Contender("pytorch", precision, [*command, precision])
+def trainings(options, runs, folder):
+    """List the contenders.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        The script's options.
+    runs : dict of str to path-like
+        Directories of `contenders.prepare`.
+    folder : pathlib.Path
+        Directory for what the trainings write; holds ``batches.npz``.
+
+    Yields
+    ------
+    Contender
+        A training that is not started yet.
+    """
+    script = HERE / "train_ours.py"
+    for number, (system, engine, precision) in enumerate(TRAININGS):
+        arguments = [runs[system], options.data, engine, precision, options.updates]
+        command = [sys.executable, script, *arguments, folder / f"training_{number}"]
+        yield Contender(f"wqa {system} {engine}", precision, command)
+    if options.peers_python:
+        command = [options.peers_python, HERE / "train_peer.py", runs["huggingface"]]
+        for precision in ("float32", "bfloat16"):
+            yield Contender("pytorch", precision, [*command, folder / "batches.npz", precision])
 
 
-def prepare(options, folder):
-    """Directories of the rankers, made if none were given, and the data."""
-    runs = {
-        "pairwise": options.pairwise,
-        "cascade": options.cascade,
-        "huggingface": folder / "huggingface",
-    }
-    if options.pairwise:
-        arguments = ["export", runs["pairwise"], runs["huggingface"]]
-    else:
-        runs.update(pairwise=folder / "pairwise", cascade=folder / "cascade")
-        options.data = folder / "questions.jsonl"
-        arguments = ["make", folder, options.data, options.shape, 100, 50]
-    subprocess.run([sys.executable, HERE / "corpus.py", *map(str, arguments)], check=True)
-    return runs
+def measure(contenders, turns, updates):
+    """Let the contenders take turns; the first turn warms up and is not counted.
+
+    Parameters
+    ----------
+    contenders : list of Contender
+        The trainings.
+    turns : int
+        Counted turns.
+    updates : int
+        Updates of a turn.
+    """
+    for turn in range(turns + 1):
+        for contender in contenders if turn % 2 else contenders[::-1]:
+            seconds = contender.work(turn * updates, (turn + 1) * updates)["seconds"]
+            if turn > 0:
+                contender.turns.append(seconds)
+
+
+def ratio(slow, fast):
+    """How many times as fast one training is as another.
+
+    Parameters
+    ----------
+    slow, fast : Contender
+        The trainings.
+
+    Returns
+    -------
+    float
+        The median over the turns, or, where updates differ in depth, the ratio of the sums.
+    """
+    if "cascade" in slow.name + fast.name:
+        return sum(slow.turns) / sum(fast.turns)
+    return statistics.median(above / below for above, below in zip(slow.turns, fast.turns))
+
+
+def table(contenders, tokens):
+    """Lay the speeds out.
+
+    Parameters
+    ----------
+    contenders : list of Contender
+        The trainings, with their turns.
+    tokens : float
+        Tokens of all counted turns.
+
+    Returns
+    -------
+    list of str
+        Lines of the table.
+    """
+    peers = [contender for contender in contenders if contender.name == "pytorch"]
+    references = [contender for contender in contenders if contender.name == REFERENCE]
+    columns = [str(peer) for peer in peers]
+    if references:
+        columns.append(f"{REFERENCE} of this precision")
+    title = f"{'training':20} {'precision':9} {'tokens/s':>9}  times as fast as "
+    lines = [title + ", ".join(columns)]
+    for contender in contenders:
+        same = [other for other in references if other.precision == contender.precision]
+        cells = [f"{ratio(other, contender):7.2f}" for other in peers + same]
+        if references and not same:
+            cells.append(f"{'-':>7}")
+        speed = tokens / sum(contender.turns)
+        row = f"{contender.name:20} {contender.precision:9} {speed:9.0f}  {' '.join(cells)}"
+        lines.append(row.rstrip())
+    return lines
+
+
+def tokens_of(path, begin, end):
+    """Tokens of a range of mini-batches, padding not counted.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Mini-batches, as ``corpus.py batches`` writes them.
+    begin, end : int
+        The first one, and the one after the last.
+
+    Returns
+    -------
+    float
+    """
+    with np.load(path) as arrays:
+        return sum(float(arrays[f"{number}_lengths"].sum()) for number in range(begin, end))
 
 
 def main():
+    """Parse the options, measure, and print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--peers-python",
-        help="interpreter of the environment of peers.txt; without it ours alone are timed",
-    )
-    parser.add_argument("--pairwise", help="run of a monolithic ranker, in place of random weights")
-    parser.add_argument("--cascade", help="run of a cascade on an encoder of the same size")
-    parser.add_argument("--data", help="labelled questions to train them on")
-    parser.add_argument(
-        "--shape",
-        default="roberta_12_768_12",
-        help="of the random weights (default: roberta_12_768_12)",
-    )
+    add_arguments(parser)
     parser.add_argument("--updates", type=int, default=5, help="updates a turn (default: 5)")
     parser.add_argument(
         "--turns", type=int, default=8, help="counted turns, after one that warms up (default: 8)"
     )
-    options = parser.parse_args()
-    if options.updates * (options.turns + 1) > UPDATES:
-        parser.error(f"at most {UPDATES} updates in all")
+    options = parse(parser, ("pairwise", "cascade", "data"))
+    total = options.updates * (options.turns + 1)
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)
-        batches, found = folder / "batches.npz", []
-        for contender in contenders(options, prepare(options, folder), batches):
-            stack.callback(contender.process.kill)
-            contender.answer()
-            found.append(contender)
-        for turn in range(options.turns + 1):
-            for contender in found if turn % 2 else found[::-1]:
-                seconds = contender.rank(turn * options.updates, (turn + 1) * options.updates)[
-                    "seconds"
-                ]
-                contender.turns += [seconds] if turn else []
-        with np.load(batches) as arrays:
-            tokens = sum(
-                float(arrays[f"{number}_lengths"].sum())
-                for number in range(options.updates, options.updates * (options.turns + 1))
-            )
-    peers = [contender for contender in found if contender.name == "pytorch"]
-    each = tokens / options.turns / options.updates
+        runs = prepare(options, folder, 100, 50, 0)
+        run_corpus("batches", folder / "batches.npz", runs["pairwise"], options.data, total)
+        ready, left_out = start_all(trainings(options, runs, folder), stack)
+        measure(ready, options.turns, options.updates)
+        tokens = tokens_of(folder / "batches.npz", options.updates, total)
+    mean = tokens / options.turns / options.updates
     print(
-        f"{options.turns} turns of {options.updates} updates, {each:.0f} tokens an update, "
+        f"{options.turns} turns of {options.updates} updates, {mean:.0f} tokens an update, "
         "padding not counted"
     )
-    print(
-        f"{'training':20} {'precision':9} {'tokens/s':>9}  times as fast as "
-        + ", ".join(f"pytorch {peer.precision}" for peer in peers)
-        + ", wqa pairwise onednn of this precision"
-    )
-    for contender in found:
-        same = [
-            other
-            for other in found
-            if other.name == "wqa pairwise onednn" and other.precision == contender.precision
-        ]
-        print(
-            f"{contender.name:20} {contender.precision:9} {tokens / sum(contender.turns):9.0f}  "
-            + " ".join(f"{ratio(other, contender):7.2f}" for other in [*peers, *same])
-        )
-
-
-def ratio(slow, fast):
-    """Median over the turns, or, where updates differ in depth, the ratio of the sums."""
-    if "cascade" in slow.name + fast.name:
-        return sum(slow.turns) / sum(fast.turns)
-    return statistics.median(above / below for above, below in zip(slow.turns, fast.turns))
+    print(*table(ready, tokens), *lines_of(left_out), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,17 @@
-"""What `compare.py` ranks: questions with candidates as long as WikiQA's, and rankers of
-RoBERTa-base's size.
+"""What the comparisons rank: random questions as long as WikiQA's, and rankers with random weights.
 
-The words are those of the built-in corpus, the lengths those of WikiQA's test pairs, by the deciles
-below (MiniLM's vocabulary; no sentence of WikiQA is needed). The rankers have random weights: their
-speed is that of trained ones, their order of the candidates means nothing.
+    python recipes/bench/corpus.py questions OUT.jsonl RUN QUESTIONS CANDIDATES
+    python recipes/bench/corpus.py make FOLDER OUT.jsonl SHAPE QUESTIONS CANDIDATES [CALIBRATED]
+    python recipes/bench/corpus.py complete PAIRWISE CASCADE HUGGINGFACE [CALIBRATION.jsonl]
+    python recipes/bench/corpus.py batches OUT.npz RUN QUESTIONS.jsonl BATCHES
+
+``questions`` writes questions for the tokenizer of a run. ``make`` writes rankers of a shape as
+well. ``complete`` writes what trained runs lack: the form that the peers read, and 8-bit weights.
+``batches`` writes mini-batches of `wqa train` for the peers.
+
+The words are those of the built-in corpus. The lengths are those of WikiQA's test pairs, by the
+deciles below, so no sentence of WikiQA is needed. Random weights take the time of trained ones;
+their order of the candidates means nothing.
 """
 
 import dataclasses
@@ -14,127 +22,265 @@ import mxnet as mx
 import numpy as np
 import tokenizers
 
-from wqa.config import BACKBONES, RunConfig, to_json
+from wqa.cli import main as wqa
+from wqa.config import BACKBONES, RunConfig, TrainingConfig, to_json
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.inference.export import export_huggingface
-from wqa.inference.quantize import quantize
-from wqa.inference.quantized import FILE
+from wqa.inference import load_ranker
 from wqa.models import build_model
-from wqa.pretrained.folders import new_directory, write_parameters
-from wqa.text import PairEncoder, load_tokenizer
+from wqa.text import load_tokenizer
+from wqa.training import TrainingPairs
+from wqa.training.sampling import order_of_epoch
 
+TINY = {"units": 32, "hidden_size": 64, "num_layers": 6, "num_heads": 2, "vocab_size": 4000}
 SHAPES = {
     **BACKBONES,
-    "tiny": dataclasses.replace(
-        BACKBONES["roberta_12_768_12"], units=32, hidden_size=64, num_heads=2, vocab_size=4000
-    ),
+    "tiny": dataclasses.replace(BACKBONES["roberta_12_768_12"], **TINY),
+    "tiny_bert": dataclasses.replace(BACKBONES["bert_6_384_12"], **TINY),
 }
+
+SPLITS = ("train", "dev", "test")
+VOCABULARY = 4000  # tokens of a random ranker's tokenizer, at most
 
 SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)  # per cent of the pairs
 QUESTION_TOKENS = (3, 5, 5, 6, 6, 7, 7, 8, 9, 10, 11, 13, 17, 22)
 CANDIDATE_TOKENS = (1, 10, 12, 16, 19, 22, 26, 29, 33, 38, 46, 54, 74, 117)
 
 
-def make_runs(folder, shape):
-    """Write a monolithic ranker, a cascade on the same encoder, and the former for the peers."""
-    folder = pathlib.Path(folder)
-    files = [str(builtin_path(split)) for split in ("train", "dev", "test")]
-    trained = tokenizers.ByteLevelBPETokenizer()
-    trained.train(
-        files,
-        vocab_size=4000,
-        special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
-        show_progress=False,
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    trained.save_model(str(folder))
-    tokenizer, config, encoder = load_tokenizer(folder), SHAPES[shape], None
-    for system in ("pairwise", "cascade"):
-        mx.random.seed(0)
-        model = build_model(system, config)
-        model.initialize(mx.init.Normal(0.05))
-        if encoder is None:
-            encoder = model.backbone
+def train_tokenizer(folder, pair_form):
+    """Train a tokenizer on the built-in corpus and write its vocabulary.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Directory for the files.
+    pair_form : {"bert", "roberta"}
+        The form of the encoder's pairs: WordPiece for BERT's, byte-level BPE for RoBERTa's.
+    """
+    options = {"vocab_size": VOCABULARY, "show_progress": False}
+    if pair_form == "roberta":
+        tokenizer = tokenizers.ByteLevelBPETokenizer()
+        options["special_tokens"] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    else:
+        tokenizer = tokenizers.BertWordPieceTokenizer()
+    tokenizer.train([str(builtin_path(split)) for split in SPLITS], **options)
+    tokenizer.save_model(str(folder))
+
+
+def write_run(folder, system, config, tokenizer, encoder=None):
+    """Write a ranker with random weights as a run directory.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The new directory.
+    system : str
+        A key of `wqa.models.SYSTEMS`.
+    config : wqa.config.BackboneConfig
+        Shape of the encoder.
+    tokenizer : wqa.text.Tokenizer
+        Tokenizer of the encoder's family.
+    encoder : mxnet.gluon.Block, optional
+        Encoder whose parameters the ranker gets; random ones by default.
+
+    Returns
+    -------
+    mxnet.gluon.Block
+        The ranker's encoder.
+    """
+    mx.random.seed(0)
+    model = build_model(system, config)
+    model.initialize(mx.init.Normal(0.05))
+    if encoder is not None:
+        source = encoder._collect_params_with_prefix()
         for name, parameter in model.backbone._collect_params_with_prefix().items():
-            parameter.set_data(encoder._collect_params_with_prefix()[name].data())
-        with new_directory(folder / system) as run:
-            write_parameters(model, run / "model.params")
-            tokenizer.save(run / "tokenizer.json")
-            (run / "config.json").write_text(
-                to_json(RunConfig(system, config, model.exits)), encoding="utf-8"
-            )
-    export_huggingface(folder / "pairwise", folder / "huggingface")
-    return folder / "pairwise", folder / "cascade"
+            parameter.set_data(source[name].data())
+    folder.mkdir()
+    model.save_parameters(str(folder / "model.params"))
+    tokenizer.save(folder / "tokenizer.json")
+    record = RunConfig(system, config, model.exits)
+    (folder / "config.json").write_text(to_json(record), encoding="utf-8")
+    return model.backbone
 
 
 def make_questions(path, tokenizer_folder, count, candidates, seed=0):
-    """Write questions of random words, as long as WikiQA's."""
+    """Write questions of random words whose lengths follow WikiQA's.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The new file, canonical JSONL. The first candidate of a question has label 1, others 0.
+    tokenizer_folder : str or path-like
+        Directory of the tokenizer that counts the tokens.
+    count, candidates : int
+        The number of questions, and that of the candidates of one.
+    seed : int
+        Seed of the words and the lengths.
+    """
     rng = np.random.default_rng(seed)
-    encoder = PairEncoder(load_tokenizer(tokenizer_folder), 128)
-    words = sorted(
-        {
-            word
-            for split in ("train", "dev", "test")
-            for question in read_questions(builtin_path(split))
-            for text in (question.question, *question.texts)
-            for word in text.split()
-        }
-    )
-    sizes = [len(ids) for ids in encoder.tokenizer.encode([" " + word for word in words])]
-    half = np.mean(sizes) / 2
+    words = sorted(set(builtin_words()))
+    tokens = load_tokenizer(tokenizer_folder).encode([" " + word for word in words])
+    sizes = [len(word_tokens) for word_tokens in tokens]
+    half_word = np.mean(sizes) / 2
 
     def text(lengths):
-        wanted, chosen = np.interp(rng.uniform(0, 100), SHARES, lengths), []
-        while (
-            wanted > half or not chosen
-        ):  # over or short by half a word at most, on average by none
+        """Words until the text is within half a word of a drawn length, at least one."""
+        missing = np.interp(rng.uniform(0, 100), SHARES, lengths)
+        chosen = []
+        while missing > half_word or not chosen:
             word = rng.integers(len(words))
             chosen.append(words[word])
-            wanted -= sizes[word]
+            missing -= sizes[word]
         return " ".join(chosen)
 
-    write_questions(
-        path,
-        (
-            Question(
-                f"Q{number}",
-                text(QUESTION_TOKENS),
-                tuple(
-                    Candidate(text(CANDIDATE_TOKENS), int(place == 0))
-                    for place in range(candidates)
-                ),
-            )
-            for number in range(count)
-        ),
-    )
+    def question(number):
+        labels = [1] + [0] * (candidates - 1)
+        answers = tuple(Candidate(text(CANDIDATE_TOKENS), label) for label in labels)
+        return Question(f"Q{number}", text(QUESTION_TOKENS), answers)
+
+    write_questions(path, (question(number) for number in range(count)))
 
 
-def calibrate(runs, data, most=100):
-    """Make the 8-bit weights of runs that have none."""
+def builtin_words():
+    """Words of the built-in corpus, with repetitions."""
+    for split in SPLITS:
+        for question in read_questions(builtin_path(split)):
+            for text in (question.question, *question.texts):
+                yield from text.split()
+
+
+def write_batches(path, run, data, count):
+    """Write the first mini-batches that `wqa train` draws with its defaults, for the peers.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The new file: arrays ``0_ids``, ``0_types``, ``0_lengths``, ``0_labels``, and so on.
+    run : str or path-like
+        Run directory whose tokenizer encodes the pairs.
+    data : str or path-like
+        Labelled questions, canonical JSONL.
+    count : int
+        The number of mini-batches.
+    """
+    config = TrainingConfig()
+    pairs = TrainingPairs(read_questions(data), load_ranker(run).encoder)
+    plan = []
+    epoch = 0
+    while len(plan) < count:
+        plan += pairs.plan(config.tokens_per_batch, order_of_epoch(config.seed, epoch))
+        epoch += 1
+    arrays = {}
+    for number, rows in enumerate(plan[:count]):
+        batch = zip(("ids", "types", "lengths", "labels"), pairs.batch(rows))
+        arrays.update({f"{number}_{name}": array for name, array in batch})
+    np.savez(path, **arrays)
+
+
+def quantize(runs, data, most=100):
+    """Write the 8-bit weights of the runs that have none.
+
+    Where oneDNN's package is missing nothing is written, and the int8 contenders say why they do
+    not run.
+
+    Parameters
+    ----------
+    runs : iterable of path-like
+        Run directories.
+    data : path-like
+        Questions to calibrate on, canonical JSONL.
+    most : int
+        The number of questions to take of them, at most.
+    """
     for run in runs:
-        if not (pathlib.Path(run) / FILE).exists():
-            quantize(run, read_questions(data), most)
+        if not (run / "int8.safetensors").exists():
+            wqa(["quantize", str(run), "--data", str(data), "--questions", str(most)])
 
 
-def make(folder, data, shape, count, candidates):
-    """All that the comparison needs, with random weights."""
-    runs = make_runs(folder, shape)
+def export(run, out):
+    """Write a monolithic ranker in the form that the peers read.
+
+    Parameters
+    ----------
+    run : path-like
+        Run directory.
+    out : path-like
+        The new directory.
+    """
+    code = wqa(["export", str(run), str(out), "--format", "huggingface"])
+    if code:
+        sys.exit(code)
+
+
+def make(folder, data, shape, count, candidates, calibrated="3"):
+    """Write rankers with random weights, and questions for them.
+
+    Parameters
+    ----------
+    folder : str
+        Directory for the rankers: ``pairwise``, ``cascade`` and ``huggingface``.
+    data : str
+        The new file of questions.
+    shape : str
+        A key of `SHAPES`.
+    count, candidates : str
+        The number of questions, and that of the candidates of one.
+    calibrated : str
+        The number of questions that int8 is calibrated on; ``"0"`` writes no 8-bit weights.
+    """
+    if shape not in SHAPES:
+        sys.exit(f"--shape: {shape}; expected one of " + ", ".join(SHAPES))
+    folder, config = pathlib.Path(folder), SHAPES[shape]
+    folder.mkdir(parents=True, exist_ok=True)
+    train_tokenizer(folder, config.pair_form)
+    tokenizer = load_tokenizer(folder)
+    encoder = write_run(folder / "pairwise", "pairwise", config, tokenizer)
+    write_run(folder / "cascade", "cascade", config, tokenizer, encoder)
+    export(folder / "pairwise", folder / "huggingface")
     make_questions(data, folder, int(count), int(candidates))
-    calibrate(runs, data, most=3)
+    if int(calibrated):
+        quantize((folder / "pairwise", folder / "cascade"), data, int(calibrated))
 
 
-def questions(path, run, count, candidates):
-    """Questions for a run of one's own."""
-    make_questions(path, run, int(count), int(candidates))
+def complete(pairwise, cascade, huggingface, calibration=""):
+    """Write what trained runs lack for a comparison.
+
+    Parameters
+    ----------
+    pairwise, cascade : str
+        Run directories.
+    huggingface : str
+        The new directory for the peers.
+    calibration : str
+        Questions to calibrate int8 on; without them nothing is calibrated.
+    """
+    export(pairwise, huggingface)
+    if calibration:
+        quantize((pathlib.Path(pairwise), pathlib.Path(cascade)), calibration)
 
 
-def prepare(pairwise, cascade, huggingface, calibration):
-    """What trained runs lack for the comparison."""
-    export_huggingface(pairwise, huggingface)
-    calibrate((pairwise, cascade), calibration)
+def main(command, *arguments):
+    """Run one of the commands.
+
+    Parameters
+    ----------
+    command : str
+        ``questions``, ``make``, ``complete`` or ``batches``.
+    *arguments : str
+        The command's own.
+    """
+    if command == "questions":
+        path, run, count, candidates = arguments
+        make_questions(path, run, int(count), int(candidates))
+    elif command == "make":
+        make(*arguments)
+    elif command == "complete":
+        complete(*arguments)
+    elif command == "batches":
+        path, run, data, count = arguments
+        write_batches(path, run, data, int(count))
+    else:
+        sys.exit(f"{command}; expected questions, make, complete or batches")
 
 
 if __name__ == "__main__":
-    {"make": make, "prepare": prepare, "questions": questions, "export": export_huggingface}[
-        sys.argv[1]
-    ](*sys.argv[2:])
+    main(*sys.argv[1:])

@@ -1,11 +1,11 @@
-"""One of our rankers, for `compare.py`: ranks the questions that it is told to, and says how long
-it took.
+"""A ranker of wqa, for `compare.py`: ranks the questions that it is told to and reports the time.
 
-    python recipes/bench/ours.py RUN DATA PRECISION ENGINE DROP_RATIO...
+    python recipes/bench/ours.py RUN DATA PRECISION DROP_RATIO...
 
-Each line on standard input is two numbers, the first question and the one after the last. The
-answer is a line of JSON: for each drop ratio the seconds of the network on encoded pairs and in
-bfloat16 and int8 those of text in, ranking out; and the scores.
+Each line on standard input is two numbers: the first question, and the one after the last. The
+answer is a line of JSON. For each drop ratio it holds the scores, the seconds of the network on
+encoded pairs, and in bfloat16 and int8 the seconds from text to ranking as well: what lies between
+the two is the same in every precision.
 """
 
 import json
@@ -14,50 +14,103 @@ import sys
 import time
 
 from wqa.data import read_questions
+from wqa.errors import MissingDependency, PrecisionError
 from wqa.inference import load_ranker
 
 
-def main(run, data, precision, engine, *ratios):
-    ranker = load_ranker(run, precision=precision, engine=engine)
+def resident():
+    """Memory of the process.
+
+    Returns
+    -------
+    float
+        MiB.
+    """
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def timed(function, *arguments):
+    """Call a function and take the time.
+
+    Parameters
+    ----------
+    function : callable
+        What is timed.
+    *arguments
+        Its arguments.
+
+    Returns
+    -------
+    list
+        What the function returns.
+    float
+        Seconds.
+    """
+    start = time.perf_counter()
+    result = list(function(*arguments))
+    return result, time.perf_counter() - start
+
+
+def scores_of(ranking, drop_ratio):
+    """Scores of one question's candidates, comparable by rank.
+
+    Parameters
+    ----------
+    ranking : wqa.inference.Ranking
+        Its ranking.
+    drop_ratio : float
+        Above 0 candidates have scores of several exits, so that their ranks stand for scores.
+
+    Returns
+    -------
+    list of float
+        One a candidate.
+    """
+    if drop_ratio == 0:
+        return ranking.scores.tolist()
+    return (-ranking.order.argsort()).tolist()
+
+
+def main(run, data, precision, *ratios):
+    """Answer the commands on standard input.
+
+    Parameters
+    ----------
+    run : str
+        Run directory.
+    data : str
+        Questions, canonical JSONL.
+    precision : str
+        What the products compute in.
+    *ratios : str
+        Drop ratios.
+    """
+    try:
+        ranker = load_ranker(run, precision=precision)
+    except (PrecisionError, MissingDependency) as error:
+        print(json.dumps({"left_out": str(error)}), flush=True)
+        return
     questions = list(read_questions(data))
-    timed = (
-        precision != "float32"
-    )  # text in, ranking out; the difference is the same in every precision
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         begin, end = map(int, line.split())
         chunk = questions[begin:end]
-        flights = list(ranker._flights(chunk))
-        tokens = sum(
-            len(pair.token_ids) for flight in flights for pairs in flight for pair in pairs
-        )
+        encode = ranker.encoder.encode
+        pairs = [encode(question.question, question.texts, question.id) for question in chunk]
         rows = []
-        for ratio in ratios:
-            ranker.drop_ratio = float(ratio)
-            start = time.perf_counter()
-            rankings = [ranking for flight in flights for ranking in ranker.rank_pairs(flight)]
-            network = time.perf_counter() - start
-            start = time.perf_counter()
-            rankings = list(ranker.rank_all(chunk)) if timed else rankings
-            whole = time.perf_counter() - start if timed else None
-            # A cascade's order counts what was dropped last, so its scores are given as places.
-            scores = [
-                ranking.scores.tolist()
-                if float(ratio) == 0
-                else (-ranking.order.argsort()).tolist()
-                for ranking in rankings
-            ]
-            rows.append(
-                {
-                    "drop_ratio": float(ratio),
-                    "seconds": network,
-                    "end_to_end": whole,
-                    "scores": scores,
-                }
-            )
-        with open("/proc/self/statm", encoding="ascii") as file:
-            memory = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
-        print(json.dumps({"rows": rows, "tokens": tokens, "memory_mib": memory}), flush=True)
+        for drop_ratio in map(float, ratios):
+            ranker.drop_ratio = drop_ratio
+            rankings, seconds = timed(ranker.rank_pairs, pairs)
+            end_to_end = None
+            if precision != "float32":
+                rankings, end_to_end = timed(ranker.rank_all, chunk)
+            row = {"drop_ratio": drop_ratio, "seconds": seconds, "end_to_end": end_to_end}
+            row["scores"] = [scores_of(ranking, drop_ratio) for ranking in rankings]
+            rows.append(row)
+        tokens = sum(len(pair.token_ids) for question in pairs for pair in question)
+        answer = {"rows": rows, "tokens": tokens, "memory_mib": resident()}
+        print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,145 +1,182 @@
 #!/usr/bin/env python3
-"""What each step towards the engine gave, in turn in one sitting: single products first, then whole
-rankers.
+"""What each step towards the engine gives, in turn in one sitting: products first, then rankers.
 
     python recipes/bench/steps.py
 
 Products are (1024 x 768) @ (768 x 3072), as a base encoder's feed-forward: by MXNet's operators in
-float32, in bfloat16 with AMX switched on (FullyConnected on plain weights; a 1x1 Convolution, which
-blocks them), and by oneDNN 3.2 called directly, alone and with GELU in the same step. Rankers are
+float32, in bfloat16 with AMX (FullyConnected on plain weights; a 1x1 Convolution, which blocks
+them), and by oneDNN 3.2 called directly, alone and with GELU in the same step. Rankers are
 monolithic, of RoBERTa-base's size with random weights, on 4 questions of 100 candidates of 15 to 70
-tokens; each changes one thing.
+tokens; a row changes one thing of the row above. What the processor cannot run is left out, and the
+output says so.
 """
 
+import functools
+import pathlib
 import statistics
+import tempfile
 import time
 
 import mxnet as mx
 import numpy as np
+from contenders import run_corpus
 
 from wqa.config import BACKBONES
-from wqa.inference import CascadeRanker
-from wqa.inference.engine import PackedEngine
-from wqa.inference.random import _Layout, random_pairs
-from wqa.models import build_model, onednn
-from wqa.models.onednn import BIAS, DST, SRC, WEIGHTS, Array, Layout, PackedWeights
+from wqa.errors import MissingDependency, PrecisionError
+from wqa.inference import load_ranker
+from wqa.inference.random import random_pairs
+from wqa.models import onednn
 
 ROWS, IN, OUT = 1024, 768, 3072
+SHAPE = "roberta_12_768_12"
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])
 
 
 def in_turn(title, steps, rounds):
-    """Medians of the steps' seconds, each round running every step once."""
-    seconds = {name: [] for name in steps}
+    """Print the medians of the steps' seconds; a round runs every step once.
+
+    Parameters
+    ----------
+    title : str
+        Title of the table.
+    steps : dict of str to callable
+        By name, what builds a step. A step is a callable without arguments.
+    rounds : int
+        Counted rounds, after one that warms up.
+    """
+    ready, left_out = {}, {}
+    for name, build in steps.items():
+        try:
+            ready[name] = build()
+        except (PrecisionError, MissingDependency) as error:
+            left_out[name] = error
+    seconds = {name: [] for name in ready}
     for number in range(rounds + 1):
-        for name, step in steps.items():
-            begin = time.perf_counter()
+        for name, step in ready.items():
+            start = time.perf_counter()
             step()
-            if number:
-                seconds[name].append(time.perf_counter() - begin)
+            if number > 0:
+                seconds[name].append(time.perf_counter() - start)
     print(title)
     first = next(iter(seconds.values()))
-    for name, each in seconds.items():
-        faster = statistics.median(base / mine for base, mine in zip(first, each))
-        print(
-            f"  {name:66} {1000 * statistics.median(each):9.2f} ms  {faster:5.2f} times as "
-            "fast as the first"
-        )
+    for name, times in seconds.items():
+        faster = statistics.median(base / mine for base, mine in zip(first, times))
+        milliseconds = 1000 * statistics.median(times)
+        print(f"  {name:66} {milliseconds:9.2f} ms  {faster:5.2f} times as fast as the first")
+    for name, error in left_out.items():
+        print(f"  left out: {name}: {error}")
 
 
 def mxnet_product(kind, convolution=False):
+    """Build a product by MXNet's operators.
+
+    Parameters
+    ----------
+    kind : {"float32", "bfloat16"}
+        Type of the arrays.
+    convolution : bool
+        Whether it is a 1x1 Convolution in place of FullyConnected.
+
+    Returns
+    -------
+    callable
+        Computes the product.
+    """
+    onednn.check_precision(kind)
     rng = np.random.default_rng(0)
-    shapes = ((1, IN, 1, ROWS), (OUT, IN, 1, 1)) if convolution else ((ROWS, IN), (OUT, IN))
-    source, weight, bias = (
-        mx.nd.array(rng.normal(size=shape), dtype="float32") for shape in (*shapes, (OUT,))
-    )
+    shapes = ((ROWS, IN), (OUT, IN), (OUT,))
+    if convolution:
+        shapes = ((1, IN, 1, ROWS), (OUT, IN, 1, 1), (OUT,))
+    arrays = [mx.nd.array(rng.normal(size=shape), dtype="float32") for shape in shapes]
     if kind == "bfloat16":
-        source, weight, bias = (
-            mx.nd.amp_cast(array, dtype=BFLOAT16) for array in (source, weight, bias)
-        )
-
-    def run():
-        if convolution:
-            mx.nd.Convolution(source, weight, bias, kernel=(1, 1), num_filter=OUT).wait_to_read()
-        else:
-            mx.nd.FullyConnected(source, weight, bias, num_hidden=OUT).wait_to_read()
-
-    return run
+        arrays = [mx.nd.amp_cast(array, dtype=BFLOAT16) for array in arrays]
+    operator = functools.partial(mx.nd.FullyConnected, num_hidden=OUT)
+    if convolution:
+        operator = functools.partial(mx.nd.Convolution, kernel=(1, 1), num_filter=OUT)
+    return lambda: operator(*arrays).wait_to_read()
 
 
 def onednn_product(kind, *steps):
-    source, bias = Array(Layout((ROWS, IN), kind)), Array(Layout((1, OUT), "float32"))
-    out = Array(Layout((ROWS, OUT), "float32" if kind == "float32" else "bfloat16"))
-    scales = {WEIGHTS: 0} if kind == "int8" else None
-    kernel = onednn.product(
-        source.layout,
-        Layout((IN, OUT), kind, any_layout=True),
-        out.layout,
-        bias.layout,
-        scales,
-        steps,
-    )
-    packed = PackedWeights(kernel)
-    arrays = {SRC: source, WEIGHTS: packed, BIAS: bias, DST: out}
+    """Build a product by oneDNN.
+
+    Parameters
+    ----------
+    kind : {"float32", "bfloat16", "int8"}
+        Type of the operands.
+    *steps : tuple
+        Steps after the product, as `wqa.models.onednn.Attributes` takes them.
+
+    Returns
+    -------
+    callable
+        Computes the product.
+    """
+    onednn.check_precision(kind)
+    source = onednn.Array(onednn.Layout((ROWS, IN), kind))
+    bias = onednn.Array(onednn.Layout((1, OUT), "float32"))
+    out = onednn.Array(onednn.Layout((ROWS, OUT), "float32" if kind == "float32" else "bfloat16"))
+    weights = onednn.Layout((IN, OUT), kind, any_layout=True)
+    scales = {onednn.WEIGHTS: 0} if kind == "int8" else None
+    kernel = onednn.product(source.layout, weights, out.layout, bias.layout, scales, steps)
+    arrays = {
+        onednn.SRC: source,
+        onednn.WEIGHTS: onednn.PackedWeights(kernel),
+        onednn.BIAS: bias,
+        onednn.DST: out,
+    }
     if scales:
-        arrays[onednn.scale_place(WEIGHTS)] = Array(Layout((1,), "float32"), np.ones(1, np.float32))
+        scale = onednn.Array(onednn.Layout((1,), "float32"), np.ones(1, np.float32))
+        arrays[onednn.scale_place(onednn.WEIGHTS)] = scale
     return kernel.bind(arrays, scratch=onednn.Scratch())
 
 
-class _AllRows(PackedEngine):
-    """Without the short cut of the last layer, which computes the first positions alone."""
+def ranker(run, **options):
+    """Build a ranker that ranks the same pairs at each call.
 
-    def _stage(self, stage, batch):
-        for layer in range(*self._bounds[stage : stage + 2]):
-            self._encoder.layer(layer, batch)
-        return self._encoder.pooled(stage, batch)
+    Parameters
+    ----------
+    run : pathlib.Path
+        Run directory.
+    **options
+        Parameters of `wqa.inference.load_ranker`.
 
-
-def ranker_steps():
-    rng, config = np.random.default_rng(0), BACKBONES["roberta_12_768_12"]
-    mx.random.seed(0)
-    model = build_model("pairwise", config)
-    model.initialize(mx.init.Normal(0.02))
-    flight = [random_pairs(rng, 100, 15, 70, config.vocab_size) for _ in range(4)]
-
-    def ranker(**options):
-        made = CascadeRanker(model, _Layout(), **options)
-        return lambda: made.rank_pairs(flight)
-
-    whole = CascadeRanker(model, _Layout(), engine="onednn", precision="bfloat16")
-    whole._engine = _AllRows(model, False, 0, precision="bfloat16")
-    rounded = {"engine": "onednn", "precision": "bfloat16"}
-    return {
-        "MXNet, hybridized, padded to multiples of 8, float32": ranker(engine="mxnet"),
-        "oneDNN on packed rows, float32": ranker(engine="onednn"),
-        "the same in bfloat16, all rows in the last layer": lambda: whole.rank_pairs(flight),
-        "the same with first rows alone in the last layer": ranker(**rounded),
-        **{
-            f"the same with {tokens} tokens a micro-batch": ranker(**rounded, batch_tokens=tokens)
-            for tokens in (512, 2048, 4096)
-        },
-    }
+    Returns
+    -------
+    callable
+        Ranks the pairs.
+    """
+    rng = np.random.default_rng(0)
+    vocab_size = BACKBONES[SHAPE].vocab_size
+    pairs = [random_pairs(rng, 100, 15, 70, vocab_size) for _ in range(4)]
+    return functools.partial(load_ranker(run, **options).rank_pairs, pairs)
 
 
 def main():
-    in_turn(
-        "products",
-        {
-            "MXNet FullyConnected, float32": mxnet_product("float32"),
-            "MXNet FullyConnected, bfloat16": mxnet_product("bfloat16"),
-            "MXNet 1x1 Convolution, bfloat16, with its reorders": mxnet_product(
-                "bfloat16", convolution=True
-            ),
-            "oneDNN 3.2, float32": onednn_product("float32"),
-            "oneDNN 3.2, bfloat16": onednn_product("bfloat16"),
-            "oneDNN 3.2, bfloat16, GELU in the same step": onednn_product(
-                "bfloat16", ("gelu", None)
-            ),
-            "oneDNN 3.2, int8": onednn_product("int8"),
-        },
-        40,
-    )
-    in_turn("rankers", ranker_steps(), 2)
+    """Measure, and print two tables."""
+    product, part = onednn_product, functools.partial
+    steps = {
+        "MXNet FullyConnected, float32": part(mxnet_product, "float32"),
+        "MXNet FullyConnected, bfloat16": part(mxnet_product, "bfloat16"),
+        "MXNet 1x1 Convolution, bfloat16, with its reorders": part(mxnet_product, "bfloat16", True),
+        "oneDNN 3.2, float32": part(product, "float32"),
+        "oneDNN 3.2, bfloat16": part(product, "bfloat16"),
+        "oneDNN 3.2, bfloat16, GELU in the same step": part(product, "bfloat16", ("gelu", None)),
+        "oneDNN 3.2, int8": part(product, "int8"),
+    }
+    in_turn("products", steps, 40)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        run_corpus("make", folder, folder / "questions.jsonl", SHAPE, 1, 1, 0)
+        build = part(ranker, folder / "pairwise")
+        steps = {
+            "MXNet, hybridized, padded to multiples of 8, float32": part(build, engine="mxnet"),
+            "oneDNN on packed rows, float32": part(build, engine="onednn"),
+            "the same in bfloat16": part(build, precision="bfloat16"),
+        }
+        for tokens in (512, 2048, 4096):
+            title = f"the same with {tokens} tokens a micro-batch"
+            steps[title] = part(build, precision="bfloat16", batch_tokens=tokens)
+        in_turn("rankers", steps, 2)
 
 
 if __name__ == "__main__":

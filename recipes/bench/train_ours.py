@@ -1,68 +1,101 @@
-"""Our training, for `compare_training.py`: takes so many updates when it is told to, and says how
-long they took.
+"""A training of wqa, for `compare_training.py`: trains in turns and reports the time of each turn.
 
-    python recipes/bench/train_ours.py RUN DATA ENGINE PRECISION BATCHES.npz
+    python recipes/bench/train_ours.py RUN DATA ENGINE PRECISION UPDATES OUT
 
-The trainer, its batches and its optimizer are those of `wqa train`; the batches of the first
-updates go to BATCHES.npz for the peers, where a file is named.
+It is `wqa.training.train` from a run, with a turn of UPDATES updates between two evaluations. The
+evaluator reports the seconds of the turn and waits for the next line on standard input.
 """
 
 import json
 import pathlib
 import sys
-import tempfile
 import time
 
 import mxnet as mx
-import numpy as np
-from tqdm import tqdm
 
-from wqa.config import TrainingConfig, read_run_config
-from wqa.data import read_questions
-from wqa.models import build_model
-from wqa.text import PairEncoder, load_tokenizer
-from wqa.training.pairs import TrainingPairs
-from wqa.training.trainer import Trainer
-
-UPDATES = 64
+from wqa.config import TrainingConfig
+from wqa.errors import MissingDependency, PrecisionError
+from wqa.training import train
 
 
-def main(run, data, engine, precision, batches):
-    folder = pathlib.Path(run)
-    config = read_run_config(folder / "config.json")
-    model = build_model(config.system, config.backbone, config.exits)
-    model.load_parameters(str(folder / "model.params"), ctx=mx.cpu())
-    pairs = TrainingPairs(
-        list(read_questions(data)), PairEncoder(load_tokenizer(folder), config.max_length)
+class Turns:
+    """An evaluator that evaluates nothing: it lets the training go on when it is told to."""
+
+    def __init__(self):
+        self._start = None
+
+    def wait(self):
+        """Wait for a line on standard input; at its end, end the process."""
+        if not sys.stdin.readline():
+            sys.exit()
+        self._start = time.perf_counter()
+
+    def __call__(self, model):
+        """Report the turn's seconds and wait.
+
+        Parameters
+        ----------
+        model : mxnet.gluon.Block
+            The network in training; it is not read.
+
+        Returns
+        -------
+        dict of str to float
+            Figures that are never the best, so that no parameters are written.
+        """
+        mx.nd.waitall()
+        print(json.dumps({"seconds": time.perf_counter() - self._start}), flush=True)
+        self.wait()
+        return {"map": float("-inf")}
+
+
+def main(run, data, engine, precision, updates, out):
+    """Train until standard input ends.
+
+    Parameters
+    ----------
+    run : str
+        Run directory to start from.
+    data : str
+        Labelled questions, canonical JSONL.
+    engine, precision : str
+        What computes the layers, and in what.
+    updates : str
+        Updates of a turn.
+    out : str
+        New run directory.
+    """
+    record = json.loads((pathlib.Path(run) / "config.json").read_text(encoding="utf-8"))
+    config = TrainingConfig(
+        epochs=1000,
+        learning_rate=1e-5,
+        eval_every=int(updates),
+        log_every=10**6,
+        checkpoint_every=10**6,
+        engine=engine,
+        precision=precision,
     )
-    with tempfile.TemporaryDirectory() as out:
-        settings = TrainingConfig(
-            epochs=50, log_every=10**6, learning_rate=1e-5, engine=engine, precision=precision
-        )
-        trainer = Trainer(model, pairs, settings, pathlib.Path(out))
-        if batches:
-            arrays = {}
-            for number in range(UPDATES):
-                token_ids, token_types, lengths, labels = pairs.batch(trainer._next_batch())
-                arrays.update(
-                    {
-                        f"{number}_ids": token_ids,
-                        f"{number}_types": token_types,
-                        f"{number}_lengths": lengths,
-                        f"{number}_labels": labels,
-                    }
-                )
-            np.savez(batches, **arrays)
-            trainer.state.batch = trainer.state.epoch = 0
+    turns = Turns()
+
+    def make_evaluator(encoder):
+        """Report that the data is encoded, and wait for the first turn."""
         print(json.dumps({"ready": True}), flush=True)
-        with tqdm(disable=True) as bar:
-            for line in sys.stdin:
-                begin, end = map(int, line.split())
-                start = time.perf_counter()
-                for _ in range(begin, end):
-                    trainer._update(bar)
-                mx.nd.waitall()
-                print(json.dumps({"seconds": time.perf_counter() - start}), flush=True)
+        turns.wait()
+        return turns
+
+    try:
+        train(
+            record["system"],
+            data,
+            out,
+            init=run,
+            exits=record["exits"],
+            config=config,
+            max_length=record["max_length"],
+            make_evaluator=make_evaluator,
+        )
+    except (PrecisionError, MissingDependency) as error:
+        print(json.dumps({"left_out": str(error)}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""PyTorch's training of the same classifier on the same batches, for `compare_training.py`; the
-protocol of `train_ours.py`.
+"""PyTorch's training of the same classifier on the same batches, for `compare_training.py`.
 
     python recipes/bench/train_peer.py DIRECTORY BATCHES.npz PRECISION
 
-In bfloat16 under autocast, as PyTorch advises.
+Each line on standard input is two numbers: the first batch, and the one after the last. The answer
+is a line of JSON with the seconds. bfloat16 runs under autocast, as PyTorch advises.
 """
 
 import json
@@ -16,36 +16,82 @@ import torch
 from transformers import AutoModelForSequenceClassification
 
 
+class Training:
+    """A classifier and its optimizer.
+
+    Parameters
+    ----------
+    directory : str
+        The classifier in Hugging Face's form.
+    batches : str
+        Mini-batches, as ``corpus.py batches`` writes them.
+    precision : {"float32", "bfloat16"}
+        What the layers compute in.
+    """
+
+    def __init__(self, directory, batches, precision):
+        torch.manual_seed(0)
+        self._arrays = np.load(batches)
+        self._model = AutoModelForSequenceClassification.from_pretrained(directory).train()
+        self._optimizer = torch.optim.Adam(self._model.parameters(), lr=1e-5, fused=True)
+        self._typed = self._model.config.type_vocab_size > 1
+        self._autocast = precision == "bfloat16"
+
+    def backward(self, number):
+        """Compute the gradients of one mini-batch.
+
+        Parameters
+        ----------
+        number : int
+            Index of the mini-batch.
+        """
+        ids, types, lengths, labels = (
+            torch.from_numpy(self._arrays[f"{number}_{name}"])
+            for name in ("ids", "types", "lengths", "labels")
+        )
+        mask = torch.arange(ids.shape[1]) < lengths[:, None]
+        inputs = {"input_ids": ids.long(), "attention_mask": mask.long()}
+        if self._typed:
+            inputs["token_type_ids"] = types.long()
+        with torch.autocast("cpu", torch.bfloat16, enabled=self._autocast):
+            scores = self._model(**inputs).logits[:, 0]
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(scores.float(), labels.float())
+        self._optimizer.zero_grad()
+        loss.backward()
+
+    def update(self, number):
+        """Take one step of the optimizer.
+
+        Parameters
+        ----------
+        number : int
+            Index of the mini-batch.
+        """
+        self.backward(number)
+        self._optimizer.step()
+
+
 def main(directory, batches, precision):
+    """Answer the commands on standard input.
+
+    Parameters
+    ----------
+    directory, batches, precision : str
+        Parameters of `Training`.
+    """
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    torch.manual_seed(0)
-    model = AutoModelForSequenceClassification.from_pretrained(directory).train()
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-5, fused=True)
-    arrays = np.load(batches)
-    typed = model.config.type_vocab_size > 1
+    training = Training(directory, batches, precision)
+    try:
+        training.backward(0)
+    except RuntimeError as error:  # PyTorch has no type of its own for missing instructions
+        print(json.dumps({"left_out": str(error)}), flush=True)
+        return
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
         begin, end = map(int, line.split())
         start = time.perf_counter()
         for number in range(begin, end):
-            ids, types, lengths, labels = (
-                torch.from_numpy(arrays[f"{number}_{name}"])
-                for name in ("ids", "types", "lengths", "labels")
-            )
-            inputs = {
-                "input_ids": ids.long(),
-                "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long(),
-            }
-            if typed:
-                inputs["token_type_ids"] = types.long()
-            with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-                scores = model(**inputs).logits[:, 0]
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(
-                scores.float(), labels.float()
-            )
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            training.update(number)
         print(json.dumps({"seconds": time.perf_counter() - start}), flush=True)
 
 

@@ -1,0 +1,269 @@
+"""The documentation: links, names, commands and examples, and the tutorials from start to end."""
+
+import ast
+import os
+import pathlib
+import re
+import shlex
+import socket
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+from tiny_encoder import write_tiny_encoder
+
+from wqa.cli import COMMANDS, build_parser
+
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted(DOCS.rglob("*.md")),
+    *sorted((ROOT / "recipes").rglob("*.md")),
+]
+GUIDES = [page for page in PAGES if page.parent != DOCS / "reference"]
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
+
+#: A fenced block: what follows the fence, and the lines inside.
+BLOCK = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!\w+:)([^)\s]*)\)")
+DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)
+#: Files and folders of the repository, as text names them.
+NAMED = re.compile(r"`((?:wqa|docs|recipes|data_scripts|tests)/[\w./-]*|[\w.-]+/?\.(?:md|txt))`")
+
+
+def page_id(page):
+    return str(page.relative_to(ROOT))
+
+
+def prose(page):
+    """A page without its fenced blocks."""
+    return BLOCK.sub("", page.read_text(encoding="utf-8"))
+
+
+def blocks(page, language):
+    """What follows the fence and the text of each block of a language."""
+    fenced = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return [(rest.strip(), text) for kind, rest, text in fenced if kind == language]
+
+
+def anchors(page):
+    """Ids of a page's headings, as MkDocs and code hosts make them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    words = [re.sub(r"[^\w\s-]", "", heading).strip().lower() for heading in headings]
+    return {re.sub(r"[\s-]+", "-", text) for text in words}
+
+
+# Texts
+
+
+def test_the_readme_is_short():
+    words = (ROOT / "README.md").read_text(encoding="utf-8").split()
+    assert len(words) <= 900
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_resolve(page):
+    for link in LINK.findall(prose(page)):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.is_file(), link
+        if anchor:
+            assert anchor in anchors(target), link
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=page_id)
+def test_files_that_pages_name_exist(page):
+    unlinked = re.sub(r"\[[^\]]*\]\([^)]*\)", "", prose(page))
+    for name in NAMED.findall(unlinked):
+        if "PAPER" not in name:
+            places = (ROOT / name, page.parent / name)
+            assert any(place.exists() for place in places), name
+
+
+def test_the_site_lists_every_page():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
+    listed = set(re.findall(r"[\w/]+\.md", navigation))
+    inside = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert inside <= listed
+    for page in listed - inside:
+        assert (ROOT / page).is_file(), page
+
+
+def test_the_picture_is_what_its_script_draws(tmp_path):
+    script = tmp_path / "draw_cascade.py"
+    script.write_bytes((DOCS / "draw_cascade.py").read_bytes())
+    subprocess.run([sys.executable, str(script)], check=True, timeout=60)
+    drawn = (tmp_path / "cascade.svg").read_text(encoding="utf-8")
+    assert drawn == (DOCS / "cascade.svg").read_text(encoding="utf-8")
+    for count in (128, 90, 63, 45, 32):
+        assert f">{count}<" in drawn
+
+
+# The reference. MkDocs reads the source without importing it, and so do these tests.
+
+
+def module_file(name):
+    path = ROOT / pathlib.Path(*name.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def name_of(target):
+    return getattr(target, "id", None)
+
+
+def public_names(name):
+    """What a module lists in ``__all__``; without it, what it defines without an underscore."""
+    tree = ast.parse(module_file(name).read_text(encoding="utf-8"))
+    defined = []
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and name_of(node.targets[0]) == "__all__":
+            return ast.literal_eval(node.value)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+            defined.append(node.name)
+    return defined
+
+
+def documentation(module, name):
+    """Docstring of a public name, or the ``#:`` comment of a constant; None without either."""
+    path = module_file(module)
+    source = path.read_text(encoding="utf-8")
+    lines, tree = source.splitlines(), ast.parse(source)
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name:
+            return ast.get_docstring(node)
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if name == (alias.asname or alias.name):
+                    return documentation(node.module, alias.name)
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            comment = lines[node.lineno - 2]
+            if name_of(target) == name and comment.startswith("#:"):
+                return comment
+    return None
+
+
+def directives():
+    """What the pages of the reference document, by page."""
+    pages = sorted((DOCS / "reference").glob("*.md"))
+    return {page.stem: DIRECTIVE.findall(page.read_text(encoding="utf-8")) for page in pages}
+
+
+PUBLIC = ["config", "errors"] + [
+    path.parent.name for path in sorted((ROOT / "wqa").glob("*/__init__.py"))
+]
+PUBLIC.remove("cli")  # its pages are the commands' own help, and command_line.md
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_every_public_name_is_in_the_reference(module):
+    """A directive of a package documents all that its ``__all__`` lists and that has a text."""
+    assert f"wqa.{module}" in directives().get(module, []), f"docs/reference/{module}.md"
+    silent = [
+        name for name in public_names(f"wqa.{module}") if not documentation(f"wqa.{module}", name)
+    ]
+    assert not silent, "a docstring, or a comment that starts with #:, is missing"
+
+
+def test_what_the_reference_documents_exists():
+    for page, names in directives().items():
+        for name in names:
+            assert module_file(name).is_file(), f"docs/reference/{page}.md, {name}"
+
+
+# Commands
+
+
+def commands(page):
+    """Arguments of every `wqa` command of a page's shell blocks."""
+    arguments = []
+    for _, text in blocks(page, "sh"):
+        for line in text.replace("\\\n", " ").splitlines():
+            for part in re.split(r"\s\|\s", line):
+                if part.strip().startswith("wqa "):
+                    arguments.append(shlex.split(part, comments=True)[1:])
+    return arguments
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDES if commands(page)], ids=page_id)
+def test_commands_parse(page):
+    """No page names a command or an option that does not exist."""
+    for words in commands(page):
+        build_parser().parse_args(words)
+
+
+def test_the_command_line_page_shows_every_command():
+    shown = {words[0] for words in commands(DOCS / "command_line.md")}
+    assert shown == set(COMMANDS)
+
+
+# Examples
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory, tiny_run):
+    """A folder that looks like a checkout in which pages' commands have been run."""
+    folder = tmp_path_factory.mktemp("docs")
+    for name in ("wqa", "data_scripts"):
+        (folder / name).symlink_to(ROOT / name)
+    encoder = write_tiny_encoder(folder / "encoders" / "roberta-base", num_hidden_layers=6)
+    (folder / "minilm").symlink_to(encoder)
+    (folder / "runs").mkdir()
+    for name in ("quickstart", "cascade", "pairwise"):
+        (folder / "runs" / name).symlink_to(tiny_run)
+    return folder
+
+
+def run_in(folder, *command, **variables):
+    """Run a command that finds `wqa` and `python` as they run the tests."""
+    tools = folder / "bin"
+    tools.mkdir(exist_ok=True)
+    for name, arguments in (("python", ""), ("wqa", "-m wqa")):
+        tool = tools / name
+        tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
+        tool.chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        **variables,
+    }
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=environment, cwd=folder
+    )
+
+
+def examples(page):
+    """The Python of a page that no file is made of."""
+    return "\n".join(text for rest, text in blocks(page, "python") if "title=" not in rest)
+
+
+EXAMPLES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", [page for page in EXAMPLES if examples(page)], ids=page_id)
+def test_python_examples_run(page, workplace):
+    done = run_in(workplace, sys.executable, "-c", examples(page))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+@pytest.mark.parametrize("page", [page for page in TUTORIALS if blocks(page, "sh")], ids=page_id)
+def test_tutorial_from_start_to_end(page, workplace):
+    """Blocks with a title become files; the shell blocks run one after another."""
+    for rest, text in blocks(page, "python"):
+        (workplace / re.search('title="(.+)"', rest)[1]).write_text(text, encoding="utf-8")
+    script = "\n".join(text for _, text in blocks(page, "sh"))
+    activation = ". .venv/bin/activate\n"  # the tests run in the environment already
+    script = script.replace(activation, "").replace("8080", str(free_port()))
+    done = run_in(workplace, "bash", "-euo", "pipefail", "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert '{"order": [' in done.stdout
