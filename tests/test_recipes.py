@@ -184,9 +184,11 @@ LAYERS = [
     "evaluation",
     "text",
     "models",
+    "onednn",
     "pretrained",
     "training",
     "inference",
+    "tuning",
     "cli",
 ]
 WITHOUT_MXNET = {"errors", "config", "data", "evaluation"}
