@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from typing import Optional, Sequence
 
@@ -59,10 +58,37 @@ def build_parser() -> argparse.ArgumentParser:
             help=summary.splitlines()[0],
             description=summary,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            conflict_handler="resolve",  # a subcommand may bring its own --help
         )
         module.add_arguments(sub)
         sub.set_defaults(parser=sub)
     return parser
+
+
+def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
+    """Parse a command line, the options of the system that it trains included.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the process by default.
+
+    Returns
+    -------
+    argparse.Namespace
+        With ``command``, and ``parser``, the subcommand's.
+
+    Raises
+    ------
+    WqaError
+        If the system is unknown.
+    """
+    options, rest = build_parser().parse_known_args(arguments)
+    if options.command == "train":
+        return train.parse_own_options(options, rest)
+    if rest:
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -76,17 +102,20 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     Returns
     -------
     int
-        0, or 2 after an error, whose one line goes to standard error; 128 and the signal's number
-        after a signal.
+        0, or 2 after an error, whose one line went to standard error; 128 and its number after a
+        signal.
     """
-    options = build_parser().parse_args(arguments)
+    parser = None
     try:
+        options = parse(arguments)
+        parser = options.parser
         COMMANDS[options.command].run(options)
     except TrainingStopped as stopped:
-        print(f"{stopped}; to go on: {_resuming(arguments)}", file=sys.stderr)
+        print(f"{stopped.where}: {stopped.found}; go on with:\n{options.resume_command}")
         return 128 + stopped.signal
     except WqaError as error:
-        print(f"error: {at_the_command_line(error, options.parser)}", file=sys.stderr)
+        text = at_the_command_line(error, parser) if parser else str(error)
+        print(f"error: {text}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader of a pipe has seen enough
         sys.stderr.close()
@@ -95,11 +124,3 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print("interrupted", file=sys.stderr)
         return 130
     return 0
-
-
-def _resuming(arguments: Optional[Sequence[str]]) -> str:
-    """The command that goes on with a training."""
-    words = ["wqa", *(sys.argv[1:] if arguments is None else arguments)]
-    if "--resume" not in words:
-        words.append("--resume")
-    return shlex.join(words)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, List
+import dataclasses
+import typing
+from typing import Any, Dict, List, Sequence
 
 from wqa.data.filters import FILTERS
 from wqa.errors import OptionError, shorten
@@ -36,6 +38,61 @@ def numbers(text: str, option: str, kind: type = int) -> List:
     except ValueError:
         what = "whole numbers" if kind is int else "numbers"
         raise OptionError(option, shorten(text), f"{what} separated by commas") from None
+
+
+def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None:
+    """Add an option for each field of a configuration.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser or argument group
+        Where the options go.
+    config : type
+        The dataclass; ``help`` in a field's metadata is the option's text.
+    leave_out : sequence of str
+        Fields without an option.
+    """
+    hints = typing.get_type_hints(config)
+    choices = getattr(config, "CHOICES", {})
+    for field in dataclasses.fields(config):
+        if field.name in leave_out:
+            continue
+        is_list = typing.get_origin(hints[field.name]) is tuple
+        text = field.metadata.get("help", field.name.replace("_", " "))
+        if not is_list:
+            text += f" (default: {field.default})"
+        parser.add_argument(
+            "--" + field.name.replace("_", "-"),
+            type=str if is_list else hints[field.name],
+            default="" if is_list else field.default,
+            metavar="I[,J...]" if is_list else hints[field.name].__name__.upper(),
+            help=text,
+            choices=choices.get(field.name),
+        )
+
+
+def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
+    """Values of a configuration's fields, as `add_fields` let them be given.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        What was parsed.
+    config : type
+        The dataclass.
+
+    Returns
+    -------
+    dict of str to Any
+    """
+    hints, values = typing.get_type_hints(config), {}
+    for field in dataclasses.fields(config):
+        value = getattr(options, field.name)
+        if typing.get_origin(hints[field.name]) is tuple:
+            kind = typing.get_args(hints[field.name])[0]
+            value = tuple(numbers(value, field.name, kind)) if value else ()
+        values[field.name] = value
+    return values
 
 
 def metric_names(text: str) -> List[str]:

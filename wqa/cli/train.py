@@ -4,9 +4,11 @@ example:
   wqa train cascade --encoder minilm --train data/wikiqa/train.jsonl --dev data/wikiqa/dev.jsonl \\
       --out runs/wikiqa --exits 2,4,6 --epochs 5 --learning-rate 5e-5 --warmup-updates 100
 
-The run directory holds config.json, model.params (the best parameters by dev MAP), tokenizer.json
-and metrics.jsonl; it is all that `wqa rank` and `wqa evaluate` need. A training that was stopped
-goes on when the same command is given again with --resume, and ends with the same bits.
+`wqa train SYSTEM --help` shows the options of a system too. The run directory holds config.json,
+model.params (the best parameters by the figures on dev), tokenizer.json and metrics.jsonl; it is
+all that `wqa rank` and `wqa evaluate` need. An interrupt ends a training after the update in hand.
+A training that was stopped goes on when the same command is given again with --resume, and ends
+with the same bits.
 """
 
 from __future__ import annotations
@@ -15,14 +17,22 @@ import argparse
 import dataclasses
 import shlex
 import sys
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
-from wqa.cli.options import add_filter, numbers
+from wqa.cli.options import add_fields, add_filter, fields_of
 from wqa.config import EngineConfig, TrainingConfig
 
-_DEFAULTS = TrainingConfig()
-#: What an option's value is called: by its name, or by its type.
-_METAVARS: Dict[Any, Any] = {"ctx": "DEVICE", "engine": None, int: "N", float: "X", str: None}
+_FILTERS = ("train_filter", "dev_filter")
+
+
+class _Help(argparse.Action):
+    """Shows the options of the system that was named before it, too."""
+
+    def __call__(self, parser, options, values, option=None):  # noqa: ANN001 - argparse's own
+        if getattr(options, "system", None):
+            _add_own_options(parser, options.system)
+        parser.print_help()
+        parser.exit()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,10 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser : argparse.ArgumentParser
         Parser of the subcommand.
     """
+    defaults = TrainingConfig()
+    parser.add_argument("-h", "--help", action=_Help, nargs=0, help="show this message and exit")
     parser.add_argument(
         "system", metavar="SYSTEM", help="cascade, or pairwise for the monolithic ranker"
     )
-    start = parser.add_mutually_exclusive_group(required=True)
+    start = parser.add_mutually_exclusive_group()
     start.add_argument(
         "--encoder",
         default="",
@@ -61,39 +73,54 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="run directory to write")
     parser.add_argument(
-        "--exits",
-        default="",
-        metavar="I[,J...]",
-        help="layers with a head (default: every second from the fourth of twelve, or in "
-        "proportion)",
-    )
-    parser.add_argument(
         "--max-length",
         type=int,
         default=128,
         metavar="TOKENS",
-        help="limit of a pair (default: 128)",
+        help="limit of an input (default: 128)",
     )
-    add_filter(parser, "--train-filter", _DEFAULTS.train_filter, "training questions to use")
-    add_filter(parser, "--dev-filter", _DEFAULTS.dev_filter, "development questions to score")
+    add_filter(parser, "--train-filter", defaults.train_filter, "training questions to use")
+    add_filter(parser, "--dev-filter", defaults.dev_filter, "development questions to score")
     parser.add_argument(
         "--resume", action="store_true", help="go on with the run that stands in --out"
     )
-    _add_training(parser.add_argument_group("training"))
+    add_fields(parser.add_argument_group("training"), TrainingConfig, _FILTERS)
 
 
-def _add_training(group: argparse._ArgumentGroup) -> None:
-    for field in dataclasses.fields(TrainingConfig):
-        if not field.name.endswith("_filter"):
-            kind = type(field.default)
-            group.add_argument(
-                "--" + field.name.replace("_", "-"),
-                type=kind,
-                default=field.default,
-                choices=TrainingConfig.CHOICES.get(field.name),
-                metavar=_METAVARS.get(field.name, _METAVARS[kind]),
-                help=f"{field.metadata['help']} (default: {field.default})",
-            )
+def _add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
+    from wqa.models import network_type
+
+    add_fields(parser.add_argument_group(f"options of {system}"), network_type(system).Config)
+
+
+def parse_own_options(options: argparse.Namespace, rest: List[str]) -> argparse.Namespace:
+    """Parse what is left of a command line by the options of the system.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        What was parsed so far, with the ``system``.
+    rest : list of str
+        What the subcommand's parser did not know.
+
+    Returns
+    -------
+    argparse.Namespace
+        ``options`` with the fields of the system's own configuration in ``own``.
+
+    Raises
+    ------
+    OptionError
+        If the system is unknown.
+    """
+    from wqa.models import network_type
+
+    config = network_type(options.system).Config
+    parser = argparse.ArgumentParser(prog=f"wqa train {options.system}", add_help=False)
+    add_fields(parser, config)
+    options.own = fields_of(parser.parse_args(rest), config)
+    _add_own_options(options.parser, options.system)  # messages look flags up there
+    return options
 
 
 def run(options: argparse.Namespace) -> None:
@@ -108,9 +135,8 @@ def run(options: argparse.Namespace) -> None:
 
     names = [field.name for field in dataclasses.fields(TrainingConfig)]
     config = TrainingConfig(**{name: getattr(options, name) for name in names})
-    own = {}
-    if options.exits:
-        own["exits"] = tuple(numbers(options.exits, "exits"))
+    command = shlex.join(["wqa", *sys.argv[1:]])
+    options.resume_command = command if options.resume else f"{command} --resume"
     state = train(
         options.system,
         options.train,
@@ -121,8 +147,8 @@ def run(options: argparse.Namespace) -> None:
         options.max_length,
         options.resume,
         evaluator_factory(options) if options.dev else None,
-        shlex.join(["wqa", *sys.argv[1:]]),
-        **own,
+        command,
+        **options.own,
     )
     if state.update == 0:
         print(f"{options.out} is complete already")

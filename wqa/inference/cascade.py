@@ -209,13 +209,14 @@ class _Group:
             pairs = [self._pairs[pair] for pair in batch]
             done = engine.run(stages, batch, pairs, store, following)
             self._padded[batch] += ranker._stage_work[stages].sum() * done.positions
-            for stage_readings, rows in zip(readings, done.rows):
-                stage_readings.append(rows)
+            for stage_readings, stage_rows in zip(readings, done.rows):
+                stage_readings.append(stage_rows)
         if batches:
             order = alive[np.concatenate(batches)]
             # Heads are small beside their weights, so they wait for all micro-batches.
-            for stage, rows in zip(stages, readings):
-                self._scores[stage, order] = engine.scores(stage, np.concatenate(rows))
+            for stage, stage_readings in zip(stages, readings):
+                rows = np.concatenate(stage_readings)
+                self._scores[stage, order] = engine.scores(stage, rows)
         return following
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:

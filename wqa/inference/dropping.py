@@ -77,7 +77,7 @@ def _one_a_stage(
 ) -> List[Optional[T]]:
     """Entries of the stages that can discard: all but the last."""
     if values is None or isinstance(values, (bool, int, float)):
-        return [values] * (stages - 1)  # type: ignore[list-item]
+        return [values] * (stages - 1)
     entries = list(values)  # type: ignore[arg-type]
     if isinstance(values, str) or len(entries) not in (stages - 1, stages) or not entries:
         raise OptionError(

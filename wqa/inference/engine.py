@@ -210,10 +210,10 @@ class PackedEngine(Engine):
         self._stages = network.encoder_stages()
         self._bounds = [0, *np.cumsum([len(stage.layers) for stage in self._stages]).tolist()]
         layers = [layer for stage in self._stages for layer in stage.layers]
-        self._tokens = max(config.batch_tokens or _PACKED_TOKENS, network.max_positions)
+        self._tokens = max(config.batch_tokens or _PACKED_TOKENS, network.config.max_positions)
         self._layers = PackedLayers(
             network.config,
-            self._stages[0].embeddings,
+            network.encoders[0].embeddings,
             layers,
             typed,
             encoding_kind(config.precision),

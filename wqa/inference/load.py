@@ -306,7 +306,7 @@ def _load_sequence(
         ) from None
     if drop_ratio is None and keep is None:
         drop_ratio, keep = values.get("drop_ratio"), values.get("keep")
-    shared = {
+    shared: Dict[str, Any] = {
         "ctx": engine.ctx,
         "precision": engine.precision,
         "threads": engine.threads,

@@ -66,7 +66,7 @@ def quantize(
         pairs += [pair for pair in encoded if not pair.empty]
     stages = network.encoder_stages()
     layers = [layer for stage in stages for layer in stage.layers]
-    quantized = calibrate(network.config, stages[0].embeddings, layers, pairs, strength)
+    quantized = calibrate(network.config, network.encoders[0].embeddings, layers, pairs, strength)
     record = {
         "model_sha256": sha256(folder / "model.params"),
         "questions": str(len(taken)),

@@ -248,9 +248,10 @@ class Network(HybridBlock):
         self, backbone: Optional[BackboneConfig], config: Optional[NetworkConfig] = None, **kwargs
     ) -> None:
         super().__init__(**kwargs)
-        self.config = backbone
+        #: Sizes of the encoder, or None.
+        self.config: Any = backbone
         #: The system's own configuration, defaults that depend on the encoder filled in.
-        self.own_config = self.Config() if config is None else config
+        self.own_config: Any = self.Config() if config is None else config
 
     @property
     def num_layers(self) -> int:

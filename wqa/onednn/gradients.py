@@ -15,7 +15,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -199,8 +199,9 @@ class GradientEngine:
         self._config, self._kind = config, kind
         self._tokens, self._length = max(tokens, length), length
         self._operations, self._workspace = Operations(config.layer_norm_eps), Workspace()
-        self._trained: Dict[int, _Trained] = {}
+        self._trained: Dict[mx.gluon.Block, Any] = {}
         self._parts: Dict[tuple, _Part] = {}
+        self._ends: Dict[tuple, Tuple[_Part, _Part]] = {}
         self._lock = threading.Lock()  # MXNet may run two slices backward at once
         self._generator = np.random.Generator(np.random.SFC64(0))
         self._seed: Optional[int] = None
@@ -319,13 +320,14 @@ class GradientEngine:
         mx.nd.waitall()  # the optimizer may still be writing
         return shape
 
-    def _parameters(self, block: mx.gluon.Block, kind: Callable[..., _Trained]) -> _Trained:
+    def _parameters(self, block: mx.gluon.Block, kind: Callable[..., Any]) -> Any:
         """Parameters of a block, packed as they are now."""
-        trained = self._trained.get(id(block))
+        trained = self._trained.get(block)
         if trained is None or trained.moved():
-            trained = self._trained[id(block)] = kind(block)
+            trained = self._trained[block] = kind(block)
+            self._parts.clear()  # what was compiled for the parameters that stood elsewhere
         else:
-            trained.refresh()  # type: ignore[attr-defined]
+            trained.refresh()
         return trained
 
     def _begin(self) -> int:
@@ -457,7 +459,7 @@ class GradientEngine:
 
     # Compiling
 
-    def _embedding(self, call: int, trained: _Trained, shape: Shape, add: bool) -> _Part:
+    def _embedding(self, call: int, trained: Any, shape: Shape, add: bool) -> _Part:
         key = (call, id(trained), shape, add)
         if key not in self._parts:
             self._parts[key] = self._compile_embedding(call, trained, shape, add)
@@ -499,44 +501,41 @@ class GradientEngine:
         return _Part(forward, backward, masks)
 
     def _slice(
-        self, call: int, layers: Sequence[_Trained], shape: Shape, needed: Shape, add: bool
+        self, call: int, layers: Sequence[_TrainedLayer], shape: Shape, needed: Shape, add: bool
     ) -> List[_Part]:
         """Calls of all layers of a slice, with what leads in and out."""
-        parts = [self._ends_of(call, len(layers), shape, needed)]
+        entry, leave = self._ends_of(call, len(layers), shape, needed)
+        parts = [entry]
         for index, layer in enumerate(layers):
             queries = needed if index == len(layers) - 1 else shape
             # A shared layer adds to the gradients of its positions above.
             adds = add or layer in layers[index + 1 :]
             key = (call, index, id(layer), shape, queries, adds)
             if key not in self._parts:
-                self._parts[key] = _LayerCompiler(self, call, index, layer, shape, queries).part(
-                    adds
-                )
+                compiler = _LayerCompiler(self, call, index, layer, shape, queries)
+                self._parts[key] = compiler.part(adds)
             parts.append(self._parts[key])
-        entry, leave = parts[0]
-        return [entry, *parts[1:], leave]
+        return [*parts, leave]
 
     def _ends_of(self, call: int, depth: int, shape: Shape, needed: Shape) -> Tuple[_Part, _Part]:
         """From MXNet's arrays into the first layer's, and out of the last layer's; and back."""
-        key = (call, "ends", depth, shape, needed)
-        if key not in self._parts:
+        key = (call, depth, shape, needed)
+        if key not in self._ends:
             units, operations = self._config.units, self._operations
             source = self._end(f"{call} in", shape, units)
             result = self._end(f"{call} result", shape, units)
             first = self._rows(f"{call} x0", shape, units)
             gradient = self._rows("gradient", shape, units, "float32")
-            entry = _Part(
-                [operations.convert(source, first)], [operations.convert(gradient, result)], []
-            )
+            enter: List[Run] = [operations.convert(source, first)]
+            enter_back: List[Run] = [operations.convert(gradient, result)]
             out = self._end(f"{call} out", needed, units)
             out_gradient = self._end(f"{call} out gradient", needed, units)
             last = self._rows(f"{call} x{depth}", needed, units)
             gradient = self._rows("gradient", needed, units, "float32")
-            leave = _Part(
-                [operations.convert(last, out)], [operations.convert(out_gradient, gradient)], []
-            )
-            self._parts[key] = (entry, leave)  # type: ignore[assignment]
-        return self._parts[key]  # type: ignore[return-value]
+            leave: List[Run] = [operations.convert(last, out)]
+            leave_back: List[Run] = [operations.convert(out_gradient, gradient)]
+            self._ends[key] = (_Part(enter, enter_back, []), _Part(leave, leave_back, []))
+        return self._ends[key]
 
     # Operations of several calls
 

@@ -227,6 +227,8 @@ def _describe_zoo(weights: Weights) -> _Description:
 
 def _describe_run(path: pathlib.Path, weights: Weights) -> _Description:
     run = read_run_config(path)
+    if run.backbone is None:
+        raise EncoderError(path, "a run without an encoder", "a run or an encoder")
     plain = {re.sub(r"^backbone\.", "", name): name for name in weights.shapes}
     parameters = Backbone(run.backbone)._collect_params_with_prefix()
     names = {name: [name] for name in parameters}

@@ -118,7 +118,7 @@ class RunStart(EncoderStart):
 
     def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
         super(EncoderStart, self).fill(network, devices)
-        source = read_run_config(self._folder / "config.json")
+        source, backbone = read_run_config(self._folder / "config.json"), self.backbone()
         path = self._folder / "model.params"
         try:
             arrays = mx.nd.load(str(path))
@@ -134,7 +134,7 @@ class RunStart(EncoderStart):
             names = [name for name in parameters if name.startswith(part + ".")]
             differing = [name for name in names if not _agrees(arrays, name, parameters[name])]
             if id(block) in encoders:
-                self._check_encoder(differing, source.backbone, path)
+                self._check_encoder(differing, backbone, path)
             else:
                 (new if differing else kept).append(part)
             if not differing:

@@ -313,7 +313,8 @@ class Trainer:
         epoch = float(state.epoch)
         if self.updates_per_epoch:
             epoch = round(state.update / self.updates_per_epoch, 4)
-        line = {"update": state.update, "epoch": epoch, "loss": loss, "learning_rate": rate}
+        line: Dict[str, Any] = {"update": state.update, "epoch": epoch, "loss": loss}
+        line["learning_rate"] = rate
         if len(means) > 1:
             line["losses"] = means
         self._write({**line, "pairs_per_second": round(speed, 2)})
