@@ -117,8 +117,8 @@ def test_a_converted_classifier_starts_both_ways(tiny_encoder, tmp_path):
     )  # its classifier went along
     train("pairwise", data, str(tmp_path / "fresh"), str(tmp_path / "converted"), config=config)
     assert abs(scores(tmp_path / "fresh")[[0, 1, 3]] - before[[0, 1, 3]]).max() > 1e-2
-    pooler = load_ranker(tmp_path / "fresh").model.head(0).dense.weight.data().asnumpy()
-    kept = load_ranker(tmp_path / "converted").model.head(0).dense.weight.data().asnumpy()
+    pooler = load_ranker(tmp_path / "fresh").network.head(0).dense.weight.data().asnumpy()
+    kept = load_ranker(tmp_path / "converted").network.head(0).dense.weight.data().asnumpy()
     np.testing.assert_allclose(pooler, kept, atol=1e-6)  # BERT's pooler is the encoder's
 
 

@@ -79,8 +79,8 @@ def test_one_ratio_an_exit():
         (((4, 2),), "exits"),
         (((0, 2),), "exits"),
         (((4, 6), 0.3, 5), "exits"),
-        (((2, 4), 1.0), "--drop-ratio"),
-        (((2, 4), (0.1,) * 3), "--drop-ratio"),
+        (((2, 4), 1.0), "drop_ratio"),
+        (((2, 4), (0.1,) * 3), "drop_ratio"),
         (((2, 4), 0.3, None, True, 0), "batch_size"),
     ],
 )

@@ -20,10 +20,10 @@ from wqa.inference.packed import GROUP_SCORES, GROUPS, Batch
 from wqa.inference.quantize import _factor, _quantized_layer, quantize
 from wqa.inference.quantized import FILE
 from wqa.inference.random import random_pairs, random_ranker
-from wqa.models import build_model, onednn
+from wqa.models import build_network, onednn
 from wqa.models.onednn import PRECISIONS, check_precision
 from wqa.pretrained import initialize_from, read_backbone_config
-from wqa.text import EncodedPair, PairEncoder, load_tokenizer, pack_batches
+from wqa.text import Encoded, PairEncoder, load_tokenizer, pack_batches
 
 ROOT = pathlib.Path(__file__).parent.parent
 CONFIG = BackboneConfig(
@@ -45,7 +45,7 @@ def both(model, encoder, **options):
 
 
 def family_model(system, folder, exits):
-    model = build_model(system, read_backbone_config(folder), exits)
+    model = build_network(system, read_backbone_config(folder), exits=exits)
     mx.random.seed(3)
     initialize_from(model, folder)
     return model, PairEncoder(load_tokenizer(folder), 96)
@@ -92,8 +92,8 @@ def test_a_padding_token_inside_a_text_takes_no_position():
         first_position=2,
     )
     ranker = random_ranker(config, (1, 2))
-    pair = EncodedPair(np.array([0, 7, 1, 8, 2, 2, 9, 1, 1, 4, 2], np.int32), 6, False, False)
-    slow, fast = both(ranker.model, ranker.encoder)
+    pair = Encoded(np.array([0, 7, 1, 8, 2, 2, 9, 1, 1, 4, 2], np.int32), 6, False, False)
+    slow, fast = both(ranker.network, ranker.encoder)
     [[first], [second]] = slow.rank_pairs([[pair]]), fast.rank_pairs([[pair]])
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-5)
 
@@ -110,10 +110,9 @@ def test_longest_pairs_and_many_shapes():
     """Lengths up to the encoder's positions, the budget smaller than one of them, and more shapes
     than are kept."""
     ranker = random_ranker(CONFIG, (1, 2, 4), engine="onednn", batch_tokens=1)
-    slow = CascadeRanker(ranker.model, ranker.encoder, engine="mxnet")
+    slow = CascadeRanker(ranker.network, ranker.encoder, engine="mxnet")
     pairs = [
-        EncodedPair(np.arange(length, dtype=np.int32), 2, False, False)
-        for length in (2, 3, 63, 64, 64)
+        Encoded(np.arange(length, dtype=np.int32), 2, False, False) for length in (2, 3, 63, 64, 64)
     ]
     [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
@@ -123,7 +122,7 @@ def test_old_attentions_are_let_go(monkeypatch):
     monkeypatch.setattr("wqa.inference.encoder.ATTENTIONS", 3)
     ranker = random_ranker(CONFIG, (1, 2, 4), engine="onednn")
     pairs = random_pairs(np.random.default_rng(2), 60, 4, 60, 200)
-    slow = CascadeRanker(ranker.model, ranker.encoder, engine="mxnet")
+    slow = CascadeRanker(ranker.network, ranker.encoder, engine="mxnet")
     [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
     assert len(ranker._engine._encoder._attentions) <= 3

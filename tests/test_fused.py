@@ -10,7 +10,7 @@ from mxnet import autograd
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.errors import MissingDependency, OptionError, PrecisionError
-from wqa.models import build_model
+from wqa.models import build_network
 from wqa.models.onednn import check_precision
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.text import PairEncoder, load_tokenizer
@@ -48,7 +48,7 @@ FAMILIES = {
 
 
 def network(system="cascade", exits=(1, 2, 3), **changes):
-    model = build_model(system, BackboneConfig(**{**SIZE, **changes}), exits)
+    model = build_network(system, BackboneConfig(**{**SIZE, **changes}), exits=exits)
     mx.random.seed(1)
     model.initialize(mx.init.Normal(0.3))
     return model
@@ -190,7 +190,7 @@ def losses_of(tiny_encoder, folder, **changes):
         log_every=1,
         **changes,
     )
-    model = build_model("cascade", read_backbone_config(tiny_encoder), (1, 2, 3))
+    model = build_network("cascade", read_backbone_config(tiny_encoder), exits=(1, 2, 3))
     mx.random.seed(0)
     initialize_from(model, tiny_encoder)
     folder.mkdir()

@@ -11,9 +11,15 @@ from mxnet import autograd
 
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.errors import DeviceError, OptionError
-from wqa.models import CascadeTransformer, PairwiseTransformer, build_model, parse_devices
+from wqa.models import (
+    CascadeConfig,
+    CascadeTransformer,
+    PairwiseTransformer,
+    build_network,
+    parse_devices,
+)
 from wqa.models.cascade import drop_ratios, dropped
-from wqa.models.heads import FirstPositionHead, MeanHead
+from wqa.models.heads import FirstPositionHead, MeanHead, score
 from wqa.pretrained import initialize_from, load_backbone
 
 SMALL = BackboneConfig(
@@ -35,7 +41,7 @@ def inputs(rng, rows=5, length=12, vocab=50):
 
 def small_model(system="cascade", exits=(1, 2, 4)):
     mx.random.seed(3)
-    model = build_model(system, SMALL, exits)
+    model = build_network(system, SMALL, exits=exits)
     model.initialize(mx.init.Normal(0.2))
     return model
 
@@ -51,11 +57,8 @@ def test_padding_changes_nothing():
 def test_layer_slices_run_on_hidden_states():
     backbone, (ids, types, lengths) = small_model().backbone, inputs(np.random.default_rng(0))
     states = backbone.hidden_states(ids, lengths, types)
-    from wqa.models.backbone import attention_mask
-
-    mask = attention_mask(mx.nd, states[1], lengths, SMALL.num_heads)
     np.testing.assert_array_equal(
-        backbone.layers[1:3](states[1], mask).asnumpy(), states[3].asnumpy()
+        backbone.layers[1:3](states[1], lengths).asnumpy(), states[3].asnumpy()
     )
     assert len(backbone.layers) == 4 and len(backbone.layers[1:3]) == 2
     assert backbone.layers[1:3][0] is backbone.layers[1]
@@ -88,7 +91,9 @@ def test_mean_head_takes_positions_1_to_m():
     hidden = mx.nd.array([[[9, 9], [0.1, 0.2], [0.3, 0.0], [7, 7]]])
     # Means (0.2, 0.1); each dense layer of ones gives the sum in both units.
     value = np.tanh(2 * np.tanh(2 * np.tanh(0.3)))
-    assert head(hidden, mx.nd.array([3])).asnumpy() == pytest.approx([2 * value], abs=1e-6)
+    assert score(mx.nd, head, hidden, mx.nd.array([3])).asnumpy() == pytest.approx(
+        [2 * value], abs=1e-6
+    )
     assert len(head.dense) == 6  # three dense layers, each with its dropout
 
 
@@ -96,7 +101,9 @@ def test_first_position_head():
     head = FirstPositionHead(2)
     head.initialize(mx.init.One())
     hidden = mx.nd.array([[[0.1, 0.2], [5, 5]]])
-    assert head(hidden, mx.nd.array([2])).asnumpy() == pytest.approx([2 * np.tanh(0.3)], abs=1e-6)
+    assert score(mx.nd, head, hidden, mx.nd.array([2])).asnumpy() == pytest.approx(
+        [2 * np.tanh(0.3)], abs=1e-6
+    )
 
 
 def test_the_loss_of_an_exit_reaches_the_embeddings_and_nothing_above():
@@ -128,15 +135,15 @@ def test_default_exits():
 
 @pytest.mark.parametrize("exits", [(2, 2), (4, 2), (0, 2), (2, 5), (-1,)])
 def test_exits_that_do_not_fit(exits):
-    with pytest.raises(OptionError, match="--exits"):
-        CascadeTransformer(SMALL, exits)
+    with pytest.raises(OptionError, match="exits"):
+        CascadeTransformer(SMALL, CascadeConfig(exits))
 
 
 def test_wrong_systems_and_shapes():
     with pytest.raises(OptionError, match="cascade, pairwise"):
-        build_model("cascad", SMALL)
+        build_network("cascad", SMALL)
     with pytest.raises(OptionError, match="one layer"):
-        build_model("pairwise", SMALL, (1, 2))
+        build_network("pairwise", SMALL, exits=(1, 2))
     with pytest.raises(OptionError, match="multiple of the 12"):
         BackboneConfig(units=100)
 
@@ -157,7 +164,7 @@ def test_drop_rule_of_the_paper():
     "alpha", [-0.1, 1, 1.0, float("nan"), "0.3", [0.3, 1.0], [0.1] * 4, [], True]
 )
 def test_drop_ratios_that_do_not_fit(alpha):
-    with pytest.raises(OptionError, match="--drop-ratio"):
+    with pytest.raises(OptionError, match="drop_ratio"):
         drop_ratios(alpha, 3)
 
 
@@ -184,7 +191,7 @@ def test_devices():
 def test_pooler_starts_the_monolithic_head(tiny_encoder):
     from safetensors.numpy import load_file
 
-    model = build_model("pairwise", load_backbone(tiny_encoder).config)
+    model = build_network("pairwise", load_backbone(tiny_encoder).config)
     initialize_from(model, tiny_encoder)
     pooler = load_file(str(tiny_encoder / "model.safetensors"))["pooler.dense.weight"]
     np.testing.assert_array_equal(model.head(0).dense.weight.data().asnumpy(), pooler)

@@ -7,7 +7,6 @@ from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference import (
-    CascadeRanker,
     Cost,
     Ranker,
     Ranking,
@@ -19,19 +18,16 @@ from wqa.training import train
 
 
 class Table(Ranker):
-    """Scores by candidate text, and how many layers it runs for each."""
+    """Scores by candidate text, and how many layers it runs for each candidate of 5 tokens, 6 with
+    padding."""
 
-    def __init__(self, scores, layers=0, depth=0, work=0):
+    def __init__(self, scores, layers=0, depth=0, work=1):
         self._scores, self._layers, self._depth, self._work = scores, layers, depth, work
-        self.asked = []
-
-    @property
-    def layer_work(self):
-        return self._work
+        self.ranked = []
 
     def rank_all(self, questions):
         for question in questions:
-            self.asked.append(question.texts)
+            self.ranked.append(question.texts)
             blank = np.array([not text for text in question.texts])
             scores = np.array(
                 [-np.inf if not text else self._scores[text] for text in question.texts]
@@ -39,11 +35,11 @@ class Table(Ranker):
             n, order = int((~blank).sum()), np.argsort(-scores, kind="stable")
             cost = Cost(
                 self._layers / self._depth if self._depth else 0,
-                self._layers * n,
-                self._depth * n,
-                self._layers * n * 5,
-                self._layers * n * 6,
-                self._depth * n * 5,
+                self._work * self._layers * n,
+                self._work * self._depth * n,
+                self._work * self._layers * n * 5,
+                self._work * self._layers * n * 6,
+                self._work * self._depth * n * 5,
             )
             exits, whole = np.where(blank, 0, self._layers), np.zeros(len(blank), bool)
             yield Ranking(order, scores, exits, whole, blank, cost, scores[None])
@@ -57,11 +53,11 @@ def test_by_hand():
     first = Table({"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}, layers=2, depth=6)
     second = Table({"a": 9, "b": 8, "c": 5, "d": 5, "e": 7}, layers=4, depth=6)
     third = Table({"c": 1, "d": 2, "e": 0, "b": 5}, layers=6, depth=6)
-    ranker = SequentialRanker([first, second, third], [0.2, 3])
+    ranker = SequentialRanker([first, second, third], [0.2, None], [None, 3])
     [ranking] = ranker.rank_all([question("a", "", "b", "c", "d", "e")])
     # 5 candidates, floor(0.2 * 5) = 1 dropped: a. Of b, c, d, e the best three of (8, 5, 5, 7): b,
     # e and, first of a tie, c.
-    assert second.asked == [("b", "c", "d", "e")] and third.asked == [("b", "c", "e")]
+    assert second.ranked == [("b", "c", "d", "e")] and third.ranked == [("b", "c", "e")]
     assert ranking.order.tolist() == [2, 3, 5, 4, 0, 1]  # b, c, e by the third; d; a; the blank one
     assert ranking.scores.tolist() == [1, -np.inf, 5, 1, 5, 0]
     assert ranking.exits.tolist() == [2, 0, 6, 6, 4, 6]
@@ -81,13 +77,13 @@ def test_nothing_dropped_is_the_last_ranker():
 
 def test_rankers_of_other_widths_are_weighed():
     first, second = Table({"a": 1, "b": 2}, 2, 2, work=100), Table({"a": 4, "b": 3}, 6, 6, work=400)
-    [ranking] = SequentialRanker([first, second], 1).rank_all([question("a", "b")])
-    assert ranking.cost.relative == pytest.approx((2 * 2 * 0.25 + 6 * 1) / 12)
+    [ranking] = SequentialRanker([first, second], keep=1).rank_all([question("a", "b")])
+    assert ranking.cost.relative == pytest.approx((2 * 2 * 100 + 6 * 400) / (12 * 400))
 
 
-def test_blank_questions_and_flights():
+def test_blank_questions_and_groups():
     first, second = Table({"a": 1, "b": 2}, 1, 2), Table({"a": 4, "b": 3}, 2, 2)
-    ranker = SequentialRanker([first, second], 0.5, flight_candidates=3)
+    ranker = SequentialRanker([first, second], 0.5, group_candidates=3)
     blank, *rest = ranker.rank_all([question("", ""), *[question("a", "b", "")] * 4])
     assert blank.order.tolist() == [0, 1] and blank.cost.relative == 0 and blank.blank.all()
     assert [ranking.order.tolist() for ranking in rest] == [[1, 0, 2]] * 4
@@ -95,11 +91,27 @@ def test_blank_questions_and_flights():
 
 
 @pytest.mark.parametrize(
-    "drop_ratio", [1.0, -0.1, -1, True, "0.3", None, [0.1, 0.1, 0.1, 0.1], [[]]]
+    "drop_ratio, keep, name",
+    [
+        (1.0, None, "drop_ratio"),
+        (-0.1, None, "drop_ratio"),
+        (4, None, "drop_ratio"),
+        (True, None, "drop_ratio"),
+        ("0.3", None, "drop_ratio"),
+        ([0.1, 0.1, 0.1, 0.1], None, "drop_ratio"),
+        ([[], 0.1], None, "drop_ratio"),
+        (None, 0, "keep"),
+        (None, 0.5, "keep"),
+        (None, True, "keep"),
+        (None, [3], "keep"),
+        (0.3, 3, "drop_ratio and keep"),
+        ([0.3, None], [3, 2], "drop_ratio and keep"),
+    ],
 )
-def test_drop_ratios_that_do_not_fit(drop_ratio):
-    with pytest.raises((OptionError, TypeError)):
-        SequentialRanker([Table({}), Table({}), Table({})], drop_ratio)
+def test_drops_that_do_not_fit(drop_ratio, keep, name):
+    with pytest.raises(OptionError) as error:
+        SequentialRanker([Table({}), Table({}), Table({})], drop_ratio, keep)
+    assert error.value.where == name
 
 
 def test_no_ranker():
@@ -131,7 +143,7 @@ def test_the_papers_sequence_costs_what_table_3_says(shallow):
     the floor rule."""
     (shallow / "sr.json").write_text(json.dumps({"rankers": ["d1", "d2", "d3"], "drop_ratio": 0.5}))
     ranker = load_ranker(shallow / "sr.json")
-    assert isinstance(ranker, SequentialRanker)
+    assert ranker.capabilities.system == "sequence" and ranker.drop_ratio == [0.5, 0.5, 0.0]
     questions = list(read_questions(builtin_path("test")))[:6]
     rankings = list(ranker.rank_all(questions))
     for ranking, each in zip(rankings, questions):
@@ -149,15 +161,16 @@ def test_the_papers_sequence_costs_what_table_3_says(shallow):
 
 def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
     (shallow / "then.json").write_text(
-        json.dumps({"rankers": [{"run": str(tiny_run), "drop_ratio": 0.3}, "d3"], "drop_ratio": 4})
+        json.dumps({"rankers": [{"run": str(tiny_run), "drop_ratio": 0.3}, "d3"], "keep": 4})
     )
     ranker, alone = load_ranker(shallow / "then.json"), load_ranker(tiny_run, drop_ratio=0.3)
-    assert isinstance(alone, CascadeRanker)
+    assert ranker.capabilities.stages == 2 and ranker.capabilities.rankers[0].drop_ratio[0] == 0.3
+    work = alone.network.config.layer_work
     each = next(iter(read_questions(builtin_path("test"))))
     ranking, cascade = ranker.rank(each.question, each.texts), alone.rank(each.question, each.texts)
     assert set(ranking.order[:4].tolist()) == set(cascade.order[:4].tolist())
     assert ranking.order[4:].tolist() == cascade.order[4:].tolist()
-    assert ranking.cost.candidate_layers == cascade.cost.candidate_layers + 4 * 3
+    assert ranking.cost.candidate_work == cascade.cost.candidate_work + 4 * 3 * work
 
 
 @pytest.mark.parametrize(
@@ -170,6 +183,7 @@ def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
         ('{"rankers": ["d1"], "k": 3}', "besides"),
         ('{"rankers": []}', "rankers: none"),
         ('{"rankers": ["d1", "d2"], "drop_ratio": 1.5}', "drop_ratio: 1.5"),
+        ('{"rankers": ["d1", "d2"], "drop_ratio": 5}', "drop_ratio: 5.*given as keep"),
         ('{"rankers": ["d1", "absent"]}', "no such directory"),
     ],
 )

@@ -9,10 +9,11 @@ import pytest
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path, filter_questions, read_questions
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
-from wqa.models import build_model, parse_devices
+from wqa.models import build_network, parse_devices
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.text import PairEncoder, load_tokenizer
-from wqa.training import Trainer, TrainingPairs, train
+from wqa.training import TASKS, Trainer, TrainingPairs, train
+from wqa.training.checkpoint import State
 from wqa.training.losses import cross_entropy
 from wqa.training.sampling import dropout_seed, exit_of_update
 from wqa.training.schedules import triangular
@@ -63,14 +64,16 @@ def make_trainer(tiny_encoder, tmp_path):
             backbone = dataclasses.replace(
                 backbone, dropout=dropout, attention_dropout=dropout, head_dropout=dropout
             )
-        model = build_model(system, backbone, exits)
+        model = build_network(system, backbone, exits=exits)
         mx.random.seed(config.seed)
         initialize_from(model, tiny_encoder, parse_devices(config.ctx))
         pairs = TrainingPairs(
             read_questions(builtin_path("dev")), PairEncoder(load_tokenizer(tiny_encoder), 64)
         )
         (tmp_path / name).mkdir()
-        return Trainer(model, pairs, config, tmp_path / name)
+        encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
+        task = TASKS[system](model, encoder, pairs, config)
+        return Trainer(task, config, tmp_path / name)
 
     return make
 
@@ -89,19 +92,25 @@ def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
     options = {"dropout": 0.0, "max_updates": 6, "clip_norm": clip_norm, "learning_rate": 5e-5}
     one = make_trainer("one", tokens_per_batch=400, **options)
     two = make_trainer("two", tokens_per_batch=200, ctx="cpu:0-1", **options)
-    before = values(one.model)
-    batch = one._next_batch()
-    assert batch.tolist() == two._next_batch().tolist()
-    assert one._backward(batch, 2) == pytest.approx(two._backward(batch, 2), abs=1e-6)
+    before = values(one.network)
+    key = one._next_key()
+    assert key.tolist() == two._next_key().tolist()
+    update = next(update for update in range(1, 50) if exit_of_update(0, update, 3) == 2)
+    losses = []
+    for trainer in (one, two):
+        trainer.state.update = update
+        losses.append(trainer._backward([trainer.task.batch(key)])["loss"])
+        trainer.state, trainer._epoch = State(), -1
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6)
     two._optimizer.allreduce_grads()
     for ours, theirs in zip(
-        *(trainer.model._collect_params_with_prefix().values() for trainer in (one, two))
+        *(trainer.network._collect_params_with_prefix().values() for trainer in (one, two))
     ):
         for gradient in theirs.list_grad():
             np.testing.assert_allclose(ours.grad().asnumpy(), gradient.asnumpy(), atol=1e-6)
     one.fit()
     two.fit()
-    first, second, other = values(one.model), values(two.model), values(two.model, mx.cpu(1))
+    first, second, other = values(one.network), values(two.network), values(two.network, mx.cpu(1))
     assert any(abs(first[name] - before[name]).max() > 1e-4 for name in first)
     for name in first:
         # The gradients above agree to 1e-6; six of Adam's divisions widen what rounding left, on
@@ -116,23 +125,23 @@ def test_a_batch_with_fewer_rows_than_devices(make_trainer):
         "one", dropout=0.0, tokens_per_batch=1, max_updates=4, ctx="cpu", engine="mxnet"
     )
     two = make_trainer("two", dropout=0.0, tokens_per_batch=1, max_updates=4, ctx="cpu:0-1")
-    assert one.updates_per_epoch == len(one.pairs)
+    assert one.updates_per_epoch == len(one.task.pairs)
     one.fit()
     two.fit()
-    for name, value in values(one.model).items():
+    for name, value in values(one.network).items():
         np.testing.assert_allclose(
-            value, values(two.model, mx.cpu(1))[name], atol=1e-6, err_msg=name
+            value, values(two.network, mx.cpu(1))[name], atol=1e-6, err_msg=name
         )
 
 
 def test_layers_above_the_sampled_exit_are_not_touched(make_trainer):
     trainer = make_trainer(max_updates=30)
-    before, touched_top = values(trainer.model), False
+    before, touched_top = values(trainer.network), False
     for update in range(1, 31):
         index = exit_of_update(0, update, 3)
         trainer.total = update
         trainer.fit()
-        after = values(trainer.model)
+        after = values(trainer.network)
         for name in after:
             layer = int(name.split(".")[2]) if name.startswith("backbone.layers") else 0
             head = int(name.split(".")[0][5:]) - 1 if name.startswith("head_") else index
@@ -153,12 +162,12 @@ def test_layers_above_the_sampled_exit_are_not_touched(make_trainer):
 def test_an_epoch_sees_every_pair_once(make_trainer):
     trainer, seen = make_trainer(epochs=2), []
     for _ in range(trainer.updates_per_epoch):
-        seen += trainer._next_batch().tolist()
-    assert sorted(seen) == list(range(len(trainer.pairs))) and (
+        seen += trainer._next_key().tolist()
+    assert sorted(seen) == list(range(len(trainer.task.pairs))) and (
         trainer.state.epoch,
         trainer.state.batch,
     ) == (1, 0)
-    again = [trainer._next_batch().tolist() for _ in range(3)]
+    again = [trainer._next_key().tolist() for _ in range(3)]
     assert again != [seen[: len(again[0])]]
 
 
@@ -184,7 +193,11 @@ def test_training_learns_and_repeats_bit_for_bit(tiny_encoder, tmp_path):
     ]
     assert np.mean(losses[-6:]) < 0.8 * losses[0]
     record = read_run_config(tmp_path / "a" / "config.json")
-    assert record.system == "pairwise" and record.exits == (3,) and record.training == config
+    assert (
+        record.system == "pairwise"
+        and record.network == {"exits": [3]}
+        and record.training == config
+    )
     assert (
         set(record.versions) >= {"wqa", "mxnet", "numpy"}
         and not (tmp_path / "a" / "checkpoints").exists()
@@ -195,11 +208,11 @@ def test_a_nan_loss_names_the_update_and_keeps_the_checkpoint(make_trainer, tmp_
     trainer = make_trainer(max_updates=20, checkpoint_every=2, learning_rate=1e-3)
     real, calls = trainer._backward, []
 
-    def backward(batch, index):
-        calls.append(index)
+    def backward(batches):
+        calls.append(exit_of_update(0, trainer.state.update, 3))
         if len(calls) == 6:
-            trainer.model.head(index).out.bias.set_data(mx.nd.array([np.nan]))
-        return real(batch, index)
+            trainer.network.head(calls[-1]).out.bias.set_data(mx.nd.array([np.nan]))
+        return real(batches)
 
     trainer._backward = backward
     with pytest.raises(TrainingDiverged, match="update 6: the loss is nan"):
@@ -210,13 +223,13 @@ def test_a_nan_loss_names_the_update_and_keeps_the_checkpoint(make_trainer, tmp_
     ]
     trainer.resume()
     assert trainer.state.update == 4 and all(
-        np.isfinite(value).all() for value in values(trainer.model).values()
+        np.isfinite(value).all() for value in values(trainer.network).values()
     )
 
 
 def test_parameters_that_are_not_finite_are_not_saved(make_trainer):
     trainer = make_trainer(max_updates=3, checkpoint_every=1, exits=(1, 3))
-    trainer.model.backbone.layers[2].ffn_1.bias.set_data(mx.nd.array([np.inf] * 32))
+    trainer.network.backbone.layers[2].ffn_1.bias.set_data(mx.nd.array([np.inf] * 32))
     with pytest.raises(TrainingDiverged):
         trainer.fit()
     assert not trainer.checkpoints.all()
@@ -232,8 +245,13 @@ def test_early_stopping_keeps_the_best(make_trainer):
 
     trainer.evaluator = evaluator
     state = trainer.fit()
-    assert (state.update, state.best_update, state.best_map, state.finished) == (10, 4, 0.5, True)
-    trainer.checkpoints.finish(trainer.model, trainer._metrics.with_name("model.params"))
+    assert (state.update, state.best_update, state.best_figure, state.finished) == (
+        10,
+        4,
+        0.5,
+        True,
+    )
+    trainer.checkpoints.finish(trainer.network, trainer._metrics.with_name("model.params"))
     best = mx.nd.load(str(trainer._metrics.with_name("model.params")))
     for name, value in kept[4].items():
         np.testing.assert_array_equal(best[name].asnumpy(), value)
@@ -367,7 +385,7 @@ def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):
         train("cascade", str(path), str(tmp_path / "x"), encoder)
     assert not (tmp_path / "x").exists()
     for option in ("epochs", "learning_rate", "tokens_per_batch", "checkpoint_every"):
-        with pytest.raises(OptionError, match="--" + option.replace("_", "-")):
+        with pytest.raises(OptionError, match=option):
             TrainingConfig(**{option: 0})
 
 

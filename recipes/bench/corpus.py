@@ -26,7 +26,7 @@ from wqa.cli import main as wqa
 from wqa.config import BACKBONES, RunConfig, TrainingConfig, to_json
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.inference import load_ranker
-from wqa.models import build_model
+from wqa.models import build_network
 from wqa.text import load_tokenizer
 from wqa.training import TrainingPairs
 from wqa.training.sampling import order_of_epoch
@@ -88,7 +88,7 @@ def write_run(folder, system, config, tokenizer, encoder=None):
         The ranker's encoder.
     """
     mx.random.seed(0)
-    model = build_model(system, config)
+    model = build_network(system, config)
     model.initialize(mx.init.Normal(0.05))
     if encoder is not None:
         source = encoder._collect_params_with_prefix()

@@ -167,7 +167,7 @@ class HybridEngine(Engine):
         scores = []
         for stage in stages:
             outputs = self._stages[stage](*inputs)
-            if isinstance(outputs, tuple):
+            if isinstance(outputs, (list, tuple)):
                 hidden, outputs = outputs
                 inputs = [hidden, inputs[-1]]
             scores.append(outputs)

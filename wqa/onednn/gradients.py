@@ -478,13 +478,15 @@ class GradientEngine:
         statistics = self._statistics(f"{call} embedding", sums)
         forward: List[Run] = [operations.norm(sums, trained.norm.norm, normed, statistics)]
         forward += self._times(normed, factors, entering, "dropped embedding")
-        backward: List[Run] = []
-        gradient = self._end(f"{call} out gradient", shape, config.units)
+        # Views of the gradient are taken below, so that it moves from MXNet's memory to a buffer.
+        gradient = self._rows("gradient", shape, config.units, "float32")
+        out_gradient = self._end(f"{call} out gradient", shape, config.units)
+        backward: List[Run] = [operations.convert(out_gradient, gradient)]
         if trained.projection is not None:
             projected = self._rows(f"{call} projected", shape, config.units)
             forward.append(operations.dense(entering, trained.projection.dense, projected))
             forward.append(operations.convert(projected, out))
-            rounded, name = self._rounded(gradient, f"{call} out gradient", None, shape, backward)
+            rounded, name = self._rounded(gradient, "gradient", None, shape, backward)
             gradient = self._rows("projection gradient", shape, width, "float32")
             backward += self._weight_gradients(rounded, name, entering, trained.projection, add)
             backward.append(self._back(rounded, trained.projection, gradient))
