@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from wqa.cli import COMMANDS, build_parser, main
+from wqa.cli import COMMANDS, build_parser, main, parse
 from wqa.cli.messages import at_the_command_line
 from wqa.data import builtin_path, read_questions
 from wqa.errors import DataError, OptionError
@@ -478,14 +478,12 @@ def test_a_flag_means_one_thing():
     """The same flag takes the same kind of value wherever it is."""
     kinds = {}
     for name in COMMANDS:
-        parser = build_parser().parse_args([name, *REQUIRED.get(name, ())]).parser
+        parser = parse([name, *REQUIRED.get(name, ())]).parser
         for action in parser._actions:
             for flag in action.option_strings:
                 has_value = action.nargs != 0
                 kind = (action.metavar if has_value and not action.choices else None, has_value)
                 kinds.setdefault(flag, {}).setdefault(kind, []).append(name)
-    del kinds["--precision"]  # training offers fewer of them, as a text
-    del kinds["--engine"]
     assert {flag: kind for flag, kind in kinds.items() if len(kind) > 1} == {}
     # What reads and what writes have flags of their own.
     assert {"--run", "--qrels", "--trec-run", "--write-qrels", "--json"} <= set(kinds)
@@ -518,7 +516,7 @@ REQUIRED = {
     ],
 )
 def test_errors_name_flags(error, message):
-    parser = build_parser().parse_args(["train", *REQUIRED["train"]]).parser
+    parser = parse(["train", *REQUIRED["train"]]).parser
     assert message in at_the_command_line(error, parser)
 
 

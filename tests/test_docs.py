@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT
 from tiny_encoder import write_tiny_encoder
 
-from wqa.cli import COMMANDS, build_parser
+from wqa.cli import COMMANDS, parse
 
 DOCS = ROOT / "docs"
 PAGES = [
@@ -191,7 +191,7 @@ def commands(page):
 def test_commands_parse(page):
     """No page names a command or an option that does not exist."""
     for words in commands(page):
-        build_parser().parse_args(words)
+        parse(words)
 
 
 def test_the_command_line_page_shows_every_command():

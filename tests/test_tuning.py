@@ -18,7 +18,7 @@ from wqa.tuning import (
     pick,
     placements,
 )
-from wqa.tuning.grid import check_grid
+from wqa.tuning.configurations import check_grid
 
 EXITS, DEPTH = (2, 3, 6), 6
 

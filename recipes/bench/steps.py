@@ -25,7 +25,7 @@ from wqa.config import BACKBONES
 from wqa.errors import MissingDependency, PrecisionError
 from wqa.inference import load_ranker
 from wqa.inference.random import random_pairs
-from wqa.onednn import kernels, library
+from wqa.onednn import check_precision, kernels, library
 
 ROWS, IN, OUT = 1024, 768, 3072
 SHAPE = "roberta_12_768_12"
@@ -104,7 +104,7 @@ def onednn_product(kind, *steps):
     kind : {"float32", "bfloat16", "int8"}
         Type of the operands.
     *steps : tuple
-        Steps after the product, as `wqa.kernels.Attributes` takes them.
+        Steps after the product, as `wqa.onednn.kernels.Attributes` takes them.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def onednn_product(kind, *steps):
     }
     if scales:
         scale = library.Array(library.Layout((1,), "float32"), np.ones(1, np.float32))
-        arrays[kernels.scale_place(kernels.WEIGHTS)] = scale
+        arrays[kernels.scale_argument(kernels.WEIGHTS)] = scale
     return kernel.bind(arrays, scratch=library.Scratch())
 
 

@@ -76,19 +76,18 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     Returns
     -------
     argparse.Namespace
-        With ``command``, and ``parser``, the subcommand's.
+        Options, with ``command`` and the subcommand's ``parser``.
 
     Raises
     ------
     WqaError
         If the system is unknown.
     """
-    options, rest = build_parser().parse_known_args(arguments)
+    parser = build_parser()
+    options, _ = parser.parse_known_args(arguments)
     if options.command == "train":
-        return train.parse_own_options(options, rest)
-    if rest:
-        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    return options
+        train.add_own_options(options.parser, options.system)
+    return parser.parse_args(arguments)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

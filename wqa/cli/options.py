@@ -10,6 +10,9 @@ from typing import Any, Dict, List, Sequence
 from wqa.data.filters import FILTERS
 from wqa.errors import OptionError, shorten
 
+#: What the value of a configuration's field is called in help texts, by its name or its type.
+_METAVARS: Dict[Any, str] = {"ctx": "DEVICE", int: "N", float: "X", str: "TEXT"}
+
 
 def numbers(text: str, option: str, kind: type = int) -> List:
     """Parse a comma-separated list of numbers.
@@ -48,7 +51,8 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
     parser : argparse.ArgumentParser or argument group
         Where the options go.
     config : type
-        The dataclass; ``help`` in a field's metadata is the option's text.
+        The dataclass; ``help`` in a field's metadata is the option's text. Its fields are numbers,
+        texts, flags that are off by default, and tuples of numbers.
     leave_out : sequence of str
         Fields without an option.
     """
@@ -57,18 +61,23 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
     for field in dataclasses.fields(config):
         if field.name in leave_out:
             continue
-        is_list = typing.get_origin(hints[field.name]) is tuple
+        flag = "--" + field.name.replace("_", "-")
+        kind = hints[field.name]
         text = field.metadata.get("help", field.name.replace("_", " "))
-        if not is_list:
-            text += f" (default: {field.default})"
-        parser.add_argument(
-            "--" + field.name.replace("_", "-"),
-            type=str if is_list else hints[field.name],
-            default="" if is_list else field.default,
-            metavar="I[,J...]" if is_list else hints[field.name].__name__.upper(),
-            help=text,
-            choices=choices.get(field.name),
-        )
+        if kind is bool:
+            parser.add_argument(flag, action="store_true", help=text)
+        elif typing.get_origin(kind) is tuple:
+            parser.add_argument(flag, default="", metavar="I[,J...]", help=text)
+        else:
+            known = choices.get(field.name)
+            parser.add_argument(
+                flag,
+                type=kind,
+                default=field.default,
+                choices=known,
+                metavar=None if known else _METAVARS.get(field.name, _METAVARS[kind]),
+                help=f"{text} (default: {field.default})",
+            )
 
 
 def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
@@ -84,14 +93,20 @@ def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
     Returns
     -------
     dict of str to Any
+        Keyword arguments of the dataclass.
+
+    Raises
+    ------
+    OptionError
+        If a text is not a list of numbers where the field is a tuple of them.
     """
-    hints, values = typing.get_type_hints(config), {}
-    for field in dataclasses.fields(config):
-        value = getattr(options, field.name)
-        if typing.get_origin(hints[field.name]) is tuple:
-            kind = typing.get_args(hints[field.name])[0]
-            value = tuple(numbers(value, field.name, kind)) if value else ()
-        values[field.name] = value
+    values = {}
+    for name, kind in typing.get_type_hints(config).items():
+        value = getattr(options, name)
+        if typing.get_origin(kind) is tuple:
+            number = typing.get_args(kind)[0]
+            value = tuple(numbers(value, name, number)) if value else ()
+        values[name] = value
     return values
 
 

@@ -14,10 +14,9 @@ with the same bits.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import shlex
 import sys
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict
 
 from wqa.cli.options import add_fields, add_filter, fields_of
 from wqa.config import EngineConfig, TrainingConfig
@@ -30,7 +29,7 @@ class _Help(argparse.Action):
 
     def __call__(self, parser, options, values, option=None):  # noqa: ANN001 - argparse's own
         if getattr(options, "system", None):
-            _add_own_options(parser, options.system)
+            add_own_options(parser, options.system)
         parser.print_help()
         parser.exit()
 
@@ -87,26 +86,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_fields(parser.add_argument_group("training"), TrainingConfig, _FILTERS)
 
 
-def _add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
-    from wqa.models import network_type
-
-    add_fields(parser.add_argument_group(f"options of {system}"), network_type(system).Config)
-
-
-def parse_own_options(options: argparse.Namespace, rest: List[str]) -> argparse.Namespace:
-    """Parse what is left of a command line by the options of the system.
+def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
+    """Add the options of a system: the fields of its own configuration.
 
     Parameters
     ----------
-    options : argparse.Namespace
-        What was parsed so far, with the ``system``.
-    rest : list of str
-        What the subcommand's parser did not know.
-
-    Returns
-    -------
-    argparse.Namespace
-        ``options`` with the fields of the system's own configuration in ``own``.
+    parser : argparse.ArgumentParser
+        Parser of the subcommand.
+    system : str
+        Name of the system.
 
     Raises
     ------
@@ -115,12 +103,8 @@ def parse_own_options(options: argparse.Namespace, rest: List[str]) -> argparse.
     """
     from wqa.models import network_type
 
-    config = network_type(options.system).Config
-    parser = argparse.ArgumentParser(prog=f"wqa train {options.system}", add_help=False)
-    add_fields(parser, config)
-    options.own = fields_of(parser.parse_args(rest), config)
-    _add_own_options(options.parser, options.system)  # messages look flags up there
-    return options
+    config = network_type(system).Config
+    add_fields(parser.add_argument_group(f"options of {system}"), config)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -131,10 +115,11 @@ def run(options: argparse.Namespace) -> None:
     options : argparse.Namespace
         What was parsed.
     """
-    from wqa.training import train
+    from wqa.models import network_type
+    from wqa.training import task_type, train
 
-    names = [field.name for field in dataclasses.fields(TrainingConfig)]
-    config = TrainingConfig(**{name: getattr(options, name) for name in names})
+    config = TrainingConfig(**fields_of(options, TrainingConfig))
+    own = fields_of(options, network_type(options.system).Config)
     command = shlex.join(["wqa", *sys.argv[1:]])
     options.resume_command = command if options.resume else f"{command} --resume"
     state = train(
@@ -148,15 +133,17 @@ def run(options: argparse.Namespace) -> None:
         options.resume,
         evaluator_factory(options) if options.dev else None,
         command,
-        **options.own,
+        **own,
     )
     if state.update == 0:
         print(f"{options.out} is complete already")
-    elif state.best_update:
-        figure = f"{100 * state.best_figure:.2f} at update {state.best_update}"
-        print(f"{options.out}: {state.update} updates, best figure on dev {figure}")
-    else:
-        print(f"{options.out}: {state.update} updates")
+        return
+    message = f"{options.out}: {state.update} updates"
+    if state.best_update:
+        metric = task_type(options.system).metric.upper()
+        best = f"{100 * state.best_figure:.2f} at update {state.best_update}"
+        message += f", best dev {metric} {best}"
+    print(message)
 
 
 def evaluator_factory(options: argparse.Namespace) -> Callable:

@@ -3,8 +3,14 @@
 Soldaini and Moschitti 2020, section 5.5, and section 6 for the exits.
 """
 
-from wqa.tuning.configurations import Configuration, pareto_front, pick
-from wqa.tuning.grid import GRID, full_grid, placements
+from wqa.tuning.configurations import (
+    GRID,
+    Configuration,
+    full_grid,
+    pareto_front,
+    pick,
+    placements,
+)
 from wqa.tuning.run import Picked, Tuning, tune, write_tuned
 from wqa.tuning.scored import ScoredQuestions, score_questions
 

@@ -18,8 +18,16 @@ from wqa.evaluation.report import write_rows
 from wqa.inference.load import load_ranker
 from wqa.inference.ranker import Ranker
 from wqa.inference.timing import take_turns
-from wqa.tuning.configurations import Configuration, as_row, pareto_front, pick
-from wqa.tuning.grid import GRID, check_grid, full_grid, placements
+from wqa.tuning.configurations import (
+    GRID,
+    Configuration,
+    as_row,
+    check_grid,
+    full_grid,
+    pareto_front,
+    pick,
+    placements,
+)
 from wqa.tuning.scored import ScoredQuestions, score_questions
 
 PathLike = Union[str, "os.PathLike[str]"]
