@@ -9,7 +9,7 @@ BENCH ?=
 
 help:
 	@echo "make quickstart  train a cascade on the built-in corpus, evaluate it, rank a question"
-	@echo "make test        ruff, mypy and the tests"
+	@echo "make test        ruff, mypy and the tests; those of oneDNN also on AVX2 alone and without the package"
 	@echo "make docs        the documentation, into build/site"
 	@echo "make bench       rank beside PyTorch, sentence-transformers and ONNX Runtime, in turn (45 minutes;"
 	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
@@ -38,8 +38,18 @@ lint: .venv/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy wqa
 
+# What depends on oneDNN or the processor runs again as on an ordinary processor, and without the oneDNN package. MXNet's own
+# oneDNN reads the second of the two variables.
 test: lint
 	$(BIN)/python -m pytest tests
+	@echo "== what depends on oneDNN or the processor, on AVX2 alone"
+	@if grep -Eqw 'avx512f|avx_vnni' /proc/cpuinfo; then \
+	  ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 $(BIN)/python -m pytest tests -m onednn; \
+	else \
+	  echo "skipped: this processor has nothing above AVX2"; \
+	fi
+	@echo "== the same without the oneDNN package"
+	WQA_TESTS_HIDE_ONEDNN=1 $(BIN)/python -m pytest tests -m onednn
 
 .venv/.docs: .venv/.installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[docs]'

@@ -1,9 +1,14 @@
-"""Fixtures: a tiny encoder directory, a tiny trained run, real corpora where they are present."""
+"""Fixtures: a tiny encoder directory, a tiny trained run, real corpora where they are present.
 
+And marks for tests that depend on the processor: `needs_onednn`, `needs_precision`.
+"""
+
+import functools
 import gzip
 import json
 import os
 import pathlib
+import runpy
 import shutil
 import sys
 import tarfile
@@ -24,6 +29,22 @@ sys.path.insert(0, str(ROOT / "recipes"))
 
 from tiny_encoder import write_tiny_encoder  # noqa: E402
 
+#: Where it is set, the oneDNN package is hidden from the tests and from the processes they start.
+HIDE_ONEDNN = "WQA_TESTS_HIDE_ONEDNN"
+#: Holds the module that hides it, which Python imports at its start.
+HIDDEN = ROOT / "tests" / "hidden"
+if os.environ.get(HIDE_ONEDNN):
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, (str(HIDDEN), os.environ.get("PYTHONPATH")))
+    )
+    runpy.run_path(str(HIDDEN / "sitecustomize.py"))
+
+#: Marks a test that needs oneDNN's library. It is skipped where the library is missing.
+needs_onednn = pytest.mark.needs_onednn
+#: Marks a test, or a case by `pytest.param(..., marks=...)`, that computes in a precision by
+#: oneDNN: ``@needs_precision("int8")``. It is skipped where this machine does not.
+needs_precision = pytest.mark.needs_precision
+
 SHARED = pathlib.Path(os.environ.get("WQA_SHARED_DATA", ROOT.parent / "shared" / "data"))
 
 #: Families of encoders at a tiny size, and the stored vocabulary that each takes.
@@ -34,6 +55,67 @@ FAMILIES = {
     "electra_small": "uncased",
     "albert": "sentencepiece",
 }
+
+
+@functools.lru_cache(maxsize=None)
+def lacks(precision="float32"):
+    """Say what this machine lacks for a precision.
+
+    Parameters
+    ----------
+    precision : {"float32", "bfloat16", "int8"}
+        The precision, by oneDNN. In float32 only its library is needed.
+
+    Returns
+    -------
+    str
+        The message of the error that the package raises, empty where nothing is missing.
+    """
+    from wqa.errors import MissingDependency, PrecisionError
+    from wqa.onednn import check_precision, instruction_set
+
+    try:
+        check_precision(precision)
+        instruction_set()  # loads the library in float32 too
+    except (MissingDependency, PrecisionError) as error:
+        return str(error)
+    return ""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Give the marker onednn, which `make test` selects by, to the tests that need a precision."""
+    for item in items:
+        if any(item.iter_markers("needs_onednn")) or any(item.iter_markers("needs_precision")):
+            item.add_marker("onednn")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skip a test that needs what this machine lacks."""
+    precisions = [name for mark in item.iter_markers("needs_precision") for name in mark.args]
+    if any(item.iter_markers("needs_onednn")):
+        precisions.append("float32")
+    for precision in precisions:
+        if lacks(precision):
+            pytest.skip(lacks(precision))
+
+
+def child_environment(**variables):
+    """Environment of a process that a test starts.
+
+    Parameters
+    ----------
+    **variables : str
+        Variables to set besides those of this process.
+
+    Returns
+    -------
+    dict of str to str
+        The environment, with the package importable from any folder.
+    """
+    folders = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders), **variables}
 
 
 def write_family_encoder(folder, family):

@@ -8,40 +8,42 @@ import sys
 import mxnet as mx
 import numpy as np
 import pytest
+from conftest import needs_onednn, needs_precision
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.config import BackboneConfig
+from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
 from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
 from wqa.inference import CascadeRanker, load_ranker
 from wqa.inference.hidden import RowStore
-from wqa.inference.packed import GROUP_SCORES, GROUPS, Batch
-from wqa.inference.quantize import _factor, _quantized_layer, quantize
-from wqa.inference.quantized import FILE
+from wqa.inference.quantize import quantize
 from wqa.inference.random import random_pairs, random_ranker
-from wqa.models import build_network, onednn
-from wqa.models.onednn import PRECISIONS, check_precision
+from wqa.models import build_network
+from wqa.onednn import PackedBatch, Quantized
+from wqa.onednn.library import library
+from wqa.onednn.packing import GROUP_SCORES, GROUPS
+from wqa.onednn.quantize import channel_factors, quantize_layer
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.text import Encoded, PairEncoder, load_tokenizer, pack_batches
 
+INT8 = "int8.safetensors"
 ROOT = pathlib.Path(__file__).parent.parent
 CONFIG = BackboneConfig(
     vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
 )
 
-try:
-    check_precision("int8")
-    check_precision("bfloat16")
-except (PrecisionError, MissingDependency) as error:
-    pytest.skip(f"engine tests: {error}", allow_module_level=True)
+pytestmark = pytest.mark.onednn
+
+
+def by(engine, **options):
+    return EngineConfig(engine=engine, **options)
 
 
 def both(model, encoder, **options):
     """MXNet's engine, and oneDNN's on the same parameters."""
-    return CascadeRanker(model, encoder, engine="mxnet"), CascadeRanker(
-        model, encoder, engine="onednn", **options
-    )
+    slow = CascadeRanker(model, encoder, engine=by("mxnet"))
+    return slow, CascadeRanker(model, encoder, engine=by("onednn", **options))
 
 
 def family_model(system, folder, exits):
@@ -51,6 +53,7 @@ def family_model(system, folder, exits):
     return model, PairEncoder(load_tokenizer(folder), 96)
 
 
+@needs_onednn
 @pytest.mark.parametrize(
     "system, exits", [("cascade", (1, 2, 3)), ("pairwise", (3,)), ("pairwise", (2,))]
 )
@@ -60,13 +63,11 @@ def test_every_family_has_the_scores_of_mxnets_engine(family_encoder, system, ex
     slow, fast = both(model, encoder)
     for first, second in zip(slow.rank_all(questions), fast.rank_all(questions)):
         np.testing.assert_allclose(second.exit_scores, first.exit_scores, rtol=1e-4, atol=1e-4)
-        assert (
-            second.cost.padded_token_layers
-            == second.cost.token_layers
-            <= first.cost.padded_token_layers
-        )
+        packed, padded = second.cost, first.cost
+        assert packed.padded_multiply_adds == packed.multiply_adds <= padded.padded_multiply_adds
 
 
+@needs_precision("bfloat16")
 def test_bfloat16_differs_by_its_rounding_alone(family_encoder):
     model, encoder = family_model("cascade", family_encoder, (1, 2, 3))
     questions = list(read_questions(builtin_path("test")))[:4]
@@ -79,6 +80,7 @@ def test_bfloat16_differs_by_its_rounding_alone(family_encoder):
     assert 0 < error < 0.15 * exact.std() + 0.02
 
 
+@needs_onednn
 def test_a_padding_token_inside_a_text_takes_no_position():
     config = BackboneConfig(
         vocab_size=50,
@@ -98,19 +100,21 @@ def test_a_padding_token_inside_a_text_takes_no_position():
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-5)
 
 
+@needs_onednn
 def test_scores_do_not_depend_on_the_company_of_a_pair():
-    ranker = random_ranker(CONFIG, (1, 2, 4), engine="onednn")
+    ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn"))
     pairs = random_pairs(np.random.default_rng(1), 40, 4, 60, 200)
     [together] = ranker.rank_pairs([pairs])
     alone = [ranker.rank_pairs([[pair]])[0].exit_scores[:, 0] for pair in pairs]
     np.testing.assert_allclose(together.exit_scores.T, alone, atol=1e-5)
 
 
+@needs_onednn
 def test_longest_pairs_and_many_shapes():
     """Lengths up to the encoder's positions, the budget smaller than one of them, and more shapes
     than are kept."""
-    ranker = random_ranker(CONFIG, (1, 2, 4), engine="onednn", batch_tokens=1)
-    slow = CascadeRanker(ranker.network, ranker.encoder, engine="mxnet")
+    ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn", batch_tokens=1))
+    slow = CascadeRanker(ranker.network, ranker.encoder, engine=by("mxnet"))
     pairs = [
         Encoded(np.arange(length, dtype=np.int32), 2, False, False) for length in (2, 3, 63, 64, 64)
     ]
@@ -118,19 +122,20 @@ def test_longest_pairs_and_many_shapes():
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
 
 
+@needs_onednn
 def test_old_attentions_are_let_go(monkeypatch):
-    monkeypatch.setattr("wqa.inference.encoder.ATTENTIONS", 3)
-    ranker = random_ranker(CONFIG, (1, 2, 4), engine="onednn")
+    monkeypatch.setattr("wqa.onednn.scoring.ATTENTIONS", 3)
+    ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn"))
     pairs = random_pairs(np.random.default_rng(2), 60, 4, 60, 200)
-    slow = CascadeRanker(ranker.network, ranker.encoder, engine="mxnet")
+    slow = CascadeRanker(ranker.network, ranker.encoder, engine=by("mxnet"))
     [[first], [second]] = slow.rank_pairs([pairs]), ranker.rank_pairs([pairs])
     np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-4)
-    assert len(ranker._engine._encoder._attentions) <= 3
+    assert len(ranker._engine._layers._attentions) <= 3
 
 
 @given(st.lists(st.integers(1, 512), min_size=1, max_size=80).map(sorted))
 def test_groups_cover_every_row_once(lengths):
-    batch = Batch(np.array(lengths))
+    batch = PackedBatch(np.array(lengths))
     pairs, rows = [], []
     for group in batch.groups:
         assert group.pairs in GROUPS
@@ -176,12 +181,12 @@ def test_rows_come_back_in_memory_or_from_the_file(blocks, budget, data):
 def test_factors_and_integers_by_hand():
     # Channel 0 reaches 8 and its weights 2; channel 1 reaches 2 and its weights 0.5: at strength
     # 1/2, both are divided by 2, so their largest input is 4 and 1, and 127 stands for 4.
-    factor = _factor(np.array([8.0, 2.0]), np.array([2.0, 0.5]), 0.5)
+    factor = channel_factors(np.array([8.0, 2.0]), np.array([2.0, 0.5]), 0.5)
     np.testing.assert_allclose(factor, [127 / 4 / 2] * 2, rtol=1e-6)
     weight = np.array([[2.0, 0.25], [-1.0, 0.5]], np.float32)  # (out, in)
     weights = dict.fromkeys(("query", "key", "value", "output", "inner", "outer"), weight)
-    reach = {step: np.array([8.0, 2.0]) for step in ("project", "merge", "widen", "narrow")}
-    product = _quantized_layer(weights, reach, 0.5)["inner"]
+    magnitudes = {step: np.array([8.0, 2.0]) for step in ("project", "merge", "widen", "narrow")}
+    product = quantize_layer(weights, magnitudes, 0.5)["inner"]
     np.testing.assert_array_equal(
         product.weight, [[127, -127], [16, 64]]
     )  # 0.25 / 2 and 0.5 / 1 of 127, rounded
@@ -193,6 +198,7 @@ def test_factors_and_integers_by_hand():
     )
 
 
+@needs_precision("int8")
 def test_int8_ranks_nearly_as_float32_does(tiny_run, tmp_path):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     questions = list(read_questions(builtin_path("test")))
@@ -207,17 +213,18 @@ def test_int8_ranks_nearly_as_float32_does(tiny_run, tmp_path):
     assert 0 < max(errors) < 0.5 * np.concatenate(spread, axis=1).std(axis=1).max()
 
 
+@needs_precision("int8")
 def test_quantization_is_refused_where_it_does_not_belong(tiny_run, tmp_path):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     with pytest.raises(RunDirectoryError, match="wqa quantize"):
         load_ranker(run, precision="int8")
     quantize(run, read_questions(builtin_path("dev")), most=2)
-    whole = (run / FILE).read_bytes()
+    whole = (run / INT8).read_bytes()
     for size in (0, 5, 100, len(whole) - 1):
-        (run / FILE).write_bytes(whole[:size])
+        (run / INT8).write_bytes(whole[:size])
         with pytest.raises(RunDirectoryError, match="int8.safetensors: does not load"):
             load_ranker(run, precision="int8")
-    (run / FILE).write_bytes(whole)
+    (run / INT8).write_bytes(whole)
     load_ranker(run, precision="int8")
     other = mx.nd.load(str(run / "model.params"))
     mx.nd.save(str(run / "model.params"), {name: array * 1.01 for name, array in other.items()})
@@ -225,61 +232,91 @@ def test_quantization_is_refused_where_it_does_not_belong(tiny_run, tmp_path):
         load_ranker(run, precision="int8")
     with pytest.raises(OptionError, match="no question"):
         quantize(run, [])
-    with pytest.raises(OptionError, match="--strength"):
+    with pytest.raises(OptionError, match="strength"):
         quantize(run, read_questions(builtin_path("dev")), strength=2.0)
 
 
-def test_precisions_need_their_engine_and_their_processor(tiny_run, monkeypatch):
-    with pytest.raises(OptionError, match="other precisions are computed by oneDNN"):
-        load_ranker(tiny_run, precision="bfloat16", engine="mxnet")
-    with pytest.raises(OptionError, match="--engine"):
+def test_precisions_need_their_engine(tiny_run):
+    with pytest.raises(OptionError, match="engine"):
         load_ranker(tiny_run, engine="tvm")
+    for engine, ctx in (("mxnet", "cpu"), ("onednn", "cpu:0-1")):
+        with pytest.raises(OptionError):
+            load_ranker(
+                tiny_run,
+                engine=engine,
+                ctx=ctx,
+                precision="float32" if ctx != "cpu" else "bfloat16",
+            )
+
+
+@needs_precision("int8")
+def test_int8_needs_calibration():
     with pytest.raises(OptionError, match="without calibration"):
-        random_ranker(CONFIG, (1, 2), engine="onednn", precision="int8")
-    monkeypatch.setattr(onednn.library, "instruction_set", lambda: 0x27)  # AVX-512 and nothing more
-    for precision, name in (("bfloat16", "AVX512_BF16"), ("int8", "AVX512_VNNI")):
-        with pytest.raises(PrecisionError, match=f"without {name}.*--precision float32"):
+        random_ranker(CONFIG, (1, 2), engine=by("onednn", precision="int8"))
+
+
+@needs_onednn
+def test_precisions_need_their_processor(tiny_run, monkeypatch):
+    monkeypatch.setattr("wqa.onednn.choice.instruction_set", lambda: 0x03)  # AVX and nothing more
+    for precision, name in (("bfloat16", "AVX512_BF16"), ("int8", "AVX2")):
+        with pytest.raises(PrecisionError, match=f"without {name}.*precision float32"):
             load_ranker(tiny_run, precision=precision)
     load_ranker(tiny_run, precision="float32")
 
 
-@pytest.mark.parametrize("precision", [name for name in PRECISIONS if name != "float32"])
-def test_the_command_says_what_the_processor_lacks(tiny_run, tmp_path, precision):
+@needs_onednn
+def test_the_command_says_what_the_processor_lacks(tiny_run, tmp_path):
     candidates = tmp_path / "candidates.txt"
     candidates.write_text("a b\n", encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "wqa",
-        "rank",
-        str(tiny_run),
-        "--question",
-        "how",
-        "--candidates",
-        str(candidates),
+    command = [sys.executable, "-m", "wqa", "rank", str(tiny_run)]
+    command += ["--question", "how", "--candidates", str(candidates)]
+    capped = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    refused = subprocess.run(
+        [*command, "--precision", "bfloat16"], capture_output=True, text=True, cwd=ROOT, env=capped
+    )
+    assert refused.returncode == 2 and "precision float32" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert subprocess.run(command, capture_output=True, cwd=ROOT, env=capped).returncode == 0
+
+
+@needs_precision("int8")
+def test_int8_without_vnni_is_as_exact_as_with_it(tiny_run, tmp_path):
+    """In 16 bits sums of two products saturate; weights of seven bits keep below that."""
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    quantize(run, read_questions(builtin_path("dev")), most=5)
+    code = """
+import sys, numpy as np
+from wqa.data import builtin_path, read_questions
+from wqa.inference import load_ranker
+ranker = load_ranker(sys.argv[1], precision="int8")
+rankings = list(ranker.rank_all(read_questions(builtin_path("test"))))
+np.save(sys.argv[2], np.concatenate([ranking.exit_scores.ravel() for ranking in rankings]))
+"""
+    exact = [
+        ranking.exit_scores
+        for ranking in load_ranker(run).rank_all(read_questions(builtin_path("test")))
     ]
-    done = subprocess.run(
-        [*command, "--precision", precision],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    exact = np.concatenate([scores.ravel() for scores in exact])
+    capped = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    subprocess.run(
+        [sys.executable, "-c", code, run, tmp_path / "a.npy"], check=True, cwd=ROOT, env=capped
     )
-    assert (
-        done.returncode == 2
-        and "take --precision float32" in done.stderr
-        and len(done.stderr.splitlines()) == 1
-    )
-    done = subprocess.run(
-        command, capture_output=True, cwd=ROOT, env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
-    )
-    assert done.returncode == 0
+    assert np.abs(np.load(tmp_path / "a.npy") - exact).max() < 0.5 * exact.std()
 
 
+def test_seven_bits_by_hand():
+    product = Quantized(
+        np.array([[127, -127, 3]], np.int8), np.float32([1, 2, 3]), np.ones(1, np.float32)
+    )
+    halved = product.in_seven_bits()
+    assert halved.weight.tolist() == [[64, -64, 2]] and halved.scale.tolist() == [2, 4, 6]
+
+
+@needs_onednn
 def test_threads_are_those_of_the_process(tiny_run):
     most = len(os.sched_getaffinity(0))
     for threads in (0, -1, most + 1):
-        with pytest.raises(OptionError, match=f"--threads.*1 to {most}"):
+        with pytest.raises(OptionError, match=f"threads.*1 to {most}"):
             load_ranker(tiny_run, threads=threads)
     question = next(read_questions(builtin_path("test")))
     scores = [
@@ -293,9 +330,10 @@ def test_threads_are_those_of_the_process(tiny_run):
         np.testing.assert_allclose(each, scores[0], atol=1e-5)
 
 
+@needs_onednn
 def test_without_its_library_float32_falls_back_on_mxnet(tiny_run, monkeypatch):
     monkeypatch.setattr(importlib.metadata, "files", lambda name: [])
-    onednn.library.library.cache_clear()
+    library.cache_clear()
     try:
         assert type(load_ranker(tiny_run)._engine).__name__ == "HybridEngine"
         with pytest.raises(MissingDependency, match="onednn-cpu-gomp"):
@@ -304,7 +342,7 @@ def test_without_its_library_float32_falls_back_on_mxnet(tiny_run, monkeypatch):
             load_ranker(tiny_run, precision="bfloat16")
     finally:
         monkeypatch.undo()
-        onednn.library.library.cache_clear()
+        library.cache_clear()
     assert type(load_ranker(tiny_run)._engine).__name__ == "PackedEngine"
 
 

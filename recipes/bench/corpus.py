@@ -97,7 +97,7 @@ def write_run(folder, system, config, tokenizer, encoder=None):
     folder.mkdir()
     model.save_parameters(str(folder / "model.params"))
     tokenizer.save(folder / "tokenizer.json")
-    record = RunConfig(system, config, model.exits)
+    record = RunConfig(system, config, {"exits": list(model.exits)})
     (folder / "config.json").write_text(to_json(record), encoding="utf-8")
     return model.backbone
 

@@ -25,7 +25,7 @@ from wqa.config import BACKBONES
 from wqa.errors import MissingDependency, PrecisionError
 from wqa.inference import load_ranker
 from wqa.inference.random import random_pairs
-from wqa.models import onednn
+from wqa.onednn import check_precision, kernels, library
 
 ROWS, IN, OUT = 1024, 768, 3072
 SHAPE = "roberta_12_768_12"
@@ -82,7 +82,7 @@ def mxnet_product(kind, convolution=False):
     callable
         Computes the product.
     """
-    onednn.check_precision(kind)
+    check_precision(kind)
     rng = np.random.default_rng(0)
     shapes = ((ROWS, IN), (OUT, IN), (OUT,))
     if convolution:
@@ -104,30 +104,30 @@ def onednn_product(kind, *steps):
     kind : {"float32", "bfloat16", "int8"}
         Type of the operands.
     *steps : tuple
-        Steps after the product, as `wqa.models.onednn.Attributes` takes them.
+        Steps after the product, as `wqa.onednn.kernels.Attributes` takes them.
 
     Returns
     -------
     callable
         Computes the product.
     """
-    onednn.check_precision(kind)
-    source = onednn.Array(onednn.Layout((ROWS, IN), kind))
-    bias = onednn.Array(onednn.Layout((1, OUT), "float32"))
-    out = onednn.Array(onednn.Layout((ROWS, OUT), "float32" if kind == "float32" else "bfloat16"))
-    weights = onednn.Layout((IN, OUT), kind, any_layout=True)
-    scales = {onednn.WEIGHTS: 0} if kind == "int8" else None
-    kernel = onednn.product(source.layout, weights, out.layout, bias.layout, scales, steps)
+    check_precision(kind)
+    source = library.Array(library.Layout((ROWS, IN), kind))
+    bias = library.Array(library.Layout((1, OUT), "float32"))
+    out = library.Array(library.Layout((ROWS, OUT), "float32" if kind == "float32" else "bfloat16"))
+    weights = library.Layout((IN, OUT), kind, any_layout=True)
+    scales = {kernels.WEIGHTS: 0} if kind == "int8" else None
+    kernel = kernels.product(source.layout, weights, out.layout, bias.layout, scales, steps)
     arrays = {
-        onednn.SRC: source,
-        onednn.WEIGHTS: onednn.PackedWeights(kernel),
-        onednn.BIAS: bias,
-        onednn.DST: out,
+        kernels.SRC: source,
+        kernels.WEIGHTS: kernels.PackedWeights(kernel),
+        kernels.BIAS: bias,
+        kernels.DST: out,
     }
     if scales:
-        scale = onednn.Array(onednn.Layout((1,), "float32"), np.ones(1, np.float32))
-        arrays[onednn.scale_place(onednn.WEIGHTS)] = scale
-    return kernel.bind(arrays, scratch=onednn.Scratch())
+        scale = library.Array(library.Layout((1,), "float32"), np.ones(1, np.float32))
+        arrays[kernels.scale_argument(kernels.WEIGHTS)] = scale
+    return kernel.bind(arrays, scratch=library.Scratch())
 
 
 def ranker(run, **options):

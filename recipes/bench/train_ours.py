@@ -13,7 +13,7 @@ import time
 
 import mxnet as mx
 
-from wqa.config import TrainingConfig
+from wqa.config import TrainingConfig, read_run_config
 from wqa.errors import MissingDependency, PrecisionError
 from wqa.training import train
 
@@ -65,7 +65,7 @@ def main(run, data, engine, precision, updates, out):
     out : str
         New run directory.
     """
-    record = json.loads((pathlib.Path(run) / "config.json").read_text(encoding="utf-8"))
+    record = read_run_config(pathlib.Path(run) / "config.json")
     config = TrainingConfig(
         epochs=1000,
         learning_rate=1e-5,
@@ -85,14 +85,14 @@ def main(run, data, engine, precision, updates, out):
 
     try:
         train(
-            record["system"],
+            record.system,
             data,
             out,
             init=run,
-            exits=record["exits"],
             config=config,
-            max_length=record["max_length"],
+            max_length=record.max_length,
             make_evaluator=make_evaluator,
+            **record.network,
         )
     except (PrecisionError, MissingDependency) as error:
         print(json.dumps({"left_out": str(error)}), flush=True)

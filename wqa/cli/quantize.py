@@ -54,9 +54,11 @@ def run(options: argparse.Namespace) -> None:
     """
     from wqa.data import read_questions
     from wqa.inference.quantize import STRENGTH, quantize
+    from wqa.onednn.choice import where_int8_runs
 
     if options.questions < 1:
         raise OptionError("questions", options.questions, "a whole number above 0")
     strength = STRENGTH if options.strength is None else options.strength
     pairs = quantize(options.run, read_questions(options.data), options.questions, strength)
     print(f"{options.run}/int8.safetensors: calibrated on {pairs} pairs")
+    print(f"it ranks by --precision int8 on {where_int8_runs()}")

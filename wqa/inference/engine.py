@@ -17,7 +17,7 @@ from wqa.config import PAIR_FORMS, EngineConfig
 from wqa.errors import OptionError
 from wqa.inference.hidden import HiddenStore, RowStore
 from wqa.models import Network, parse_devices
-from wqa.onednn import PackedBatch, PackedLayers, choose_engine
+from wqa.onednn import PackedBatch, PackedLayers, choose_engine, encoding_kind
 from wqa.onednn.packing import round_up
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
@@ -266,22 +266,6 @@ class PackedEngine(Engine):
         padded = np.zeros((round_up(len(rows)), rows.shape[1]), np.float32)
         padded[: len(rows)] = rows
         return self._stages[stage].head(mx.nd.array(padded)).asnumpy()[: len(rows)]
-
-
-def encoding_kind(precision: str) -> str:
-    """Element type of encodings between products.
-
-    Parameters
-    ----------
-    precision : {"float32", "bfloat16", "int8"}
-        What products compute in.
-
-    Returns
-    -------
-    {"float32", "bfloat16"}
-        For int8 bfloat16, where the processor computes with it.
-    """
-    return "float32" if precision == "float32" else "bfloat16"
 
 
 def _openmp() -> ctypes.CDLL:

@@ -11,7 +11,7 @@ papers, heads or losses. Below them, `wqa.onednn.library` loads oneDNN and descr
 """
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
-from wqa.onednn.choice import check_precision, choose_engine
+from wqa.onednn.choice import check_precision, choose_engine, encoding_kind
 from wqa.onednn.gradients import GradientEngine
 from wqa.onednn.library import available, instruction_set
 from wqa.onednn.packing import PackedBatch
@@ -28,6 +28,7 @@ __all__ = [
     "calibrate",
     "check_precision",
     "choose_engine",
+    "encoding_kind",
     "instruction_set",
     "read_quantized",
     "write_quantized",

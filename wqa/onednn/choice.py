@@ -46,6 +46,36 @@ def check_precision(precision: str) -> None:
         )
 
 
+def where_int8_runs() -> str:
+    """On what processors 8-bit products run, and whether this is one of them.
+
+    Returns
+    -------
+    str
+    """
+    bits, name = NEEDED["int8"]
+    here = "this one among them" if instruction_set() & bits == bits else "not on this one"
+    return f"a CPU with {name} or more and the oneDNN package, {here}; fastest with VNNI or AMX"
+
+
+def encoding_kind(precision: str) -> str:
+    """Element type of encodings between the products of a precision.
+
+    Parameters
+    ----------
+    precision : str
+        One of `wqa.config.PRECISIONS`.
+
+    Returns
+    -------
+    {"float32", "bfloat16"}
+        For int8 bfloat16, where this processor computes with it.
+    """
+    bits, _ = NEEDED["bfloat16"]
+    has_bfloat16 = precision != "float32" and instruction_set() & bits == bits
+    return "bfloat16" if has_bfloat16 else "float32"
+
+
 def choose_engine(config: EngineConfig, obstacle: str = "") -> str:
     """Choose who computes a network.
 

@@ -14,6 +14,9 @@ from wqa.errors import MissingDependency
 #: Element types: oneDNN's number, and the NumPy type that carries it (bfloat16 as its 16 bits).
 TYPES = {"bfloat16": (2, np.uint16), "float32": (3, np.float32), "int8": (5, np.int8)}
 
+#: oneDNN's bits of AVX_VNNI and of AVX512_VNNI.
+_VNNI = 0x08 | 0x40
+
 _CPU, _IN_ORDER, _ANY_LAYOUT = 1, 1, 1
 
 #: Handles of oneDNN's objects.
@@ -80,6 +83,18 @@ def instruction_set() -> int:
         oneDNN's bit set of instruction sets.
     """
     return library().dnnl_get_effective_cpu_isa()
+
+
+def multiplies_bytes() -> bool:
+    """Whether the processor adds products of 8-bit integers in 32 bits (VNNI).
+
+    Without it, sums of two products saturate in 16 bits.
+
+    Returns
+    -------
+    bool
+    """
+    return bool(instruction_set() & _VNNI)
 
 
 def create(name: str, *arguments: Any) -> Pointer:

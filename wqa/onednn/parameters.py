@@ -66,6 +66,19 @@ class Quantized(NamedTuple):
     #: (in,) float32, by which an input's channel is multiplied before it is rounded.
     factor: np.ndarray
 
+    def in_seven_bits(self) -> Quantized:
+        """The same with weights from -64 to 64, for processors without VNNI.
+
+        There the products of two neighbouring channels are added in 16 bits: an input of up to 255,
+        once it is shifted to be unsigned, times 64, twice, is the most that fits.
+
+        Returns
+        -------
+        Quantized
+        """
+        weight = np.rint(self.weight * np.float32(0.5)).astype(np.int8)
+        return Quantized(weight, self.scale * 2, self.factor)
+
 
 class Vector(Array):
     """float32 numbers that a kernel reads.

@@ -23,7 +23,7 @@ import numpy as np
 from wqa.config import BackboneConfig
 from wqa.models.backbone import Embeddings, EncoderLayer
 from wqa.onednn.kernels import Call
-from wqa.onednn.library import Array, Layout, Scratch, as_float32, one
+from wqa.onednn.library import Array, Layout, Scratch, as_float32, multiplies_bytes, one
 from wqa.onednn.operations import Operations, Workspace
 from wqa.onednn.packing import PackedBatch, round_up
 from wqa.onednn.parameters import PRODUCTS, Dense, Norm, Quantized, split_queries
@@ -79,6 +79,8 @@ class _Layer:
         quantized: Optional[Dict[str, Quantized]],
     ) -> None:
         self.products: Dict[str, Dense] = {}
+        if quantized and not multiplies_bytes():
+            quantized = {name: product.in_seven_bits() for name, product in quantized.items()}
         for name in PRODUCTS:
             read = functools.partial(product_parameter, layer, name, "weight", config)
             bias = product_parameter(layer, name, "bias", config)

@@ -1,0 +1,288 @@
+"""Gradients by oneDNN, held to MXNet's own."""
+
+import json
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import needs_onednn, needs_precision
+from mxnet import autograd
+
+from wqa.config import BackboneConfig, TrainingConfig
+from wqa.data import builtin_path, read_questions
+from wqa.errors import OptionError
+from wqa.models import build_network
+from wqa.onednn import GradientEngine
+from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.text import PairEncoder, load_tokenizer
+from wqa.training import TASKS, train
+from wqa.training.losses import cross_entropy
+from wqa.training.pairs import TrainingPairs
+from wqa.training.trainer import Trainer
+
+pytestmark = pytest.mark.onednn
+
+SIZE = {
+    "vocab_size": 60,
+    "units": 32,
+    "hidden_size": 48,
+    "num_layers": 3,
+    "num_heads": 2,
+    "max_positions": 40,
+}
+DRY = {"dropout": 0.0, "attention_dropout": 0.0, "head_dropout": 0.0}
+FAMILIES = {
+    "bert": {},
+    "roberta": {"layout": "roberta", "token_types": 1, "first_position": 2, "activation": "relu"},
+    "electra": {"layout": "electra", "embedding_size": 8},
+    "albert": {
+        "layout": "albert",
+        "embedding_size": 8,
+        "shared_layers": True,
+        "activation": "gelu_tanh",
+    },
+}
+
+
+def network(system="cascade", exits=(1, 2, 3), **changes):
+    model = build_network(system, BackboneConfig(**{**SIZE, **changes}), exits=exits)
+    mx.random.seed(1)
+    model.initialize(mx.init.Normal(0.3))
+    return model
+
+
+def batch_of(pairs=5, length=16, padding=0, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(4, length + 1, pairs).astype(np.float32)
+    token_ids = rng.integers(3, 60, (pairs, length)).astype(np.int32)
+    token_ids[np.arange(length) >= lengths[:, None]] = padding
+    token_types = np.zeros((pairs, length), np.int32)
+    token_types[:, 6:] = padding == 0
+    return token_ids, token_types, lengths, rng.integers(0, 2, pairs).astype(np.float32)
+
+
+def gradients(model):
+    return {
+        name: parameter.grad().asnumpy()
+        for name, parameter in model._collect_params_with_prefix().items()
+    }
+
+
+def clear(model):
+    for parameter in model.collect_params().values():
+        parameter.zero_grad()
+    mx.nd.waitall()
+
+
+def backward(model, index, batch):
+    """Loss and gradients of one exit."""
+    clear(model)
+    arrays = [mx.nd.array(array, dtype=array.dtype) for array in batch]
+    with autograd.record():
+        _, scores = model.path(index)(*arrays[:3])
+        loss = cross_entropy(scores, arrays[3]).mean()
+    loss.backward()
+    mx.nd.waitall()
+    return loss.asscalar(), gradients(model)
+
+
+def by_mxnet(model, index, batch):
+    model.backbone.attach(None)
+    return backward(model, index, batch)
+
+
+def by_onednn(model, index, batch, kind="float32", seed=3, engine=None):
+    engine = engine or GradientEngine(model.config, kind, 200, 40)
+    model.backbone.attach(engine)
+    engine.seed(seed)
+    return backward(model, index, batch)
+
+
+def assert_close(computed, expected):
+    for name, array in expected.items():
+        tolerance = 2e-5 * (np.abs(array).max() + 1e-2)
+        np.testing.assert_allclose(computed[name], array, atol=tolerance, err_msg=name)
+
+
+@needs_onednn
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "system, index", [("cascade", 0), ("cascade", 1), ("cascade", 2), ("pairwise", 0)]
+)
+def test_gradients_equal_mxnets(family, system, index):
+    exits = (1, 2, 3) if system == "cascade" else (3,)
+    model = network(system, exits, **FAMILIES[family], **DRY)
+    batch = batch_of(padding=1 if family == "roberta" else 0)
+    expected_loss, expected = by_mxnet(model, index, batch)
+    loss, computed = by_onednn(model, index, batch)
+    assert loss == pytest.approx(expected_loss, abs=1e-6)
+    assert_close(computed, expected)
+
+
+@needs_precision("bfloat16")
+def test_bfloat16_gradients_point_the_same_way():
+    model, batch = network(**DRY), batch_of(pairs=12)
+    _, exact = by_mxnet(model, 2, batch)
+    _, rounded = by_onednn(model, 2, batch, "bfloat16")
+    for name, array in exact.items():
+        if np.abs(array).max() > 1e-4:
+            norms = np.linalg.norm(array) * np.linalg.norm(rounded[name])
+            assert (array * rounded[name]).sum() / norms > 0.99, name
+
+
+@needs_onednn
+def test_several_shapes_and_changed_parameters():
+    """What is compiled for one shape does not disturb another, and new weights are packed."""
+    model = network(**DRY)
+    engine = GradientEngine(model.config, "float32", 200, 40)
+    for step, batch in enumerate((batch_of(), batch_of(3, 40), batch_of(12, 8), batch_of(seed=7))):
+        _, expected = by_mxnet(model, step % 3, batch)
+        _, computed = by_onednn(model, step % 3, batch, engine=engine)
+        assert_close(computed, expected)
+        for parameter in model.collect_params().values():
+            parameter.set_data(parameter.data() * 0.9 + 0.01)
+
+
+@needs_onednn
+def test_parameters_that_moved_are_read_anew():
+    model, batch = network(**DRY), batch_of()
+    engine = GradientEngine(model.config, "float32", 200, 40)
+    by_onednn(model, 2, batch, engine=engine)
+    mx.random.seed(9)
+    model.initialize(mx.init.Normal(0.2), force_reinit=True)
+    _, expected = by_mxnet(model, 2, batch)
+    _, computed = by_onednn(model, 2, batch, engine=engine)
+    assert_close(computed, expected)
+
+
+@needs_onednn
+def test_gradients_can_be_added():
+    model = network(**DRY)
+    engine = GradientEngine(model.config, "float32", 200, 40)
+    first, second = batch_of(), batch_of(3, 40)
+    expected = [by_mxnet(model, 2, batch)[1] for batch in (first, second)]
+    model.collect_params().setattr("grad_req", "add")
+    model.backbone.attach(engine)
+    clear(model)
+    for batch in (first, second):
+        arrays = [mx.nd.array(array, dtype=array.dtype) for array in batch]
+        with autograd.record():
+            _, scores = model.path(2)(*arrays[:3])
+            loss = cross_entropy(scores, arrays[3]).mean()
+        loss.backward()
+    mx.nd.waitall()
+    assert_close(
+        gradients(model), {name: expected[0][name] + expected[1][name] for name in expected[0]}
+    )
+
+
+@needs_onednn
+def test_a_batch_that_does_not_fit_is_refused():
+    model = network()
+    engine = GradientEngine(model.config, "float32", 20, 10)
+    with pytest.raises(OptionError, match="mini-batch of 5 x 16"):
+        by_onednn(model, 0, batch_of(), engine=engine)
+
+
+@needs_onednn
+@pytest.mark.parametrize("system, exits", [("cascade", (1, 3)), ("pairwise", (3,))])
+def test_dropout_is_the_same_forward_and_back(system, exits):
+    """The derivative along a direction is that of the loss itself, for one draw of the masks."""
+    model = network(system, exits, dropout=0.3, attention_dropout=0.2, head_dropout=0.0)
+    batch, last = batch_of(), len(exits) - 1
+    engine = GradientEngine(model.config, "float32", 200, 40)
+    _, computed = by_onednn(model, last, batch, seed=5, engine=engine)
+    rng = np.random.default_rng(0)
+    parameters = model._collect_params_with_prefix()
+    directions = {
+        name: rng.normal(size=array.shape).astype(np.float32) for name, array in computed.items()
+    }
+    start = {name: parameter.data().asnumpy() for name, parameter in parameters.items()}
+    losses = []
+    for sign in (1, -1):
+        for name, parameter in parameters.items():
+            parameter.set_data(mx.nd.array(start[name] + sign * 1e-4 * directions[name]))
+        losses.append(by_onednn(model, last, batch, seed=5, engine=engine)[0])
+    expected = sum((computed[name] * directions[name]).sum() for name in computed)
+    assert (losses[0] - losses[1]) / 2e-4 == pytest.approx(expected, rel=0.05)
+    other, same = (by_onednn(model, last, batch, seed=seed, engine=engine)[0] for seed in (6, 5))
+    assert other != same == losses[1]
+
+
+@needs_onednn
+def test_without_training_nothing_is_dropped():
+    model = network(dropout=0.3, attention_dropout=0.2, head_dropout=0.0)
+    arrays = [mx.nd.array(array, dtype=array.dtype) for array in batch_of()[:3]]
+    expected = model.path(2)(*arrays)[1].asnumpy()
+    model.backbone.attach(GradientEngine(model.config, "float32", 200, 40))
+    np.testing.assert_allclose(model.path(2)(*arrays)[1].asnumpy(), expected, atol=1e-5)
+
+
+@needs_onednn
+def test_dropout_keeps_its_share_and_its_mean():
+    model = network(dropout=0.3, attention_dropout=0.1)
+    engine = GradientEngine(model.config, "float32", 4000, 40)
+    by_onednn(model, 2, batch_of(100, 40), seed=9, engine=engine)
+    masks = [mask for part in engine._parts.values() for mask in part.masks]
+    assert len(masks) == 1 + 3 * 3
+    for mask in masks:
+        assert np.unique(mask.values).tolist() == [0, pytest.approx(1 / (1 - mask.rate))]
+        assert (mask.values == 0).mean() == pytest.approx(mask.rate, abs=0.01)
+        assert mask.values.mean() == pytest.approx(1, abs=0.02)
+    assert sorted({mask.rate for mask in masks}) == [0.1, 0.3]
+
+
+def losses_of(tiny_encoder, folder, **changes):
+    encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
+    config = TrainingConfig(
+        max_updates=12,
+        learning_rate=1e-2,
+        warmup_updates=2,
+        tokens_per_batch=500,
+        log_every=1,
+        **changes,
+    )
+    model = build_network("cascade", read_backbone_config(tiny_encoder), exits=(1, 2, 3))
+    mx.random.seed(0)
+    initialize_from(model, tiny_encoder)
+    folder.mkdir()
+    pairs = TrainingPairs(read_questions(builtin_path("dev")), encoder)
+    trainer = Trainer(TASKS["cascade"](model, encoder, pairs, config), config, folder)
+    trainer.fit()
+    return trainer, (folder / "metrics.jsonl").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"engine": "onednn"}, marks=needs_onednn),
+        pytest.param({"precision": "bfloat16"}, marks=needs_precision("bfloat16")),
+    ],
+)
+def test_training_learns_as_with_mxnet(tiny_encoder, tmp_path, changes):
+    curves = []
+    for name, options in (("mxnet", {"engine": "mxnet"}), ("onednn", changes)):
+        trainer, lines = losses_of(tiny_encoder, tmp_path / name, **options)
+        assert (trainer._engine is not None) == (name == "onednn")
+        curves.append(np.mean([json.loads(line)["loss"] for line in lines][-4:]))
+    assert abs(curves[0] - curves[1]) < 0.1
+
+
+def test_engine_and_precision_must_go_together(tiny_encoder, tmp_path):
+    for changes, match in (({"precision": "int8"}, "precision"), ({"engine": "tvm"}, "engine")):
+        with pytest.raises(OptionError, match=match):
+            TrainingConfig(**changes)
+    for changes in (
+        {"precision": "bfloat16", "engine": "mxnet"},
+        {"precision": "bfloat16", "ctx": "cpu:0-1"},
+        {"engine": "onednn", "ctx": "cpu:0-1"},
+    ):
+        with pytest.raises(OptionError, match="oneDNN, on one CPU"):
+            train(
+                "cascade",
+                str(builtin_path("dev")),
+                str(tmp_path / "run"),
+                str(tiny_encoder),
+                config=TrainingConfig(**changes),
+            )
+        assert not (tmp_path / "run").exists()
