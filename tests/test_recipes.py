@@ -231,7 +231,6 @@ def test_the_comparison_puts_peers_beside(bench):
     assert compare.table(rows)[-1].startswith("wqa pairwise  int8")
 
 
-<<<<<<< HEAD
 @pytest.mark.onednn
 def test_the_log_of_memory(tiny_run):
     lines = run_script(BENCH / "memory.py", tiny_run, 100, "float32", "bfloat16").splitlines()
@@ -246,87 +245,6 @@ def test_the_log_of_memory(tiny_run):
         assert "MiB after 100, " in line
         assert float(words[1]) > 50
         assert 0.8 < float(words[-2]) < 2
-=======
-LAYERS = [
-    "errors",
-    "config",
-    "data",
-    "evaluation",
-    "text",
-    "models",
-    "onednn",
-    "pretrained",
-    "training",
-    "inference",
-    "tuning",
-    "cli",
-]
-WITHOUT_MXNET = {"errors", "config", "data", "evaluation"}
-NOT_BESIDE = [
-    ("training", "inference"),
-    ("evaluation", "text"),
-    ("models", "data"),
-    ("pretrained", "data"),
-    ("text", "evaluation"),
-    ("models", "evaluation"),
-    ("training", "evaluation"),
-    ("inference", "evaluation"),
-]
-
-
-def imported(path):
-    """Modules imported when a file is imported, those inside functions left out."""
-    nodes = list(ast.parse(path.read_text(encoding="utf-8")).body)
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path}: relative import"
-            yield node.module
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            nodes.extend(
-                child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)
-            )
-
-
-def test_imports_run_one_way():
-    files = sorted((ROOT / "wqa").rglob("*.py"))
-    assert len(files) > 40
-    for path in files:
-        layer = path.relative_to(ROOT / "wqa").parts[0].replace(".py", "")
-        for name in imported(path):
-            if name.split(".")[0] == "mxnet":
-                assert layer not in WITHOUT_MXNET, f"{path} imports MXNet"
-            parts = name.split(".")
-            if parts[0] == "wqa" and len(parts) > 1 and layer in LAYERS:
-                other = parts[1]
-                assert LAYERS.index(other) <= LAYERS.index(layer), f"{path} imports {name}"
-                assert (layer, other) not in NOT_BESIDE and (other, layer) not in NOT_BESIDE[:1], (
-                    f"{path} imports {name}"
-                )
-
-
-def test_sibling_models_do_not_import_one_another():
-    siblings = {"cascade", "pairwise"}
-    for name in siblings:
-        others = {part.split(".")[-1] for part in imported(ROOT / "wqa" / "models" / f"{name}.py")}
-        assert not others & siblings
-
-
-def test_the_repository_names_no_machine():
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
-    if listed.returncode:
-        pytest.skip("not a git checkout")
-    for name in listed.stdout.splitlines():
-        path = ROOT / name
-        if path.suffix in (".py", ".sh", ".md", ".txt", ".toml", ".jsonl") and path != pathlib.Path(
-            __file__
-        ):
-            text = path.read_text(encoding="utf-8")
-            for place in ("/ro" + "ot/", "/wo" + "rk/", "/ho" + "me/", "/tm" + "p/"):
-                assert place not in text, f"{name} names {place}"
->>>>>>> cli
 
 
 def test_the_measurement_of_asnq(minilm, tmp_path):
