@@ -164,13 +164,15 @@ def evaluator_factory(options: argparse.Namespace) -> Callable:
     from wqa.inference import build_ranker
 
     questions = filter_questions(read_questions(options.dev), options.dev_filter)
-    engine = EngineConfig(engine=options.engine, ctx=options.ctx.split("-")[0])
+    # Where oneDNN trains a network that it cannot rank with, MXNet ranks.
+    chosen = "mxnet" if options.engine == "mxnet" else "auto"
+    engine = EngineConfig(engine=chosen, ctx=options.ctx.split("-")[0])
 
     def evaluator(encoder: Any) -> Callable[[Any], Dict[str, float]]:
         def build(network: Any) -> Any:
             return build_ranker(options.system, network, encoder, engine=engine)
 
         # MXNet's engine alone reads the parameters as they are.
-        return dev_evaluator(questions, build, live=options.engine == "mxnet", progress=True)
+        return dev_evaluator(questions, build, live=chosen == "mxnet", progress=True)
 
     return evaluator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import typing
 from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union
 
@@ -92,7 +91,7 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
     if not isinstance(values, dict):
         raise RunDirectoryError(where, shorten(values), "a JSON object")
     fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    hints = _hints(kind)
+    hints = typing.get_type_hints(kind)
     built = {}
     for name, value in values.items():
         if name not in fields:
@@ -106,10 +105,6 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
         raise RunDirectoryError(
             where, f"a field is missing ({error})", mend="restore the file from its run"
         ) from None
-
-
-def _hints(kind: type) -> Dict[str, Any]:
-    return typing.get_type_hints(kind, vars(sys.modules[kind.__module__]))
 
 
 def _field(hint: Any, value: Any, where: str) -> Any:

@@ -336,6 +336,8 @@ class Trainer:
         assert self.evaluator is not None
         state, begin, metric = self.state, time.perf_counter(), self.task.metric
         figures = self.evaluator(self.network)
+        if self._engine is not None:
+            self.task.hybridize(False)  # a ranker may have compiled the network that it ranked with
         self._write({"update": state.update, "dev": figures})
         shown = [
             f"{name} {100 * value:.2f}" for name, value in figures.items() if name != "questions"
