@@ -220,7 +220,7 @@ def test_a_damaged_checkpoint_is_not_loaded(tiny_encoder, uninterrupted, tmp_pat
 
 
 def as_in_a_terminal():
-    """SIGINT as a command in a terminal gets it: a background job of a script inherits it ignored."""
+    """SIGINT as in a terminal: a background job of a script inherits it ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

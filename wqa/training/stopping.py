@@ -51,9 +51,9 @@ def stop_on_signals() -> Iterator[StopRequest]:
         yield request
         return
     earlier: Dict[int, Any] = {}
-    for number in SIGNALS:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            earlier[number] = signal.signal(number, request.note)
+    for signum in SIGNALS:
+        if signal.getsignal(signum) != signal.SIG_IGN:
+            earlier[signum] = signal.signal(signum, request.note)
     try:
         yield request
     finally:
