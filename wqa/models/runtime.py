@@ -118,7 +118,7 @@ def parse_devices(ctx: str) -> List[mx.Context]:
             "ctx",
             f"gpu:{last}, but this machine shows {_gpus()} GPUs to MXNet",
             "a GPU that is there",
-            "take ctx="cpu", or install the extra wqa[cu112] where there is a GPU",
+            'take ctx="cpu", or install the extra wqa[cu112] where there is a GPU',
         )
     return [mx.Context(kind, place) for place in range(first, last + 1)]
 
