@@ -356,7 +356,7 @@ class GradientEngine:
         """Run parts backward; the gradient of their input goes to where MXNet wants it."""
         place, size = gradient.address, shape.rows * width
         if gradient.request in (NULL, ADD):
-            place = self._rows("aside", shape, width, "float32").data.ctypes.data
+            place = self._rows(f"aside of {width}", shape, width, "float32").data.ctypes.data
         self._move(name, shape, width, place)
         for part in reversed(parts):
             for run in part.backward:
@@ -609,8 +609,9 @@ class GradientEngine:
         targets: Sequence[Array] = norm.gradients
         if add:
             shape = targets[0].layout.shape
+            width = shape[0]  # E for the embeddings, C for the layers
             targets = [
-                self._workspace.array(f"norm gradient {index}", shape[0], shape, "float32")
+                self._workspace.array(f"norm gradient {index} of {width}", width, shape, "float32")
                 for index in range(2)
             ]
         runs: List[Run] = [
