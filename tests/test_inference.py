@@ -1,8 +1,10 @@
+import json
 import math
 
 import mxnet as mx
 import numpy as np
 import pytest
+from conftest import DATA
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
@@ -14,6 +16,8 @@ from wqa.inference.random import random_pairs, random_ranker
 from wqa.models import build_network
 from wqa.models.cascade import dropped
 from wqa.text import PairEncoder, load_tokenizer, pad_pairs
+
+pytestmark = pytest.mark.onednn
 
 CONFIG = BackboneConfig(
     vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
@@ -310,3 +314,15 @@ def test_trained_saved_and_loaded_scores_are_the_same(tiny_encoder, tmp_path):
         loaded = list(load_ranker(out, engine="mxnet").rank_all(questions))
         for first, second in zip(in_memory, loaded):
             np.testing.assert_array_equal(first.scores, second.scores)
+
+
+def test_a_run_of_the_version_before_still_loads():
+    """Its ``config.json`` holds the exits beside the backbone, not in the system's own part."""
+    run = DATA / "run_0_1_0"
+    expected = json.loads((run / "expected.json").read_text())
+    ranker = load_ranker(run, drop_ratio=expected["drop_ratio"])
+    assert ranker.capabilities.exits == (1, 3)
+    questions = list(read_questions(builtin_path("test")))[: len(expected["rankings"])]
+    for ranking, was in zip(ranker.rank_all(questions), expected["rankings"]):
+        assert ranking.order.tolist() == was["order"] and ranking.exits.tolist() == was["exits"]
+        np.testing.assert_allclose(ranking.scores, was["scores"], atol=1e-4)

@@ -4,6 +4,7 @@ bits."""
 import json
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -218,32 +219,57 @@ def test_a_damaged_checkpoint_is_not_loaded(tiny_encoder, uninterrupted, tmp_pat
     assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
 
 
-def test_an_interrupt_says_how_to_go_on(tiny_encoder, tmp_path):
+def as_in_a_terminal():
+    """SIGINT as in a terminal: a background job of a script inherits it ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("function, call", [("Trainer._step", "6"), ("Trainer._evaluate", "2")])
+def test_a_signal_ends_after_the_update_and_says_how_to_go_on(
+    tiny_encoder, uninterrupted, tmp_path, name, function, call
+):
     out = tmp_path / "run"
+    stopper = KILLER.replace("SIGKILL", name)
+    place = ["wqa.training.trainer", function, call, "before"]
+    stopped = subprocess.run(
+        [sys.executable, "-c", stopper, *place, *command(tiny_encoder, out)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=as_in_a_terminal,
+    )
+    assert stopped.returncode == 128 + getattr(signal, name), stopped.stderr
+    *_, said, go_on = stopped.stderr.splitlines()
+    assert said == f"update 6 of 14: stopped by signal {int(getattr(signal, name))}; go on with:"
+    assert "Traceback" not in stopped.stderr
+    assert max(path.name for path in (out / "checkpoints").glob("update-*")) == "update-00000006"
+    arguments = shlex.split(go_on)
+    # The script's own arguments stand where those of `wqa` do.
+    assert arguments[0] == "wqa" and arguments[-1] == "--resume"
+    resumed = run([*command(tiny_encoder, out), "--resume"])
+    assert resumed.returncode == 0, resumed.stderr
+    assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
+    assert metrics(out) == metrics(uninterrupted)
+
+
+def test_an_interrupt_from_outside(tiny_encoder, tmp_path):
+    out = tmp_path / "run"
+    arguments = command(tiny_encoder, out, "--epochs", "5000", "--max-updates", "100000")
     process = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "wqa",
-            *command(tiny_encoder, out, "--epochs", "5000"),
-            "--max-updates",
-            "100000",
-        ],
+        [sys.executable, "-m", "wqa", *arguments],
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=as_in_a_terminal,
     )
     for line in iter(lambda: process.stderr.readline(), ""):
         if "dev map" in line:
             break
-    for _ in range(5):  # Python drops an interrupt that falls into a destructor; one presses again
-        process.send_signal(signal.SIGINT)
-        try:
-            _, rest = process.communicate(timeout=15)
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    assert process.returncode == 130 and "--resume" in rest and "Traceback" not in rest
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in rest
+    assert rest.splitlines()[-1] == shlex.join(["wqa", *arguments, "--resume"])
 
 
 def test_state_that_is_no_json(tmp_path):

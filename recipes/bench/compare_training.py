@@ -129,8 +129,8 @@ def table(contenders, tokens):
     title = f"{'training':20} {'precision':9} {'tokens/s':>9}  times as fast as "
     lines = [title + ", ".join(columns)]
     for contender in contenders:
-        same = [other for other in references if other.precision == contender.precision]
-        cells = [f"{ratio(other, contender):7.2f}" for other in peers + same]
+        same = [slow for slow in references if slow.precision == contender.precision]
+        cells = [f"{ratio(slow, contender):7.2f}" for slow in peers + same]
         if references and not same:
             cells.append(f"{'-':>7}")
         speed = tokens / sum(contender.turns)

@@ -25,7 +25,7 @@ from wqa.config import BACKBONES
 from wqa.errors import MissingDependency, PrecisionError
 from wqa.inference import load_ranker
 from wqa.inference.random import random_pairs
-from wqa.onednn import check_precision, kernels, library
+from wqa.onednn import check_precision, kernels, library, primitives
 
 ROWS, IN, OUT = 1024, 768, 3072
 SHAPE = "roberta_12_768_12"
@@ -117,7 +117,7 @@ def onednn_product(kind, *steps):
     out = library.Array(library.Layout((ROWS, OUT), "float32" if kind == "float32" else "bfloat16"))
     weights = library.Layout((IN, OUT), kind, any_layout=True)
     scales = {kernels.WEIGHTS: 0} if kind == "int8" else None
-    kernel = kernels.product(source.layout, weights, out.layout, bias.layout, scales, steps)
+    kernel = primitives.product(source.layout, weights, out.layout, bias.layout, scales, steps)
     arrays = {
         kernels.SRC: source,
         kernels.WEIGHTS: kernels.PackedWeights(kernel),

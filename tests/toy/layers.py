@@ -13,7 +13,7 @@ from mxnet.gluon import nn
 
 from wqa.config import BackboneConfig
 from wqa.models import Head
-from wqa.models.heads import ExitConfig, ExitNetwork
+from wqa.models.network import ExitConfig, ExitNetwork
 from wqa.models.runtime import Tensor
 from wqa.training import PairTask
 

@@ -110,7 +110,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         parser = options.parser
         COMMANDS[options.command].run(options)
     except TrainingStopped as stopped:
-        print(f"{stopped.where}: {stopped.found}; go on with:\n{options.resume_command}")
+        message = f"{stopped.where}: {stopped.found}; go on with:\n{options.resume_command}"
+        print(message, file=sys.stderr)
         return 128 + stopped.signal
     except WqaError as error:
         text = at_the_command_line(error, parser) if parser else str(error)

@@ -20,13 +20,13 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict, List, NamedTuple
 
-from wqa.cli.drops import DropSetting, add_drops, drop_settings
+from wqa.cli.drops import add_drops, settings_by_name
 from wqa.cli.options import add_ranking, numbers, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.config import BACKBONES, EngineConfig
 from wqa.errors import OptionError, shorten
 
-_DEFAULT = [DropSetting(name, float(name)) for name in ("0", "0.3", "0.4", "0.5")]
+_DEFAULT = [("drop_ratio", ratio) for ratio in ("0", "0.3", "0.4", "0.5")]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -120,8 +120,8 @@ def _time(
 
 def _settings(options: argparse.Namespace) -> Dict[str, Dict[str, Any]]:
     """Settings by name, ratio 0 among them, as the others are compared with it."""
-    given = drop_settings(options.drops) or _DEFAULT
-    settings = {each.name: each.arguments_for(options.run or "") for each in given}
+    given = options.drops or _DEFAULT
+    settings = settings_by_name(given, options.run or "")
     zero = settings.pop("0", {"drop_ratio": 0.0})
     return {"0": zero, **settings}
 

@@ -123,6 +123,31 @@ def drop_settings(given: Optional[Sequence[Given]]) -> List[DropSetting]:
     return settings
 
 
+def settings_by_name(given: Optional[Sequence[Given]], run: str) -> Dict[str, Dict[str, Any]]:
+    """Settings as evaluation and timing take them.
+
+    Parameters
+    ----------
+    given : sequence of (str, str), optional
+        What was given for ``--drop-ratio`` and ``--keep``.
+    run : str
+        Run directory, whose tuned drop ratios stand for ``tuned``.
+
+    Returns
+    -------
+    dict of str to dict
+        Keyword arguments of `wqa.inference.Ranker.set_drops`, by the name of the setting.
+
+    Raises
+    ------
+    OptionError
+        If a text is not a list of such numbers.
+    RunDirectoryError
+        If nothing was tuned for the run.
+    """
+    return {setting.name: setting.arguments_for(run) for setting in drop_settings(given)}
+
+
 def one_drop_setting(given: Optional[Sequence[Given]]) -> DropSetting:
     """The setting of a command that takes a single one.
 

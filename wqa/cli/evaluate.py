@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict, List
 
-from wqa.cli.drops import add_drops, drop_settings
+from wqa.cli.drops import add_drops, settings_by_name
 from wqa.cli.options import add_ranking, add_scoring, metric_names, ranking_options
 from wqa.cli.output import add_json, figures_table, note_omissions, show
 from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
@@ -89,7 +89,7 @@ def _of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
         )
     [run] = options.runs
     questions = list(read_questions(options.data))
-    settings = {each.name: each.arguments_for(run) for each in drop_settings(options.drops)}
+    settings = settings_by_name(options.drops, run)
     return evaluate_ranker(
         load_ranker(run, **ranking_options(options)),
         questions,

@@ -46,6 +46,7 @@ def read_run(path: PathLike) -> Run:
     Parameters
     ----------
     path : str or path-like
+        The file to read.
 
     Returns
     -------
@@ -83,6 +84,7 @@ def read_qrels(path: PathLike) -> Qrels:
     Parameters
     ----------
     path : str or path-like
+        The file to read.
 
     Returns
     -------

@@ -29,9 +29,11 @@ def random_ranker(
     Parameters
     ----------
     config : BackboneConfig
+        Sizes of the encoder.
     exits : sequence of int
-        The cascade's default where it is empty.
+        Layers of the exits; the cascade's default where it is empty.
     seed : int
+        Seed of the weights.
     **options
         Parameters of `CascadeRanker`.
 
@@ -54,10 +56,13 @@ def random_pairs(
     Parameters
     ----------
     rng : numpy.random.Generator
+        Draws the pairs.
     count : int
+        How many pairs.
     shortest, longest : int
         Tokens of a pair, both included.
     vocab_size : int
+        Token ids are below it.
 
     Returns
     -------

@@ -3,7 +3,8 @@
 from wqa.models import runtime  # noqa: I001 - prepares the process before anything imports MXNet
 from wqa.models.backbone import Backbone
 from wqa.models.cascade import CascadeConfig, CascadeTransformer
-from wqa.models.heads import Head, Network, NetworkConfig
+from wqa.models.heads import Head
+from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer
 from wqa.models.registry import NETWORKS, build_network, network_type
 

@@ -15,7 +15,8 @@ from typing import List, Sequence, Tuple, Union
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError, shorten
-from wqa.models.heads import ExitConfig, ExitNetwork, MeanHead
+from wqa.models.heads import MeanHead
+from wqa.models.network import ExitConfig, ExitNetwork
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,8 @@ from typing import Optional, Tuple
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.heads import ExitConfig, ExitNetwork, FirstPositionHead
+from wqa.models.heads import FirstPositionHead
+from wqa.models.network import ExitConfig, ExitNetwork
 
 
 @dataclasses.dataclass(frozen=True)

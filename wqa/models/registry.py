@@ -7,7 +7,7 @@ from typing import Any, Dict, Optional, Type
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError, shorten
 from wqa.models.cascade import CascadeTransformer
-from wqa.models.heads import Network
+from wqa.models.network import Network
 from wqa.models.pairwise import PairwiseTransformer
 
 #: Network of each system. A new system adds its own.

@@ -88,7 +88,7 @@ Tensor = Union[mx.nd.NDArray, mx.sym.Symbol]
 
 
 def parse_devices(ctx: str) -> List[mx.Context]:
-    """Devices that a ``--ctx`` names.
+    """Devices that a name stands for.
 
     Parameters
     ----------
@@ -111,14 +111,14 @@ def parse_devices(ctx: str) -> List[mx.Context]:
     first = int(match.group(2) or 0) if match else 0
     last = int(match.group(3) or first) if match else -1
     if not match or last < first:
-        raise DeviceError("--ctx", shorten(ctx), "cpu, gpu:0, or a range such as gpu:0-7")
+        raise DeviceError("ctx", shorten(ctx), "cpu, gpu:0, or a range such as gpu:0-7")
     kind = match.group(1)
     if kind == "gpu" and last >= _gpus():
         raise DeviceError(
-            "--ctx",
+            "ctx",
             f"gpu:{last}, but this machine shows {_gpus()} GPUs to MXNet",
             "a GPU that is there",
-            "use --ctx cpu, or install the extra wqa[cu112] where there is a GPU",
+            'take ctx="cpu", or install the extra wqa[cu112] where there is a GPU',
         )
     return [mx.Context(kind, place) for place in range(first, last + 1)]
 

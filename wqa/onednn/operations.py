@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.onednn import kernels
+from wqa.onednn import primitives
 from wqa.onednn.kernels import (
     BETA,
     BIAS,
@@ -25,6 +25,7 @@ from wqa.onednn.kernels import (
     WEIGHTS,
     Call,
     Kernel,
+    scale_argument,
 )
 from wqa.onednn.library import Array, Layout, Memory, Scratch, zeros
 from wqa.onednn.parameters import Dense, Norm
@@ -182,7 +183,7 @@ class Operations:
         if bias is not None:
             arrays[BIAS] = bias
         if weight.scale is not None:
-            arrays[kernels.scale_argument(WEIGHTS)] = weight.scale
+            arrays[scale_argument(WEIGHTS)] = weight.scale
         return kernel.bind(arrays, _operands(steps), self.scratch)
 
     def norm(
@@ -210,7 +211,7 @@ class Operations:
     def _norm_kernel(self, source: Array, out: Array, training: bool) -> Kernel:
         rows = Layout((source.layout.shape[0],), "float32") if training else None
         return self._kernel(
-            "norm", kernels.layer_norm, source.layout, out.layout, self._epsilon, rows
+            "norm", primitives.layer_norm, source.layout, out.layout, self._epsilon, rows
         )
 
     def norm_backward(
@@ -246,7 +247,7 @@ class Operations:
         forward = self._norm_kernel(source, out, True)
         kernel = self._kernel(
             "norm backward",
-            kernels.layer_norm_backward,
+            primitives.layer_norm_backward,
             forward,
             source.layout,
             gradient.layout,
@@ -272,7 +273,7 @@ class Operations:
         -------
         Call
         """
-        kernel = self._kernel("activation", kernels.activation, name, source.layout)
+        kernel = self._kernel("activation", primitives.activation, name, source.layout)
         return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
 
     def activation_backward(self, name: str, source: Array, gradient: Array, result: Array) -> Call:
@@ -291,9 +292,9 @@ class Operations:
         -------
         Call
         """
-        forward = self._kernel("activation", kernels.activation, name, source.layout)
+        forward = self._kernel("activation", primitives.activation, name, source.layout)
         kernel = self._kernel(
-            "activation backward", kernels.activation_backward, forward, name, source.layout
+            "activation backward", primitives.activation_backward, forward, name, source.layout
         )
         arrays: Dict[int, Memory] = {SRC: source, DIFF_DST: gradient, DIFF_SRC: result}
         return kernel.bind(arrays, scratch=self.scratch)
@@ -312,7 +313,7 @@ class Operations:
         -------
         Call
         """
-        kernel = self._kernel("softmax", kernels.softmax, source.layout, out.layout, training)
+        kernel = self._kernel("softmax", primitives.softmax, source.layout, out.layout, training)
         return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
 
     def softmax_backward(self, source: Array, out: Array, gradient: Array, result: Array) -> Call:
@@ -329,8 +330,8 @@ class Operations:
         -------
         Call
         """
-        forward = self._kernel("softmax", kernels.softmax, source.layout, out.layout, True)
-        kernel = self._kernel("softmax backward", kernels.softmax_backward, forward, out.layout)
+        forward = self._kernel("softmax", primitives.softmax, source.layout, out.layout, True)
+        kernel = self._kernel("softmax backward", primitives.softmax_backward, forward, out.layout)
         arrays: Dict[int, Memory] = {DST: out, DIFF_DST: gradient, DIFF_SRC: result}
         return kernel.bind(arrays, scratch=self.scratch)
 
@@ -349,7 +350,7 @@ class Operations:
         Call
         """
         kernel = self._kernel(
-            "multiply", kernels.multiply, source.layout, factors.layout, out.layout
+            "multiply", primitives.multiply, source.layout, factors.layout, out.layout
         )
         return kernel.bind({SRC: source, SRC_1: factors, DST: out}, scratch=self.scratch)
 
@@ -365,7 +366,7 @@ class Operations:
         -------
         Call
         """
-        kernel = self._kernel("convert", kernels.convert, source.layout, out.layout)
+        kernel = self._kernel("convert", primitives.convert, source.layout, out.layout)
         return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
 
 
@@ -380,7 +381,7 @@ def _key(argument: Any) -> Any:
 
 
 def _compile_product(left, right, out, bias, scales, steps) -> Kernel:
-    return kernels.product(left, right, out, bias, scales, steps)
+    return primitives.product(left, right, out, bias, scales, steps)
 
 
 def _present(steps: Sequence[Step]) -> List[Step]:

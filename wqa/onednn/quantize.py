@@ -19,9 +19,10 @@ from safetensors.numpy import save
 from wqa.config import PAIR_FORMS, BackboneConfig
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models.backbone import Embeddings, EncoderLayer
+from wqa.onednn.packed_parts import product_parameter
 from wqa.onednn.packing import PackedBatch
 from wqa.onednn.parameters import PRODUCTS, Quantized
-from wqa.onednn.scoring import PackedLayers, product_parameter
+from wqa.onednn.scoring import PackedLayers
 from wqa.text import Encoded, pack_batches
 
 #: Share of the inputs' imbalance that the weights take over, SmoothQuant's alpha. Its 0.5 lost up

@@ -15,7 +15,6 @@ channel of an input is multiplied by its own factor before it is rounded, which 
 from __future__ import annotations
 
 import collections
-import functools
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
@@ -23,10 +22,11 @@ import numpy as np
 from wqa.config import BackboneConfig
 from wqa.models.backbone import Embeddings, EncoderLayer
 from wqa.onednn.kernels import Call
-from wqa.onednn.library import Array, Layout, Scratch, as_float32, multiplies_bytes, one
+from wqa.onednn.library import Array, Scratch, as_float32, one
 from wqa.onednn.operations import Operations, Workspace
+from wqa.onednn.packed_parts import PackedAttention, PackedEmbeddings, PackedLayer
 from wqa.onednn.packing import PackedBatch, round_up
-from wqa.onednn.parameters import PRODUCTS, Dense, Norm, Quantized, split_queries
+from wqa.onednn.parameters import Dense, Quantized
 from wqa.text import Encoded
 
 #: Compiled attentions that are kept, the latest used.
@@ -38,154 +38,6 @@ STEPS = ("project", "merge", "widen", "narrow")
 
 #: Called with the layer, the step and the rows that enter the step.
 Watch = Callable[[int, str, np.ndarray], None]
-
-
-def product_parameter(
-    layer: EncoderLayer, name: str, kind: str, config: BackboneConfig
-) -> np.ndarray:
-    """Weight or bias of one of a layer's products, the queries' scaled for the attention.
-
-    Parameters
-    ----------
-    layer : EncoderLayer
-        Initialised.
-    name : str
-        A key of `wqa.onednn.parameters.PRODUCTS`.
-    kind : {"weight", "bias"}
-        Which of the two.
-    config : BackboneConfig
-        Shape of the encoder.
-
-    Returns
-    -------
-    numpy.ndarray
-        (out, in) or (out,), float32, contiguous.
-    """
-    dense = {"output": layer.proj, "inner": layer.ffn_1, "outer": layer.ffn_2}.get(name)
-    if dense is not None:
-        return getattr(dense, kind).data().asnumpy()
-    index = ("query", "key", "value").index(name)
-    part = split_queries(getattr(layer.qkv, kind).data().asnumpy())[index]
-    return part * np.float32(config.attention_scale) if name == "query" else part
-
-
-class _Layer:
-    """Parameters of one layer."""
-
-    def __init__(
-        self,
-        layer: EncoderLayer,
-        config: BackboneConfig,
-        quantized: Optional[Dict[str, Quantized]],
-    ) -> None:
-        self.products: Dict[str, Dense] = {}
-        if quantized and not multiplies_bytes():
-            quantized = {name: product.in_seven_bits() for name, product in quantized.items()}
-        for name in PRODUCTS:
-            read = functools.partial(product_parameter, layer, name, "weight", config)
-            bias = product_parameter(layer, name, "bias", config)
-            self.products[name] = Dense(read, bias, quantized[name] if quantized else None)
-        self.attention_norm, self.ffn_norm = Norm.of(layer.attention_norm), Norm.of(layer.ffn_norm)
-
-
-class _Embeddings:
-    """Word, position and type embeddings, summed in float32."""
-
-    def __init__(self, block: Embeddings, config: BackboneConfig, typed: bool) -> None:
-        self._first, self._padding = config.first_position, config.first_position - 1
-        self._typed = typed
-        self._words = block.word.weight.data().asnumpy()
-        positions = block.position_weight.data().asnumpy()
-        types = block.token_type.weight.data().asnumpy()
-        self._positions, self.width = positions.shape
-        # A row for each type and position.
-        self._table = (types[:, None] + positions[None]).reshape(-1, self.width)
-        self.norm = Norm.of(block.layer_norm)
-        self.projection = None
-        if block.projection is not None:
-            weight, bias = block.projection.weight, block.projection.bias
-            self.projection = Dense(lambda: weight.data().asnumpy(), bias.data().asnumpy())
-
-    def sum(
-        self, pairs: Sequence[Encoded], batch: PackedBatch, out: np.ndarray, other: np.ndarray
-    ) -> None:
-        """Write the sums of a micro-batch to the first rows of ``out``; ``other`` is a buffer of
-        the same size."""
-        tokens, starts = batch.tokens, batch.first_rows
-        ids = np.concatenate([pair.token_ids for pair in pairs])
-        within = np.arange(tokens) - np.repeat(starts, batch.lengths)
-        rows = within + self._first
-        if self._first and (ids == self._padding).any():
-            # A padding token takes no position, even inside a text; see Embeddings in the backbone.
-            real = (ids != self._padding).astype(np.int64)
-            steps = np.cumsum(real)
-            before = np.repeat(steps[starts] - real[starts], batch.lengths)
-            rows = (steps - before) * real + self._padding
-        if self._typed:
-            boundaries = np.repeat([pair.boundary for pair in pairs], batch.lengths)
-            rows = rows + self._positions * (within >= boundaries)
-        # The ids were checked when they were encoded; "clip" lets NumPy write without a copy.
-        np.take(self._words, ids, axis=0, out=out[:tokens], mode="clip")
-        np.take(self._table, rows, axis=0, out=other[:tokens], mode="clip")
-        np.add(out[:tokens], other[:tokens], out=out[:tokens])
-
-
-class _Attention:
-    """Attention of some pairs of one length, with queries of all rows or of each pair's first.
-
-    Parameters
-    ----------
-    scratch : Scratch
-        Buffer that the kernels use while they run.
-    pairs, length, queries : int
-        Pairs, their tokens, and the rows of each that are queries: all of them or 1.
-    config : BackboneConfig
-        Shape of the encoder.
-    kind : str
-        Element type of the encodings.
-    buffers : (Scratch, Scratch)
-        Memory for the scores and for the attention weights.
-    """
-
-    def __init__(
-        self,
-        scratch: Scratch,
-        pairs: int,
-        length: int,
-        queries: int,
-        config: BackboneConfig,
-        kind: str,
-        buffers: Tuple[Scratch, Scratch],
-    ) -> None:
-        heads, width = config.num_heads, config.units
-        size = width // heads
-        query_layout = Layout(
-            (pairs, heads, queries, size), kind, (queries * width, size, width, 1)
-        )
-        key_layout = Layout((pairs, heads, size, length), kind, (length * width, size, 1, width))
-        value_layout = Layout((pairs, heads, length, size), kind, (length * width, size, width, 1))
-        shape = (pairs, heads, queries, length)
-        items = int(np.prod(shape))
-        scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
-        weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
-        layouts = (query_layout, key_layout, value_layout, query_layout)
-        # Their memory is set at each call.
-        self._ends = [Array(layout, np.zeros(1, np.float32)) for layout in layouts]
-        query, key, value, context = self._ends
-        # Kernels of its own, so that they go when the attention goes.
-        operations = Operations(config.layer_norm_eps, scratch)
-        self._calls = [
-            operations.product(query, key, scores),
-            operations.softmax(scores, weights),
-            operations.product(weights, value, context),
-        ]
-
-    def __call__(self, *addresses: int) -> None:
-        """Attend; takes the addresses of the group's queries, keys, values and context."""
-        for array, address in zip(self._ends, addresses):
-            array.move(address)
-        for call in self._calls:
-            call()
 
 
 class PackedLayers:
@@ -223,17 +75,19 @@ class PackedLayers:
         self._capacity = round_up(rows)
         self._operations, self._workspace = Operations(config.layer_norm_eps), Workspace()
         self._buffers = (Scratch(), Scratch())
-        self._embeddings = _Embeddings(embeddings, config, typed)
-        self._layers: List[_Layer] = []
-        known: Dict[Tuple[int, int], _Layer] = {}
+        self._embeddings = PackedEmbeddings(embeddings, config, typed)
+        self._layers: List[PackedLayer] = []
+        known: Dict[Tuple[int, int], PackedLayer] = {}
         for index, layer in enumerate(layers):
             # A shared layer has its own integers at each depth.
             key = (id(layer), index if quantized else 0)
             if key not in known:
-                known[key] = _Layer(layer, config, quantized[index] if quantized else None)
+                known[key] = PackedLayer(layer, config, quantized[index] if quantized else None)
             self._layers.append(known[key])
         self._calls: Dict[tuple, Dict[str, List[Call]]] = {}
-        self._attentions: collections.OrderedDict[tuple, _Attention] = collections.OrderedDict()
+        self._attentions: collections.OrderedDict[tuple, PackedAttention] = (
+            collections.OrderedDict()
+        )
 
     # Buffers
 
@@ -391,12 +245,12 @@ class PackedLayers:
             attention = self._attention(group.pairs, group.length, 1 if first else group.length)
             attention(query + query_offset, key + offset, value + offset, context + query_offset)
 
-    def _attention(self, pairs: int, length: int, queries: int) -> _Attention:
+    def _attention(self, pairs: int, length: int, queries: int) -> PackedAttention:
         key = (pairs, length, queries)
         attention = self._attentions.get(key)
         if attention is None:
             scratch = self._operations.scratch
-            attention = _Attention(scratch, *key, self.config, self.kind, self._buffers)
+            attention = PackedAttention(scratch, *key, self.config, self.kind, self._buffers)
             self._attentions[key] = attention
             if len(self._attentions) > ATTENTIONS:
                 self._attentions.popitem(last=False)
@@ -440,8 +294,11 @@ class PackedLayers:
             self._calls[key] = {"project": project, **rest}
         return self._calls[key]
 
-    def _project(self, layer: _Layer, prefix: str, rows: int, names: Tuple[str, ...]) -> List[Call]:
-        units, calls = self.config.units, []  # type: Tuple[int, List[Call]]
+    def _project(
+        self, layer: PackedLayer, prefix: str, rows: int, names: Tuple[str, ...]
+    ) -> List[Call]:
+        units = self.config.units
+        calls: List[Call] = []
         source = self._array(f"{prefix}x", rows, units, self.kind)
         source = self._rounded(calls, source, layer.products["key"], f"{prefix}x8")
         for name in names:
@@ -449,7 +306,7 @@ class PackedLayers:
             calls.append(self._operations.dense(source, layer.products[name], out))
         return calls
 
-    def _rest(self, layer: _Layer, prefix: str, rows: int) -> Dict[str, List[Call]]:
+    def _rest(self, layer: PackedLayer, prefix: str, rows: int) -> Dict[str, List[Call]]:
         config, operations, products = self.config, self._operations, layer.products
         x = self._array(f"{prefix}x", rows, config.units, self.kind)
         context = self._array(f"{prefix}context", rows, config.units, self.kind)

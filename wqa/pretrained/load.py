@@ -11,7 +11,7 @@ from mxnet.gluon import Block
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError
 from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer
-from wqa.models.heads import Network
+from wqa.models.network import Network
 from wqa.pretrained.locate import PathLike, encoder_directory
 from wqa.pretrained.source import Source
 

@@ -16,7 +16,7 @@ from wqa.training.task import PairTask
 
 
 class ExitTask(PairTask):
-    """Labelled pairs for an `wqa.models.heads.ExitNetwork`, one exit an update.
+    """Labelled pairs for an `wqa.models.network.ExitNetwork`, one exit an update.
 
     Parameters are those of `PairTask`.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from typing import Any, Iterator, List
+from typing import Any, Dict, Iterator
 
 #: Signals that end a training: an interrupt from the keyboard, and a request to terminate.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -39,7 +39,8 @@ class StopRequest:
 def stop_on_signals() -> Iterator[StopRequest]:
     """Note SIGINT and SIGTERM inside the block, in place of what they do otherwise.
 
-    Outside the main thread, where Python takes no handlers, signals do what they did before.
+    A signal that is ignored, as SIGINT is in a background job of a script, stays ignored. Outside
+    the main thread, where Python takes no handlers, signals do what they did before.
 
     Yields
     ------
@@ -49,9 +50,12 @@ def stop_on_signals() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    earlier: List[Any] = [signal.signal(number, request.note) for number in SIGNALS]
+    earlier: Dict[int, Any] = {}
+    for signum in SIGNALS:
+        if signal.getsignal(signum) != signal.SIG_IGN:
+            earlier[signum] = signal.signal(signum, request.note)
     try:
         yield request
     finally:
-        for number, handler in zip(SIGNALS, earlier):
+        for number, handler in earlier.items():
             signal.signal(number, handler)

@@ -1,0 +1,22 @@
+"""Frozen configurations, read from and written to JSON. Nothing here needs MXNet."""
+
+from wqa.config.encoders import BACKBONES, FAMILIES, PAIR_FORMS, BackboneConfig, Family, PairForm
+from wqa.config.runs import RunConfig, from_dict, read_run_config, to_json
+from wqa.config.training import ENGINES, PRECISIONS, EngineConfig, TrainingConfig
+
+__all__ = [
+    "BACKBONES",
+    "BackboneConfig",
+    "ENGINES",
+    "EngineConfig",
+    "FAMILIES",
+    "Family",
+    "PAIR_FORMS",
+    "PRECISIONS",
+    "PairForm",
+    "RunConfig",
+    "TrainingConfig",
+    "from_dict",
+    "read_run_config",
+    "to_json",
+]

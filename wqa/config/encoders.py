@@ -1,0 +1,233 @@
+"""Families and sizes of transformer encoders."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Dict, Tuple
+
+from wqa.errors import OptionError, shorten
+
+
+@dataclasses.dataclass(frozen=True)
+class PairForm:
+    """How a question and a candidate become one input sequence.
+
+    Parameters
+    ----------
+    separators : int
+        Number of separator tokens between the question and the candidate.
+    typed : bool
+        Whether the candidate's tokens are of token type 1. Otherwise all tokens are of type 0.
+    """
+
+    separators: int
+    typed: bool
+
+    @property
+    def specials(self) -> int:
+        """Number of special tokens in a pair: the start token and all separators."""
+        return self.separators + 2
+
+
+#: Pair forms by name: ``[CLS] q [SEP] c [SEP]`` and ``<s> q </s></s> c </s>``.
+PAIR_FORMS: Dict[str, PairForm] = {
+    "bert": PairForm(separators=1, typed=True),
+    "roberta": PairForm(separators=2, typed=False),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What all encoders of a family have in common, whatever their size.
+
+    Parameters
+    ----------
+    name : str
+        Key in `FAMILIES`, and ``model_type`` in Hugging Face's ``config.json``.
+    pair_form : str
+        Form of the pair input, a key of `PAIR_FORMS`.
+    special_tokens : tuple of str
+        Start, separator and padding token of the tokenizers. They tell the pair form of a
+        tokenizer, so families with the same tokens have the same pair form.
+    has_pooler : bool
+        Whether pretraining trains a dense layer on the first position. The first-position head
+        then starts from it. Otherwise the head's dense layer is new, and dropout comes before it.
+    head_activation : str
+        Activation after that dense layer, ``"tanh"`` or ``"gelu"``.
+    positions_after_padding : bool
+        Whether the position table starts with the rows of the ids up to the padding token's, so
+        that the first token takes the row after them. Padding tokens then have no position.
+    shared_layers : bool
+        Whether all layers share their parameters.
+
+    Raises
+    ------
+    OptionError
+        If the pair form or the activation is unknown.
+    """
+
+    name: str
+    pair_form: str
+    special_tokens: Tuple[str, str, str]
+    has_pooler: bool = False
+    head_activation: str = "tanh"
+    positions_after_padding: bool = False
+    shared_layers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pair_form not in PAIR_FORMS:
+            raise OptionError(
+                "family pair_form", shorten(self.pair_form), "one of " + ", ".join(PAIR_FORMS)
+            )
+        if self.head_activation not in ("tanh", "gelu"):
+            raise OptionError(
+                "family head_activation", shorten(self.head_activation), "tanh or gelu"
+            )
+
+
+_FAMILIES = (
+    Family("bert", "bert", ("[CLS]", "[SEP]", "[PAD]"), has_pooler=True),
+    Family("roberta", "roberta", ("<s>", "</s>", "<pad>"), positions_after_padding=True),
+    Family("electra", "bert", ("[CLS]", "[SEP]", "[PAD]"), head_activation="gelu"),
+    Family("albert", "bert", ("[CLS]", "[SEP]", "<pad>"), has_pooler=True, shared_layers=True),
+)
+
+#: Families of encoders by name. A new family is a record here and one in
+#: `wqa.pretrained.names.HUGGINGFACE`.
+FAMILIES: Dict[str, Family] = {family.name: family for family in _FAMILIES}
+
+
+@dataclasses.dataclass(frozen=True)
+class BackboneConfig:
+    """Sizes of a transformer encoder.
+
+    Parameters
+    ----------
+    layout : str
+        Name of the family, a key of `FAMILIES`.
+    vocab_size : int
+        Rows of the word table.
+    units, hidden_size : int
+        Width of the hidden states and of the feed-forward layers.
+    num_layers, num_heads : int
+        Number of layers, and of attention heads in a layer. The heads divide ``units``.
+    max_positions : int
+        Greatest length of an input, in tokens.
+    token_types : int
+        Rows of the token-type table.
+    layer_norm_eps : float
+        Epsilon of the layer normalizations.
+    activation : str
+        ``"gelu"``, ``"gelu_tanh"`` (its approximation by tanh) or ``"relu"``, in the feed-forward
+        layers.
+    dropout, attention_dropout, head_dropout : float
+        Dropout rate of the hidden states, of the attention weights and in the heads.
+    embedding_size : int
+        Width of the embedding tables where a projection to ``units`` follows them. 0: the tables
+        are ``units`` wide and there is no projection.
+    first_position : int
+        Row of the position table that the first token takes.
+    shared_layers : bool
+        Whether all layers share their parameters.
+
+    Raises
+    ------
+    OptionError
+        If a value is outside its range.
+    """
+
+    layout: str = "bert"
+    vocab_size: int = 30522
+    units: int = 768
+    hidden_size: int = 3072
+    num_layers: int = 12
+    num_heads: int = 12
+    max_positions: int = 512
+    token_types: int = 2
+    layer_norm_eps: float = 1e-12
+    activation: str = "gelu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    head_dropout: float = 0.1
+    embedding_size: int = 0
+    first_position: int = 0
+    shared_layers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.layout not in FAMILIES:
+            raise OptionError(
+                "backbone layout", shorten(self.layout), "one of " + ", ".join(FAMILIES)
+            )
+        if self.activation not in ("gelu", "gelu_tanh", "relu"):
+            raise OptionError(
+                "backbone activation", shorten(self.activation), "gelu, gelu_tanh or relu"
+            )
+        sizes = ("vocab_size", "units", "hidden_size", "num_layers", "num_heads")
+        for name in (*sizes, "max_positions", "token_types"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"backbone {name}", getattr(self, name), "a whole number above 0")
+        for name in ("embedding_size", "first_position"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"backbone {name}", getattr(self, name), "a whole number from 0")
+        if self.units % self.num_heads:
+            raise OptionError(
+                "backbone units", self.units, f"a multiple of the {self.num_heads} attention heads"
+            )
+
+    @property
+    def attention_scale(self) -> float:
+        """By which queries, or attention scores, are multiplied: 1 / sqrt of a head's width."""
+        return 1 / math.sqrt(self.units // self.num_heads)
+
+    @property
+    def layer_work(self) -> int:
+        """Multiply-adds of one layer's products with weights, for one token."""
+        return self.units * (4 * self.units + 2 * self.hidden_size)
+
+    @property
+    def family(self) -> Family:
+        """The family's record in `FAMILIES`."""
+        return FAMILIES[self.layout]
+
+    @property
+    def pair_form(self) -> str:
+        """Form of the family's pair input, a key of `PAIR_FORMS`."""
+        return self.family.pair_form
+
+
+_ROBERTA = BackboneConfig(
+    layout="roberta", vocab_size=50265, token_types=1, layer_norm_eps=1e-5, first_position=2
+)
+_ELECTRA = BackboneConfig(layout="electra")
+_ALBERT = BackboneConfig(
+    layout="albert",
+    vocab_size=30000,
+    embedding_size=128,
+    shared_layers=True,
+    activation="gelu_tanh",
+    dropout=0.0,
+    attention_dropout=0.0,
+)
+_LARGE = {"units": 1024, "hidden_size": 4096, "num_layers": 24, "num_heads": 16}
+
+#: Backbones by family and size: layers, units and attention heads, as GluonNLP names them. ALBERT's
+#: are those of its version 2.
+BACKBONES: Dict[str, BackboneConfig] = {
+    "bert_6_384_12": BackboneConfig(units=384, hidden_size=1536, num_layers=6),  # MiniLM
+    "bert_12_768_12": BackboneConfig(),
+    "bert_24_1024_16": BackboneConfig(**_LARGE),  # type: ignore[arg-type]
+    "roberta_12_768_12": _ROBERTA,
+    "roberta_24_1024_16": dataclasses.replace(_ROBERTA, **_LARGE),  # type: ignore[arg-type]
+    "electra_12_256_4": dataclasses.replace(
+        _ELECTRA, units=256, hidden_size=1024, num_heads=4, embedding_size=128
+    ),
+    "electra_12_768_12": _ELECTRA,
+    "electra_24_1024_16": dataclasses.replace(_ELECTRA, **_LARGE),  # type: ignore[arg-type]
+    "albert_12_768_12": _ALBERT,
+    "albert_24_1024_16": dataclasses.replace(_ALBERT, **_LARGE),  # type: ignore[arg-type]
+    "albert_24_2048_16": dataclasses.replace(
+        _ALBERT, units=2048, hidden_size=8192, num_layers=24, num_heads=16
+    ),
+    "albert_12_4096_64": dataclasses.replace(_ALBERT, units=4096, hidden_size=16384, num_heads=64),
+}

@@ -1,0 +1,169 @@
+"""The configuration of a run, read from and written to JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union
+
+from wqa.config.encoders import BackboneConfig
+from wqa.config.training import TrainingConfig
+from wqa.errors import RunDirectoryError, shorten
+
+C = TypeVar("C")
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """``config.json`` of a run directory: all that rebuilds the network, and where it comes from.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system, a key of `wqa.models.NETWORKS`; ``"encoder"`` for a converted encoder
+        without a ranker.
+    backbone : BackboneConfig or None
+        Sizes of the encoder; None for a system without one.
+    network : dict
+        The system's own configuration, as JSON holds it.
+    max_length : int
+        Greatest length of an input in tokens.
+    training : TrainingConfig, optional
+        Settings of the training; None where nothing was trained.
+    encoder : str
+        Encoder or run that the training started from.
+    train_sha256 : str
+        SHA-256 of the training questions.
+    versions : dict of str to str
+        Versions of the libraries.
+    command : str
+        Command line that wrote the run.
+    """
+
+    system: str
+    backbone: Optional[BackboneConfig] = None
+    network: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    max_length: int = 128
+    training: Optional[TrainingConfig] = None
+    encoder: str = ""
+    train_sha256: str = ""
+    versions: Dict[str, str] = dataclasses.field(default_factory=dict)
+    command: str = ""
+
+
+def to_json(config: Any) -> str:
+    """Render a configuration as indented JSON.
+
+    Parameters
+    ----------
+    config : dataclass instance
+
+    Returns
+    -------
+    str
+        JSON text that ends in a newline.
+    """
+    return json.dumps(dataclasses.asdict(config), indent=2, ensure_ascii=False) + "\n"
+
+
+def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
+    """Build a configuration, refusing fields that are unknown, missing or of another type.
+
+    Parameters
+    ----------
+    kind : type
+        The dataclass.
+    values : dict
+        Its fields.
+    where : str
+        The file, for messages.
+
+    Returns
+    -------
+    kind
+
+    Raises
+    ------
+    RunDirectoryError
+        For any field that does not fit.
+    """
+    if not isinstance(values, dict):
+        raise RunDirectoryError(where, shorten(values), "a JSON object")
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(kind)
+    built = {}
+    for name, value in values.items():
+        if name not in fields:
+            raise RunDirectoryError(
+                where, f"unknown field {shorten(name)}", "one of " + ", ".join(sorted(fields))
+            )
+        built[name] = _field(hints[name], value, f"{where}, field {name}")
+    try:
+        return kind(**built)
+    except TypeError as error:
+        raise RunDirectoryError(
+            where, f"a field is missing ({error})", mend="restore the file from its run"
+        ) from None
+
+
+def _field(hint: Any, value: Any, where: str) -> Any:
+    """A field's value in its type, or an error that names where it stands."""
+    if type(None) in typing.get_args(hint):
+        if value is None:
+            return None
+        hint = next(kind for kind in typing.get_args(hint) if kind is not type(None))
+    if dataclasses.is_dataclass(hint):
+        return from_dict(hint, value, where)  # type: ignore[arg-type]
+    origin = typing.get_origin(hint)
+    if origin is tuple:
+        item = typing.get_args(hint)[0]
+        if not isinstance(value, (list, tuple)):
+            raise RunDirectoryError(where, shorten(value), "a list")
+        return tuple(_field(item, entry, where) for entry in value)
+    kind = origin or hint
+    accepted: Tuple[type, ...] = (int, float) if kind is float else (kind,)
+    if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
+        raise RunDirectoryError(where, shorten(value), f"a value of type {kind.__name__}")
+    return value
+
+
+def read_run_config(path: Union[str, Any]) -> RunConfig:
+    """Read a run's ``config.json``.
+
+    Parameters
+    ----------
+    path : str or path-like
+
+    Returns
+    -------
+    RunConfig
+
+    Raises
+    ------
+    RunDirectoryError
+        If the file is missing, cut off or does not fit.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            values = json.load(file)
+    except FileNotFoundError:
+        raise RunDirectoryError(
+            path, "the file is missing", "a run directory as `wqa train` writes it"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise RunDirectoryError(
+            path, f"cannot be read as JSON ({error})", mend="restore the file from its run"
+        ) from None
+    if isinstance(values, dict) and "hidden_size" in values:
+        raise RunDirectoryError(
+            path,
+            "the configuration of a Hugging Face directory",
+            "that of a run",
+            "make one of it: wqa convert SRC OUT",
+        )
+    if isinstance(values, dict) and "exits" in values:
+        # Written by version 0.1.0 before systems had configurations of their own.
+        values = {**values, "network": {"exits": values["exits"]}}
+        del values["exits"]
+    return from_dict(RunConfig, values, str(path))

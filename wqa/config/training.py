@@ -1,0 +1,166 @@
+"""How a network is computed, and how it is trained."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any, Optional, Sequence
+
+from wqa.errors import OptionError, shorten
+
+#: Who computes: MXNet's operators, oneDNN's, or oneDNN where it can.
+ENGINES = ("auto", "mxnet", "onednn")
+#: What products compute in.
+PRECISIONS = ("float32", "bfloat16", "int8")
+
+
+def _check_choice(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise OptionError(name, shorten(value), "one of " + ", ".join(known))
+
+
+@dataclasses.dataclass(frozen=True)
+class EngineConfig:
+    """How a network is computed.
+
+    Parameters
+    ----------
+    engine : {"auto", "mxnet", "onednn"}
+        ``auto`` takes oneDNN on a single CPU where its library is installed and the network is made
+        of transformer layers, and MXNet otherwise.
+    precision : {"float32", "bfloat16", "int8"}
+        What products compute in. Other than float32 is oneDNN's.
+    threads : int, optional
+        Threads on a CPU; all that the process may use by default.
+    ctx : str
+        Device, as `wqa.models.parse_devices` takes it.
+    batch_tokens : int, optional
+        Tokens of a micro-batch; the engine's own default where it is left out.
+    hidden_bytes : int
+        Bytes of encodings that wait in memory between two exits; more go to a temporary file.
+
+    Raises
+    ------
+    OptionError
+        If a value is out of range.
+    """
+
+    engine: str = "auto"
+    precision: str = "float32"
+    threads: Optional[int] = None
+    ctx: str = "cpu"
+    batch_tokens: Optional[int] = None
+    hidden_bytes: int = 1 << 29
+
+    def __post_init__(self) -> None:
+        _check_choice("engine", self.engine, ENGINES)
+        _check_choice("precision", self.precision, PRECISIONS)
+        most = len(os.sched_getaffinity(0))
+        if self.threads is not None and not 1 <= self.threads <= most:
+            limit = f"1 to {most}, the processors that this process may use"
+            raise OptionError("threads", self.threads, limit)
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise OptionError("batch_tokens", self.batch_tokens, "a whole number above 0")
+
+
+def _option(default: Any, text: str) -> Any:
+    """A field with the text of its option on the command line."""
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """Settings of the training loop, by default those of Soldaini and Moschitti 2020, section 5.2.
+
+    Parameters
+    ----------
+    epochs : int
+        Passes over the training data.
+    max_updates : int
+        Updates after which training ends; 0 for no limit.
+    seed : int
+        Seed of Python, NumPy and MXNet.
+    learning_rate : float
+        Peak of the triangular schedule.
+    warmup_updates : int
+        Updates up to the peak.
+    tokens_per_batch : int
+        Padded tokens of a mini-batch on each device.
+    accumulate : int
+        Mini-batches of an update. Its gradient is that of the mean loss over all their rows.
+    weight_decay : float
+        Share of each weight that an update takes away, times the learning rate (Loshchilov and
+        Hutter 2019). Biases and normalisations do not decay.
+    clip_norm : float
+        Greatest norm of the gradient; 0 for no limit.
+    checkpoint_every : int
+        Updates between two checkpoints.
+    eval_every : int
+        Updates between two evaluations on the development questions; 0 for once an epoch.
+    patience : int
+        Evaluations without a better figure before training stops early; 0 for never.
+    log_every : int
+        Updates between two lines of ``metrics.jsonl``.
+    ctx : str
+        Devices, as `wqa.models.parse_devices` takes them.
+    engine : {"auto", "mxnet", "onednn"}
+        ``auto`` has oneDNN compute transformer layers on a single CPU where it is installed.
+    precision : {"float32", "bfloat16"}
+        What products compute in; bfloat16 is oneDNN's.
+    shuffle : {"pair", "question"}
+        Shuffle all pairs, or blocks of whole questions, which reads a store in long runs.
+    train_filter, dev_filter : str
+        Which questions count, a key of `wqa.data.filters.FILTERS`.
+
+    Raises
+    ------
+    OptionError
+        If a value is out of range.
+    """
+
+    epochs: int = _option(3, "passes over the training data")
+    max_updates: int = _option(0, "updates after which training ends, 0 for no limit")
+    seed: int = _option(0, "seed of Python, NumPy and MXNet")
+    learning_rate: float = _option(1e-6, "peak of the triangular schedule")
+    warmup_updates: int = _option(4000, "updates up to the peak")
+    tokens_per_batch: int = _option(2000, "padded tokens of a mini-batch on each device")
+    accumulate: int = _option(1, "mini-batches of an update")
+    weight_decay: float = _option(0.0, "decoupled weight decay, 0 for none")
+    clip_norm: float = _option(0.0, "greatest norm of the gradient, 0 for no limit")
+    checkpoint_every: int = _option(500, "updates between two checkpoints")
+    eval_every: int = _option(0, "updates between two evaluations, 0 for once an epoch")
+    patience: int = _option(0, "evaluations without a better figure before stopping, 0 for never")
+    log_every: int = _option(50, "updates between two lines of metrics.jsonl")
+    ctx: str = _option("cpu", "devices: cpu, gpu:0, or a range such as gpu:0-7")
+    engine: str = _option("auto", "auto takes oneDNN on a single CPU where it is installed")
+    precision: str = _option("float32", "what products compute in: float32, or bfloat16 by oneDNN")
+    shuffle: str = _option("pair", "shuffle all pairs, or blocks of questions")
+    train_filter: str = _option("all", "training questions: all, no-all-negative or clean")
+    dev_filter: str = _option("no-all-negative", "development questions, likewise")
+
+    #: Values of the fields that have a choice.
+    CHOICES = {
+        "engine": ENGINES,
+        "precision": ("float32", "bfloat16"),
+        "shuffle": ("pair", "question"),
+    }
+
+    def __post_init__(self) -> None:
+        least = {"epochs": 1, "tokens_per_batch": 1, "checkpoint_every": 1, "log_every": 1}
+        least.update({"accumulate": 1, "max_updates": 0, "seed": 0, "warmup_updates": 0})
+        least.update({"eval_every": 0, "patience": 0})
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise OptionError(name, getattr(self, name), f"a whole number from {smallest}")
+        for name, known in self.CHOICES.items():
+            _check_choice(name, getattr(self, name), known)
+        if not 0 < self.learning_rate < float("inf"):
+            raise OptionError("learning_rate", self.learning_rate, "a number above 0")
+        for name in ("clip_norm", "weight_decay"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise OptionError(name, getattr(self, name), "0 (off) or a number above 0")
+
+    @property
+    def engine_config(self) -> EngineConfig:
+        """Engine, precision and devices together."""
+        return EngineConfig(self.engine, self.precision, ctx=self.ctx)
