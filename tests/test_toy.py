@@ -15,7 +15,17 @@ from toy.task import ToyTask
 from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions, write_questions
-from wqa.inference import build_ranker, load_ranker
+from wqa.inference import (
+    RANKERS,
+    Capabilities,
+    CascadeRanker,
+    Ranker,
+    Ranking,
+    SequentialRanker,
+    build_ranker,
+    load_ranker,
+)
+from wqa.inference.cost import FREE
 from wqa.models import NETWORKS, parse_devices
 from wqa.training import TASKS, Start, Trainer, train
 from wqa.training.schedules import triangular
@@ -151,10 +161,13 @@ def test_an_interrupted_training_ends_with_the_same_bits(
         if trainer.state.update == 10:
             os.kill(os.getpid(), signal.SIGINT)
 
+    # A background job of a script ignores the signal, and so would the training.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "_step", interrupted)
         assert wqa(*training(files, stopped, *options)) == 128 + signal.SIGINT
-    assert "update 10 of" in capsys.readouterr().out
+    signal.signal(signal.SIGINT, handler)
+    assert "update 10 of" in capsys.readouterr().err
     assert not (stopped / "model.params").exists()
     assert wqa(*training(files, stopped, *options, "--resume")) == 0
     assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
@@ -388,6 +401,54 @@ def test_commands_take_the_sequence(sequence, files, tmp_path):
     assert wqa("rank", sequence, *question, "--keep", 2, "--json", tmp_path / "x.json") == 0
 
 
+# With a ranker of its own
+
+
+class OverlapRanker(Ranker):
+    """Scores a candidate by how many words it shares with the question. It costs nothing."""
+
+    def __init__(self):
+        self.set_drops()
+
+    @property
+    def capabilities(self):
+        return Capabilities("overlap")
+
+    def rank_all(self, questions):
+        for question in questions:
+            words = set(question.question.split())
+            shared = [len(words & set(text.split())) for text in question.texts]
+            scores = np.array(shared, dtype=float)
+            order, none = np.argsort(-scores, kind="stable"), np.zeros(len(scores), dtype=bool)
+            yield Ranking(order, scores, none + 1, none, none, FREE, scores[None])
+
+
+def build_filtered_ranker(network, encoder, drop_ratio=None, keep=None, **options):
+    """The toy on what the overlap lets through."""
+    rankers = [OverlapRanker(), CascadeRanker(network, encoder, **options)]
+    return SequentialRanker(rankers, drop_ratio, keep)
+
+
+def test_a_ranker_of_its_own_takes_the_place_of_the_packages(
+    toy_run, files, questions, tmp_path, monkeypatch
+):
+    alone = load_ranker(toy_run)
+    monkeypatch.setitem(RANKERS, "toy", build_filtered_ranker)
+    ranker, overlap = load_ranker(toy_run, keep=3), OverlapRanker()
+    for question, ranking in zip(questions["dev"], ranker.rank_all(questions["dev"])):
+        kept = sorted(overlap.rank(question.question, question.texts).order[:3])
+        assert sorted(ranking.order[:3]) == kept
+        scores = alone.rank(question.question, [question.texts[index] for index in kept]).scores
+        np.testing.assert_allclose(ranking.scores[kept], scores, atol=1e-5)
+        assert ranking.cost.candidate_work == 3 * TOY_WORK
+        assert ranking.cost.relative == pytest.approx(3 / len(question.candidates))
+    rows = tmp_path / "rows.json"
+    arguments = ["--data", files["dev"], "--keep", 3, "--drop-ratio", 0.5, "--json", rows]
+    assert wqa("evaluate", toy_run, *arguments) == 0
+    assert all(row["cost"] < 1 for row in json.loads(rows.read_text()))
+    assert wqa(*training(files, tmp_path / "run", "--max-updates", 2)) == 0  # evaluates by it too
+
+
 # Refusals
 
 
@@ -433,15 +494,13 @@ def test_int8_is_refused(toy_run, files, capsys):
 
 
 def test_the_guide_shows_the_toys_own_code():
-    """Every block of Python that names a file stands in it, line by line."""
+    """Blocks with the name of a file hold lines of it; a line of three dots leaves some out."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    blocks = re.findall(r'^```python title="(.+)"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)
-    assert {name for name, _ in blocks} == {
-        "tests/toy/network.py",
-        "tests/toy/task.py",
-        "tests/toy/layers.py",
-    }
+    blocks = re.findall(r'^```python title="([^"]+)"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)
+    shown = {name for name, _ in blocks}
+    assert shown >= {f"tests/toy/{name}.py" for name in ("network", "task", "layers")}
+    assert len(blocks) == text.count("```python")
     for name, block in blocks:
         source = (ROOT / name).read_text(encoding="utf-8")
         for part in re.split(r"^ *\.\.\.\n", block, flags=re.MULTILINE):
-            assert part.strip("\n") in source, part
+            assert "\n" + part in source, part
