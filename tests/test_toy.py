@@ -469,6 +469,7 @@ def test_commands_refuse_what_the_toy_lacks(toy_run, files, tiny_encoder, tmp_pa
         "the toy has no encoder": training(files, tmp_path / "x", "--encoder", tiny_encoder),
         "neither: the toy": training(files, tmp_path / "x", "--init", toy_run),
         "--max-updates: 0": training(files, tmp_path / "x", "--stream"),
+        "--units: 0; expected": training(files, tmp_path / "x", "--units", 0),
         "units was 12": training(files, toy_run, "--units", 13, "--resume"),
     }
     for message, arguments in refused.items():

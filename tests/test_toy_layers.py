@@ -20,7 +20,7 @@ from wqa.models import NETWORKS, build_network
 from wqa.onednn import GradientEngine
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.text import PairEncoder, load_tokenizer
-from wqa.training import TASKS, PairTask
+from wqa.training import TASKS, PairTask, Trainer
 from wqa.training.losses import cross_entropy
 
 #: Systems by name: their networks and tasks.
@@ -202,6 +202,36 @@ def test_onednn_trains_every_system_as_mxnet_does(
     assert losses(tmp_path / "run") == pytest.approx(losses(runs(system)), abs=1e-4)
     record = json.loads((tmp_path / "run" / "config.json").read_text())
     assert record["training"]["engine"] == "onednn"
+
+
+@needs_onednn
+def test_onednn_accumulates_as_mxnet_does(encoder, data, tmp_path):
+    for engine in ("mxnet", "onednn"):
+        more = ["--engine", engine, "--accumulate", "2", "--clip-norm", "0.1"]
+        assert train("toy_branches", encoder, data, tmp_path / engine, *more) == 0
+    assert losses(tmp_path / "onednn") == pytest.approx(losses(tmp_path / "mxnet"), abs=1e-4)
+
+
+@needs_onednn
+@pytest.mark.parametrize("system", BY_MXNET_ALONE)
+def test_onednn_resumes_to_the_same_bits(system, tiny_encoder, data, tmp_path, monkeypatch):
+    """With dropout, and after an evaluation by MXNet."""
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert train(system, tiny_encoder, data, whole, "--engine", "onednn") == 0
+    step = Trainer._step
+
+    def killed(trainer, rate):
+        step(trainer, rate)
+        if trainer.state.update == 5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", killed)
+        more = ["--engine", "onednn", "--checkpoint-every", "4"]
+        assert train(system, tiny_encoder, data, stopped, *more) == 130
+    assert train(system, tiny_encoder, data, stopped, *more, "--resume") == 0
+    assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
+    assert losses(stopped) == losses(whole)
 
 
 @needs_precision("bfloat16")

@@ -12,6 +12,7 @@ import mxnet as mx
 from mxnet.gluon import nn
 
 from wqa.config import BackboneConfig
+from wqa.errors import OptionError
 from wqa.models import Network, NetworkConfig
 from wqa.models.runtime import Tensor
 
@@ -35,12 +36,22 @@ class ToyConfig(NetworkConfig):
         How much higher an answer is to score than a wrong candidate of its question.
     stream : bool
         Whether the batches of an epoch are drawn one by one, and a triple may come twice.
+
+    Raises
+    ------
+    OptionError
+        If a size is below 1.
     """
 
     units: int = _option(16, "width of the word embeddings")
     vocab_size: int = _option(2000, "greatest number of words")
     margin: float = _option(1.0, "margin of the hinge loss")
     stream: bool = _option(False, "draw the batches of an epoch one by one")
+
+    def __post_init__(self) -> None:
+        for name in ("units", "vocab_size"):
+            if getattr(self, name) < 1:
+                raise OptionError(name, getattr(self, name), "a whole number above 0")
 
 
 class ToyNetwork(Network):
