@@ -208,7 +208,7 @@ class GradientEngine:
         """Run parts backward; the gradient of their input goes to where MXNet wants it."""
         place, size = gradient.address, shape.rows * width
         if gradient.request in (NULL, ADD):
-            place = self._padded.rows("aside", shape, width, "float32").data.ctypes.data
+            place = self._padded.rows(f"aside of {width}", shape, width, "float32").data.ctypes.data
         self._padded.move(name, shape, width, place)
         for part in reversed(parts):
             for run in part.backward:
