@@ -152,9 +152,7 @@ def directives():
     return {page.stem: DIRECTIVE.findall(page.read_text(encoding="utf-8")) for page in pages}
 
 
-PUBLIC = ["errors"] + [
-    path.parent.name for path in sorted((ROOT / "wqa").glob("*/__init__.py"))
-]
+PUBLIC = ["errors"] + [path.parent.name for path in sorted((ROOT / "wqa").glob("*/__init__.py"))]
 PUBLIC.remove("cli")  # its pages are the commands' own help, and command_line.md
 
 

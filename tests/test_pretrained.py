@@ -16,7 +16,6 @@ from sentences import digest, pairs
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.errors import EncoderError, WqaError
 from wqa.models import Backbone, PairwiseTransformer
-from wqa.models.backbone import attention_mask
 from wqa.pretrained import encoder_directory, load_backbone, locate_encoder, read_backbone_config
 from wqa.pretrained.pickled import PickledTensors
 from wqa.pretrained.source import Source

@@ -1,4 +1,4 @@
-"""Rankers: one contract for every system."""
+"""Rankers, with one interface for every system."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.inference.cascade import CascadeRanker

@@ -1,10 +1,10 @@
 """Cascade inference (Soldaini and Moschitti 2020, section 4.3.2), also of one-stage rankers.
 
-Questions are ranked in groups. Pairs of all questions of a group are sorted by length and run in
-micro-batches of nearly one length. At an exit that drops candidates, every question keeps its best,
-and the survivors of all questions are regrouped into new micro-batches, so that what was dropped
-costs nothing more. At an exit that drops none, a micro-batch goes straight on to the next layers.
-While one group is ranked, the next is tokenized and encoded in a thread.
+Questions are ranked in groups. The pairs of a group are sorted by length and run in micro-batches
+of similar lengths. At an exit that drops candidates, each question keeps its best, and the
+survivors of all questions form new micro-batches, so that dropped candidates cost nothing more. At
+an exit that drops none, a micro-batch continues with the next layers. A thread tokenizes and
+encodes the next group meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from wqa.models import Network
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.text import Encoded, PairEncoder
 
-#: What candidates an exit compares: all of a question's, or those of a batch of it.
+#: Candidates that an exit compares: all of a question, or a batch of them.
 POOLS = ("question", "batch")
 
 
@@ -37,25 +37,25 @@ class CascadeRanker(Ranker):
     Parameters
     ----------
     network : Network
-        With its parameters on the engine's device.
+        Network with its parameters on the engine's device.
     encoder : PairEncoder
-        Encodes pairs for it.
+        Encodes questions and candidates as pairs.
     drop_ratio : float, or sequence of float or None, optional
         alpha, as `Ranker.set_drops` takes it. Without drops the ranking is the full network's.
     keep : int, or sequence of int or None, optional
         k, as `Ranker.set_drops` takes it.
     engine : EngineConfig, optional
-        How the network is computed. By default by MXNet on the CPU, which reads the parameters as
-        they are at each ranking; oneDNN reads them once.
+        Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
+        parameters at each ranking; oneDNN reads them once.
     quantized : list of dict, optional
         `wqa.onednn.Quantized` products of each layer, for int8.
     pool : {"question", "batch"}
         Drop among all candidates of a question, or, as the paper's inference does, inside batches
-        of ``pool_size`` of them.
+        of ``pool_size`` candidates.
     pool_size : int
         b, for ``pool="batch"``.
     group_tokens : int
-        Tokens of the questions that are ranked together; a longer question is a group of its own.
+        Most tokens of a group of questions; a longer question is a group of its own.
     progress : bool
         Show a bar on standard error while a group takes longer than two seconds.
     system : str
@@ -63,8 +63,8 @@ class CascadeRanker(Ranker):
 
     Raises
     ------
-    WqaError
-        Of the type that fits what does not go together.
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option is out of range, or does not fit the network or this machine.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class CascadeRanker(Ranker):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The network's stages."""
+        """System, stages and exits of the network."""
         stages, network = len(self._stage_work), self.network
         return Capabilities(self._system, stages, network.exits, network.num_layers)
 
@@ -105,12 +105,12 @@ class CascadeRanker(Ranker):
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         groups = self._groups(questions)
         with ThreadPoolExecutor(1) as thread:
-            coming = thread.submit(next, groups, None)
+            upcoming = thread.submit(next, groups, None)
             while True:
-                group = coming.result()
+                group = upcoming.result()
                 if group is None:
                     return
-                coming = thread.submit(next, groups, None)
+                upcoming = thread.submit(next, groups, None)
                 yield from self.rank_pairs(group)
 
     def _groups(self, questions: Iterable[Question]) -> Iterator[List[List[Encoded]]]:
@@ -128,7 +128,7 @@ class CascadeRanker(Ranker):
             yield group
 
     def rank_pairs(self, group: Sequence[Sequence[Encoded]]) -> List[Ranking]:
-        """Rank questions that are encoded already.
+        """Rank encoded questions as one group.
 
         Parameters
         ----------
@@ -138,12 +138,13 @@ class CascadeRanker(Ranker):
         Returns
         -------
         list of Ranking
+            Ranking of each question.
         """
         return _Group(self, group).rank()
 
 
 class _Group:
-    """Questions that go through the stages together. Their pairs are numbered through."""
+    """A group of questions on its way through the stages. Pairs are numbered over the group."""
 
     def __init__(self, ranker: CascadeRanker, group: Sequence[Sequence[Encoded]]) -> None:
         self._ranker, self._drops = ranker, ranker.drops
@@ -154,7 +155,7 @@ class _Group:
         stages = len(ranker._stage_work)
         self._layers = np.array(ranker.network.exits or range(1, stages + 1))
         self._scores = np.full((stages, len(self._pairs)), np.nan)
-        # Multiply-adds that each pair ran, padding included.
+        # Multiply-adds of each pair, padding included.
         self._padded = np.zeros(len(self._pairs))
 
     def rank(self) -> List[Ranking]:
@@ -172,7 +173,7 @@ class _Group:
         return [self._ranking(start, end) for start, end in bounds]
 
     def _pools(self) -> List[np.ndarray]:
-        """Candidates that are compared with one another, in their original order."""
+        """Pools of candidates among which an exit drops, in their original order."""
         size, pools = self._ranker._pool_size, []
         for start, end in zip(self._starts, self._starts[1:]):
             pairs = start + np.flatnonzero(self._filled[start:end])
@@ -181,7 +182,7 @@ class _Group:
         return pools
 
     def _runs(self) -> List[List[int]]:
-        """Stages that follow one another without a drop between them."""
+        """Runs of consecutive stages without a drop between them."""
         runs: List[List[int]] = [[]]
         for stage, drop in enumerate(self._drops):
             runs[-1].append(stage)
@@ -190,7 +191,7 @@ class _Group:
         return runs
 
     def _run(self, stages: List[int], alive: np.ndarray, store: Any) -> Any:
-        """Score candidates after some stages; gives the store of their encodings."""
+        """Score candidates at consecutive stages; returns the store of their encodings."""
         ranker, engine = self._ranker, self._ranker._engine
         is_last = stages[-1] == len(self._drops) - 1
         following = None if is_last else engine.store()
@@ -213,15 +214,14 @@ class _Group:
                 stage_readings.append(stage_rows)
         if batches:
             order = alive[np.concatenate(batches)]
-            # Heads are small beside their weights, so they wait for all micro-batches.
+            # A head runs once for all micro-batches: reading its weights costs more than its rows.
             for stage, stage_readings in zip(stages, readings):
                 rows = np.concatenate(stage_readings)
                 self._scores[stage, order] = engine.scores(stage, rows)
         return following
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
-        """The pool without the lowest scores that the stage drops; ties keep the earlier
-        candidate."""
+        """Candidates of a pool that the stage keeps; ties keep the earlier candidate."""
         count = self._drops[stage].kept(len(pool))
         best = np.argsort(-self._scores[stage, pool], kind="stable")[:count]
         return pool[np.sort(best)]
@@ -233,8 +233,8 @@ class _Group:
         scores = np.where(reached > 0, exit_scores[last, np.arange(end - start)], -np.inf)
         layers = np.concatenate([[0], self._layers])[reached]
         return Ranking(
-            # Survivors by the last exit's score, then what each earlier exit dropped; ties in the
-            # original order.
+            # Survivors by the score of the last exit, then candidates that the exits before
+            # dropped, last exit first; ties in the original order.
             order=np.lexsort((np.arange(end - start), -scores, -layers)),
             scores=scores,
             exits=layers,
@@ -245,7 +245,7 @@ class _Group:
         )
 
     def _cost(self, start: int, end: int, reached: np.ndarray) -> Cost:
-        """Cost of a question, of whose candidates ``reached`` tells how many stages each ran."""
+        """Cost of a question; ``reached`` is the number of stages that scored each candidate."""
         filled, lengths = reached > 0, self._lengths[start:end]
         if not filled.any():
             return FREE

@@ -1,4 +1,4 @@
-"""What ranking costs: the published cost of a cascade or a sequence, and what really ran."""
+"""Cost of ranking: the published cost of a cascade or a sequence, and its multiply-adds."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def relative_cost(
 ) -> float:
     """Relative cost per batch of a cascade or a sequence (Soldaini and Moschitti 2020, Table 3).
 
-    It counts layers, weighted by the candidates that run them, over those of the full encoder.
-    Embeddings, heads and the candidates' lengths do not count.
+    It is the number of layers, weighted by the candidates that run them, over that of the full
+    encoder. Embeddings, heads and the candidates' lengths do not count.
 
     Parameters
     ----------
@@ -26,15 +26,15 @@ def relative_cost(
         rho(1), ..., rho(N): layers of a cascade's exits, or depths of the rankers of a sequence.
         A single number is a shallower ranker.
     drop_ratio : float or sequence of float
-        alpha: one for every exit but the last, or one an exit.
+        alpha: one for all exits but the last, or one an exit.
     num_layers : int, optional
-        Layers of the full encoder; those of the last exit by default.
+        Number of layers of the full encoder; by default that of the last exit.
     shared : bool
         Whether the exits share one encoder, as in a cascade. In a sequence of independent rankers
-        (section 4.2) each one runs all of its layers.
+        (section 4.2) each ranker runs all of its layers.
     batch_size : int, optional
-        b: counts whole candidates, of which each exit discards floor(alpha k) (section 4.3.2).
-        Without it fractions of candidates count, as in the published column.
+        b, to count whole candidates, of which each exit drops floor(alpha k) (section 4.3.2). By
+        default fractions of candidates count, as in the published column.
 
     Returns
     -------
@@ -58,7 +58,10 @@ def relative_cost(
     total, left, below = 0.0, start, 0
     for rho, alpha in zip(order, drop_ratios(drop_ratio, len(order))):
         total += (rho - below) * left
-        left -= alpha * left if batch_size is None else dropped(alpha, int(left))
+        if batch_size is None:
+            left -= alpha * left
+        else:
+            left -= dropped(alpha, int(left))
         below = rho if shared else 0
     return total / (depth * start)
 
@@ -66,33 +69,37 @@ def relative_cost(
 class Cost(NamedTuple):
     """Cost of one question in multiply-adds, beside those of the full network.
 
-    Multiply-adds of different systems compare: a layer of a transformer counts its products with
-    weights for each token. Attention scores, normalisations, embeddings and heads do not count.
-    Blank candidates cost nothing.
+    Multiply-adds of different systems are comparable. Those of a transformer layer are its products
+    with weights, for each token; attention scores, normalisations, embeddings and heads do not
+    count. Blank candidates cost nothing.
     """
 
-    #: Relative cost that the drop ratios promise (Soldaini and Moschitti 2020, Table 3).
+    #: Relative cost expected from the drop ratios (Soldaini and Moschitti 2020, Table 3).
     paper: float
-    #: Multiply-adds with every candidate counted as one token, for ratios over candidates.
+    #: Multiply-adds, each candidate counted as one token; for ratios over candidates.
     candidate_work: float
-    #: The same if every candidate ran through the full network.
+    #: The same, if every candidate ran through the full network.
     full_candidate_work: float
     #: Multiply-adds that ran, without padding.
     multiply_adds: float
-    #: Multiply-adds that ran, with the padding of this question's rows.
+    #: Multiply-adds that ran, with the padding of this question's pairs.
     padded_multiply_adds: float
     #: Multiply-adds of the full network on every candidate, without padding.
     full_multiply_adds: float
 
     @property
     def relative(self) -> float:
-        """What ran over the full network, every candidate counted alike."""
-        return self.candidate_work / self.full_candidate_work if self.full_candidate_work else 0.0
+        """Share of the full network's multiply-adds that ran, each candidate counted alike."""
+        return _ratio(self.candidate_work, self.full_candidate_work)
 
     @property
     def relative_tokens(self) -> float:
-        """What ran over the full network, candidates weighted by their tokens."""
-        return self.multiply_adds / self.full_multiply_adds if self.full_multiply_adds else 0.0
+        """Share of the full network's multiply-adds that ran, candidates weighted by tokens."""
+        return _ratio(self.multiply_adds, self.full_multiply_adds)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
 
 
 #: The cost of a question whose candidates are all blank.
@@ -105,13 +112,14 @@ def total(costs: Sequence[Cost]) -> Cost:
     Parameters
     ----------
     costs : sequence of Cost
-        One a question.
+        Cost of each question.
 
     Returns
     -------
     Cost
         Sums; ``paper`` is the mean weighted by candidates.
     """
-    sums = [sum(column) for column in list(zip(*costs))[1:]]
+    columns = list(zip(*costs))
+    sums = [sum(column) for column in columns[1:]]
     paper = sum(cost.paper * cost.full_candidate_work for cost in costs)
-    return Cost(paper / sums[1] if sums[1] else 0.0, *sums)
+    return Cost(_ratio(paper, sums[1]), *sums)

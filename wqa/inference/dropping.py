@@ -1,4 +1,4 @@
-"""What a stage of a ranker discards: a share of its candidates, or all but the best k."""
+"""Rules by which a stage drops candidates: by a drop ratio, or down to the best k."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 from wqa.errors import OptionError, shorten
 from wqa.models.cascade import dropped
 
-#: A drop ratio for all stages, or one a stage; None where the stage keeps a number instead.
+#: A drop ratio for all stages, or one a stage; None for a stage that keeps k.
 DropRatio = Union[None, float, Sequence[Optional[float]]]
-#: A number of candidates for all stages, or one a stage; None where the stage has a drop ratio.
+#: k for all stages, or one a stage; None for a stage with a drop ratio.
 Keep = Union[None, int, Sequence[Optional[int]]]
 
 T = TypeVar("T")
 
 
 class Drop(NamedTuple):
-    """The rule of one stage. ``Drop()`` discards nothing."""
+    """The rule of one stage. ``Drop()`` drops nothing."""
 
-    ratio: float = 0.0  # alpha, the share that is discarded, in [0, 1)
-    keep: int = 0  # k, how many candidates go on; 0: the ratio decides
+    ratio: float = 0.0  # alpha, the share of candidates that is dropped, in [0, 1)
+    keep: int = 0  # k, number of candidates that are kept; 0 to drop by the ratio
 
     @property
     def discards(self) -> bool:
-        """Whether the stage can discard a candidate at all."""
+        """Whether the stage can drop a candidate."""
         return self.ratio > 0 or self.keep > 0
 
     def kept(self, candidates: int) -> int:
-        """How many of so many candidates go on.
+        """Number of candidates that the stage keeps.
 
         Parameters
         ----------
         candidates : int
-            Candidates that reach the end of the stage.
+            Number of candidates that the stage scores.
 
         Returns
         -------
@@ -44,18 +44,19 @@ class Drop(NamedTuple):
 
 
 def check_drops(stages: int, drop_ratio: DropRatio = None, keep: Keep = None) -> Tuple[Drop, ...]:
-    """One rule for each stage; the last stage, which ends the ranking, discards nothing.
+    """Check drop ratios and numbers to keep, and make a rule of each stage.
+
+    A stage has one of the two; with neither it drops nothing. The last stage always drops nothing.
 
     Parameters
     ----------
     stages : int
-        Stages of the ranker, N.
+        Number of stages of the ranker, N.
     drop_ratio : float, or sequence of float or None, optional
-        alpha, in [0, 1): one for all stages, or one a stage. The entry of the last stage may be
-        left out; it has no effect.
+        alpha, in [0, 1): one for all stages, or one a stage. The entry of the last stage has no
+        effect and may be left out.
     keep : int, or sequence of int or None, optional
-        k, from 1: how many candidates go on, likewise. A stage has one of the two; a stage with
-        neither discards nothing.
+        k, the number of candidates that a stage keeps, from 1: one for all stages, or one a stage.
 
     Returns
     -------
@@ -75,7 +76,7 @@ def check_drops(stages: int, drop_ratio: DropRatio = None, keep: Keep = None) ->
 def _one_a_stage(
     values: Union[None, T, Sequence[Optional[T]]], stages: int, name: str
 ) -> List[Optional[T]]:
-    """Entries of the stages that can discard: all but the last."""
+    """Entries of all stages but the last."""
     if values is None or isinstance(values, (bool, int, float)):
         return [values] * (stages - 1)
     entries = list(values)  # type: ignore[arg-type]
@@ -102,6 +103,6 @@ def _drop(ratio: Optional[float], keep: Optional[int]) -> Drop:
             "drop_ratio",
             shorten(ratio),
             "a number from 0 up to, not including, 1",
-            "a number of candidates that go on is given as keep",
+            "to keep a number of candidates, pass keep",
         )
     return Drop(ratio=float(ratio))

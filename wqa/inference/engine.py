@@ -1,8 +1,8 @@
-"""What computes a ranker's encodings and scores: MXNet's hybridized stages, or oneDNN's layers.
+"""Engines, which compute encodings and scores: MXNet's hybridized stages, or oneDNN's layers.
 
-An engine plans micro-batches, runs consecutive stages on each, and keeps the encodings of pairs
-between stages. Which pairs go on is the ranker's business (`wqa.inference.cascade`). An engine
-holds no result: `Engine.run` returns what it computed, and `Engine.scores` turns that into scores.
+An engine plans micro-batches, runs consecutive stages on them, and stores the encodings of pairs
+between stages. The ranker decides which pairs are dropped (`wqa.inference.cascade`). An engine
+keeps no results: `Engine.run` returns the input of the heads, and `Engine.scores` the scores.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from wqa.onednn.packing import round_up
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
 
-#: What heads may read for oneDNN's engine to serve them.
+#: Values of `wqa.models.Head.reads` that oneDNN's engine supports.
 READ_ROWS = ("first", "mean")
 
-#: Tokens of a micro-batch by default.
+#: Default number of tokens of a micro-batch.
 _HYBRID_TOKENS, _PACKED_TOKENS = 2048, 1024
 
 
 class Readings(NamedTuple):
-    """What a run of stages on a micro-batch computed."""
+    """Result of running stages on a micro-batch."""
 
-    #: (pairs,) positions that each pair took, padding included.
+    #: (pairs,) positions of each pair, padding included.
     positions: np.ndarray
-    #: For each stage what `Engine.scores` turns into scores, pairs first.
+    #: Input of `Engine.scores` for each stage, pairs first.
     rows: List[np.ndarray]
 
 
 class Engine:
-    """Base of the engines.
+    """Base class of engines.
 
     Parameters
     ----------
     network : Network
-        With its parameters on the device.
+        Network with its parameters on the device.
     typed : bool
         Whether pairs have token types.
     padding_id : int
         Token id of padding.
     config : EngineConfig
-        Sizes and threads.
+        Device, precision, threads and sizes.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class Engine:
         Returns
         -------
         list of numpy.ndarray
-            Indices of pairs.
+            Indices of the pairs of each micro-batch.
         """
         raise NotImplementedError
 
     def store(self) -> Any:
-        """An empty store for the encodings between two runs."""
+        """Create an empty store for encodings between two runs."""
         raise NotImplementedError
 
     def run(
@@ -93,17 +93,18 @@ class Engine:
         stages : sequence of int
             Indices of the stages.
         numbers : numpy.ndarray
-            (pairs,) by what the stores know the pairs.
+            (pairs,) numbers of the pairs in the stores.
         pairs : sequence of Encoded
-            The pairs.
+            Pairs of the micro-batch.
         store : optional
-            Where their encodings are; at the first stage there is none.
+            Store that holds the encodings of the pairs; None for the first stage.
         following : optional
-            Takes their encodings after the last of the stages.
+            Store for the encodings after the last of the stages; None if nothing reads them.
 
         Returns
         -------
         Readings
+            Positions that ran, and the input of the heads.
         """
         raise NotImplementedError
 
@@ -115,7 +116,7 @@ class Engine:
         stage : int
             Index of the stage.
         rows : numpy.ndarray
-            What runs of the stage read, those of several micro-batches one behind another.
+            Input of the stage's head, as `run` returned it, concatenated over micro-batches.
 
         Returns
         -------
@@ -128,7 +129,7 @@ class Engine:
 class HybridEngine(Engine):
     """MXNet's hybridized stages on padded micro-batches, on any device, in float32.
 
-    It reads the network's parameters as they are at each run.
+    It reads the current parameters of the network at each run.
     """
 
     def __init__(
@@ -173,27 +174,22 @@ class HybridEngine(Engine):
             scores.append(outputs)
         if following is not None:
             following.put(numbers.tolist(), hidden)
-        return Readings(np.full(len(pairs), length), [each.asnumpy() for each in scores])
+        positions = np.full(len(pairs), length)
+        return Readings(positions, [stage_scores.asnumpy() for stage_scores in scores])
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         return rows
 
 
 class PackedEngine(Engine):
-    """oneDNN's layers on packed rows, on the CPU, in any precision; heads are MXNet's.
+    """oneDNN's layers on packed rows, on the CPU, in any precision; MXNet computes the heads.
 
-    It reads the network's parameters once.
+    It reads the parameters of the network once.
 
     Parameters
     ----------
-    network : Network
-        A network of `encoder_stages`, with its parameters on the CPU.
-    typed : bool
-        Whether pairs have token types.
-    padding_id : int
-        Token id of padding.
-    config : EngineConfig
-        Precision, sizes and threads.
+    network, typed, padding_id, config
+        As `Engine` takes them. The network has `encoder_stages`, and its parameters are on the CPU.
     quantized : list of dict, optional
         `wqa.onednn.Quantized` products of each layer, for int8.
     """
@@ -262,7 +258,7 @@ class PackedEngine(Engine):
         return layers.means(batch) if stage.head.reads == "mean" else layers.first_rows(batch)
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
-        # Rounded up, so that few shapes are compiled.
+        # The number of rows is rounded up, so that few shapes are compiled.
         padded = np.zeros((round_up(len(rows)), rows.shape[1]), np.float32)
         padded[: len(rows)] = rows
         return self._stages[stage].head(mx.nd.array(padded)).asnumpy()[: len(rows)]
@@ -278,12 +274,12 @@ def packing_obstacle(network: Network) -> str:
     Parameters
     ----------
     network : Network
-        Any system's.
+        Network of any system.
 
     Returns
     -------
     str
-        Empty where it can.
+        The reason; empty if the engine can run the network.
     """
     stages = network.encoder_stages()
     if not stages:
@@ -305,9 +301,9 @@ def build_engine(
     Parameters
     ----------
     network : Network
-        With its parameters on ``config.ctx``, which is a single device.
+        Network with its parameters on ``config.ctx``, which is a single device.
     tokenizer : Tokenizer
-        Settles the form of pairs.
+        Tokenizer of the network, for the form of pairs and the id of padding.
     config : EngineConfig
         Engine, precision, threads, device and sizes.
     quantized : list of dict, optional
@@ -316,6 +312,7 @@ def build_engine(
     Returns
     -------
     Engine
+        A `HybridEngine` or a `PackedEngine`.
 
     Raises
     ------
@@ -335,6 +332,6 @@ def build_engine(
             "precision",
             "int8 of a model without calibration",
             "a calibrated run",
-            "wqa quantize RUN --data DEV.jsonl",
+            "calibrate the run with `wqa quantize`",
         )
     return PackedEngine(*shared, quantized=quantized)

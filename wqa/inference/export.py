@@ -1,4 +1,4 @@
-"""A run in other libraries' files: MXNet's symbols and parameters, or a Hugging Face directory."""
+"""Export of a run: MXNet's symbols and parameters, or a Hugging Face directory."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ INPUTS = ("token_ids", "token_types", "valid_length")
 
 
 def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
-    """Write a run's network as symbols and parameters, for MXNet's other languages and
-    `SymbolBlock.imports`.
+    """Write the network of a run as symbols and parameters.
 
-    ``model-symbol.json`` and ``model-0000.params`` give the score of the last exit. A cascade's
-    stages come as well, ``exit_2-symbol.json`` and so on, each from the encodings of the one before
-    to its own encodings and scores, so that a program can drop candidates between them.
-    ``export.json`` names the inputs and outputs, their types and the special tokens' ids;
-    ``tokenizer.json`` is the run's.
+    MXNet's bindings of other languages and `SymbolBlock.imports` read them.
+    ``model-symbol.json`` and ``model-0000.params`` compute the score of the last exit. A cascade is
+    also written stage by stage, in ``exit_2-symbol.json`` and so on. A stage takes the encodings of
+    the stage before and returns its own encodings and scores, so that a program can drop candidates
+    between stages. ``export.json`` holds the names and types of inputs and outputs, and the ids of
+    the special tokens. ``tokenizer.json`` is the run's.
 
     Parameters
     ----------
     run : str or path-like
-        As `load_network_ranker` takes it.
+        Run directory or fine-tuned classifier, as `load_network_ranker` takes it.
     out : str or path-like
-        New directory.
+        Directory to create.
 
     Returns
     -------
     list of str
-        Names of the files.
+        Names of the files written.
 
     Raises
     ------
     WqaError
-        Of the type that fits what was wrong.
+        If the run cannot be read or the directory cannot be written.
     """
     ranker = load_network_ranker(run)
     network, tokenizer = ranker.network, ranker.encoder.tokenizer
@@ -98,7 +98,8 @@ def _write_network(
     symbol = mx.sym.Group(list(outputs)) if isinstance(outputs, tuple) else outputs
     graph = json.loads(symbol.tojson())
     for node in graph["nodes"]:
-        if node["op"] == "null":  # Gluon's own names count blocks; those of the run do not change
+        # Gluon's names depend on the number of blocks created before; a run's names do not.
+        if node["op"] == "null":
             node["name"] = names.get(node["name"], node["name"])
     pathlib.Path(f"{prefix}-symbol.json").write_text(
         json.dumps(graph, indent=2) + "\n", encoding="utf-8"
@@ -117,28 +118,28 @@ def _write_network(
 
 
 def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
-    """Write a monolithic ranker as a Hugging Face directory: a sequence classifier with one output.
+    """Write a monolithic ranker as a Hugging Face directory.
 
-    Its logit is this package's score.
+    It holds a sequence classifier with one output, the score of this package.
 
     Parameters
     ----------
     run : str or path-like
-        As `load_network_ranker` takes it.
+        Run of a monolithic ranker, or a fine-tuned classifier.
     out : str or path-like
-        New directory.
+        Directory to create.
 
     Returns
     -------
     list of str
-        Names of the files.
+        Names of the files written.
 
     Raises
     ------
     OptionError
         If the run is not a monolithic ranker.
     WqaError
-        Of the type that fits what else was wrong.
+        If the run cannot be read or the directory cannot be written.
     """
     ranker = load_network_ranker(run)
     network = ranker.network
@@ -174,20 +175,21 @@ def huggingface_tensors(model: PairwiseTransformer) -> Dict[str, np.ndarray]:
     Parameters
     ----------
     model : PairwiseTransformer
+        Network with initialised parameters.
 
     Returns
     -------
     dict of str to numpy.ndarray
-        float32.
+        float32 parameters.
     """
     family, tensors = HUGGINGFACE[model.config.layout], {}
     parameters = model.backbone._collect_params_with_prefix()
     for ours, theirs in huggingface_names(model.config).items():
-        if ours in parameters and _runs(ours, model):
+        if ours in parameters and _is_exported(ours, model):
             for name, part in zip(theirs, np.split(parameters[ours].data().asnumpy(), len(theirs))):
                 tensors[f"{family.prefix}.{name}"] = part
     for ours, name in family.classifier.items():
-        # A pooler is a part of the encoder.
+        # Hugging Face counts a pooler as a part of the encoder.
         is_pooler = ours == "dense" and model.config.family.has_pooler
         start = f"{family.prefix}.{name}" if is_pooler else name
         for kind, parameter in getattr(model.head(0), ours)._collect_params_with_prefix().items():
@@ -195,8 +197,8 @@ def huggingface_tensors(model: PairwiseTransformer) -> Dict[str, np.ndarray]:
     return tensors
 
 
-def _runs(name: str, model: PairwiseTransformer) -> bool:
-    """Whether a parameter is below the exit; a shallower ranker leaves out the layers above it."""
+def _is_exported(name: str, model: PairwiseTransformer) -> bool:
+    """Whether a parameter is below the exit; the layers above it are left out."""
     part, number = name.split(".")[:2]
     return part != "layers" or model.config.shared_layers or int(number) < model.exits[-1]
 

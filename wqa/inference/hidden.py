@@ -1,7 +1,9 @@
-"""Encodings that wait between two exits, in bounded memory."""
+"""Stores for encodings between two exits, in bounded memory."""
 
 from __future__ import annotations
 
+import itertools
+import operator
 import os
 import tempfile
 from typing import IO, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -11,8 +13,7 @@ import numpy as np
 
 
 class _Spilled(NamedTuple):
-    """A micro-batch in the temporary file. It is read, not mapped: a mapped page counts as
-    memory."""
+    """A block in the temporary file. It is read, not mapped: a mapped page counts as memory."""
 
     descriptor: int
     offset: int
@@ -20,7 +21,8 @@ class _Spilled(NamedTuple):
     dtype: np.dtype
 
     def read(self) -> np.ndarray:
-        raw = os.pread(self.descriptor, self.dtype.itemsize * int(np.prod(self.shape)), self.offset)
+        size = self.dtype.itemsize * int(np.prod(self.shape))
+        raw = os.pread(self.descriptor, size, self.offset)
         return np.frombuffer(raw, dtype=self.dtype).reshape(self.shape)
 
 
@@ -28,18 +30,29 @@ Block = Union[mx.nd.NDArray, np.ndarray, _Spilled, None]
 
 
 class _Store:
-    """Blocks in memory up to a budget of bytes, and past it in a temporary file."""
+    """Blocks of encodings, in memory up to a budget and then in a temporary file.
+
+    Parameters
+    ----------
+    budget : int
+        Bytes of encodings that are held in memory.
+    """
 
     def __init__(self, budget: int) -> None:
         self._budget, self._used = budget, 0
         self._blocks: List[Block] = []
         self._file: Optional[IO[bytes]] = None
 
-    def _has_room(self, size: int) -> bool:
-        """Whether so many bytes more stay in memory; they then count."""
-        fits = self._used + size <= self._budget
-        self._used += size if fits else 0
-        return fits
+    def _reserve(self, size: int) -> bool:
+        """Reserve bytes of the budget; False if too few are left."""
+        if self._used + size > self._budget:
+            return False
+        self._used += size
+        return True
+
+    def _free(self, count: int) -> None:
+        """Free the first blocks."""
+        self._blocks[:count] = [None] * count
 
     def _spill(self, rows: np.ndarray) -> None:
         if self._file is None:
@@ -51,70 +64,54 @@ class _Store:
 
 
 class HiddenStore(_Store):
-    """Encodings of pairs by pair number; past a budget they go to a temporary file.
-
-    Parameters
-    ----------
-    budget : int
-        Bytes held in memory.
-    """
+    """Encodings of pairs as padded blocks, by pair number."""
 
     def __init__(self, budget: int) -> None:
         super().__init__(budget)
-        self._place: Dict[int, Tuple[int, int]] = {}
+        self._positions: Dict[int, Tuple[int, int]] = {}  # pair: block, row
 
     def put(self, pairs: Sequence[int], hidden: mx.nd.NDArray) -> None:
-        """Keep a micro-batch.
+        """Store the encodings of a micro-batch.
 
         Parameters
         ----------
         pairs : sequence of int
-            Numbers of its rows.
+            Number of the pair in each row.
         hidden : mxnet.nd.NDArray
-            (B, L, C).
+            (B, L, C) encodings.
         """
         for row, pair in enumerate(pairs):
-            self._place[pair] = (len(self._blocks), row)
-        if self._has_room(hidden.size * 4):
+            self._positions[pair] = (len(self._blocks), row)
+        if self._reserve(hidden.size * 4):
             self._blocks.append(hidden)
         else:
             self._spill(hidden.asnumpy())
 
     def take(self, pairs: Sequence[int], length: int, ctx: mx.Context) -> mx.nd.NDArray:
-        """Gather rows into a new micro-batch, trimmed or padded to a length.
+        """Gather the encodings of pairs into a micro-batch, trimmed or padded to a length.
 
-        Rows are taken in the order in which they were put; what comes before them is let go.
+        Pairs must be taken in the order in which they were put: earlier blocks are freed.
 
         Parameters
         ----------
         pairs : sequence of int
-            Numbers of the rows.
+            Numbers of the pairs.
         length : int
-            L of the result; no pair may be longer.
+            L, at least the length of the longest pair.
         ctx : mxnet.Context
+            Device of the result.
 
         Returns
         -------
         mxnet.nd.NDArray
-            (B, L, C).
+            (B, L, C) encodings.
         """
         parts: List[mx.nd.NDArray] = []
-        start, first = 0, self._place[pairs[0]][0]
-        self._blocks[:first] = [None] * first
-        while start < len(pairs):
-            block = self._place[pairs[start]][0]
-            end = start
-            while end < len(pairs) and self._place[pairs[end]][0] == block:
-                end += 1
-            parts.append(
-                _rows(
-                    self._blocks[block],
-                    [self._place[pair][1] for pair in pairs[start:end]],
-                    length,
-                    ctx,
-                )
-            )
-            start = end
+        positions = [self._positions[pair] for pair in pairs]
+        self._free(positions[0][0])
+        for block, group in itertools.groupby(positions, key=operator.itemgetter(0)):
+            rows = [row for _, row in group]
+            parts.append(_rows(self._blocks[block], rows, length, ctx))
         return parts[0] if len(parts) == 1 else mx.nd.concat(*parts, dim=0)
 
 
@@ -125,68 +122,62 @@ def _rows(block: Block, rows: List[int], length: int, ctx: mx.Context) -> mx.nd.
         part = mx.nd.take(block, mx.nd.array(rows, ctx=ctx, dtype="int32"))
         if part.shape[1] > length:
             part = mx.nd.slice_axis(part, axis=1, begin=0, end=length)
-    if part.shape[1] < length:
-        padding = mx.nd.zeros((part.shape[0], length - part.shape[1], part.shape[2]), ctx=ctx)
+    count, positions, units = part.shape
+    if positions < length:
+        padding = mx.nd.zeros((count, length - positions, units), ctx=ctx)
         part = mx.nd.concat(part, padding, dim=1)
     return part
 
 
 class RowStore(_Store):
-    """Encodings of pairs as packed rows, by pair number; past a budget they go to a temporary file.
-
-    Parameters
-    ----------
-    budget : int
-        Bytes held in memory.
-    """
+    """Encodings of pairs as packed rows, by pair number."""
 
     def __init__(self, budget: int) -> None:
         super().__init__(budget)
-        self._place: Dict[int, Tuple[int, int, int]] = {}
+        self._positions: Dict[int, Tuple[int, int, int]] = {}  # pair: block, first row, end
 
     def put(self, pairs: Sequence[int], lengths: np.ndarray, rows: np.ndarray) -> None:
-        """Keep a micro-batch.
+        """Store the encodings of a micro-batch.
 
         Parameters
         ----------
         pairs : sequence of int
-            Numbers of its pairs.
+            Numbers of the pairs.
         lengths : numpy.ndarray
-            Rows of each.
+            (pairs,) rows of each pair.
         rows : numpy.ndarray
-            (sum of lengths, C); copied.
+            (sum of lengths, C) encodings; copied.
         """
         start = 0
         for pair, length in zip(pairs, lengths.tolist()):
-            self._place[pair] = (len(self._blocks), start, start + length)
+            self._positions[pair] = (len(self._blocks), start, start + length)
             start += length
-        if self._has_room(rows.nbytes):
+        if self._reserve(rows.nbytes):
             self._blocks.append(rows.copy())
         else:
             self._spill(rows)
 
     def take(self, pairs: Sequence[int]) -> List[np.ndarray]:
-        """Rows of pairs, each (length, C).
-
-        Pairs are taken in the order in which they were put; what comes before them is let go.
+        """Encodings of pairs, which must be taken in the order in which they were put.
 
         Parameters
         ----------
         pairs : sequence of int
+            Numbers of the pairs.
 
         Returns
         -------
         list of numpy.ndarray
+            (length, C) encodings of each pair.
         """
-        first = self._place[pairs[0]][0]
-        self._blocks[:first] = [None] * first
         rows: List[np.ndarray] = []
-        number, block = -1, np.empty(0, np.float32)
-        for pair in pairs:
-            place, start, end = self._place[pair]
-            if place != number:
-                number, kept = place, self._blocks[place]
-                assert kept is not None
-                block = kept.read() if isinstance(kept, _Spilled) else kept
-            rows.append(block[start:end])
+        positions = [self._positions[pair] for pair in pairs]
+        self._free(positions[0][0])
+        for index, group in itertools.groupby(positions, key=operator.itemgetter(0)):
+            block = self._blocks[index]
+            assert block is not None
+            if isinstance(block, _Spilled):
+                block = block.read()
+            for _, start, end in group:
+                rows.append(block[start:end])
         return rows

@@ -1,4 +1,4 @@
-"""From a run directory to a ranker."""
+"""Loading of rankers from run directories."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from wqa.onednn.quantize import QuantizedLayers
 from wqa.pretrained import encoder_directory, load_classifier
 from wqa.text import PairEncoder, load_tokenizer
 
-#: Greatest length of a pair for a classifier that does not say what it was trained with.
+#: Greatest length of a pair, for a classifier whose files do not record it.
 MAX_LENGTH = 128
 
-#: Rankers of the systems whose ranking is an idea of its own; all others rank by `CascadeRanker`.
-#: A ranker is built from the network and a `wqa.text.PairEncoder`, and from the keywords
-#: ``drop_ratio``, ``keep``, ``engine``, ``quantized`` and ``system``.
+#: Rankers of systems with their own ranker; all other systems rank by `CascadeRanker`. A ranker
+#: takes the network, a `wqa.text.PairEncoder`, and the keywords ``drop_ratio``, ``keep``,
+#: ``engine``, ``quantized`` and ``system``.
 RANKERS: Dict[str, Callable[..., Ranker]] = {}
 
-#: What stands in a file of a sequence.
+#: Content of a sequence's file.
 _SEQUENCE = (
     '{"rankers": [RUN, {"run": RUN, "drop_ratio": A, "keep": K}, ...], "drop_ratio": [A, ...], '
     '"keep": [K, ...]}'
@@ -47,9 +47,9 @@ def build_ranker(system: str, network: Network, encoder: PairEncoder, **options:
     system : str
         Name of the system.
     network : Network
-        Its network, with its parameters on the engine's device.
+        Network of the system, with its parameters on the engine's device.
     encoder : PairEncoder
-        Encodes pairs for it.
+        Encodes questions and candidates as pairs.
     **options
         Keywords of the system's ranker, such as ``drop_ratio`` and ``engine``.
 
@@ -73,47 +73,48 @@ def load_ranker(
     hidden_bytes: int = 1 << 29,
     **options: Any,
 ) -> Ranker:
-    """Load the ranker of a run directory, or of a file that names several in sequence.
+    """Load the ranker of a run directory, or a sequence of rankers.
 
     Parameters
     ----------
     run : str or path-like
-        Holds ``config.json``, ``model.params`` and ``tokenizer.json``; or a fine-tuned classifier
-        in another library's form, as `wqa.pretrained.load_classifier` takes it, such as TANDA's; or
-        a ``.json`` file of a sequence, ``{"rankers": [...], "drop_ratio": ..., "keep": ...}``. Its
-        rankers are paths beside the file, or ``{"run": PATH, "drop_ratio": ..., "keep": ...}``.
+        Run directory, with ``config.json``, ``model.params`` and ``tokenizer.json``. Or a
+        fine-tuned classifier, such as TANDA's, as `wqa.pretrained.load_classifier` takes it. Or the
+        ``.json`` file of a sequence, ``{"rankers": [...], "drop_ratio": ..., "keep": ...}``, whose
+        rankers are paths relative to the file or ``{"run": PATH, "drop_ratio": ..., "keep": ...}``.
     drop_ratio : float, sequence of float or None, or "tuned", optional
-        alpha, as `Ranker.set_drops` takes it; ``"tuned"`` for what `wqa tune` stored in the run. Of
-        a sequence: replaces the file's.
+        alpha, as `Ranker.set_drops` takes it; ``"tuned"`` for the drop ratios that `wqa tune`
+        stored in the run. It replaces that of a sequence's file.
     keep : int, or sequence of int or None, optional
-        k, as `Ranker.set_drops` takes it. Of a sequence: replaces the file's.
+        k, as `Ranker.set_drops` takes it. It replaces that of a sequence's file.
     ctx : str
-        Device.
+        Device to rank on.
     precision : {"float32", "bfloat16", "int8"}
-        What products compute in. bfloat16 and int8 need a CPU with instructions for them; int8 also
-        a run that `wqa quantize` has calibrated.
+        Precision of products. bfloat16 and int8 need a CPU that supports them, int8 also a run that
+        `wqa quantize` has calibrated.
     threads : int, optional
-        Threads on a CPU; all that the process may use by default.
+        Number of threads on a CPU; by default all that the process may use.
     engine : {"auto", "mxnet", "onednn"}
         ``auto`` takes oneDNN on a CPU where its library is installed and the network is made of
-        transformer layers, MXNet otherwise.
+        transformer layers, and MXNet otherwise.
     batch_tokens : int, optional
-        Tokens of a micro-batch; the engine's own default where it is left out.
+        Tokens of a micro-batch; the default depends on the engine.
     hidden_bytes : int
-        Bytes of encodings that wait in memory between two exits.
+        Bytes of encodings that are held in memory between two exits.
     **options
         Further keywords of the system's ranker, such as those of `CascadeRanker`.
 
     Returns
     -------
     Ranker
+        A `CascadeRanker`, the system's own ranker, or a `SequentialRanker`.
 
     Raises
     ------
     RunDirectoryError
-        If a file is missing, cut off or contradicts another.
+        If a file is missing, truncated, or contradicts another file.
     OptionError, DeviceError, PrecisionError, MissingDependency
-        If an option does not fit, or this machine lacks what it asks for.
+        If an option does not fit the run, or this machine lacks what it needs.
     """
     path = pathlib.Path(run)
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens, hidden_bytes)
@@ -144,7 +145,7 @@ def _load_run(folder: pathlib.Path, engine: EngineConfig, options: Dict[str, Any
             folder,
             "an encoder without a ranker",
             "a run, or a converted classifier",
-            f"train one: wqa train SYSTEM --encoder {folder}",
+            "train a system with this directory as encoder",
         )
     tokenizer = _run_tokenizer(folder, config)
     network = load_network(folder, config, engine.ctx)
@@ -175,20 +176,21 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> N
     Parameters
     ----------
     folder : pathlib.Path
-        Run directory.
+        Run directory that holds ``model.params``.
     config : RunConfig
-        Its ``config.json``.
+        Content of the run's ``config.json``.
     ctx : str
-        Device.
+        Device of the parameters.
 
     Returns
     -------
     Network
+        Network with the parameters of the run.
 
     Raises
     ------
     RunDirectoryError
-        If ``model.params`` is missing, cut off or contradicts ``config.json``.
+        If ``model.params`` is missing, truncated, or contradicts ``config.json``.
     OptionError
         If the system is unknown.
     """
@@ -199,7 +201,7 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> N
     if not path.exists():
         mend = "restore the file from its run"
         if (folder / "checkpoints").is_dir():
-            mend = "the training has not finished: run its command again with --resume"
+            mend = "the training has not finished: resume it"
         raise RunDirectoryError(path, "the file is missing", "the parameters of the run", mend)
     try:
         network.load_parameters(str(path), ctx=parse_devices(ctx))
@@ -215,7 +217,7 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> N
 
 
 def quantized_path(folder: pathlib.Path) -> pathlib.Path:
-    """Where the 8-bit weights of a run stand.
+    """File of a run's 8-bit weights.
 
     Parameters
     ----------
@@ -225,23 +227,24 @@ def quantized_path(folder: pathlib.Path) -> pathlib.Path:
     Returns
     -------
     pathlib.Path
+        The file, which may not exist.
     """
     return folder / "int8.safetensors"
 
 
 def quantizing_mend(folder: pathlib.Path) -> str:
-    """What a message tells the user to do about 8-bit weights.
+    """Remedy for missing 8-bit weights, for errors.
 
     Parameters
     ----------
     folder : pathlib.Path
-        Run directory.
+        Directory of the run to calibrate.
 
     Returns
     -------
     str
     """
-    return f"calibrate the run: wqa quantize {folder} --data DEV.jsonl"
+    return f"calibrate the run with `wqa quantize {folder}`"
 
 
 def _run_quantized(folder: pathlib.Path, network: Network) -> Optional[QuantizedLayers]:
@@ -253,7 +256,7 @@ def _run_quantized(folder: pathlib.Path, network: Network) -> Optional[Quantized
     if record.get("model_sha256") != sha256(folder / "model.params"):
         raise RunDirectoryError(
             path,
-            "was made of other weights than model.params",
+            "belongs to other weights than model.params",
             "the calibration of this run",
             mend,
         )
@@ -261,24 +264,23 @@ def _run_quantized(folder: pathlib.Path, network: Network) -> Optional[Quantized
 
 
 def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
-    """Load the ranker of a run directory where its network is needed.
+    """Load a ranker that has a ``network`` and an ``encoder``.
 
     Parameters
     ----------
     run : str or path-like
         Run directory, or a fine-tuned classifier.
     **options
-        As `load_ranker` takes them.
+        Keywords of `load_ranker`.
 
     Returns
     -------
     CascadeRanker
-        It has a ``network`` and an ``encoder``.
 
     Raises
     ------
     RunDirectoryError
-        If it is a sequence of rankers; else as `load_ranker`.
+        If ``run`` is a sequence of rankers, and in the cases of `load_ranker`.
     """
     ranker = load_ranker(run, **options)
     if ranker.capabilities.rankers:
@@ -327,7 +329,7 @@ def _load_sequence(
 
 
 def _entry(entry: Any) -> Dict[str, Any]:
-    """One ranker of a sequence: a path, or a path with its drops."""
+    """One ranker of a sequence as a dict, given as a path or as a path with its drops."""
     values = entry if isinstance(entry, dict) else {"run": entry}
     _check_fields(values, {"run", "drop_ratio", "keep"})
     return values
@@ -344,7 +346,7 @@ def _is_huggingface(folder: pathlib.Path) -> bool:
             return tarfile.is_tarfile(folder)
         values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         return "hidden_size" in values and "system" not in values
-    except (OSError, ValueError, TypeError):  # reading it as a run tells what is wrong
+    except (OSError, ValueError, TypeError):  # loading it as a run raises the error
         return False
 
 
@@ -354,13 +356,11 @@ def _load_classifier(path: pathlib.Path, engine: EngineConfig, options: Dict[str
             "precision",
             f"int8 of {path}, another library's directory",
             "a calibrated run",
-            f"wqa convert {path} RUN, then wqa quantize RUN --data DEV.jsonl",
+            "convert it with `wqa convert`, then calibrate it with `wqa quantize`",
         )
     with encoder_directory(path) as folder:
-        network, tokenizer = (
-            load_classifier(folder, parse_devices(engine.ctx)),
-            load_tokenizer(folder),
-        )
+        network = load_classifier(folder, parse_devices(engine.ctx))
+        tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(network.config, path)
     encoder = PairEncoder(tokenizer, min(MAX_LENGTH, network.config.max_positions))
     return build_ranker("pairwise", network, encoder, engine=engine, **options)

@@ -1,7 +1,8 @@
-"""8-bit weights of a run: written to its directory, and read from it."""
+"""Calibration of a run for int8."""
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 from typing import Iterable
 
@@ -25,19 +26,20 @@ def quantize(
     questions : iterable of Question
         Questions of a development split; labels are not read.
     most : int
-        Greatest number of questions that are taken, from the start.
+        Greatest number of questions; the first are used.
     strength : float
-        Share of the inputs' imbalance that the weights take over, in [0, 1].
+        SmoothQuant's alpha, the share of the inputs' imbalance that moves to the weights, in
+        [0, 1].
 
     Returns
     -------
     int
-        Pairs that it was calibrated on.
+        Number of pairs that the run was calibrated on.
 
     Raises
     ------
     OptionError
-        If there is no question, the strength is out of range, or the network has no transformer
+        If there is no question, ``strength`` is out of range, or the network has no transformer
         layers.
     RunDirectoryError, StorageError
         If the run cannot be read, or the file cannot be written.
@@ -52,16 +54,16 @@ def quantize(
             folder,
             "not a run directory",
             "a run, or a converted classifier",
-            "convert it first: wqa convert DIR OUT",
+            "convert it with `wqa convert`",
         )
     obstacle = packing_obstacle(network)
     if obstacle:
         raise OptionError("run", obstacle, "a network of transformer layers")
-    taken = [question for question, _ in zip(questions, range(most))]
-    if not taken:
+    calibration = list(itertools.islice(questions, most))
+    if not calibration:
         raise OptionError("questions", "no question", "at least one")
     pairs = []
-    for question in taken:
+    for question in calibration:
         encoded = ranker.encoder.encode(question.question, question.texts, question.id)
         pairs += [pair for pair in encoded if not pair.empty]
     stages = network.encoder_stages()
@@ -69,7 +71,7 @@ def quantize(
     quantized = calibrate(network.config, network.encoders[0].embeddings, layers, pairs, strength)
     record = {
         "model_sha256": sha256(folder / "model.params"),
-        "questions": str(len(taken)),
+        "questions": str(len(calibration)),
         "pairs": str(len(pairs)),
         "strength": str(strength),
     }

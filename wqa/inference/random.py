@@ -14,9 +14,9 @@ from wqa.text import Encoded
 
 
 class _Encoder:
-    """The part of a pair encoder that ranking encoded pairs needs."""
+    """Replaces a pair encoder where all pairs are encoded."""
 
-    class tokenizer:  # noqa: N801 - stands where an instance would
+    class tokenizer:  # noqa: N801 - replaces an instance
         padding_id = 0
         pair_form = "roberta"
 
@@ -24,14 +24,14 @@ class _Encoder:
 def random_ranker(
     config: BackboneConfig, exits: Sequence[int] = (), seed: int = 0, **options: Any
 ) -> CascadeRanker:
-    """Build a cascade with random weights; it ranks encoded pairs only.
+    """Build a cascade with random weights, which ranks encoded pairs only.
 
     Parameters
     ----------
     config : BackboneConfig
         Sizes of the encoder.
     exits : sequence of int
-        Layers of the exits; the cascade's default where it is empty.
+        Layers of the exits; the default of the cascade if empty.
     seed : int
         Seed of the weights.
     **options
@@ -51,30 +51,29 @@ def random_ranker(
 def random_pairs(
     rng: np.random.Generator, count: int, shortest: int, longest: int, vocab_size: int
 ) -> List[Encoded]:
-    """Draw pairs with lengths and token ids both uniform.
+    """Draw pairs with uniform lengths and token ids.
 
     Parameters
     ----------
     rng : numpy.random.Generator
-        Draws the pairs.
+        Generator of lengths and token ids.
     count : int
-        How many pairs.
+        Number of pairs.
     shortest, longest : int
-        Tokens of a pair, both included.
+        Smallest and greatest number of tokens of a pair.
     vocab_size : int
-        Token ids are below it.
+        Size of the vocabulary.
 
     Returns
     -------
     list of Encoded
     """
     lengths = rng.integers(shortest, longest + 1, count)
-    return [
-        Encoded(
-            rng.integers(vocab_size, size=length, dtype=np.int32), int(length) // 3, False, False
-        )
-        for length in lengths
-    ]
+    pairs = []
+    for length in lengths:
+        token_ids = rng.integers(vocab_size, size=length, dtype=np.int32)
+        pairs.append(Encoded(token_ids, int(length) // 3, False, False))
+    return pairs
 
 
 def random_questions(
@@ -85,13 +84,13 @@ def random_questions(
     Parameters
     ----------
     count : int
-        How many questions.
+        Number of questions.
     candidates : int
-        Candidates of a question.
+        Number of candidates of a question.
     lengths : (int, int)
-        Tokens of the shortest and the longest pair.
+        Smallest and greatest number of tokens of a pair.
     vocab_size : int
-        Token ids are below it.
+        Size of the vocabulary.
     seed : int
         Seed of the draw.
 

@@ -1,4 +1,4 @@
-"""The contract of every system: a question and its candidates in, a `Ranking` out."""
+"""The interface of rankers: a question and its candidates in, a `Ranking` out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wqa.inference.dropping import Drop, DropRatio, Keep, check_drops
 
 @dataclasses.dataclass(frozen=True)
 class Ranking:
-    """Candidates of one question, ranked. Arrays are by candidate index, but for ``order``.
+    """Candidates of one question, ranked. All arrays but ``order`` are indexed by candidate.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Ranking:
     truncated : numpy.ndarray
         (k,) whether the candidate lost tokens to the length limit.
     blank : numpy.ndarray
-        (k,) whether the candidate has no text; such candidates come last.
+        (k,) whether the candidate has no text; blank candidates come last.
     cost : Cost
         Multiply-adds of the ranking.
     exit_scores : numpy.ndarray
@@ -43,12 +43,12 @@ class Ranking:
     exit_scores: np.ndarray
 
     def order_at(self, index: int) -> np.ndarray:
-        """Order by the scores of one stage alone, candidates without one there last.
+        """Order by the scores of one stage; candidates that it did not score come last.
 
         Parameters
         ----------
         index : int
-            Stage, from 0.
+            Index of the stage.
 
         Returns
         -------
@@ -60,19 +60,19 @@ class Ranking:
 
 @dataclasses.dataclass(frozen=True)
 class Capabilities:
-    """What a ranker offers, so that no caller has to ask for its type.
+    """Description of a ranker, so that no caller depends on its type.
 
     Attributes
     ----------
     system : str
         Name of the system, such as ``"cascade"``; ``"sequence"`` for several in sequence.
     stages : int
-        N: a ranking has N rows of ``exit_scores``, and candidates can be dropped after each stage
-        but the last.
+        N, the number of rows of ``exit_scores``. Candidates can be dropped after each stage but the
+        last.
     exits : tuple of int
         Layer after which each stage scores; empty where the stages are not layers of one encoder.
     num_layers : int
-        Layers of the full encoder; 0 where there is none.
+        Number of layers of the full encoder; 0 where there is none.
     rankers : tuple of Ranker
         Rankers inside this one, in the order in which they run.
     """
@@ -85,42 +85,43 @@ class Capabilities:
 
 
 class Ranker:
-    """Base of every ranker; a system brings `rank_all` and `capabilities`."""
+    """Base class of rankers. A system implements `rank_all` and `capabilities`."""
 
     _drops: Tuple[Drop, ...] = (Drop(),)
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the ranker offers."""
+        """System, stages and exits of the ranker."""
         return Capabilities(type(self).__name__)
 
     @property
     def drops(self) -> Tuple[Drop, ...]:
-        """What each stage discards; the last one discards nothing."""
+        """Rule by which each stage drops candidates; the last stage drops none."""
         return self._drops
 
     def set_drops(self, drop_ratio: DropRatio = None, keep: Keep = None) -> None:
-        """Set what each stage discards, from the next ranking on.
+        """Set how each stage drops candidates, from the next ranking on.
 
         Parameters
         ----------
         drop_ratio : float, or sequence of float or None, optional
-            alpha, the share that a stage discards: one for all stages, or one a stage.
+            alpha, the share of candidates that a stage drops: one for all stages, or one a stage.
         keep : int, or sequence of int or None, optional
-            k, how many candidates go on, likewise. Without either, nothing is discarded.
+            k, the number of candidates that a stage keeps: one for all stages, or one a stage.
+            Without either, nothing is dropped.
 
         Raises
         ------
         OptionError
-            If they do not fit the stages.
+            If the values do not fit the stages.
         """
         self._drops = check_drops(self.capabilities.stages, drop_ratio, keep)
 
     @property
     def drop_ratio(self) -> List[float]:
-        """Drop ratio of each stage, 0 for the last and where a stage keeps a number.
+        """Drop ratio of each stage; 0 for the last stage and for one that keeps k.
 
-        Setting it is `set_drops` with the ratio alone.
+        To assign it is to call `set_drops` with the drop ratio alone.
         """
         return [drop.ratio for drop in self._drops]
 
@@ -141,6 +142,7 @@ class Ranker:
         Returns
         -------
         Ranking
+            Order and scores of the candidates.
 
         Raises
         ------
@@ -156,11 +158,11 @@ class Ranker:
         Parameters
         ----------
         questions : iterable of Question
-            Questions with their candidates. The labels are not read.
+            Questions with their candidates. Labels are not read.
 
         Yields
         ------
         Ranking
-            One a question, in order.
+            Ranking of each question, in order.
         """
         raise NotImplementedError

@@ -1,9 +1,8 @@
 """Sequential reranking (Soldaini and Moschitti 2020, sections 3.2 and 4.2).
 
-SR_N = R_N o ... o R_1: each ranker scores the candidates that the one before it let through, and
-nothing of its computation is shared. The paper's SR is made of independently trained monolithic
-rankers of 4, 6, 8, 10 and 12 layers. Any rankers can be in sequence, a cascade and what comes after
-it as well.
+SR_N = R_N o ... o R_1: each ranker scores the candidates that the ranker before it kept. The
+rankers share no computation. The paper's SR consists of independently trained monolithic rankers of
+4, 6, 8, 10 and 12 layers. Here rankers of any systems can be in sequence.
 """
 
 from __future__ import annotations
@@ -20,28 +19,30 @@ from wqa.inference.ranker import Capabilities, Ranker, Ranking
 
 
 class SequentialRanker(Ranker):
-    """Rankers one after another, each on what the one before it let through.
+    """Rankers in sequence, each of which ranks the candidates that the one before it kept.
 
-    The ranking puts the last ranker's candidates first, by its order, then those that the one
-    before it dropped, by that one's order, and so on back. ``scores`` and ``exits`` are those of
-    the last ranker that scored a candidate; ``exit_scores`` has a row a ranker.
+    The ranking begins with the candidates of the last ranker, in its order. The candidates that the
+    ranker before it dropped follow in that ranker's order, and so on. ``scores`` and ``exits`` are
+    those of the last ranker that scored a candidate; ``exit_scores`` has one row a ranker.
 
     Parameters
     ----------
     rankers : sequence of Ranker
         R_1, ..., R_N, in the order in which they run.
     drop_ratio : float, or sequence of float or None, optional
-        alpha, the share that a ranker drops: one for all but the last, or one a ranker, None where
-        ``keep`` holds its number.
+        alpha, the share of candidates that a ranker drops: one for all rankers but the last, or one
+        a ranker, None for a ranker that keeps k.
     keep : int, or sequence of int or None, optional
-        k, how many candidates a ranker lets through, likewise.
+        k, the number of candidates that a ranker keeps: one for all rankers but the last, or one a
+        ranker, None for a ranker with a drop ratio.
     group_candidates : int
-        Candidates of the questions that are ranked together; a question is never divided.
+        Most candidates of a group of questions that are ranked together; a question is never
+        divided.
 
     Raises
     ------
     OptionError
-        If there is no ranker, or the drops do not fit.
+        If there is no ranker, or the drops do not fit the rankers.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class SequentialRanker(Ranker):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The rankers inside."""
+        """The rankers, as stages."""
         layers = self.rankers[-1].capabilities.num_layers
         return Capabilities("sequence", len(self.rankers), (), layers, tuple(self.rankers))
 
@@ -80,15 +81,15 @@ class SequentialRanker(Ranker):
             running = [state for state in states if len(state.alive)]
             rankings = ranker.rank_all([state.left() for state in running])
             for state, ranking in zip(running, rankings):
-                state.take(index, ranking, drop)
+                state.update(index, ranking, drop)
         return [state.ranking() for state in states]
 
 
 class _Step(NamedTuple):
-    """What one ranker did for a question."""
+    """Cost of one ranker for a question."""
 
     cost: Cost
-    candidates: int  # that were not blank
+    candidates: int  # number of candidates that are not blank
 
 
 class _State:
@@ -97,7 +98,7 @@ class _State:
     def __init__(self, question: Question, rankers: int) -> None:
         count = len(question.candidates)
         self._question, self.alive = question, np.arange(count)
-        self._tail: List[np.ndarray] = []  # dropped candidates, those dropped last in front
+        self._tail: List[np.ndarray] = []  # dropped candidates, latest drop first
         self._head = np.arange(0)
         self._scores, self._exits = np.full(count, -np.inf), np.zeros(count, dtype=int)
         self._truncated, self._blank = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
@@ -105,12 +106,12 @@ class _State:
         self._steps: List[_Step] = []
 
     def left(self) -> Question:
-        """The question with the candidates that are left, in their original order."""
+        """The question with the remaining candidates, in their original order."""
         candidates = self._question.candidates
         return self._question._replace(candidates=tuple(candidates[index] for index in self.alive))
 
-    def take(self, index: int, ranking: Ranking, drop: Drop) -> None:
-        """Note the scores of a ranker, and let its best candidates through."""
+    def update(self, index: int, ranking: Ranking, drop: Drop) -> None:
+        """Record the scores of a ranker, and drop candidates."""
         order, blank = self.alive[ranking.order], ranking.blank
         self._scores[self.alive], self._exits[self.alive] = ranking.scores, ranking.exits
         self._truncated[self.alive] |= ranking.truncated
@@ -123,7 +124,7 @@ class _State:
         self._head, self.alive = order[:kept], np.sort(order[:kept])
 
     def ranking(self) -> Ranking:
-        """The ranking, once every ranker has run."""
+        """The ranking after the last ranker."""
         return Ranking(
             order=np.concatenate([self._head, *self._tail]),
             scores=self._scores,
@@ -135,13 +136,12 @@ class _State:
         )
 
     def _cost(self) -> Cost:
-        """Multiply-adds of all rankers, over those of the last one's full network on every
-        candidate."""
+        """Multiply-adds of all rankers, beside those of the last ranker's full network."""
         first, last = self._steps[0], self._steps[-1]
         if not first.candidates:
             return FREE
         costs = [step.cost for step in self._steps]
-        work = last.cost.full_candidate_work / last.candidates  # of the full network, a token
+        work = last.cost.full_candidate_work / last.candidates  # full network, one token
         full = work * first.candidates
         planned = sum(cost.paper * cost.full_candidate_work for cost in costs)
         return Cost(
@@ -154,7 +154,7 @@ class _State:
         )
 
     def _tokens(self) -> float:
-        """Tokens of all candidates, estimated where the first ranker does not count its own."""
+        """Tokens of all candidates, estimated from the first ranker that counts tokens."""
         for step in self._steps:
             if step.cost.full_candidate_work:
                 mean = step.cost.full_multiply_adds / step.cost.full_candidate_work

@@ -1,7 +1,7 @@
-"""Timing of rankers at several drop settings, side by side in one sitting.
+"""Timing of rankers at several drop settings.
 
-A drop setting is the keyword arguments of `Ranker.set_drops` under a name. Settings take turns, as
-the speed of a machine changes over a sitting.
+A drop setting is a name and the keyword arguments of `Ranker.set_drops`. Settings take turns, as
+the speed of a machine changes over time.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Turn(NamedTuple):
     Attributes
     ----------
     seconds : float
-        How long it took.
+        Time of the ranking.
     rankings : sequence of Ranking
-        One a question.
+        Ranking of each question.
     """
 
     seconds: float
@@ -48,27 +48,27 @@ def take_turns(
     rank: Optional[Rank] = None,
     progress: bool = False,
 ) -> Iterator[Dict[str, Turn]]:
-    """Rank all questions at every setting in turn, several times.
+    """Rank all questions at each setting in turn, several times.
 
     Parameters
     ----------
     ranker : Ranker
-        The ranker. It keeps the last setting.
+        Ranker, which has the last setting afterwards.
     questions : sequence of Question
         Questions to rank.
     settings : mapping of str to mapping
-        Drop settings.
+        Drop settings by name.
     rounds : int
-        How many times every setting has its turn.
+        Number of turns of each setting.
     rank : callable, optional
-        Ranks the questions; ``ranker.rank_all`` by default.
+        Ranks a sequence of questions; ``ranker.rank_all`` by default.
     progress : bool
-        Show a bar on standard error.
+        Show a progress bar on standard error.
 
     Yields
     ------
     dict of str to Turn
-        One round: a turn of every setting.
+        One round: a turn of each setting.
     """
     from tqdm import tqdm
 
@@ -98,30 +98,24 @@ def time_rankings(
 
     Parameters
     ----------
-    ranker : Ranker
-        The ranker. It keeps the last setting.
-    questions : sequence of Question
-        Questions to rank.
+    ranker, questions, rank, progress
+        As `take_turns` takes them.
     settings : mapping of str to mapping
-        Drop settings; the others are compared with the first.
+        Drop settings by name; ratios of time are over the first.
     rounds : int
-        Rounds that count, after one to warm up.
-    rank : callable, optional
-        Ranks the questions; ``ranker.rank_all`` by default.
-    progress : bool
-        Show a bar on standard error.
+        Number of timed rounds, which follow one round of warm-up.
 
     Returns
     -------
     list of dict
-        A row for each setting, its name as ``drop_ratio``. ``seconds`` and ``time_ratio``, over the
-        first setting's seconds in the same round, are medians over the rounds; ``paper_cost``,
-        ``cost`` and ``token_cost`` are those of `wqa.inference.Cost`.
+        A row for each setting, with its name as ``drop_ratio``. ``seconds`` and ``time_ratio``,
+        over the first setting's seconds of the same round, are medians over the rounds;
+        ``paper_cost``, ``cost`` and ``token_cost`` are those of `wqa.inference.Cost`.
 
     Raises
     ------
     OptionError
-        If the number of rounds is below 1, or there is no question.
+        If ``rounds`` is below 1, or there is no question.
     """
     if rounds < 1:
         raise OptionError("rounds", rounds, "a whole number above 0")
@@ -136,7 +130,7 @@ def time_rankings(
         candidates = sum(np.count_nonzero(~ranking.blank) for ranking in rankings)
         cost = total([ranking.cost for ranking in rankings])
         median = statistics.median(seconds)
-        ratios = [mine / theirs for mine, theirs in zip(seconds, base)]
+        ratios = [taken / first_taken for taken, first_taken in zip(seconds, base)]
         row = {
             "drop_ratio": name,
             "seconds": median,
@@ -158,33 +152,27 @@ def time_latency(
     rank: Optional[Rank] = None,
     progress: bool = False,
 ) -> List[Row]:
-    """Time single questions, text in, ranking out.
+    """Time the ranking of single questions, from text to ranking.
 
     Parameters
     ----------
-    ranker : Ranker
-        The ranker. It keeps the last setting.
+    ranker, settings, rank, progress
+        As `take_turns` takes them.
     questions : sequence of Question
-        Questions to rank one by one, from the start again after the last.
-    settings : mapping of str to mapping
-        Drop settings.
+        Questions to rank one by one; after the last comes the first again.
     count : int
-        How many questions to time, at least two.
-    rank : callable, optional
-        Ranks a list of questions; ``ranker.rank_all`` by default.
-    progress : bool
-        Show a bar on standard error.
+        Number of timed questions, at least two.
 
     Returns
     -------
     list of dict
-        A row for each setting, its name as ``drop_ratio``: the milliseconds of the first call,
-        which compiles, and the median and 99th percentile of those after it.
+        A row for each setting, with its name as ``drop_ratio``: the milliseconds of the first call,
+        which compiles, and the median and 99th percentile of the other calls.
 
     Raises
     ------
     OptionError
-        If the count is below 2, or there is no question.
+        If ``count`` is below 2, or there is no question.
     """
     if count < 2:
         raise OptionError("count", count, "at least 2 questions")
@@ -193,13 +181,13 @@ def time_latency(
     rows = []
     for name, setting in settings.items():
         ranker.set_drops(**setting)
-        first, *others = _milliseconds(rank, questions, count, f"drop ratio {name}", progress)
+        first, *rest = _milliseconds(rank, questions, count, f"drop ratio {name}", progress)
         row = {
             "drop_ratio": name,
             "questions": count,
             "first_ms": first,
-            "p50_ms": float(np.percentile(others, 50)),
-            "p99_ms": float(np.percentile(others, 99)),
+            "p50_ms": float(np.percentile(rest, 50)),
+            "p99_ms": float(np.percentile(rest, 99)),
         }
         rows.append(row)
     return rows
@@ -208,7 +196,7 @@ def time_latency(
 def _milliseconds(
     rank: Rank, questions: Sequence[Any], count: int, title: str, progress: bool
 ) -> List[float]:
-    """Times of the first question, which is ranked twice to warm up, and of those that count."""
+    """Milliseconds of a warm-up call on the first question, and of the timed calls."""
     from tqdm import tqdm
 
     bar = tqdm(

@@ -1,7 +1,4 @@
-"""``tuned.json`` of a run directory: the drop ratios that `wqa tune` picked for it.
-
-`wqa.tuning` writes the file.
-"""
+"""Reads ``tuned.json`` of a run directory, the drop ratios that `wqa.tuning` chose."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 def read_tuned(run: PathLike) -> List[float]:
-    """Drop ratios that were picked for a run.
+    """Read the drop ratios that were tuned for a run.
 
     Parameters
     ----------
@@ -33,7 +30,7 @@ def read_tuned(run: PathLike) -> List[float]:
     Raises
     ------
     RunDirectoryError
-        If the run has none, or they do not fit it.
+        If the run has no tuned drop ratios, or they do not fit its exits.
     """
     path = pathlib.Path(run) / "tuned.json"
     try:
@@ -43,7 +40,7 @@ def read_tuned(run: PathLike) -> List[float]:
             path,
             "the file is missing",
             "tuned drop ratios",
-            f"tune them: wqa tune {run} --data DEV.jsonl --max-cost C",
+            f"tune them with `wqa tune {run}`",
         ) from None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunDirectoryError(

@@ -1,13 +1,13 @@
 """Transformer layers on a CPU by oneDNN, called directly.
 
-MXNet 1.9 carries oneDNN 2.4 inside its own library, behind operators that pack weights anew or
-convert on the way. The package ``onednn-cpu-gomp`` brings oneDNN 3.2 as a library of its own, on
-the same OpenMP runtime.
+MXNet 1.9 links oneDNN 2.4 statically, and its operators pack weights or convert layouts at every
+call. The package ``onednn-cpu-gomp`` brings oneDNN 3.2 as a shared library, on the same OpenMP
+runtime.
 
-`PackedLayers` runs layers on packed rows, for ranking; `GradientEngine` runs slices of layers in
-MXNet's autograd graph, for training; `calibrate` prepares 8-bit products. They know layers, not
-papers, heads or losses. Below them, `wqa.onednn.library` loads oneDNN and describes memory to it,
-`wqa.onednn.kernels` compiles operations, and `wqa.onednn.operations` binds them to buffers.
+`PackedLayers` runs layers on packed rows, for ranking. `GradientEngine` runs slices of layers in
+MXNet's autograd graph, for training. `calibrate` prepares 8-bit products. They know layers, but no
+paper, head or loss. `wqa.onednn.library` loads oneDNN and describes memory, `wqa.onednn.kernels`
+compiles operations, and `wqa.onednn.operations` binds them to buffers.
 """
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet

@@ -1,4 +1,4 @@
-"""Which engine computes, and what this processor computes in."""
+"""The choice of the engine, and the precisions that this processor supports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from wqa.errors import OptionError, PrecisionError, shorten
 from wqa.models import parse_devices
 from wqa.onednn.library import available, instruction_set, library
 
-#: Instructions that make a precision worth while: oneDNN's bit set, and their name.
+#: Instruction sets with which a precision is faster than float32: oneDNN's bits, and the name.
 NEEDED: Dict[str, Tuple[int, str]] = {
     "float32": (0, ""),
     "bfloat16": (0xE7, "AVX512_BF16"),
@@ -18,7 +18,7 @@ NEEDED: Dict[str, Tuple[int, str]] = {
 
 
 def check_precision(precision: str) -> None:
-    """Check that this processor computes in a precision at a gain.
+    """Check that this processor supports a precision, with kernels faster than float32's.
 
     Parameters
     ----------
@@ -28,11 +28,11 @@ def check_precision(precision: str) -> None:
     Raises
     ------
     OptionError
-        If it is unknown.
+        If the precision is unknown.
     PrecisionError
-        If the processor lacks its instructions.
+        If the processor lacks the instructions.
     MissingDependency
-        If it needs oneDNN, which is not installed.
+        If the precision needs oneDNN, which is not installed.
     """
     if precision not in PRECISIONS:
         raise OptionError("precision", shorten(precision), "one of " + ", ".join(PRECISIONS))
@@ -47,11 +47,12 @@ def check_precision(precision: str) -> None:
 
 
 def where_int8_runs() -> str:
-    """On what processors 8-bit products run, and whether this is one of them.
+    """Processors that run 8-bit products, and whether this one does.
 
     Returns
     -------
     str
+        Part of a sentence, for messages.
     """
     bits, name = NEEDED["int8"]
     here = "this one among them" if instruction_set() & bits == bits else "not on this one"
@@ -59,17 +60,17 @@ def where_int8_runs() -> str:
 
 
 def encoding_kind(precision: str) -> str:
-    """Element type of encodings between the products of a precision.
+    """Element type of the encodings between two products.
 
     Parameters
     ----------
     precision : str
-        One of `wqa.config.PRECISIONS`.
+        Precision of the products, one of `wqa.config.PRECISIONS`.
 
     Returns
     -------
     {"float32", "bfloat16"}
-        For int8 bfloat16, where this processor computes with it.
+        For int8, bfloat16 where the processor supports it.
     """
     bits, _ = NEEDED["bfloat16"]
     has_bfloat16 = precision != "float32" and instruction_set() & bits == bits
@@ -77,18 +78,19 @@ def encoding_kind(precision: str) -> str:
 
 
 def choose_engine(config: EngineConfig, obstacle: str = "") -> str:
-    """Choose who computes a network.
+    """Choose the engine that computes a network.
 
     Parameters
     ----------
     config : EngineConfig
-        What is asked for.
+        Engine, precision and device that the caller wants.
     obstacle : str
         Why oneDNN cannot compute the network; empty where it can.
 
     Returns
     -------
     {"mxnet", "onednn"}
+        Name of the engine.
 
     Raises
     ------
@@ -99,8 +101,8 @@ def choose_engine(config: EngineConfig, obstacle: str = "") -> str:
     devices = parse_devices(config.ctx)
     on_one_cpu = [device.device_type for device in devices] == ["cpu"]
     if config.engine != "onednn" and config.precision == "float32":
-        can = config.engine == "auto" and on_one_cpu and not obstacle and available()
-        return "onednn" if can else "mxnet"
+        by_onednn = config.engine == "auto" and on_one_cpu and not obstacle and available()
+        return "onednn" if by_onednn else "mxnet"
     if config.engine == "mxnet" or not on_one_cpu:
         raise OptionError(
             "engine and precision",
@@ -109,7 +111,7 @@ def choose_engine(config: EngineConfig, obstacle: str = "") -> str:
             "other precisions are computed by oneDNN, on one CPU: ctx cpu, engine onednn or auto",
         )
     check_precision(config.precision)
-    library()  # or an error that says what is not installed
+    library()  # raises where it is not installed
     if obstacle:
         raise OptionError(
             "engine and precision",

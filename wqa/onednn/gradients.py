@@ -1,8 +1,8 @@
 """Slices of a backbone's layers in MXNet's autograd graph, computed by oneDNN on a CPU.
 
-`GradientEngine` takes over what a network computes when it calls its layers: forward, and backward
-when MXNet asks for gradients. MXNet keeps the parameters, the embeddings' lookups, the heads, the
-losses and the optimizer. Several slices may stand in one graph.
+`GradientEngine` runs the layers that a network calls, forward and backward. MXNet keeps the
+parameters, the embeddings' lookups, the heads, the losses and the optimizer. A graph may hold
+several slices.
 
 Mini-batches are padded rows. Weights are packed again at each call, as the optimizer changes them.
 Bias, dropout and residual are steps of the products. In bfloat16 the operands of products are
@@ -31,55 +31,54 @@ from wqa.onednn.trained import Trained, TrainedEmbeddings, TrainedLayer, view
 class GradientEngine:
     """Computes the layers of a backbone, and their gradients, by oneDNN on one CPU.
 
-    Give it to `wqa.models.Backbone.attach`; a network that is not hybridized then trains by it.
-    All slices of one pass run forward before the first of them runs backward, as with one call of
-    ``mxnet.autograd.backward``.
+    `wqa.models.Backbone.attach` takes it. Networks that are not hybridized then train by it. All
+    slices of a pass must run forward before the first of them runs backward, as one call of
+    ``mxnet.autograd.backward`` does.
 
     Parameters
     ----------
     config : BackboneConfig
-        Shape of the encoder.
+        Sizes of the encoder.
     kind : {"float32", "bfloat16"}
-        What the operands of products are rounded to.
+        Element type to which the operands of products are rounded.
     tokens : int
-        Most padded tokens of a mini-batch.
+        Most tokens of a mini-batch, padding included.
     length : int
         Greatest length of a pair, padding included.
     """
 
     def __init__(self, config: BackboneConfig, kind: str, tokens: int, length: int) -> None:
         self._config = config
-        self._tokens, self._length = max(tokens, length), length
         self._padded = PaddedOperations(config, kind, tokens, length)
         self._trained: Dict[mx.gluon.Block, Any] = {}
         self._parts: Dict[tuple, Part] = {}
-        self._ends: Dict[tuple, Tuple[Part, Part]] = {}
+        self._copies: Dict[tuple, Tuple[Part, Part]] = {}
         self._lock = threading.Lock()  # MXNet may run two slices backward at once
         self._generator = np.random.Generator(np.random.SFC64(0))
         self._seed: Optional[int] = None
         self._calls, self._backward_began = 0, True
 
     def seed(self, seed: int) -> None:
-        """Set the seed of the next pass's dropout; it is drawn from MXNet's generator otherwise.
+        """Set the seed of the dropouts of the next pass.
 
         Parameters
         ----------
         seed : int
-            From 0.
+            Seed, from 0. Without a call it is drawn from MXNet's generator.
         """
         self._seed = seed
 
-    # What the blocks call
+    # Called by the blocks
 
     def embed(self, block: Embeddings, sums: mx.nd.NDArray) -> mx.nd.NDArray:
-        """Normalise and project the sums of the embeddings.
+        """Normalise and project summed embeddings.
 
         Parameters
         ----------
         block : Embeddings
-            Its parameters are read.
+            Block that holds the parameters.
         sums : mxnet.nd.NDArray
-            (B, L, E) float32.
+            (B, L, E) float32 sums.
 
         Returns
         -------
@@ -92,9 +91,8 @@ class GradientEngine:
             call = self._begin()
             part = self._embedding(call, trained, shape, False)
             out = mx.nd.empty((*shape, self._config.units))
-            ends = (sums, out)
-            self._padded.point(f"{call} sums", shape, self._padded.width, sums)
-            self._padded.point(f"{call} out", shape, self._config.units, out)
+            self._padded.bind(f"{call} sums", shape, self._padded.width, sums)
+            self._padded.bind(f"{call} out", shape, self._config.units, out)
             self._run_forward([part])
 
         def backward(outputs: Sequence[int], inputs: Sequence[Gradient]) -> None:
@@ -102,10 +100,11 @@ class GradientEngine:
                 self._backward_began = True
                 add = any(gradient.request == ADD for gradient in inputs[1:])
                 part = self._embedding(call, trained, shape, add)
-                trained.point(inputs[1:], add)
-                self._padded.point(f"{call} sums", shape, self._padded.width, ends[0])
-                self._padded.move(f"{call} out gradient", shape, self._config.units, outputs[0])
-                self._run_backward(f"{call} result", shape, self._padded.width, inputs[0], [part])
+                trained.set_gradients(inputs[1:], add)
+                padded, width = self._padded, self._padded.width
+                padded.bind(f"{call} sums", shape, width, sums)
+                padded.set_address(f"{call} out gradient", shape, self._config.units, outputs[0])
+                self._run_backward(f"{call} result", shape, width, inputs[0], [part])
 
         self._record([sums, *_data(trained)], out, backward)
         return out
@@ -118,11 +117,11 @@ class GradientEngine:
         Parameters
         ----------
         stack : LayerStack
-            The layers; those of its outputs' positions that it says are needed are computed.
+            Layers to run; its ``needed`` says which positions of the output are computed.
         hidden : mxnet.nd.NDArray
-            (B, L, C) float32.
+            (B, L, C) float32 encodings.
         valid_length : mxnet.nd.NDArray
-            (B,) positions of each pair that are not padding.
+            (B,) number of each pair's positions that are not padding.
 
         Returns
         -------
@@ -137,10 +136,11 @@ class GradientEngine:
             call = self._begin()
             parts = self._slice(call, layers, shape, needed, False)
             out = mx.nd.empty((*needed, units))
-            self._padded.point(f"{call} in", shape, units, hidden)
-            self._padded.point(f"{call} out", needed, units, out)
-            padded = np.arange(shape.length) >= lengths[:, None]
-            self._padded.padding(shape).data[: shape.rows] = np.where(padded, MASKED, 0).ravel()
+            self._padded.bind(f"{call} in", shape, units, hidden)
+            self._padded.bind(f"{call} out", needed, units, out)
+            is_padding = np.arange(shape.length) >= lengths[:, None]
+            mask = np.where(is_padding, MASKED, 0).ravel()
+            self._padded.padding(shape).data[: shape.rows] = mask
             self._run_forward(parts)
         distinct = list(dict.fromkeys(layers))
 
@@ -151,9 +151,9 @@ class GradientEngine:
                 start = 1
                 for trained in distinct:
                     end = start + len(trained.parameters)
-                    trained.point(inputs[start:end], add)
+                    trained.set_gradients(inputs[start:end], add)
                     start = end
-                self._padded.move(f"{call} out gradient", needed, units, outputs[0])
+                self._padded.set_address(f"{call} out gradient", needed, units, outputs[0])
                 parts = self._slice(call, layers, shape, needed, add)
                 self._run_backward(f"{call} result", shape, units, inputs[0], parts)
 
@@ -163,11 +163,12 @@ class GradientEngine:
 
     def _shape(self, array: mx.nd.NDArray) -> Shape:
         shape = Shape(*array.shape[:2])
-        if shape.rows > self._tokens or shape.length > self._length:
+        tokens, length = self._padded.tokens, self._padded.length
+        if shape.rows > tokens or shape.length > length:
             raise OptionError(
                 "tokens and length",
                 f"a mini-batch of {shape.pairs} x {shape.length} positions",
-                f"at most {self._tokens} positions in all and {self._length} a pair",
+                f"at most {tokens} positions in all and {length} a pair",
             )
         mx.nd.waitall()  # the optimizer may still be writing
         return shape
@@ -177,7 +178,7 @@ class GradientEngine:
         trained = self._trained.get(block)
         if trained is None or trained.moved():
             trained = self._trained[block] = kind(block)
-            self._parts.clear()  # what was compiled for the parameters that stood elsewhere
+            self._parts.clear()  # they read the old addresses
         else:
             trained.refresh()
         return trained
@@ -205,17 +206,23 @@ class GradientEngine:
     def _run_backward(
         self, name: str, shape: Shape, width: int, gradient: Gradient, parts: Sequence[Part]
     ) -> None:
-        """Run parts backward; the gradient of their input goes to where MXNet wants it."""
-        place, size = gradient.address, shape.rows * width
+        """Run parts backward, and write or add the gradient of their input as MXNet wants."""
+        result, size = gradient.address, shape.rows * width
         if gradient.request in (NULL, ADD):
+<<<<<<< HEAD
             place = self._padded.rows(f"aside of {width}", shape, width, "float32").data.ctypes.data
         self._padded.move(name, shape, width, place)
+=======
+            buffer = self._padded.rows("input gradient", shape, width, "float32")
+            result = buffer.data.ctypes.data
+        self._padded.set_address(name, shape, width, result)
+>>>>>>> prose
         for part in reversed(parts):
             for run in part.backward:
                 run()
         if gradient.request == ADD:
             target = view(gradient.address, size)
-            np.add(target, view(place, size), out=target)
+            np.add(target, view(result, size), out=target)
 
     def _draw(self, mask: Mask) -> None:
         if not autograd.is_training():
@@ -242,12 +249,12 @@ class GradientEngine:
     def _slice(
         self, call: int, layers: Sequence[TrainedLayer], shape: Shape, needed: Shape, add: bool
     ) -> List[Part]:
-        """Calls of all layers of a slice, with what leads in and out."""
-        entry, leave = self._ends_of(call, len(layers), shape, needed)
-        parts = [entry]
+        """Compiled parts of a slice: a copy of its input, its layers, a copy of its output."""
+        enter, leave = self._copies_of(call, len(layers), shape, needed)
+        parts = [enter]
         for index, layer in enumerate(layers):
             queries = needed if index == len(layers) - 1 else shape
-            # A shared layer adds to the gradients of its positions above.
+            # A shared layer accumulates the gradients of its uses, last use first.
             adds = add or layer in layers[index + 1 :]
             key = (call, index, id(layer), shape, queries, adds)
             if key not in self._parts:
@@ -256,25 +263,32 @@ class GradientEngine:
             parts.append(self._parts[key])
         return [*parts, leave]
 
-    def _ends_of(self, call: int, depth: int, shape: Shape, needed: Shape) -> Tuple[Part, Part]:
-        """From MXNet's arrays into the first layer's, and out of the last layer's; and back."""
+    def _copies_of(self, call: int, depth: int, shape: Shape, needed: Shape) -> Tuple[Part, Part]:
+        """Copies between MXNet's arrays and the buffers: a slice's input, and its output."""
         key = (call, depth, shape, needed)
-        if key not in self._ends:
-            units, operations = self._config.units, self._padded.operations
-            source = self._padded.end(f"{call} in", shape, units)
-            result = self._padded.end(f"{call} result", shape, units)
-            first = self._padded.rows(f"{call} x0", shape, units)
-            gradient = self._padded.rows("gradient", shape, units, "float32")
-            enter: List[Run] = [operations.convert(source, first)]
-            enter_back: List[Run] = [operations.convert(gradient, result)]
-            out = self._padded.end(f"{call} out", needed, units)
-            out_gradient = self._padded.end(f"{call} out gradient", needed, units)
-            last = self._padded.rows(f"{call} x{depth}", needed, units)
-            gradient = self._padded.rows("gradient", needed, units, "float32")
-            leave: List[Run] = [operations.convert(last, out)]
-            leave_back: List[Run] = [operations.convert(out_gradient, gradient)]
-            self._ends[key] = (Part(enter, enter_back, []), Part(leave, leave_back, []))
-        return self._ends[key]
+        if key not in self._copies:
+            units, padded, convert = (
+                self._config.units,
+                self._padded,
+                self._padded.operations.convert,
+            )
+            source = padded.external(f"{call} in", shape, units)
+            result = padded.external(f"{call} result", shape, units)
+            first = padded.rows(f"{call} x0", shape, units)
+            first_gradient = padded.rows("gradient", shape, units, "float32")
+            enter: List[Run] = [convert(source, first)]
+            enter_backward: List[Run] = [convert(first_gradient, result)]
+            last = padded.rows(f"{call} x{depth}", needed, units)
+            out = padded.external(f"{call} out", needed, units)
+            leave: List[Run] = [convert(last, out)]
+            out_gradient = padded.external(f"{call} out gradient", needed, units)
+            last_gradient = padded.rows("gradient", needed, units, "float32")
+            leave_backward: List[Run] = [convert(out_gradient, last_gradient)]
+            self._copies[key] = (
+                Part(enter, enter_backward, []),
+                Part(leave, leave_backward, []),
+            )
+        return self._copies[key]
 
 
 def _data(trained: Trained) -> List[mx.nd.NDArray]:

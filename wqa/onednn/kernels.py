@@ -1,4 +1,4 @@
-"""Operations of oneDNN, compiled once for their layouts, then bound to memory and called."""
+"""oneDNN's operations: compiled once for their layouts, then bound to memory and called."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from wqa.onednn.library import (
     zeros,
 )
 
-#: Activations by name, as oneDNN numbers them.
+#: oneDNN's numbers of activations, by name.
 ACTIVATIONS = {"relu": 32, "tanh": 33, "gelu_tanh": 43, "gelu": 49}
 _LINEAR = 38
 
-#: Arguments of an operation, as oneDNN numbers them.
+#: oneDNN's numbers of an operation's arguments.
 SRC, SRC_1, DST, WEIGHTS, BIAS = 1, 2, 17, 33, 41
 MEAN, VARIANCE, GAMMA, BETA, SCRATCH = 49, 50, 51, 52, 80
 DIFF_SRC, DIFF_DST, DIFF_GAMMA, DIFF_BETA = 129, 145, 255, 256
@@ -50,7 +50,7 @@ class Call:
     kernel : Kernel
         The compiled operation.
     arrays : dict of int to Memory
-        Its operands by oneDNN's argument number.
+        Operands, by oneDNN's argument number.
     """
 
     __slots__ = ("_execute", "_primitive", "_count", "_arguments", "_kept")
@@ -76,16 +76,16 @@ class Kernel(Handle):
     operation : str
         oneDNN's name of the primitive.
     *arguments
-        What its description is created from, after the engine's result.
+        Arguments of oneDNN's function that creates the primitive's description.
     attributes : Attributes, optional
         Scales and steps after the operation.
 
     Attributes
     ----------
     implementation : str
-        oneDNN's name of the code that runs, such as ``brg:avx512_core_amx``.
+        oneDNN's name of the implementation, such as ``brg:avx512_core_amx``.
     scratch_bytes : int
-        Bytes of scratch memory that it needs while it runs.
+        Bytes of scratch memory that a call needs.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class Kernel(Handle):
 
     @property
     def description(self) -> Pointer:
-        """oneDNN's description, from which the kernel of the gradient is compiled."""
+        """oneDNN's description of the primitive; the kernel of the gradient is compiled from it."""
         return self._description.handle
 
     def layout_of(self, query: int) -> Pointer:
-        """oneDNN's description of an operand; it lives as long as the kernel.
+        """oneDNN's description of an operand's memory.
 
         Parameters
         ----------
@@ -120,6 +120,7 @@ class Kernel(Handle):
         Returns
         -------
         ctypes.c_void_p
+            Owned by the kernel.
         """
         return Pointer(library().dnnl_primitive_desc_query_md(self._description.handle, query, 0))
 
@@ -138,11 +139,12 @@ class Kernel(Handle):
         step_operands : sequence of Memory
             Second operands of the steps that have one, in order.
         scratch : Scratch, optional
-            Needed where ``scratch_bytes`` is not 0.
+            Scratch memory; needed where ``scratch_bytes`` is not 0.
 
         Returns
         -------
         Call
+            Runs the operation on these arrays.
         """
         bound = {**arrays, **dict(zip(self._step_arguments, step_operands))}
         if self.scratch_bytes and scratch is not None:
@@ -151,7 +153,7 @@ class Kernel(Handle):
 
 
 class PackedWeights(Memory):
-    """Weights in the blocked layout that a product wants for its right operand.
+    """Weights in the blocked layout that a product has chosen for its right operand.
 
     Parameters
     ----------
@@ -161,27 +163,28 @@ class PackedWeights(Memory):
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel  # it owns the description
-        self._wanted = kernel.layout_of(_QUERY_WEIGHTS)
-        size = library().dnnl_memory_desc_get_size(self._wanted)
-        super().__init__(self._wanted, zeros((size,), "int8"))
+        self._blocked = kernel.layout_of(_QUERY_WEIGHTS)
+        size = library().dnnl_memory_desc_get_size(self._blocked)
+        super().__init__(self._blocked, zeros((size,), "int8"))
 
     def filler(self, source: Array) -> Call:
-        """A call that packs the weights of an array, each time that it is called.
+        """Bind the reorder that packs weights.
 
         Parameters
         ----------
         source : Array
-            (in, out), in any strides.
+            (in, out) weights to pack, in any strides.
 
         Returns
         -------
         Call
+            Packs the current content of ``source``.
         """
-        reorder = Kernel("reorder", source.layout.handle, engine(), self._wanted, engine())
+        reorder = Kernel("reorder", source.layout.handle, engine(), self._blocked, engine())
         return reorder.bind({SRC: source, DST: self})
 
     def fits(self, kernel: Kernel) -> bool:
-        """Whether another product wants the same layout.
+        """Whether another product has chosen the same layout.
 
         Parameters
         ----------
@@ -192,20 +195,20 @@ class PackedWeights(Memory):
         -------
         bool
         """
-        wanted = kernel.layout_of(_QUERY_WEIGHTS)
-        return bool(library().dnnl_memory_desc_equal(self._wanted, wanted))
+        layout = kernel.layout_of(_QUERY_WEIGHTS)
+        return bool(library().dnnl_memory_desc_equal(self._blocked, layout))
 
 
 class Attributes(Handle):
-    """What an operation does beyond its own: scales of its operands, and steps after it.
+    """Attributes of an operation: scales of its operands, and steps after it.
 
     Parameters
     ----------
     scales : dict of int to int, optional
-        Arguments that are multiplied by a scale: 0 for one number, otherwise the axes' bits.
+        Mask of the scale of each scaled argument: 0 for one number, otherwise bits of axes.
     steps : sequence of (str, Layout, float or None)
-        ``add`` or ``multiply`` with a second operand of that layout; ``times`` with a number;
-        ``sum`` with what stood in the output (None); or an activation's name (None).
+        ``add`` or ``multiply`` with the layout of a second operand; ``times`` with a number;
+        ``sum``, which adds the old content of the output, or the name of an activation, with None.
     """
 
     def __init__(self, scales: Optional[Dict[int, int]] = None, steps: Sequence[Step] = ()) -> None:
@@ -235,12 +238,12 @@ class Attributes(Handle):
 
 
 def scale_argument(argument: int) -> int:
-    """The argument that carries the scale of another argument.
+    """oneDNN's number of the scale of an argument.
 
     Parameters
     ----------
     argument : int
-        The scaled operand's number.
+        Number of the scaled argument.
 
     Returns
     -------

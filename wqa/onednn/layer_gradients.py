@@ -1,4 +1,4 @@
-"""One layer, and what comes before the first, compiled into calls forward and backward."""
+"""Compiles the embeddings and a layer into forward and backward calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wqa.onednn.trained import TrainedEmbeddings, TrainedLayer
 
 
 class Part(NamedTuple):
-    """Compiled calls of a layer, or of the embeddings."""
+    """Compiled calls of a layer or of the embeddings."""
 
     forward: List[Run]
     backward: List[Run]
@@ -21,22 +21,22 @@ class Part(NamedTuple):
 
 
 class LayerCompiler:
-    """Compiles one layer of a slice, for one shape, into calls on buffers.
+    """Compiles one layer of a slice for one shape of mini-batch.
 
     Parameters
     ----------
     padded : PaddedOperations
         Compiles operations and keeps the buffers.
     call : int
-        Number of the slice's call in its pass.
+        Number of the slice's call in its forward pass.
     index : int
-        Layer of the slice, from 0.
+        Index of the layer in the slice.
     layer : TrainedLayer
-        Its parameters.
+        Parameters of the layer.
     shape : Shape
-        Pairs and positions of the mini-batch.
+        Pairs of the mini-batch and positions of their keys and values.
     queries : Shape
-        Positions that are computed past keys and values.
+        Pairs of the mini-batch and positions of their queries: all, or the first alone.
     """
 
     def __init__(
@@ -59,21 +59,22 @@ class LayerCompiler:
         self._outer_masks = self._mask("outer", total)
 
     def part(self, add: bool) -> Part:
-        """Calls forward and backward.
+        """Compile the layer.
 
         Parameters
         ----------
         add : bool
-            Whether the gradients of parameters are added to what stands there.
+            Whether the parameters' gradients accumulate.
 
         Returns
         -------
         Part
+            Forward and backward calls, and the masks of the dropouts.
         """
         masks = [*self._weight_masks, *self._output_masks, *self._outer_masks]
         return Part(self._forward(), self._backward(add), masks)
 
-    # Buffers of the layer's own, which live until its gradients are computed
+    # Buffers of this layer, which live until its gradients are computed
 
     def _name(self, name: str) -> str:
         return f"{self._prefix}{name}{self._suffix}"
@@ -97,16 +98,16 @@ class LayerCompiler:
         return self._padded.mask(self._name(f"mask {name}"), like, rate)
 
     def _kept_weights(self, transposed: bool = False) -> Array:
-        """Attention weights after their dropout."""
+        """Attention weights after the dropout."""
         return self._scores("kept" if self._weight_masks else "weights", transposed)
 
     def _query_rows(self) -> Array:
-        """Encodings that become queries: all, or those of the first positions."""
+        """Encodings that queries are projected from: all, or those of the first positions."""
         if self._queries == self._shape:
             return self._rows("x")
         return self._rows("first x")
 
-    # Buffers that all layers share while they run backward
+    # Buffers of gradients, which all layers share
 
     def _shared(
         self, name: str, width: int = 0, kind: str = "", shape: Optional[Shape] = None
@@ -153,8 +154,8 @@ class LayerCompiler:
         if self._queries != self._shape:
             units, kind = self._config.units, self._padded.kind
             first = self._padded.values(self._name("first x"), self._queries, units, kind)
-            everywhere = self._padded.values(self._name("x"), self._shape, units, kind)
-            runs.append(functools.partial(np.copyto, first, everywhere[:, :1]))
+            x_values = self._padded.values(self._name("x"), self._shape, units, kind)
+            runs.append(functools.partial(np.copyto, first, x_values[:, :1]))
         rows, layer = self._rows("x", shape=self._shape), self._layer
         runs.append(self._operations.dense(x, layer.query.dense, self._rows("query")))
         for name, product in (("key", layer.key), ("value", layer.value)):
@@ -175,7 +176,7 @@ class LayerCompiler:
                 ("add", padded.padding(self._shape)),
             ),
             operations.softmax(raw, weights, training=True),
-            *padded.times(weights, _array(self._weight_masks), self._kept_weights()),
+            *padded.multiply(weights, _array(self._weight_masks), self._kept_weights()),
             operations.product(
                 self._kept_weights(),
                 self._heads("value", self._shape),
@@ -189,7 +190,7 @@ class LayerCompiler:
     # Backward
 
     def _backward(self, add: bool) -> List[Run]:
-        """From the gradient of the layer's output to that of its input, in the same buffer."""
+        """Replace the gradient of the layer's output by that of its input."""
         return [
             *self._ffn_backward(add),
             *self._output_backward(add),
@@ -213,14 +214,14 @@ class LayerCompiler:
         mask = _array(self._outer_masks)
         rounded, name = padded.rounded(through, "through", mask, self._queries, runs)
         runs += padded.weight_gradients(rounded, name, active, layer.outer, add)
-        runs.append(padded.back(rounded, layer.outer, active_gradient))
+        runs.append(padded.input_gradient(rounded, layer.outer, active_gradient))
         runs.append(
             self._operations.activation_backward(
                 self._config.activation, inner, active_gradient, inner_gradient
             )
         )
         runs += padded.weight_gradients(inner_gradient, "inner gradient", middle, layer.inner, add)
-        runs.append(padded.back(inner_gradient, layer.inner, below, ("add", through)))
+        runs.append(padded.input_gradient(inner_gradient, layer.inner, below, ("add", through)))
         return runs
 
     def _output_backward(self, add: bool) -> List[Run]:
@@ -239,7 +240,7 @@ class LayerCompiler:
         mask = _array(self._output_masks)
         rounded, name = padded.rounded(through, "through", mask, self._queries, runs)
         runs += padded.weight_gradients(rounded, name, self._rows("context"), layer.output, add)
-        runs.append(padded.back(rounded, layer.output, self._shared("context gradient")))
+        runs.append(padded.input_gradient(rounded, layer.output, self._shared("context gradient")))
         return runs
 
     def _attention_backward(self) -> List[Run]:
@@ -260,7 +261,7 @@ class LayerCompiler:
                 padded.heads("value gradient", self._shape),
             ),
             operations.product(gradient, self._heads("value", self._shape, transposed=True), kept),
-            *padded.times(kept, _array(self._weight_masks), weights),
+            *padded.multiply(kept, _array(self._weight_masks), weights),
             operations.softmax_backward(source, self._scores("weights"), weights, raw),
             operations.product(
                 raw,
@@ -277,12 +278,11 @@ class LayerCompiler:
         ]
 
     def _input_backward(self, add: bool) -> List[Run]:
-        """Through queries, keys and values in turn. Each adds to the gradient so far, which starts
-        with that of the residual."""
+        """Add the gradients of queries, keys and values to that of the residual, in this order."""
         padded, layer, shape = self._padded, self._layer, self._shape
         through, below = (self._shared(name, kind="float32") for name in ("through", "below"))
         gradient = self._shared("gradient", kind="float32", shape=shape)
-        other = self._shared("other", kind="float32", shape=shape)
+        partial_sum = self._shared("partial sum", kind="float32", shape=shape)
         query = self._shared("query gradient")
         key, value = (self._shared(f"{name} gradient", shape=shape) for name in ("key", "value"))
         rows = self._rows("x", shape=shape)
@@ -291,16 +291,16 @@ class LayerCompiler:
         )
         runs += padded.weight_gradients(key, "key gradient", rows, layer.key, add)
         runs += padded.weight_gradients(value, "value gradient", rows, layer.value, add)
-        runs.append(padded.back(query, layer.query, below, ("add", through)))
+        runs.append(padded.input_gradient(query, layer.query, below, ("add", through)))
         if self._queries == shape:
-            runs.append(padded.back(key, layer.key, other, ("add", below)))
-            runs.append(padded.back(value, layer.value, gradient, ("add", other)))
+            runs.append(padded.input_gradient(key, layer.key, partial_sum, ("add", below)))
+            runs.append(padded.input_gradient(value, layer.value, gradient, ("add", partial_sum)))
             return runs
         units = self._config.units
         first = padded.values("below", self._queries, units, "float32")
         target = padded.values("gradient", shape, units, "float32")[:, :1]
-        runs.append(padded.back(key, layer.key, other))
-        runs.append(padded.back(value, layer.value, gradient, ("add", other)))
+        runs.append(padded.input_gradient(key, layer.key, partial_sum))
+        runs.append(padded.input_gradient(value, layer.value, gradient, ("add", partial_sum)))
         runs.append(functools.partial(np.add, target, first, out=target))
         return runs
 
@@ -308,38 +308,39 @@ class LayerCompiler:
 def compile_embedding(
     padded: PaddedOperations, call: int, trained: TrainedEmbeddings, shape: Shape, add: bool
 ) -> Part:
-    """Compile the normalisation, dropout and projection of the embeddings' sums.
+    """Compile normalisation, dropout and projection of the summed embeddings.
 
     Parameters
     ----------
     padded : PaddedOperations
-        Compiles operations and keeps the buffers.
+        Compiles operations and owns the buffers.
     call : int
-        Number of the call in its pass.
+        Number of the call in its forward pass.
     trained : TrainedEmbeddings
         Parameters of normalisation and projection.
     shape : Shape
         Pairs and positions of the mini-batch.
     add : bool
-        Whether the gradients of parameters are added to what stands there.
+        Whether the parameters' gradients accumulate.
 
     Returns
     -------
     Part
+        Forward and backward calls, and the mask of the dropout.
     """
     config, operations, width = padded.config, padded.operations, padded.width
-    sums = padded.end(f"{call} sums", shape, width)
-    out = padded.end(f"{call} out", shape, config.units)
+    sums = padded.external(f"{call} sums", shape, width)
+    out = padded.external(f"{call} out", shape, config.units)
     normed = padded.rows(f"{call} normed", shape, width, "float32")
     entering = padded.rows(f"{call} embedded", shape, width)
     masks = padded.mask(f"{call} mask embedding", normed, config.dropout)
     factors = masks[0].array if masks else None
     statistics = padded.statistics(f"{call} embedding", sums)
     forward: List[Run] = [operations.norm(sums, trained.norm.norm, normed, statistics)]
-    forward += padded.times(normed, factors, entering, "dropped embedding")
-    # Views of the gradient are taken below, so that it moves from MXNet's memory to a buffer.
+    forward += padded.multiply(normed, factors, entering, "dropped embedding")
+    # The gradient is copied from MXNet's memory to a buffer, which has a transposed view.
     gradient = padded.rows("gradient", shape, config.units, "float32")
-    out_gradient = padded.end(f"{call} out gradient", shape, config.units)
+    out_gradient = padded.external(f"{call} out gradient", shape, config.units)
     backward: List[Run] = [operations.convert(out_gradient, gradient)]
     if trained.projection is not None:
         projected = padded.rows(f"{call} projected", shape, config.units)
@@ -348,14 +349,14 @@ def compile_embedding(
         rounded, name = padded.rounded(gradient, "gradient", None, shape, backward)
         gradient = padded.rows("projection gradient", shape, width, "float32")
         backward += padded.weight_gradients(rounded, name, entering, trained.projection, add)
-        backward.append(padded.back(rounded, trained.projection, gradient))
+        backward.append(padded.input_gradient(rounded, trained.projection, gradient))
     else:
         forward.append(operations.convert(entering, out))
     if factors is not None:
         dropped = padded.rows("normed gradient", shape, width, "float32")
-        backward += padded.times(gradient, factors, dropped)
+        backward += padded.multiply(gradient, factors, dropped)
         gradient = dropped
-    result = padded.end(f"{call} result", shape, width)
+    result = padded.external(f"{call} result", shape, width)
     backward += padded.norm_backward(sums, trained.norm, normed, gradient, result, statistics, add)
     return Part(forward, backward, masks)
 

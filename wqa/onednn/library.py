@@ -1,4 +1,4 @@
-"""The oneDNN library, what it may use of this processor, and the memory that it works on."""
+"""The oneDNN library, the instruction sets that it uses, and the memory of its operations."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ Pointer = ctypes.c_void_p
 
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
-    """Load oneDNN, once.
+    """Load oneDNN; later calls return the same library.
 
     Returns
     -------
     ctypes.CDLL
+        Bindings of oneDNN's C functions.
 
     Raises
     ------
@@ -75,12 +76,12 @@ def available() -> bool:
 
 
 def instruction_set() -> int:
-    """What oneDNN uses of this processor; ``ONEDNN_MAX_CPU_ISA`` lowers it.
+    """Instruction sets of this processor that oneDNN uses; ``ONEDNN_MAX_CPU_ISA`` limits them.
 
     Returns
     -------
     int
-        oneDNN's bit set of instruction sets.
+        oneDNN's bits of instruction sets.
     """
     return library().dnnl_get_effective_cpu_isa()
 
@@ -98,19 +99,19 @@ def multiplies_bytes() -> bool:
 
 
 def create(name: str, *arguments: Any) -> Pointer:
-    """Call one of oneDNN's functions that create an object.
+    """Create an object of oneDNN.
 
     Parameters
     ----------
     name : str
-        Name of the function, without ``dnnl_``.
+        Name of the function that creates it, without ``dnnl_``.
     *arguments
-        Its arguments after the pointer to the new object.
+        Arguments of the function after the pointer to the new object.
 
     Returns
     -------
     ctypes.c_void_p
-        The new object.
+        Handle of the new object.
 
     Raises
     ------
@@ -137,14 +138,14 @@ def stream() -> Pointer:
 
 
 class Handle:
-    """An object of oneDNN's, which is destroyed with its owner.
+    """Owner of an object of oneDNN, which it destroys when it is freed.
 
     Parameters
     ----------
     kind : str
-        oneDNN's name of its type.
+        oneDNN's name of the object's type.
     handle : ctypes.c_void_p
-        The object.
+        Handle of the object.
     """
 
     handle = Pointer()  # null where the creation failed
@@ -159,18 +160,18 @@ class Handle:
 
 
 class Layout(Handle):
-    """Shape, type and strides of an array.
+    """Shape, element type and strides of an array.
 
     Parameters
     ----------
     shape : sequence of int
-        Sizes of the axes.
+        Shape of the array.
     kind : str
         Element type, a key of `TYPES`.
     strides : sequence of int, optional
-        Elements between neighbours along each axis; those of dense rows by default.
+        Elements between neighbours along each axis; those of a C-contiguous array by default.
     any_layout : bool
-        Let the kernel that uses it choose how the array is stored.
+        Let the kernel choose the layout of this operand.
     """
 
     def __init__(
@@ -184,7 +185,7 @@ class Layout(Handle):
         if strides is None:
             strides = [int(np.prod(self.shape[axis + 1 :])) for axis in range(len(self.shape))]
         self.strides = tuple(strides)
-        #: What tells two layouts apart; kernels are cached by it.
+        #: Key of the layout in the caches of kernels.
         self.key = (self.shape, kind, self.strides)
         sizes = (ctypes.c_int64 * 12)(*self.shape)
         axes, number = len(self.shape), TYPES[kind][0]
@@ -202,9 +203,9 @@ class Memory(Handle):
     Parameters
     ----------
     layout : ctypes.c_void_p
-        oneDNN's description of it.
+        oneDNN's description of the memory.
     data : numpy.ndarray
-        C-contiguous memory of at least the layout's size; shared, not copied.
+        C-contiguous array of at least the layout's size; shared, not copied.
     """
 
     def __init__(self, layout: Pointer, data: np.ndarray) -> None:
@@ -213,7 +214,7 @@ class Memory(Handle):
         super().__init__("memory", handle)
 
     def move(self, address: int) -> None:
-        """Let it stand elsewhere, in memory that its owner keeps alive.
+        """Use other memory, whose owner keeps it alive.
 
         Parameters
         ----------
@@ -230,9 +231,9 @@ class Array(Memory):
     Parameters
     ----------
     layout : Layout
-        Shape, type and strides.
+        Shape, element type and strides.
     data : numpy.ndarray, optional
-        Its memory; new zeros by default.
+        Array that holds the elements; new zeros by default.
     """
 
     def __init__(self, layout: Layout, data: Optional[np.ndarray] = None) -> None:
@@ -247,16 +248,17 @@ class Scratch:
         self._data = zeros((1,), "int8")
 
     def take(self, size: int) -> np.ndarray:
-        """Memory of at least a size; what was taken earlier stays valid.
+        """Memory of at least a size; memory from earlier calls stays valid.
 
         Parameters
         ----------
         size : int
-            Bytes.
+            Number of bytes.
 
         Returns
         -------
         numpy.ndarray
+            At least ``size`` int8 elements.
         """
         if self._data.size < size:
             self._data = zeros((size,), "int8")
@@ -264,18 +266,19 @@ class Scratch:
 
 
 def zeros(shape: Sequence[int], kind: str) -> np.ndarray:
-    """Zeros whose first element stands on a cache line.
+    """Allocate zeros, aligned to a cache line.
 
     Parameters
     ----------
     shape : sequence of int
-        Sizes of the axes.
+        Shape of the array.
     kind : str
-        Element type, a key of `TYPES`.
+        Element type of the array.
 
     Returns
     -------
     numpy.ndarray
+        C-contiguous.
     """
     dtype = np.dtype(TYPES[kind][1])
     size = int(np.prod(shape)) * dtype.itemsize
@@ -285,12 +288,12 @@ def zeros(shape: Sequence[int], kind: str) -> np.ndarray:
 
 
 def as_float32(values: np.ndarray) -> np.ndarray:
-    """A copy in float32; bfloat16 comes as its 16 bits.
+    """Copy float32 or bfloat16 numbers to float32.
 
     Parameters
     ----------
     values : numpy.ndarray
-        float32 or uint16.
+        float32, or uint16 that holds the bits of bfloat16.
 
     Returns
     -------
@@ -313,7 +316,7 @@ def one(kind: str) -> np.generic:
     Returns
     -------
     numpy.generic
-        For bfloat16 its 16 bits.
+        float32, or uint16 that holds the bits of bfloat16.
     """
     number = np.float32(1)
     return number if kind == "float32" else np.uint16(number.view(np.uint32) >> 16)

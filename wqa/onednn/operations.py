@@ -1,7 +1,7 @@
-"""Operations on named buffers: each kernel is compiled once for its layouts, then bound.
+"""Operations on workspace buffers: each kernel is compiled once for its layouts, then bound.
 
-A `Workspace` holds buffers by name, which the operations of all layers share. `Operations` keeps
-the compiled kernels and binds them to arrays; what its methods return runs when it is called.
+A `Workspace` holds named buffers, which the operations of all layers share. `Operations` caches the
+compiled kernels and binds them to arrays. Its methods return calls, which run when they are called.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from wqa.onednn.kernels import (
 from wqa.onednn.library import Array, Layout, Memory, Scratch, zeros
 from wqa.onednn.parameters import Dense, Norm
 
-#: A step after a product: its name, and a second operand, a number, or None.
+#: A step after a product: its name, and a second operand, a number or None.
 Step = Tuple[str, Union[Array, float, None]]
 
 
 class Workspace:
-    """Buffers by name, seen as arrays of any shape that fits."""
+    """Named buffers, and views of them in any shape that fits."""
 
     def __init__(self) -> None:
         self._buffers: Dict[str, np.ndarray] = {}
         self._arrays: Dict[tuple, Array] = {}
 
     def buffer(self, name: str, size: int, kind: str) -> np.ndarray:
-        """The buffer of a name, created when it is first used.
+        """A buffer, which is created when it is first used.
 
         Parameters
         ----------
         name : str
             Name of the buffer.
         size : int
-            Elements that it holds.
+            Number of its elements.
         kind : str
-            Element type.
+            Element type, a key of `wqa.onednn.library.TYPES`.
 
         Returns
         -------
@@ -70,24 +70,21 @@ class Workspace:
         kind: str,
         strides: Optional[Sequence[int]] = None,
     ) -> Array:
-        """An array that starts where the buffer of a name starts.
+        """A view of a buffer, from its first element on.
 
         Parameters
         ----------
-        name : str
-            Name of the buffer.
-        size : int
-            Elements that the buffer holds.
+        name, size, kind
+            The buffer, as in `buffer`.
         shape : sequence of int
-            Shape of the array.
-        kind : str
-            Element type.
+            Shape of the view.
         strides : sequence of int, optional
-            Elements between neighbours along each axis; those of dense rows by default.
+            Elements between neighbours along each axis, as in `wqa.onednn.library.Layout`.
 
         Returns
         -------
         Array
+            The same object for the same arguments.
         """
         key = (name, tuple(shape), strides and tuple(strides))
         if key not in self._arrays:
@@ -102,9 +99,9 @@ class Operations:
     Parameters
     ----------
     epsilon : float
-        Of every normalisation.
+        Number that normalisations add to the variance.
     scratch : Scratch, optional
-        Buffer that the kernels use while they run; one of its own by default.
+        Scratch memory of the kernels; a new one by default.
     """
 
     def __init__(self, epsilon: float, scratch: Optional[Scratch] = None) -> None:
@@ -113,7 +110,7 @@ class Operations:
         self.scratch = scratch or Scratch()
 
     def _kernel(self, name: str, build: Callable[..., Kernel], *arguments: Any) -> Kernel:
-        """The kernel of an operation; arguments that are layouts are compared by their keys."""
+        """The kernel of an operation, compiled on first use; layouts are compared by their keys."""
         key = (name, *(_key(argument) for argument in arguments))
         if key not in self._kernels:
             self._kernels[key] = build(*arguments)
@@ -125,10 +122,10 @@ class Operations:
         Parameters
         ----------
         left, right, out : Array
-            The last two axes are multiplied; axes before them are a batch.
+            Matrices, or batches of matrices in the last two axes.
         *steps : (str, Array, float or None)
-            ``add`` or ``multiply`` with an array, which is left out where it is None; ``times``
-            with a number; ``sum`` with what stood in ``out``; or the name of an activation.
+            ``add`` or ``multiply`` with an array, or skipped with None; ``times`` with a number;
+            ``sum``, which adds the old content of ``out``; or the name of an activation.
 
         Returns
         -------
@@ -136,7 +133,14 @@ class Operations:
         """
         layouts = _layouts(_present(steps))
         kernel = self._kernel(
-            "product", _compile_product, left.layout, right.layout, out.layout, None, None, layouts
+            "product",
+            primitives.product,
+            left.layout,
+            right.layout,
+            out.layout,
+            None,
+            None,
+            layouts,
         )
         arrays: Dict[int, Memory] = {SRC: left, WEIGHTS: right, DST: out}
         return kernel.bind(arrays, _operands(steps), self.scratch)
@@ -149,11 +153,11 @@ class Operations:
         Parameters
         ----------
         source, out : Array
-            Rows in and out.
+            Input and output, (rows, in) and (rows, out).
         weight : Dense
-            Weight and bias.
+            Prepacked weight, and bias.
         *steps : (str, Array, float or None)
-            As `product` takes them.
+            Steps after the product, as `product` takes them.
         backward : bool
             False: ``steps(source @ weight.T + bias)``. True: ``steps(source @ weight)``, the
             gradient of the input.
@@ -163,16 +167,16 @@ class Operations:
         Call
         """
         layouts = _layouts(_present(steps))
-        wanted = Layout(
+        right = Layout(
             (source.layout.shape[1], out.layout.shape[1]), source.layout.kind, any_layout=True
         )
         bias = None if backward else weight.bias
         scales = {WEIGHTS: 2} if weight.scale is not None else None  # one a column
         kernel = self._kernel(
             "dense",
-            _compile_product,
+            primitives.product,
             source.layout,
-            wanted,
+            right,
             out.layout,
             bias and bias.layout,
             scales,
@@ -198,7 +202,7 @@ class Operations:
         norm : Norm
             Gain and offset.
         statistics : dict of int to Memory, optional
-            Where `MEAN` and `VARIANCE` of the rows go, for `norm_backward`.
+            Arrays for `MEAN` and `VARIANCE` of the rows, which `norm_backward` reads.
 
         Returns
         -------
@@ -228,16 +232,12 @@ class Operations:
 
         Parameters
         ----------
-        source, out : Array
-            Input and output of the normalisation.
-        norm : Norm
-            Gain and offset.
+        source, norm, out, statistics
+            Arguments of `norm` in the forward pass.
         gradient, result : Array
             Gradients of the output and of the input.
-        statistics : dict of int to Memory
-            `MEAN` and `VARIANCE` of the forward pass.
         parameters : sequence of Array
-            Where the gradients of gain and offset go.
+            Arrays for the gradients of gain and offset.
 
         Returns
         -------
@@ -265,9 +265,9 @@ class Operations:
         Parameters
         ----------
         name : str
-            A key of `wqa.onednn.kernels.ACTIVATIONS`.
+            Name of the activation, a key of `wqa.onednn.kernels.ACTIVATIONS`.
         source, out : Array
-            Input and output.
+            Input and output, of one layout.
 
         Returns
         -------
@@ -281,12 +281,10 @@ class Operations:
 
         Parameters
         ----------
-        name : str
-            A key of `wqa.onednn.kernels.ACTIVATIONS`.
-        source : Array
-            Input of the activation.
+        name, source
+            Arguments of `activation` in the forward pass.
         gradient, result : Array
-            Gradients of its output and of its input.
+            Gradients of the activation's output and of its input.
 
         Returns
         -------
@@ -322,9 +320,9 @@ class Operations:
         Parameters
         ----------
         source, out : Array
-            Input and output of the softmax.
+            Arguments of `softmax` in the forward pass.
         gradient, result : Array
-            Gradients of the output and of the input.
+            Gradients of ``out`` and of ``source``.
 
         Returns
         -------
@@ -343,7 +341,7 @@ class Operations:
         source, out : Array
             Input and output, of one shape.
         factors : Array
-            Broadcast to that shape.
+            Factors, broadcast to that shape.
 
         Returns
         -------
@@ -355,12 +353,12 @@ class Operations:
         return kernel.bind({SRC: source, SRC_1: factors, DST: out}, scratch=self.scratch)
 
     def convert(self, source: Array, out: Array) -> Call:
-        """Bind a copy into another type.
+        """Bind a copy to another element type.
 
         Parameters
         ----------
         source, out : Array
-            Input and output, of one shape.
+            Original and copy, of one shape.
 
         Returns
         -------
@@ -380,17 +378,13 @@ def _key(argument: Any) -> Any:
     return tuple(argument.items()) if isinstance(argument, dict) else argument
 
 
-def _compile_product(left, right, out, bias, scales, steps) -> Kernel:
-    return primitives.product(left, right, out, bias, scales, steps)
-
-
 def _present(steps: Sequence[Step]) -> List[Step]:
-    """Steps without those whose second operand is missing."""
+    """Steps without those whose second operand is None."""
     return [step for step in steps if step[1] is not None or step[0] not in ("add", "multiply")]
 
 
 def _layouts(steps: Sequence[Step]) -> List[Tuple[str, Any]]:
-    """Steps as a kernel is compiled from them."""
+    """Steps with layouts for arrays, as kernels are compiled from them."""
     pairs = []
     for name, operand in steps:
         pairs.append((name, operand.layout if isinstance(operand, Array) else operand))

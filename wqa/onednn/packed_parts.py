@@ -19,18 +19,18 @@ from wqa.text import Encoded
 def product_parameter(
     layer: EncoderLayer, name: str, kind: str, config: BackboneConfig
 ) -> np.ndarray:
-    """Weight or bias of one of a layer's products, the queries' scaled for the attention.
+    """Weight or bias of a product; those of the queries include the attention scale.
 
     Parameters
     ----------
     layer : EncoderLayer
-        Initialised.
+        An initialised layer.
     name : str
-        A key of `wqa.onednn.parameters.PRODUCTS`.
+        Name of the product, a key of `wqa.onednn.parameters.PRODUCTS`.
     kind : {"weight", "bias"}
-        Which of the two.
+        The parameter to return.
     config : BackboneConfig
-        Shape of the encoder.
+        Sizes of the encoder.
 
     Returns
     -------
@@ -46,7 +46,17 @@ def product_parameter(
 
 
 class PackedLayer:
-    """Parameters of one layer."""
+    """Parameters of one layer, prepacked.
+
+    Parameters
+    ----------
+    layer : EncoderLayer
+        An initialised layer.
+    config : BackboneConfig
+        Sizes of the encoder.
+    quantized : dict of str to Quantized, optional
+        8-bit weights by product, for int8.
+    """
 
     def __init__(
         self,
@@ -65,7 +75,17 @@ class PackedLayer:
 
 
 class PackedEmbeddings:
-    """Word, position and type embeddings, summed in float32."""
+    """Word, position and type embeddings, summed in float32.
+
+    Parameters
+    ----------
+    block : Embeddings
+        Initialised embeddings.
+    config : BackboneConfig
+        Sizes of the encoder.
+    typed : bool
+        Whether pairs have token types.
+    """
 
     def __init__(self, block: Embeddings, config: BackboneConfig, typed: bool) -> None:
         self._first, self._padding = config.first_position, config.first_position - 1
@@ -83,16 +103,18 @@ class PackedEmbeddings:
             self.projection = Dense(lambda: weight.data().asnumpy(), bias.data().asnumpy())
 
     def sum(
-        self, pairs: Sequence[Encoded], batch: PackedBatch, out: np.ndarray, other: np.ndarray
+        self, pairs: Sequence[Encoded], batch: PackedBatch, out: np.ndarray, buffer: np.ndarray
     ) -> None:
-        """Write the sums of a micro-batch to the first rows of ``out``; ``other`` is a buffer of
-        the same size."""
+        """Write the sums of a micro-batch to the first rows of ``out``.
+
+        ``buffer`` holds intermediate values; it has the size of ``out``.
+        """
         tokens, starts = batch.tokens, batch.first_rows
         ids = np.concatenate([pair.token_ids for pair in pairs])
         within = np.arange(tokens) - np.repeat(starts, batch.lengths)
         rows = within + self._first
         if self._first and (ids == self._padding).any():
-            # A padding token takes no position, even inside a text; see Embeddings in the backbone.
+            # A padding token has no position, even inside a text; see `Embeddings`.
             real = (ids != self._padding).astype(np.int64)
             steps = np.cumsum(real)
             before = np.repeat(steps[starts] - real[starts], batch.lengths)
@@ -100,27 +122,27 @@ class PackedEmbeddings:
         if self._typed:
             boundaries = np.repeat([pair.boundary for pair in pairs], batch.lengths)
             rows = rows + self._positions * (within >= boundaries)
-        # The ids were checked when they were encoded; "clip" lets NumPy write without a copy.
+        # Token ids are valid since encoding; mode "clip" lets NumPy write without a copy.
         np.take(self._words, ids, axis=0, out=out[:tokens], mode="clip")
-        np.take(self._table, rows, axis=0, out=other[:tokens], mode="clip")
-        np.add(out[:tokens], other[:tokens], out=out[:tokens])
+        np.take(self._table, rows, axis=0, out=buffer[:tokens], mode="clip")
+        np.add(out[:tokens], buffer[:tokens], out=out[:tokens])
 
 
 class PackedAttention:
-    """Attention of some pairs of one length, with queries of all rows or of each pair's first.
+    """Attention of pairs of one length, with queries at all positions or at the first alone.
 
     Parameters
     ----------
     scratch : Scratch
-        Buffer that the kernels use while they run.
+        Scratch memory of the kernels.
     pairs, length, queries : int
-        Pairs, their tokens, and the rows of each that are queries: all of them or 1.
+        Number of pairs, tokens a pair, and queries a pair (``length`` or 1).
     config : BackboneConfig
-        Shape of the encoder.
+        Sizes of the encoder.
     kind : str
         Element type of the encodings.
     buffers : (Scratch, Scratch)
-        Memory for the scores and for the attention weights.
+        Memory for the attention scores and for the attention weights.
     """
 
     def __init__(
@@ -145,10 +167,10 @@ class PackedAttention:
         scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
         weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
         layouts = (query_layout, key_layout, value_layout, query_layout)
-        # Their memory is set at each call.
-        self._ends = [Array(layout, np.zeros(1, np.float32)) for layout in layouts]
-        query, key, value, context = self._ends
-        # Kernels of its own, so that they go when the attention goes.
+        # Each call sets their addresses.
+        self._operands = [Array(layout, np.zeros(1, np.float32)) for layout in layouts]
+        query, key, value, context = self._operands
+        # A cache of kernels of its own, which is freed with this object.
         operations = Operations(config.layer_norm_eps, scratch)
         self._calls = [
             operations.product(query, key, scores),
@@ -157,8 +179,8 @@ class PackedAttention:
         ]
 
     def __call__(self, *addresses: int) -> None:
-        """Attend; takes the addresses of the group's queries, keys, values and context."""
-        for array, address in zip(self._ends, addresses):
+        """Run the attention; takes the addresses of queries, keys, values and context."""
+        for array, address in zip(self._operands, addresses):
             array.move(address)
         for call in self._calls:
             call()

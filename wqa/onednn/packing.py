@@ -1,4 +1,4 @@
-"""How the pairs of a micro-batch stand in one matrix of packed rows."""
+"""Packed rows: the tokens of a micro-batch in one matrix, without padding."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import numpy as np
 
 #: Rows are rounded up to a multiple of this: two of AMX's tiles.
 ROWS = 32
-#: Pairs of one length that attend together, and scores a head that they may have, so that the
-#: scores stay in the cache.
+#: Sizes of a group of pairs of one length, and the most attention scores a head of a group, so that
+#: the scores fit in the cache.
 GROUPS, GROUP_SCORES = (16, 8, 4, 2, 1), 1 << 15
 
 
 class Group(NamedTuple):
-    """Neighbouring pairs of one length."""
+    """Neighbouring pairs of one length, whose attention runs as one batch."""
 
-    pair: int  # index of the first of them
-    row: int  # its first row
+    pair: int  # index of the first pair
+    row: int  # first row of that pair
     pairs: int
     length: int
 
 
 def round_up(rows: int) -> int:
-    """Rows of a compiled shape that holds a number of rows.
+    """Round a number of rows up to a compiled shape.
 
     Parameters
     ----------
     rows : int
-        Rows that are needed.
+        Rows that the shape must hold.
 
     Returns
     -------
@@ -39,12 +39,12 @@ def round_up(rows: int) -> int:
 
 
 class PackedBatch:
-    """Where the pairs of a micro-batch stand.
+    """Start row and length of each pair of a micro-batch.
 
     Parameters
     ----------
     lengths : numpy.ndarray
-        (pairs,) tokens of each pair; equal ones are neighbours.
+        (pairs,) tokens of each pair; pairs of equal length must be neighbours.
     """
 
     def __init__(self, lengths: np.ndarray) -> None:

@@ -1,8 +1,8 @@
 """Buffers and operations on padded mini-batches, forward and backward.
 
-Rows are (B * L, C). A head's queries, keys and values are views of them, (B, H, L, C / H). Scores
-are (B, H, Q, L), Q queries a pair. Buffers go by names, and are as large as the largest mini-batch
-needs.
+Rows are (B * L, C). The queries, keys and values of the attention heads are views of them,
+(B, H, L, C / H). Attention scores are (B, H, Q, L), with Q queries a pair. Each buffer has a name
+and the size of the largest mini-batch.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from wqa.onednn.operations import Operations, Workspace
 from wqa.onednn.parameters import address
 from wqa.onednn.trained import TrainedNorm, TrainedProduct, view
 
-#: Something that runs when it is called.
+#: A compiled operation; calling it runs it.
 Run = Callable[[], object]
 
 
 class Shape(NamedTuple):
-    """Pairs of a mini-batch and positions of each."""
+    """Number of pairs of a mini-batch, and positions a pair."""
 
     pairs: int
     length: int
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 
 
 class Mask(NamedTuple):
-    """Factors of a dropout: 0, or 1 / (1 - rate)."""
+    """Mask of a dropout, with values 0 and 1 / (1 - rate)."""
 
     array: Array
     values: np.ndarray
@@ -52,16 +52,16 @@ class PaddedOperations:
     config : BackboneConfig
         Sizes of the encoder.
     kind : {"float32", "bfloat16"}
-        What the operands of products are rounded to.
+        Element type of the products' operands.
     tokens : int
-        Most padded tokens of a mini-batch.
+        Tokens that a buffer holds, padding included.
     length : int
-        Greatest length of a pair, padding included.
+        Positions that a pair may have, padding included.
     """
 
     def __init__(self, config: BackboneConfig, kind: str, tokens: int, length: int) -> None:
         self.config, self.kind = config, kind
-        self._tokens, self._length = max(tokens, length), length
+        self.tokens, self.length = max(tokens, length), length
         self.operations, self._workspace = Operations(config.layer_norm_eps), Workspace()
 
     # Buffers
@@ -72,23 +72,23 @@ class PaddedOperations:
         return self.config.embedding_size or self.config.units
 
     def rows(self, name: str, shape: Shape, width: int, kind: str = "") -> Array:
-        """(B * L, width)."""
+        """A buffer as rows, (B * L, width)."""
         kind = kind or self.kind
-        return self._workspace.array(name, self._tokens * width, (shape.rows, width), kind)
+        return self._workspace.array(name, self.tokens * width, (shape.rows, width), kind)
 
     def values(self, name: str, shape: Shape, width: int, kind: str) -> np.ndarray:
-        """The same memory as (B, L, width)."""
+        """The buffer of `rows` as a NumPy array, (B, L, width)."""
         flat = self.rows(name, shape, width, kind).data[: shape.rows * width]
         return flat.reshape(shape.pairs, shape.length, width)
 
     def transposed(self, rows: Array, name: str) -> Array:
-        """The memory of rows with the axes exchanged."""
+        """The buffer of rows, transposed."""
         count, width = rows.layout.shape
         kind = rows.layout.kind
         return self._workspace.array(name, rows.data.size, (width, count), kind, (1, width))
 
     def heads(self, name: str, shape: Shape, transposed: bool = False) -> Array:
-        """Rows of that name as (B, H, L, C / H), or with the last two axes exchanged."""
+        """The buffer of `rows` by attention head, (B, H, L, C / H), or (B, H, C / H, L)."""
         heads, units = self.config.num_heads, self.config.units
         size = units // heads
         view, strides = (shape.length, size), (units, 1)
@@ -96,7 +96,7 @@ class PaddedOperations:
             view, strides = view[::-1], strides[::-1]
         return self._workspace.array(
             name,
-            self._tokens * units,
+            self.tokens * units,
             (shape.pairs, heads, *view),
             self.kind,
             (shape.length * units, size, *strides),
@@ -105,7 +105,7 @@ class PaddedOperations:
     def scores(
         self, name: str, shape: Shape, queries: Shape, kind: str = "", transposed: bool = False
     ) -> Array:
-        """(B, H, Q, L), Q queries a pair; or with the last two axes exchanged."""
+        """A buffer of attention scores, (B, H, Q, L), or (B, H, L, Q)."""
         heads = self.config.num_heads
         view, strides = (queries.length, shape.length), (shape.length, 1)
         if transposed:
@@ -113,30 +113,32 @@ class PaddedOperations:
         items = queries.length * shape.length
         return self._workspace.array(
             name,
-            self._tokens * heads * self._length,
+            self.tokens * heads * self.length,
             (shape.pairs, heads, *view),
             kind or self.kind,
             (heads * items, items, *strides),
         )
 
     def padding(self, shape: Shape) -> Array:
-        """What is added to the attention scores of each position, (B, 1, 1, L)."""
+        """The attention mask, added to the scores, (B, 1, 1, L)."""
         view = (shape.pairs, 1, 1, shape.length)
-        return self._workspace.array("padding", self._tokens, view, "float32")
+        return self._workspace.array("padding", self.tokens, view, "float32")
 
-    def end(self, name: str, shape: Shape, width: int) -> Array:
-        """float32 rows that stand in memory of MXNet's."""
+    def external(self, name: str, shape: Shape, width: int) -> Array:
+        """float32 rows in memory that MXNet owns."""
         return self._workspace.array(name, 1, (shape.rows, width), "float32")
 
-    def move(self, name: str, shape: Shape, width: int, place: int) -> None:
-        self.end(name, shape, width).move(place)
+    def set_address(self, name: str, shape: Shape, width: int, address: int) -> None:
+        """Set the address of external rows."""
+        self.external(name, shape, width).move(address)
 
-    def point(self, name: str, shape: Shape, width: int, array: mx.nd.NDArray) -> None:
+    def bind(self, name: str, shape: Shape, width: int, array: mx.nd.NDArray) -> None:
+        """Let external rows share the memory of an MXNet array."""
         array.wait_to_read()
-        self.move(name, shape, width, address(array))
+        self.set_address(name, shape, width, address(array))
 
     def mask(self, name: str, like: Array, rate: float) -> List[Mask]:
-        """The mask of a dropout on an array; none at rate 0."""
+        """The mask of a dropout on an array; an empty list at rate 0."""
         if not rate:
             return []
         array = self._workspace.array(name, like.data.size, like.layout.shape, "float32")
@@ -145,24 +147,25 @@ class PaddedOperations:
     # Operations of several calls
 
     def statistics(self, name: str, source: Array) -> Dict[int, Memory]:
+        """Buffers for the mean and the variance of each row."""
         rows = (source.layout.shape[0],)
         return {
-            MEAN: self._workspace.array(f"mean {name}", self._tokens, rows, "float32"),
-            VARIANCE: self._workspace.array(f"variance {name}", self._tokens, rows, "float32"),
+            MEAN: self._workspace.array(f"mean {name}", self.tokens, rows, "float32"),
+            VARIANCE: self._workspace.array(f"variance {name}", self.tokens, rows, "float32"),
         }
 
-    def times(
-        self, source: Array, factors: Optional[Array], out: Array, between: str = ""
+    def multiply(
+        self, source: Array, factors: Optional[Array], out: Array, buffer: str = ""
     ) -> List[Run]:
-        """Multiply where there are factors, and convert; ``between`` names the buffer for a
-        float32 product that is rounded."""
+        """Multiply by factors, if any, and convert to the type of ``out``; ``buffer`` names the
+        buffer of the float32 product where that is rounded."""
         runs: List[Run] = []
         if factors is not None:
             narrower = source.layout.kind == "float32" != out.layout.kind
             product = out
             if narrower:
                 size, shape = source.data.size, source.layout.shape
-                product = self._workspace.array(between, size, shape, "float32")
+                product = self._workspace.array(buffer, size, shape, "float32")
             runs.append(self.operations.multiply(source, factors, product))
             source = product
         if source.data is not out.data:
@@ -172,24 +175,26 @@ class PaddedOperations:
     def rounded(
         self, source: Array, name: str, factors: Optional[Array], shape: Shape, runs: List[Run]
     ) -> Tuple[Array, str]:
-        """A gradient before its dropout, in the type of the products' operands, and the name of
-        its buffer; ``runs`` gets what computes it."""
+        """The gradient of a dropout's input, rounded for products, and the name of its buffer.
+
+        The calls that compute it are appended to ``runs``.
+        """
         if factors is None and self.kind == "float32":
             return source, name
         out = self.rows("rounded", shape, source.layout.shape[1])
-        runs += self.times(source, factors, out, "dropped")
+        runs += self.multiply(source, factors, out, "dropped")
         return out, "rounded"
 
-    def back(self, gradient: Array, product: TrainedProduct, out: Array, *steps) -> Run:
-        """``steps(gradient @ weight)``: the gradient of a product's input."""
+    def input_gradient(self, gradient: Array, product: TrainedProduct, out: Array, *steps) -> Run:
+        """The gradient of a product's input, ``steps(gradient @ weight)``."""
         return self.operations.dense(gradient, product.dense, out, *steps, backward=True)
 
     def weight_gradients(
         self, gradient: Array, name: str, source: Array, product: TrainedProduct, add: bool
     ) -> List[Run]:
-        """Gradients of a weight and its bias; ``name`` is that of the gradient's buffer."""
+        """Gradients of a weight and its bias; ``name`` is the buffer of ``gradient``."""
         rows = gradient.layout.shape[0]
-        ones = self._workspace.array("ones", self._tokens, (1, rows), self.kind)
+        ones = self._workspace.array("ones", self.tokens, (1, rows), self.kind)
         ones.data[:] = one(self.kind)
         steps = [("sum", None)] if add else []
         transposed = self.transposed(gradient, name)
@@ -208,7 +213,7 @@ class PaddedOperations:
         statistics: Dict[int, Memory],
         add: bool,
     ) -> List[Run]:
-        """Gradients of a normalisation, those of its parameters added where ``add`` says so."""
+        """Gradients of a normalisation; with ``add``, its parameters' gradients accumulate."""
         targets: Sequence[Array] = norm.gradients
         if add:
             shape = targets[0].layout.shape

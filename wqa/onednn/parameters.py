@@ -11,7 +11,7 @@ import numpy as np
 from wqa.onednn.kernels import Call, Kernel, PackedWeights
 from wqa.onednn.library import Array, Layout
 
-#: Products of a layer, by the step of the layer that they belong to.
+#: Products of a layer by name, and the step of the layer to which a product belongs.
 PRODUCTS = {
     "query": "project",
     "key": "project",
@@ -28,7 +28,7 @@ def address(array: mx.nd.NDArray) -> int:
     Parameters
     ----------
     array : mxnet.nd.NDArray
-        Computed already.
+        An array that MXNet has finished computing.
 
     Returns
     -------
@@ -40,41 +40,42 @@ def address(array: mx.nd.NDArray) -> int:
 
 
 def shared_memory(array: mx.nd.NDArray) -> np.ndarray:
-    """The memory of an MXNet array on the CPU; valid as long as the array.
+    """A flat view of an MXNet array's memory on the CPU.
 
     Parameters
     ----------
     array : mxnet.nd.NDArray
-        float32, computed already.
+        A float32 array that MXNet has finished computing.
 
     Returns
     -------
     numpy.ndarray
-        (size,) float32.
+        (size,) float32; valid as long as the array.
     """
     pointer = ctypes.cast(address(array), ctypes.POINTER(ctypes.c_float))
     return np.ctypeslib.as_array(pointer, (array.size,))
 
 
 class Quantized(NamedTuple):
-    """One product in 8-bit integers."""
+    """An 8-bit weight of a product, and its scales."""
 
     #: (in, out) int8.
     weight: np.ndarray
-    #: (out,) float32, what an integer of the output's column is worth.
+    #: (out,) float32, scale of each output channel.
     scale: np.ndarray
-    #: (in,) float32, by which an input's channel is multiplied before it is rounded.
+    #: (in,) float32; an input channel is multiplied by it before it is rounded.
     factor: np.ndarray
 
     def in_seven_bits(self) -> Quantized:
-        """The same with weights from -64 to 64, for processors without VNNI.
+        """Round the weight to integers from -64 to 64, for processors without VNNI.
 
-        There the products of two neighbouring channels are added in 16 bits: an input of up to 255,
-        once it is shifted to be unsigned, times 64, twice, is the most that fits.
+        Those add the products of two neighbouring channels in 16 bits. With an unsigned input of
+        up to 255, a weight of 64 is the largest whose sum of two products fits.
 
         Returns
         -------
         Quantized
+            The coarser weight, with its scale doubled.
         """
         weight = np.rint(self.weight * np.float32(0.5)).astype(np.int8)
         return Quantized(weight, self.scale * 2, self.factor)
@@ -88,7 +89,7 @@ class Vector(Array):
     values : numpy.ndarray
         The numbers; shared, not copied, where they are contiguous float32.
     axes : {1, 2}
-        2 makes them a row, (1, n).
+        Number of axes: (n,) or (1, n).
     """
 
     def __init__(self, values: np.ndarray, axes: int = 2) -> None:
@@ -104,12 +105,12 @@ class Dense:
     weight : callable
         Returns the weight, (out, in) float32, contiguous. It is called for each layout.
     bias : numpy.ndarray
-        (out,) float32.
+        (out,) float32 bias.
     quantized : Quantized, optional
-        Takes the weight's place.
+        8-bit weight, which is read instead.
     refreshable : bool
-        Whether the weight may change: it is then the same memory at each call, and `refresh`
-        packs it again.
+        Whether the weight may change. ``weight`` then returns the same memory at each call, and
+        `refresh` packs it again.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Dense:
         self._weight, self._quantized, self._refreshable = weight, quantized, refreshable
         self.bias = Vector(bias)
         self.scale = Vector(quantized.scale, axes=1) if quantized else None
-        #: (1, in), by which an input is multiplied before it is rounded; None without integers.
+        #: (1, in) factors of the input before it is rounded to int8; None for a float weight.
         self.factor = Vector(quantized.factor) if quantized else None
         self._packed: Dict[bool, List[PackedWeights]] = {False: [], True: []}
         self._fillers: List[Call] = []
@@ -137,18 +138,19 @@ class Dense:
         return Array(Layout((width, rows), "float32", (1, width)), weight)  # transposed
 
     def packed(self, kernel: Kernel, backward: bool = False) -> PackedWeights:
-        """The weight as a kernel wants it.
+        """The weight, prepacked in the layout that a kernel has chosen.
 
         Parameters
         ----------
         kernel : Kernel
-            The product.
+            The compiled product.
         backward : bool
-            Whether the product is with the weight itself, (out, in), and not its transpose.
+            Multiply by the weight itself, (out, in), as a gradient does, not by its transpose.
 
         Returns
         -------
         PackedWeights
+            Shared by all kernels that have chosen this layout.
         """
         for packed in self._packed[backward]:
             if packed.fits(kernel):
@@ -173,7 +175,7 @@ class Norm:
     Parameters
     ----------
     gamma, beta : numpy.ndarray
-        (width,) float32 each.
+        (width,) float32 gain and offset.
     """
 
     def __init__(self, gamma: np.ndarray, beta: np.ndarray) -> None:
@@ -181,12 +183,12 @@ class Norm:
 
     @classmethod
     def of(cls, block: mx.gluon.nn.LayerNorm) -> Norm:
-        """A copy of a block's parameters.
+        """Copy the parameters of a block.
 
         Parameters
         ----------
         block : mxnet.gluon.nn.LayerNorm
-            Initialised.
+            Block with initialised parameters.
 
         Returns
         -------
@@ -196,7 +198,7 @@ class Norm:
 
 
 def split_queries(array: np.ndarray) -> Tuple[np.ndarray, ...]:
-    """The thirds of a joined projection: those of queries, keys and values.
+    """Split a joint projection into those of queries, keys and values.
 
     Parameters
     ----------
@@ -206,7 +208,7 @@ def split_queries(array: np.ndarray) -> Tuple[np.ndarray, ...]:
     Returns
     -------
     tuple of numpy.ndarray
-        Three views.
+        Three views, (C, C) or (C,).
     """
     units = len(array) // 3
     return array[:units], array[units : 2 * units], array[2 * units :]

@@ -25,11 +25,11 @@ def product(
     Parameters
     ----------
     left, right, out : Layout
-        The last two axes are multiplied; axes before them are a batch.
+        Matrices, or batches of matrices in the last two axes.
     bias : Layout, optional
-        float32, broadcast.
+        A float32 bias, broadcast to ``out``.
     scales : dict of int to int, optional
-        Scaled operands, as `Attributes` takes them.
+        Masks of scales, as `Attributes` takes them.
     steps : sequence of (str, Layout, float or None)
         Steps after the product, as `Attributes` takes them.
 
@@ -58,7 +58,7 @@ def layer_norm(
     source, out : Layout
         Input and output, (rows, width).
     epsilon : float
-        Added to the variance.
+        Number added to the variance.
     statistics : Layout, optional
         (rows,) float32. With it the kernel also writes `MEAN` and `VARIANCE`, which
         `layer_norm_backward` reads.
@@ -88,15 +88,15 @@ def layer_norm_backward(
     Parameters
     ----------
     forward : Kernel
-        The normalisation.
+        Kernel of the normalisation.
     source : Layout
-        Its input.
+        Input of the normalisation.
     gradient : Layout
-        Of both `DIFF_DST` and `DIFF_SRC`.
+        Layout of both `DIFF_DST` and `DIFF_SRC`.
     statistics : Layout
-        (rows,) float32, of `MEAN` and `VARIANCE`.
+        Layout of both `MEAN` and `VARIANCE`, (rows,) float32.
     epsilon : float
-        Added to the variance.
+        Number added to the variance.
 
     Returns
     -------
@@ -149,9 +149,9 @@ def softmax_backward(forward: Kernel, out: Layout) -> Kernel:
     Parameters
     ----------
     forward : Kernel
-        The softmax.
+        Kernel of the softmax.
     out : Layout
-        Of its output and of both gradients.
+        Layout of the softmax's output and of both gradients.
 
     Returns
     -------
@@ -176,9 +176,9 @@ def activation(name: str, layout: Layout) -> Kernel:
     Parameters
     ----------
     name : str
-        A key of `ACTIVATIONS`.
+        Name of the activation, a key of `ACTIVATIONS`.
     layout : Layout
-        Of input and output.
+        Layout of both input and output.
 
     Returns
     -------
@@ -203,11 +203,11 @@ def activation_backward(forward: Kernel, name: str, layout: Layout) -> Kernel:
     Parameters
     ----------
     forward : Kernel
-        The activation.
+        Kernel of the activation.
     name : str
-        A key of `ACTIVATIONS`.
+        Name of the activation.
     layout : Layout
-        Of the input and of both gradients.
+        Layout of the input and of both gradients.
 
     Returns
     -------
@@ -230,14 +230,14 @@ def activation_backward(forward: Kernel, name: str, layout: Layout) -> Kernel:
 def multiply(source: Layout, factors: Layout, out: Layout) -> Kernel:
     """Compile ``out = source * factors``, rounded and clipped where ``out`` is int8.
 
-    From float32 to bfloat16 oneDNN has slow code only: multiply in float32, then `convert`.
+    oneDNN is slow from float32 to bfloat16: multiply in float32, then `convert`.
 
     Parameters
     ----------
     source, out : Layout
         Input and output, of one shape.
     factors : Layout
-        Broadcast to that shape.
+        Factors, broadcast to that shape.
 
     Returns
     -------
@@ -255,12 +255,12 @@ def multiply(source: Layout, factors: Layout, out: Layout) -> Kernel:
 
 
 def convert(source: Layout, out: Layout) -> Kernel:
-    """Compile a copy into another type or other strides.
+    """Compile a copy to another element type or other strides.
 
     Parameters
     ----------
     source, out : Layout
-        Input and output, of one shape.
+        Original and copy, of one shape.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Post-training quantization of layers: 8-bit weights, and the scales of what enters them.
+"""Post-training quantization of layers to 8-bit weights and inputs.
 
-Encoded pairs run through the float32 layers while the largest magnitude of each channel that enters
-a product is noted. A channel is then divided, and its row of the weight multiplied, by
+Calibration runs encoded pairs through the float32 layers and records the largest magnitude of each
+input channel of a product. A channel is then divided, and its row of the weight multiplied, by
 ``a ** strength / w ** (1 - strength)`` of the channel's magnitude a and the row's magnitude w,
 which takes the outliers out of the inputs (Xiao et al. 2023, SmoothQuant, equation 4). Weights have
 a scale an output. Embeddings, normalisations, attention and heads are left in float.
@@ -25,9 +25,9 @@ from wqa.onednn.parameters import PRODUCTS, Quantized
 from wqa.onednn.scoring import PackedLayers
 from wqa.text import Encoded, pack_batches
 
-#: Share of the inputs' imbalance that the weights take over, SmoothQuant's alpha. Its 0.5 lost up
-#: to 2.6 points of WikiQA's dev MAP with the MiniLM rankers; from 0.7 the loss is within the
-#: split's noise.
+#: SmoothQuant's alpha, the share of the inputs' imbalance that moves to the weights. The paper's
+#: 0.5 loses up to 2.6 points of WikiQA's dev MAP with the MiniLM rankers; from 0.7 on the loss is
+#: within the split's noise.
 STRENGTH = 0.8
 
 #: Tokens of a micro-batch while calibrating.
@@ -44,18 +44,18 @@ def calibrate(
     pairs: Sequence[Encoded],
     strength: float = STRENGTH,
 ) -> QuantizedLayers:
-    """Quantize the products of layers by the magnitudes of what enters them.
+    """Quantize the products of layers by the magnitudes of their inputs.
 
     Parameters
     ----------
     config : BackboneConfig
         Sizes of the encoder.
     embeddings : Embeddings
-        Its embeddings, on the CPU.
+        Embeddings of the encoder, on the CPU.
     layers : sequence of EncoderLayer
-        Its layers, or the first of them.
+        All layers of the encoder, or the first of them.
     pairs : sequence of Encoded
-        Inputs to measure magnitudes on, none of them empty.
+        Pairs to calibrate on, none of them empty.
     strength : float
         SmoothQuant's alpha, in [0, 1].
 
@@ -85,7 +85,7 @@ def _magnitudes(
     layers: Sequence[EncoderLayer],
     pairs: Sequence[Encoded],
 ) -> List[Dict[str, np.ndarray]]:
-    """Largest magnitude of each channel that enters each step of each layer."""
+    """Largest magnitude of each input channel, by layer and step."""
     typed = PAIR_FORMS[config.pair_form].typed
     rows = max(_BATCH_TOKENS, config.max_positions)
     packed = PackedLayers(config, embeddings, layers, typed, "float32", rows)
@@ -116,17 +116,18 @@ def quantize_layer(
     weights : dict of str to numpy.ndarray
         (out, in) weight of each product, float32.
     magnitudes : dict of str to numpy.ndarray
-        (in,) largest magnitude of each channel that enters each step.
+        (in,) largest magnitude of each input channel, by step.
     strength : float
         SmoothQuant's alpha.
 
     Returns
     -------
     dict of str to Quantized
+        8-bit weight of each product.
     """
     products = {}
     for step in dict.fromkeys(PRODUCTS.values()):
-        names = [name for name, its_step in PRODUCTS.items() if its_step == step]
+        names = [name for name in PRODUCTS if PRODUCTS[name] == step]
         # Products of one step share their input: (out of all, in).
         rows = np.concatenate([weights[name] for name in names])
         factor = channel_factors(magnitudes[step], np.abs(rows).max(axis=0), strength)
@@ -139,12 +140,12 @@ def quantize_layer(
 
 
 def channel_factors(inputs: np.ndarray, weights: np.ndarray, strength: float) -> np.ndarray:
-    """By what each channel is multiplied, so that the largest of all becomes 127.
+    """Factors of the input channels, with which the largest magnitude becomes 127.
 
     Parameters
     ----------
     inputs, weights : numpy.ndarray
-        (in,) largest magnitude of each channel, and of its row of the weights.
+        (in,) largest magnitude of each input channel, and of its row of the weights.
     strength : float
         SmoothQuant's alpha.
 
@@ -159,19 +160,19 @@ def channel_factors(inputs: np.ndarray, weights: np.ndarray, strength: float) ->
 
 
 def write_quantized(layers: QuantizedLayers, record: Dict[str, str]) -> bytes:
-    """Content of a file of 8-bit products.
+    """Serialize 8-bit products.
 
     Parameters
     ----------
     layers : list of dict of str to Quantized
         Products of each layer.
     record : dict of str to str
-        Metadata, among them what weights they were made of.
+        Metadata, such as the digest of the float32 weights.
 
     Returns
     -------
     bytes
-        In the safetensors format.
+        Content of a file in the safetensors format.
     """
     tensors: Dict[str, np.ndarray] = {}
     for index, products in enumerate(layers):
@@ -189,13 +190,13 @@ def read_quantized(
     Parameters
     ----------
     path : pathlib.Path
-        The file.
+        File to read.
     config : BackboneConfig
         Sizes of the encoder.
     depth : int
-        Layers to read.
+        Number of layers to read.
     mend : str
-        What a message tells the user to do.
+        Remedy that an error names.
 
     Returns
     -------

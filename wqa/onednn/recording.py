@@ -1,9 +1,8 @@
-"""Operations of our own in MXNet's autograd graph, which read and write arrays in place.
+"""Custom operations in MXNet's autograd graph, which read and write gradients in place.
 
-`mxnet.autograd.Function` copies each gradient that it is handed, and ignores
-``grad_req="add"``. `record` makes the same kind of node by the same call of MXNet's C interface,
-but hands the addresses of the gradients to a callable, which writes them where the optimizer reads
-them.
+`mxnet.autograd.Function` copies each gradient and ignores ``grad_req="add"``. `record` creates the
+same kind of node by the same function of MXNet's C interface, but passes the addresses of the
+gradients to a callable, which writes them where the optimizer reads them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Callable, Dict, NamedTuple, Sequence
 import mxnet as mx
 from mxnet.base import _LIB, MXCallbackList, c_array, c_handle_array, check_call
 
-#: MXNet's requests: nothing is wanted, or the gradient is added to what stands there.
+#: MXNet's numbers of the requests "null" and "add".
 NULL, ADD = 0, 3
 
 _Backward = ctypes.CFUNCTYPE(
@@ -30,15 +29,15 @@ _Backward = ctypes.CFUNCTYPE(
 _Delete = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 _Generic = ctypes.CFUNCTYPE(ctypes.c_int)
 
-#: What MXNet calls back, until it deletes the node.
+#: Callbacks of the nodes that MXNet has not deleted yet.
 _alive: Dict[int, Any] = {}
 
 
 class Gradient(NamedTuple):
-    """Where the gradient of an input goes."""
+    """Address to which the gradient of an input is written."""
 
     address: int
-    request: int  # NULL, ADD, or another number: write
+    request: int  # NULL, ADD, or any other number for "write"
 
 
 def record(
@@ -46,15 +45,15 @@ def record(
     outputs: Sequence[mx.nd.NDArray],
     backward: Callable[[Sequence[int], Sequence[Gradient]], None],
 ) -> None:
-    """Note in the graph that is being recorded how outputs came from inputs.
+    """Add an operation to the autograd graph.
 
     Parameters
     ----------
     inputs, outputs : sequence of mxnet.nd.NDArray
         float32 arrays on the CPU.
     backward : callable
-        Takes the addresses of the outputs' gradients, and where the gradients of the inputs go,
-        in order. It is called in a thread of MXNet's, and its work must be done when it returns.
+        Takes the addresses of the outputs' gradients and a `Gradient` for each input. MXNet calls
+        it in one of its threads; it must finish its work before it returns.
     """
 
     def call_backward(output_count, input_count, handles, requests, is_train, state) -> int:
@@ -66,7 +65,7 @@ def record(
             ]
             backward(addresses[:output_count], gradients)
             return 1
-        except BaseException:  # noqa: B036 - nothing may pass through C code
+        except BaseException:  # noqa: B036 - an exception must not propagate into C code
             traceback.print_exc()
             return 0
 

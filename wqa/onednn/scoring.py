@@ -1,15 +1,14 @@
 """The layers of a transformer on packed rows, for ranking.
 
-The tokens of a micro-batch stand one below another in one matrix, (T, C), without any padding.
-Products, normalisations and activations see nothing but that matrix. Attention runs over groups of
-pairs of one length, so it needs no mask. T is rounded up to a multiple of
-`wqa.onednn.packing.ROWS`, so that few shapes are compiled; the rows above T hold whatever the batch
-before left there.
+The tokens of a micro-batch are the rows of one matrix, (T, C), without padding. Products,
+normalisations and activations work on that matrix. Attention runs over groups of pairs of one
+length, so it needs no mask. T is rounded up to a multiple of `wqa.onednn.packing.ROWS`, so that few
+shapes are compiled; the content of the rows past T does not matter.
 
-Encodings are bfloat16 from product to product, or float32 throughout. Sums with the residual, and
-the inputs of normalisations, are float32. In int8 the operands of products are 8-bit integers: each
-channel of an input is multiplied by its own factor before it is rounded, which the weights undo
-(Xiao et al. 2023, SmoothQuant, section 4).
+Encodings are float32 or bfloat16. Sums with the residual, and the inputs of normalisations, are
+float32. In int8 the operands of products are 8-bit integers: each channel of an input is multiplied
+by its own factor before it is rounded, which the weights undo (Xiao et al. 2023, SmoothQuant,
+section 4).
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from wqa.onednn.packing import PackedBatch, round_up
 from wqa.onednn.parameters import Dense, Quantized
 from wqa.text import Encoded
 
-#: Compiled attentions that are kept, the latest used.
+#: Size of the cache of compiled attentions; the least recently used is freed first.
 ATTENTIONS = 512
 
-#: Steps of a layer, named by their products: encodings enter the first and the third, the context
-#: of the attention the second, the inner units the fourth.
+#: Steps of a layer, named by their products. Their inputs are the encodings (first and third step),
+#: the context of the attention (second) and the inner units (fourth).
 STEPS = ("project", "merge", "widen", "narrow")
 
-#: Called with the layer, the step and the rows that enter the step.
+#: Takes the index of a layer, a step, and the input of the step.
 Watch = Callable[[int, str, np.ndarray], None]
 
 
@@ -46,17 +45,17 @@ class PackedLayers:
     Parameters
     ----------
     config : BackboneConfig
-        Shape of the encoder.
+        Sizes of the encoder.
     embeddings : Embeddings
-        Its embeddings, on the CPU. Parameters are read once, not kept in step.
+        Embeddings of the encoder, on the CPU. Parameters are read once; later changes are ignored.
     layers : sequence of EncoderLayer
-        Its layers, or the first of them.
+        All layers of the encoder, or the first of them.
     typed : bool
         Whether pairs have token types.
     kind : {"float32", "bfloat16"}
         Element type of the encodings.
     rows : int
-        Most tokens of a micro-batch.
+        Tokens that a micro-batch may have.
     quantized : sequence of dict, optional
         `Quantized` products of each layer, for int8.
     """
@@ -77,13 +76,13 @@ class PackedLayers:
         self._buffers = (Scratch(), Scratch())
         self._embeddings = PackedEmbeddings(embeddings, config, typed)
         self._layers: List[PackedLayer] = []
-        known: Dict[Tuple[int, int], PackedLayer] = {}
+        packed: Dict[Tuple[int, int], PackedLayer] = {}
         for index, layer in enumerate(layers):
-            # A shared layer has its own integers at each depth.
+            # A shared layer has its own 8-bit weights at each depth.
             key = (id(layer), index if quantized else 0)
-            if key not in known:
-                known[key] = PackedLayer(layer, config, quantized[index] if quantized else None)
-            self._layers.append(known[key])
+            if key not in packed:
+                packed[key] = PackedLayer(layer, config, quantized[index] if quantized else None)
+            self._layers.append(packed[key])
         self._calls: Dict[tuple, Dict[str, List[Call]]] = {}
         self._attentions: collections.OrderedDict[tuple, PackedAttention] = (
             collections.OrderedDict()
@@ -103,29 +102,29 @@ class PackedLayers:
 
     @property
     def encodings(self) -> np.ndarray:
-        """(capacity, C) memory of the current encodings; bfloat16 as its 16 bits."""
+        """Buffer of the current encodings, (capacity, C); uint16 for bfloat16."""
         return self._memory("x", self.config.units, self.kind)
 
     # Running
 
     def embed(self, pairs: Sequence[Encoded], batch: PackedBatch) -> None:
-        """Let the embeddings of a micro-batch become the current encodings.
+        """Compute the embeddings of a micro-batch; they become the current encodings.
 
         Parameters
         ----------
         pairs : sequence of Encoded
-            The pairs.
+            Pairs of the micro-batch.
         batch : PackedBatch
-            Where they stand.
+            Rows of the pairs.
         """
         width = self._embeddings.width
-        sums, other = (self._memory(name, width, "float32") for name in ("sums", "other"))
-        self._embeddings.sum(pairs, batch, sums, other)
+        sums, normed = (self._memory(name, width, "float32") for name in ("sums", "normed"))
+        self._embeddings.sum(pairs, batch, sums, normed)
         for call in self._embedding_calls(batch.rows):
             call()
 
     def load(self, rows: Sequence[np.ndarray]) -> None:
-        """Let encodings that were kept become the current ones.
+        """Set the current encodings.
 
         Parameters
         ----------
@@ -140,35 +139,35 @@ class PackedLayers:
         Parameters
         ----------
         index : int
-            Layer, from 0.
+            Index of the layer.
         batch : PackedBatch
-            Where the pairs stand.
+            Rows of the pairs.
         watch : callable, optional
-            Is shown what enters each step.
+            Called with the index of the layer, the step, and the input of the step.
         """
         calls = self._layer_calls(index, batch.rows, 0)
         for step in STEPS:
             if step == "merge":
                 self._attend(batch, first=False)
             if watch is not None:
-                watch(index, step, self._entering(step)[: batch.tokens])
+                watch(index, step, self._input(step)[: batch.tokens])
             for call in calls[step]:
                 call()
 
     def layer_of_first_rows(self, index: int, batch: PackedBatch) -> np.ndarray:
-        """Run a layer, but past keys and values for the first row of each pair alone.
+        """Run a layer for the first row of each pair alone; keys and values are those of all rows.
 
         Parameters
         ----------
         index : int
-            Layer, from 0.
+            Index of the layer.
         batch : PackedBatch
-            Where the pairs stand.
+            Rows of the pairs.
 
         Returns
         -------
         numpy.ndarray
-            (pairs, C) float32; the current encodings stay as they were.
+            (pairs, C) float32. The current encodings do not change.
         """
         pairs = len(batch.lengths)
         first = self._memory("first x", self.config.units, self.kind)
@@ -182,12 +181,12 @@ class PackedLayers:
         return as_float32(first[:pairs])
 
     def first_rows(self, batch: PackedBatch) -> np.ndarray:
-        """Encodings of each pair's first position.
+        """Current encodings of the first positions.
 
         Parameters
         ----------
         batch : PackedBatch
-            Where the pairs stand.
+            Rows of the pairs, whose first are copied.
 
         Returns
         -------
@@ -197,36 +196,36 @@ class PackedLayers:
         return as_float32(self.encodings[batch.first_rows])
 
     def means(self, batch: PackedBatch) -> np.ndarray:
-        """Means of each pair's encodings past the first position.
+        """Mean of each pair's current encodings, without the first position.
 
         Parameters
         ----------
         batch : PackedBatch
-            Where the pairs stand.
+            Rows of the pairs, over which the means run.
 
         Returns
         -------
         numpy.ndarray
-            (pairs, C) float32.
+            (pairs, C) in float32.
         """
         count, units = len(batch.lengths), self.config.units
         pairs, key = round_up(count), ("means", round_up(count), batch.rows)
         # One product with a matrix of zeros and ones sums the rows of each pair.
-        chosen = self._memory("chosen", batch.rows, self.kind)
-        chosen[:count] = 0
+        ones = self._memory("ones", batch.rows, self.kind)
+        ones[:count] = 0
         for row, (start, end) in enumerate(zip(batch.starts.tolist(), batch.starts[1:].tolist())):
-            chosen[row, start + 1 : end] = one(self.kind)
+            ones[row, start + 1 : end] = one(self.kind)
         sums = self._array("first sums", pairs, units, "float32")
         if key not in self._calls:
-            source = self._array("chosen", pairs, batch.rows, self.kind)
+            source = self._array("ones", pairs, batch.rows, self.kind)
             values = self._array("x", batch.rows, units, self.kind)
             self._calls[key] = {"means": [self._operations.product(source, values, sums)]}
         self._calls[key]["means"][0]()
         rows = self._memory("first sums", units, "float32")[:count]
         return rows / (batch.lengths - 1)[:, None].astype(np.float32)
 
-    def _entering(self, step: str) -> np.ndarray:
-        """The buffer that a step's products read."""
+    def _input(self, step: str) -> np.ndarray:
+        """Buffer of the input of a step."""
         units = self.config.units
         if step == "narrow":
             return self._memory("inner", self.config.hidden_size, self.kind)
@@ -268,7 +267,7 @@ class PackedLayers:
             if table.projection is None:
                 calls = [operations.norm(sums, table.norm, out)]
             else:
-                normed = self._array("other", rows, table.width, "float32")
+                normed = self._array("normed", rows, table.width, "float32")
                 total = self._array("total", rows, units, "float32")
                 calls = [
                     operations.norm(sums, table.norm, normed),
@@ -279,8 +278,7 @@ class PackedLayers:
         return self._calls[key]["embed"]
 
     def _layer_calls(self, index: int, rows: int, first_rows: int) -> Dict[str, List[Call]]:
-        """Calls of a layer by step; with ``first_rows``, queries and what follows them are those of
-        so many first rows."""
+        """Calls of a layer by step; with ``first_rows``, those of `layer_of_first_rows`."""
         key = (index, rows, first_rows)
         if key not in self._calls:
             layer = self._layers[index]
@@ -332,8 +330,10 @@ class PackedLayers:
         return {"merge": merge, "widen": widen, "narrow": narrow}
 
     def _rounded(self, calls: List[Call], source: Array, weight: Dense, name: str) -> Array:
-        """The source itself, or, for an 8-bit product, the buffer into which a call that is added
-        to ``calls`` rounds it."""
+        """The input of a product: the source, or for int8 a buffer to which it is rounded.
+
+        The call that rounds it is appended to ``calls``.
+        """
         if weight.factor is None:
             return source
         rows, width = source.layout.shape

@@ -1,4 +1,4 @@
-"""Parameters that a training reads, and arrays that point at where their gradients go."""
+"""Parameters of a training, as oneDNN reads them, and arrays for their gradients."""
 
 from __future__ import annotations
 
@@ -15,45 +15,53 @@ from wqa.onednn.recording import ADD, NULL, Gradient
 
 
 class Trained:
-    """Parameters of a block, and arrays that are pointed at their gradients before each use.
+    """Parameters of a block, and arrays that share memory with their gradients.
 
-    ``parameters`` are those of the block in the order in which their gradients are handed over.
+    Parameters
+    ----------
+    parameters : sequence of mxnet.gluon.Parameter
+        Parameters of the block, in the order in which `set_gradients` takes their gradients.
     """
 
     def __init__(self, parameters: Sequence[mx.gluon.Parameter]) -> None:
         self.parameters = list(parameters)
         self.addresses = [address(parameter.data()) for parameter in self.parameters]
-        self._targets: List[Tuple[Array, int, int]] = []  # array, parameter, offset in bytes
+        #: Array, index of the parameter, offset in bytes.
+        self._targets: List[Tuple[Array, int, int]] = []
         self._discarded: Dict[int, np.ndarray] = {}
 
     def moved(self) -> bool:
-        """Whether a parameter stands elsewhere by now, as after an initialisation."""
+        """Whether the address of a parameter has changed, as after an initialisation."""
         return self.addresses != [address(parameter.data()) for parameter in self.parameters]
 
     def target(self, parameter: int, shape: Sequence[int], offset: int = 0) -> Array:
-        """An array for the gradient of a parameter, or of its part from an element on."""
+        """An array for the gradient of a parameter, or of a part that starts at an element."""
         array = Array(Layout(shape, "float32"), np.zeros(1, np.float32))
         self._targets.append((array, parameter, 4 * offset))
         return array
 
-    def point(self, gradients: Sequence[Gradient], add: bool) -> None:
-        """Point the arrays at where the gradients go; where they are to be added, parameters whose
-        gradient is written start from zero."""
-        places = []
+    def set_gradients(self, gradients: Sequence[Gradient], add: bool) -> None:
+        """Set the addresses of the arrays to those of the gradients.
+
+        With ``add``, operations add to the arrays. Gradients that MXNet wants written, not added,
+        are set to zero first.
+        """
+        addresses = []
         for index, gradient in enumerate(gradients):
             size = self.parameters[index].data().size
-            place = gradient.address
+            start = gradient.address
             if gradient.request == NULL:
-                place = self._discarded.setdefault(index, np.zeros(size, np.float32)).ctypes.data
+                unused = self._discarded.setdefault(index, np.zeros(size, np.float32))
+                start = unused.ctypes.data
             if add and gradient.request != ADD:
-                view(place, size)[:] = 0
-            places.append(place)
+                view(start, size)[:] = 0
+            addresses.append(start)
         for array, index, offset in self._targets:
-            array.move(places[index] + offset)
+            array.move(addresses[index] + offset)
 
 
 class TrainedProduct(NamedTuple):
-    """A dense layer: what products read, and where its gradients go."""
+    """Weight and bias of a dense layer, and arrays for their gradients."""
 
     dense: Dense
     weight_gradient: Array
@@ -62,20 +70,24 @@ class TrainedProduct(NamedTuple):
 
 
 class TrainedNorm(NamedTuple):
-    """A normalisation: what kernels read, and where its gradients go."""
+    """Gain and offset of a normalisation, and arrays for their gradients."""
 
     norm: Norm
     gradients: Tuple[Array, Array]
 
 
 def _product(trained: Trained, weight: int, third: Optional[int] = None) -> TrainedProduct:
-    """The product of a weight and the bias after it among the parameters, or of a third of them."""
+    """The product of the parameters ``weight`` (weight) and ``weight + 1`` (bias).
+
+    ``third`` is the index of a part of a joint projection of queries, keys and values.
+    """
     values = shared_memory(trained.parameters[weight].data())
     values = values.reshape(trained.parameters[weight].shape)
     bias = shared_memory(trained.parameters[weight + 1].data())
     offset = 0
     if third is not None:
-        values, bias = split_queries(values)[third], split_queries(bias)[third]
+        values = split_queries(values)[third]
+        bias = split_queries(bias)[third]
         offset = third * len(values)
     rows, width = values.shape
     dense = Dense(lambda: values, bias, refreshable=True)
@@ -85,14 +97,23 @@ def _product(trained: Trained, weight: int, third: Optional[int] = None) -> Trai
 
 
 def _norm(trained: Trained, gamma: int) -> TrainedNorm:
-    """The normalisation of a gain and the offset after it among the parameters."""
-    values = [shared_memory(trained.parameters[gamma + index].data()) for index in range(2)]
-    gradients = tuple(trained.target(gamma + index, (values[0].size,)) for index in range(2))
-    return TrainedNorm(Norm(*values), gradients)  # type: ignore[arg-type]
+    """The normalisation of the parameters ``gamma`` (gain) and ``gamma + 1`` (offset)."""
+    beta = gamma + 1
+    gain = shared_memory(trained.parameters[gamma].data())
+    offset = shared_memory(trained.parameters[beta].data())
+    gain_gradient = trained.target(gamma, (gain.size,))
+    offset_gradient = trained.target(beta, (offset.size,))
+    return TrainedNorm(Norm(gain, offset), (gain_gradient, offset_gradient))
 
 
 class TrainedLayer(Trained):
-    """Parameters of one layer."""
+    """Parameters of one layer.
+
+    Parameters
+    ----------
+    layer : EncoderLayer
+        An initialised layer.
+    """
 
     def __init__(self, layer: EncoderLayer) -> None:
         parameters = []
@@ -101,9 +122,14 @@ class TrainedLayer(Trained):
         for norm in (layer.attention_norm, layer.ffn_norm):
             parameters += [norm.gamma, norm.beta]
         super().__init__(parameters)
-        self.query, self.key, self.value = (_product(self, 0, third) for third in range(3))
-        self.output, self.inner, self.outer = (_product(self, weight) for weight in (2, 4, 6))
-        self.attention_norm, self.ffn_norm = _norm(self, 8), _norm(self, 10)
+        self.query = _product(self, 0, 0)
+        self.key = _product(self, 0, 1)
+        self.value = _product(self, 0, 2)
+        self.output = _product(self, 2)
+        self.inner = _product(self, 4)
+        self.outer = _product(self, 6)
+        self.attention_norm = _norm(self, 8)
+        self.ffn_norm = _norm(self, 10)
 
     def refresh(self) -> None:
         """Pack the weights again."""
@@ -112,7 +138,13 @@ class TrainedLayer(Trained):
 
 
 class TrainedEmbeddings(Trained):
-    """Parameters of the embeddings' normalisation and projection."""
+    """Parameters of the normalisation and the projection of embeddings.
+
+    Parameters
+    ----------
+    block : Embeddings
+        Initialised embeddings.
+    """
 
     def __init__(self, block: Embeddings) -> None:
         parameters = [block.layer_norm.gamma, block.layer_norm.beta]
@@ -128,20 +160,20 @@ class TrainedEmbeddings(Trained):
             self.projection.dense.refresh()
 
 
-def view(place: int, size: int) -> np.ndarray:
-    """float32 numbers at an address.
+def view(start: int, size: int) -> np.ndarray:
+    """View memory as float32 numbers.
 
     Parameters
     ----------
-    place : int
-        Address of the first.
+    start : int
+        Address of the first number.
     size : int
-        How many there are.
+        Number of elements.
 
     Returns
     -------
     numpy.ndarray
-        (size,) float32; valid as long as their owner.
+        (size,) float32; valid as long as the owner of the memory.
     """
-    pointer = ctypes.cast(place, ctypes.POINTER(ctypes.c_float))
+    pointer = ctypes.cast(start, ctypes.POINTER(ctypes.c_float))
     return np.ctypeslib.as_array(pointer, (size,))
