@@ -21,6 +21,7 @@ from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
 from wqa.models import Network, parse_devices
 from wqa.onednn import GradientEngine, choose_engine
 from wqa.text import split_rows
+from wqa.training.accumulation import GradientSums
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.sampling import dropout_seed, order_of_epoch
 from wqa.training.schedules import triangular
@@ -261,7 +262,7 @@ class Trainer:
         if self._engine is not None:
             self._engine.seed(seed)
         sums: Dict[str, float] = {}
-        gradients = _Gradients(self._parameters, self.devices)
+        gradients = GradientSums(self._parameters, self.devices)
         for batch in batches:
             heads = self._record(batch, rows)
             autograd.backward([head for parts in heads.values() for head in parts])
@@ -368,35 +369,6 @@ class Trainer:
     def _write(self, line: Dict[str, Any]) -> None:
         with open(self._metrics, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
-
-
-class _Gradients:
-    """Sums of gradients over mini-batches, of the parameters that one of them reached."""
-
-    def __init__(
-        self, parameters: Dict[str, gluon.Parameter], devices: Sequence[mx.Context]
-    ) -> None:
-        self._places = [(each, ctx) for each in parameters.values() for ctx in devices]
-        self._sums: Dict[int, mx.nd.NDArray] = {}
-
-    def collect(self) -> None:
-        """Add the gradients of the last mini-batch."""
-        for index, (parameter, ctx) in enumerate(self._places):
-            data = parameter.data(ctx)
-            if data._fresh_grad:
-                data._fresh_grad = False
-                gradient = parameter.grad(ctx)
-                if index in self._sums:
-                    self._sums[index] += gradient
-                else:
-                    self._sums[index] = gradient.copy()
-
-    def give_back(self) -> None:
-        """Put the sums where the optimizer reads gradients."""
-        for index, gradient in self._sums.items():
-            parameter, ctx = self._places[index]
-            parameter.grad(ctx)[:] = gradient
-            parameter.data(ctx)._fresh_grad = True
 
 
 def _rows(batch: Dict[str, np.ndarray]) -> int:
