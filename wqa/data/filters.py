@@ -6,7 +6,7 @@ import functools
 from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from wqa.data.records import Question
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, check_choice, shorten
 
 #: Takes the number of positive and of negative candidates of a question, or two arrays of them,
 #: and gives whether the question is kept.
@@ -51,8 +51,7 @@ def filter_rule(name: str) -> Rule:
     OptionError
         If the filter is unknown.
     """
-    if name not in _RULES:
-        raise OptionError("filter", shorten(name), "one of " + ", ".join(_RULES))
+    check_choice("filter", name, _RULES)
     return _RULES[name]
 
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from wqa.data import Question, filter_questions
 from wqa.data.filters import FILTERS
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, check_choice, shorten
 from wqa.evaluation.metrics import METRICS, metrics_of
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
@@ -125,8 +125,7 @@ def filter_qrels(qrels: Qrels, filter: str = "all") -> Qrels:
     OptionError
         If the filter is unknown.
     """
-    if filter not in FILTERS:
-        raise OptionError("filter", shorten(filter), "one of " + ", ".join(FILTERS))
+    check_choice("filter", filter, FILTERS)
     return {qid: grades for qid, grades in qrels.items() if _counts(grades, filter)}
 
 

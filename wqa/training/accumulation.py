@@ -1,0 +1,46 @@
+"""Accumulation of gradients over the mini-batches of an update."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Dict, Sequence
+
+import mxnet as mx
+from mxnet import gluon
+
+
+class GradientSums:
+    """Sums of gradients over mini-batches, of the parameters that a loss depends on.
+
+    Parameters
+    ----------
+    parameters : dict of str to mxnet.gluon.Parameter
+        Parameters of the network.
+    devices : sequence of mxnet.Context
+        Devices of the parameters.
+    """
+
+    def __init__(
+        self, parameters: Dict[str, gluon.Parameter], devices: Sequence[mx.Context]
+    ) -> None:
+        self._parameters = list(itertools.product(parameters.values(), devices))
+        self._sums: Dict[int, mx.nd.NDArray] = {}
+
+    def add(self) -> None:
+        """Add the gradients of the last mini-batch."""
+        for index, (parameter, ctx) in enumerate(self._parameters):
+            data = parameter.data(ctx)
+            if data._fresh_grad:
+                data._fresh_grad = False
+                gradient = parameter.grad(ctx)
+                if index in self._sums:
+                    self._sums[index] += gradient
+                else:
+                    self._sums[index] = gradient.copy()
+
+    def store(self) -> None:
+        """Write the sums to the gradients that the optimizer reads."""
+        for index, gradient in self._sums.items():
+            parameter, ctx = self._parameters[index]
+            parameter.grad(ctx)[:] = gradient
+            parameter.data(ctx)._fresh_grad = True
