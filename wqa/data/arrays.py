@@ -212,11 +212,11 @@ class ArrayWriter:
     Parameters
     ----------
     path : str or path-like
-        Final name of the folder.
+        Name of the folder once it is complete.
     version : int
-        The version of the format.
+        Version of the format.
     types : dict of str to numpy.dtype
-        The element type of each array, by name. A type such as ``np.dtype(("<f4", (3,)))`` stores
+        Element type of each array, by name. A type such as ``np.dtype(("<f4", (3,)))`` stores
         rows of three numbers.
     made_with : dict
         What the arrays are computed from, in JSON values, for ``meta.json``. A partial folder that

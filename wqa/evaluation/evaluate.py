@@ -1,4 +1,4 @@
-"""Rankings or a TREC run, with judgements, to mean metrics."""
+"""Mean metrics of rankings or of a TREC run."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _counts(grades: Mapping[str, int], filter: str) -> bool:
 
 
 def _order(ranking: Any, question: Question) -> List[int]:
-    """Candidate indices of a ranking, best first, once it is sure that each occurs once."""
+    """Candidate indices of a ranking, best first, after a check that each occurs once."""
     order = list(getattr(ranking, "order", ranking))
     count = len(question.candidates)
     indices = list(range(count))

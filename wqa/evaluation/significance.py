@@ -179,10 +179,8 @@ def compare(
 
     Parameters
     ----------
-    first : mapping of str to float
-        A metric of the first run, by question id.
-    second : mapping of str to float
-        The same metric of the second run.
+    first, second : mapping of str to float
+        A metric of both runs, by question id.
     name : str
         Name of the metric, for the record.
     confidence : float

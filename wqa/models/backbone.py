@@ -141,7 +141,7 @@ class EncoderLayer(HybridBlock):
     Parameters
     ----------
     config : BackboneConfig
-        Sizes of the encoder.
+        Sizes of the layer, which all layers of an encoder share.
     """
 
     def __init__(self, config: BackboneConfig, **kwargs) -> None:

@@ -65,12 +65,12 @@ def zoo_wordpiece(path: pathlib.Path) -> tokenizers.Tokenizer:
     Parameters
     ----------
     path : pathlib.Path
-        The vocabulary file.
+        Vocabulary file.
 
     Returns
     -------
     tokenizers.Tokenizer
-        The tokenizer.
+        WordPiece tokenizer.
 
     Raises
     ------
@@ -94,15 +94,13 @@ def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer
 
     Parameters
     ----------
-    folder : pathlib.Path
-        The directory of the encoder.
-    settings : dict
-        The settings of its ``tokenizer_config.json``.
+    folder, settings
+        Directory and settings, as `wordpiece` takes them.
 
     Returns
     -------
     tokenizers.Tokenizer
-        The tokenizer.
+        Byte-level BPE tokenizer.
     """
     inner = tokenizers.Tokenizer(
         models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
@@ -124,20 +122,18 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
 
     Parameters
     ----------
-    folder : pathlib.Path
-        The directory of the encoder.
-    settings : dict
-        The settings of its ``tokenizer_config.json``.
+    folder, settings
+        Directory and settings, as `wordpiece` takes them.
 
     Returns
     -------
     tokenizers.Tokenizer
-        The tokenizer.
+        Unigram tokenizer.
 
     Raises
     ------
     EncoderError
-        If the file is cut off or holds another kind of model.
+        If the file is truncated or holds another kind of model.
     """
     path = folder / "spiece.model"
     pieces, kind, unknown, charsmap = read_sentencepiece(path)

@@ -53,10 +53,8 @@ def dropout_seed(seed: int, update: int) -> int:
 
     Parameters
     ----------
-    seed : int
-        Seed of the training.
-    update : int
-        Number of the update.
+    seed, update : int
+        Seed of the training and number of the update.
 
     Returns
     -------

@@ -65,12 +65,12 @@ class Start:
         network : Network
             Network whose parameters are not initialised.
         devices : sequence of mxnet.Context
-            Devices that hold the parameters.
+            Devices of the parameters.
 
         Returns
         -------
         str
-            Log line about the parts taken from a run; empty for other starts.
+            Text about the parts taken from a run; empty for other starts.
         """
         network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
         return ""

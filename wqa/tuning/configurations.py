@@ -141,14 +141,14 @@ def pareto_front(
     Parameters
     ----------
     configurations : sequence of Configuration
-        Those to choose among.
+        Configurations of the grid.
     metric : str
-        Name of the metric that says how good one is.
+        Name of the metric by which they are compared.
 
     Returns
     -------
     list of Configuration
-        By ascending cost.
+        The Pareto front, by ascending cost.
     """
 
     def by_cost(configuration: Configuration) -> Tuple:
@@ -172,10 +172,8 @@ def pick(
 
     Parameters
     ----------
-    configurations : sequence of Configuration
-        Those to choose among.
-    metric : str
-        Name of the metric that says how good one is.
+    configurations, metric
+        As `pareto_front` takes them.
     max_cost : float, optional
         Picks the best that costs at most this.
     min_metric : float, optional
