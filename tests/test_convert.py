@@ -217,7 +217,7 @@ def test_an_encoder_without_a_classifier(tiny_encoder, tmp_path):
     np.testing.assert_array_equal(scores(tmp_path / "a"), scores(tmp_path / "b"))
     with pytest.raises(OptionError, match="exists already"):
         convert(folder, tmp_path / "converted")
-    with pytest.raises(OptionError, match="huggingface for a cascade"):
+    with pytest.raises(OptionError, match="huggingface for a run of the system cascade"):
         train(
             "cascade",
             str(builtin_path("dev")),
@@ -356,4 +356,4 @@ def test_export_command(tiny_run, tmp_path, capsys):
     assert main(["export", str(tiny_run), str(tmp_path / "out")]) == 2
     assert "exists already" in capsys.readouterr().err
     assert main(["export", str(tiny_run), str(tmp_path / "hf"), "--format", "huggingface"]) == 2
-    assert "use --format mxnet" in capsys.readouterr().err
+    assert "take the format mxnet" in capsys.readouterr().err

@@ -19,6 +19,7 @@ DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
     *sorted(DOCS.rglob("*.md")),
     *sorted((ROOT / "recipes").rglob("*.md")),
 ]
@@ -151,9 +152,7 @@ def directives():
     return {page.stem: DIRECTIVE.findall(page.read_text(encoding="utf-8")) for page in pages}
 
 
-PUBLIC = ["config", "errors"] + [
-    path.parent.name for path in sorted((ROOT / "wqa").glob("*/__init__.py"))
-]
+PUBLIC = ["errors"] + [path.parent.name for path in sorted((ROOT / "wqa").glob("*/__init__.py"))]
 PUBLIC.remove("cli")  # its pages are the commands' own help, and command_line.md
 
 

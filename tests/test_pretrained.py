@@ -16,7 +16,6 @@ from sentences import digest, pairs
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.errors import EncoderError, WqaError
 from wqa.models import Backbone, PairwiseTransformer
-from wqa.models.backbone import attention_mask
 from wqa.pretrained import encoder_directory, load_backbone, locate_encoder, read_backbone_config
 from wqa.pretrained.pickled import PickledTensors
 from wqa.pretrained.source import Source
@@ -531,9 +530,8 @@ def test_shared_layers_are_one():
     assert backbone.layers[0] is backbone.layers[3]
     assert not any(name.startswith("layers.1") for name in backbone._collect_params_with_prefix())
     hidden, lengths = mx.nd.random.normal(shape=(2, 5, 8)), mx.nd.array([5, 3])
-    mask = attention_mask(mx.nd, hidden, lengths, 2)
-    halves = backbone.layers[2:](backbone.layers[:2](hidden, mask), mask)
-    np.testing.assert_array_equal(halves.asnumpy(), backbone.layers(hidden, mask).asnumpy())
+    halves = backbone.layers[2:](backbone.layers[:2](hidden, lengths), lengths)
+    np.testing.assert_array_equal(halves.asnumpy(), backbone.layers(hidden, lengths).asnumpy())
 
 
 def test_minilm_pools_as_its_package_does(minilm):

@@ -1,25 +1,30 @@
 """Backbone, heads, and the network of each paper. Importing this package imports MXNet."""
 
-from wqa.models import runtime  # noqa: I001 - prepares the process before anything imports MXNet
-from wqa.models.backbone import Backbone
+from wqa.models.runtime import (  # noqa: I001 - prepares the process before anything imports MXNet
+    library_versions,
+    parse_devices,
+)
+from wqa.models.backbone import Backbone, Embeddings, EncoderLayer, LayerStack, attention_mask
 from wqa.models.cascade import CascadeConfig, CascadeTransformer
 from wqa.models.heads import Head
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer
 from wqa.models.registry import NETWORKS, build_network, network_type
 
-library_versions, parse_devices = runtime.library_versions, runtime.parse_devices
-
 __all__ = [
     "Backbone",
     "CascadeConfig",
     "CascadeTransformer",
+    "Embeddings",
+    "EncoderLayer",
     "Head",
+    "LayerStack",
     "NETWORKS",
     "Network",
     "NetworkConfig",
     "PairwiseConfig",
     "PairwiseTransformer",
+    "attention_mask",
     "build_network",
     "library_versions",
     "network_type",

@@ -297,8 +297,7 @@ class Backbone(HybridBlock):
     def hybrid_forward(
         self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
     ) -> Tensor:
-        hidden = self.embeddings(token_ids, token_types)
-        return self.layers(hidden, attention_mask(F, hidden, valid_length, self.config.num_heads))
+        return self.layers(self.embeddings(token_ids, token_types), valid_length)
 
     def hidden_states(
         self,

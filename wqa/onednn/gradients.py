@@ -209,7 +209,7 @@ class GradientEngine:
         """Run parts backward, and write or add the gradient of their input as MXNet wants."""
         result, size = gradient.address, shape.rows * width
         if gradient.request in (NULL, ADD):
-            buffer = self._padded.rows("input gradient", shape, width, "float32")
+            buffer = self._padded.rows(f"input gradient {width}", shape, width, "float32")
             result = buffer.data.ctypes.data
         self._padded.set_address(name, shape, width, result)
         for part in reversed(parts):

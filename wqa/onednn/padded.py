@@ -217,8 +217,9 @@ class PaddedOperations:
         targets: Sequence[Array] = norm.gradients
         if add:
             shape = targets[0].layout.shape
+            width = shape[0]  # E for the embeddings, C for the layers
             targets = [
-                self._workspace.array(f"norm gradient {index}", shape[0], shape, "float32")
+                self._workspace.array(f"norm gradient {index} of {width}", width, shape, "float32")
                 for index in range(2)
             ]
         runs: List[Run] = [

@@ -12,6 +12,8 @@ from mxnet import gluon
 class GradientSums:
     """Sums of gradients over mini-batches, of the parameters that a loss depends on.
 
+    ``grad_req="add"`` of MXNet would also keep old gradients of the other parameters.
+
     Parameters
     ----------
     parameters : dict of str to mxnet.gluon.Parameter

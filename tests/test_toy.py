@@ -1,0 +1,507 @@
+"""A system of two files, which the package does not know, by the package's own commands."""
+
+import json
+import os
+import re
+import signal
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import ROOT, needs_onednn, needs_precision
+from toy.network import ToyConfig, ToyNetwork
+from toy.task import ToyTask
+
+from wqa.cli import main
+from wqa.config import TrainingConfig
+from wqa.data import builtin_path, read_questions, write_questions
+from wqa.inference import (
+    RANKERS,
+    Capabilities,
+    CascadeRanker,
+    Ranker,
+    Ranking,
+    SequentialRanker,
+    build_ranker,
+    load_ranker,
+)
+from wqa.inference.cost import FREE
+from wqa.models import NETWORKS, parse_devices
+from wqa.training import TASKS, Start, Trainer, train
+from wqa.training.schedules import triangular
+
+#: Tokens of a batch of four triples: two pairs each, of 64 tokens at most.
+FOUR_TRIPLES = 4 * 2 * 64
+#: Multiply-adds of the toy for one pair: the dense layer and the output, at 12 units.
+TOY_WORK = 2 * 12 * 12 + 12
+#: Multiply-adds of a layer of the tiny encoder for one token, at 16 units and 32 hidden ones.
+LAYER_WORK = 16 * (4 * 16 + 2 * 32)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    """The toy among the systems; its files do nothing when they are imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(NETWORKS, "toy", ToyNetwork)
+        patch.setitem(TASKS, "toy", ToyTask)
+        yield
+
+
+@pytest.fixture(scope="module")
+def questions():
+    """Eight questions to train on, and four to evaluate on."""
+    questions = list(read_questions(builtin_path("dev")))
+    return {"train": questions[:8], "dev": questions[8:12]}
+
+
+@pytest.fixture(scope="module")
+def files(questions, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("questions")
+    for name, some in questions.items():
+        write_questions(folder / f"{name}.jsonl", some)
+    return {name: folder / f"{name}.jsonl" for name in questions}
+
+
+def wqa(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def training(files, out, *more):
+    """Arguments of a training of a few updates."""
+    options = {
+        "--train": files["train"],
+        "--dev": files["dev"],
+        "--out": out,
+        "--units": 12,
+        "--max-length": 64,
+        "--tokens-per-batch": FOUR_TRIPLES,
+        "--learning-rate": 3e-2,
+        "--warmup-updates": 3,
+        "--log-every": 2,
+    }
+    given = [part for option in options.items() for part in option]
+    return ["train", "toy", *given, *more]
+
+
+@pytest.fixture(scope="module")
+def toy_run(files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "toy"
+    assert wqa(*training(files, out)) == 0
+    return out
+
+
+def metrics(run):
+    """metrics.jsonl without what the clock decides."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.pop("pairs_per_second", None)
+    return lines
+
+
+def parameters(run):
+    arrays = mx.nd.load(str(run / "model.params"))
+    return {name: array.asnumpy() for name, array in arrays.items()}
+
+
+def assert_close(first, second, **tolerance):
+    assert set(first) == set(second)
+    for name, array in first.items():
+        np.testing.assert_allclose(second[name], array, err_msg=name, **tolerance)
+
+
+# Training
+
+
+def test_training_logs_both_losses_and_keeps_the_best(files, tmp_path, capsys):
+    assert wqa(*training(files, tmp_path / "run")) == 0
+    lines = metrics(tmp_path / "run")
+    logged = [line for line in lines if "losses" in line]
+    for line in logged:
+        assert set(line["losses"]) == {"hinge", "cross_entropy"}
+        assert line["loss"] == pytest.approx(sum(line["losses"].values()))
+    for name in ("hinge", "cross_entropy"):
+        assert logged[-1]["losses"][name] < 0.9 * logged[0]["losses"][name]
+    best = max(line["dev"]["mrr"] for line in lines if "dev" in line)
+    assert f"best dev MRR {100 * best:.2f}" in capsys.readouterr().out
+    record = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert record["system"] == "toy" and record["backbone"] is None
+    vocabulary = json.loads((tmp_path / "run" / "tokenizer.json").read_text())["model"]["vocab"]
+    expected = {"units": 12, "vocab_size": len(vocabulary), "margin": 1.0, "stream": False}
+    assert record["network"] == expected
+
+
+def test_help_shows_the_options_of_the_system(capsys):
+    with pytest.raises(SystemExit) as ended:
+        wqa("train", "toy", "--help")
+    text = capsys.readouterr().out.partition("options of toy:")[2]
+    assert ended.value.code == 0
+    assert re.findall(r"--[\w-]+", text) == ["--units", "--vocab-size", "--margin", "--stream"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [],
+        ["--accumulate", 2, "--weight-decay", 0.1, "--clip-norm", 0.5],
+        ["--stream", "--epochs", 2, "--max-updates", 30],
+        ["--ctx", "cpu:0-1", "--tokens-per-batch", FOUR_TRIPLES // 2],
+    ],
+    ids=["plain", "accumulated", "stream", "two devices"],
+)
+def test_an_interrupted_training_ends_with_the_same_bits(
+    files, tmp_path, monkeypatch, capsys, more
+):
+    options = [*more, "--checkpoint-every", 4, "--eval-every", 5]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert wqa(*training(files, whole, *options)) == 0
+    step = Trainer._step
+
+    def interrupted(trainer, rate):
+        step(trainer, rate)
+        if trainer.state.update == 10:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    # A background job of a script ignores the signal, and so would the training.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", interrupted)
+        assert wqa(*training(files, stopped, *options)) == 128 + signal.SIGINT
+    signal.signal(signal.SIGINT, handler)
+    assert "update 10 of" in capsys.readouterr().err
+    assert not (stopped / "model.params").exists()
+    assert wqa(*training(files, stopped, *options, "--resume")) == 0
+    assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
+    assert metrics(stopped) == metrics(whole)
+    assert metrics(whole)[-1]["update"] > 10
+
+
+def test_a_stream_is_read_as_it_is_needed(files, tmp_path, monkeypatch):
+    drawn = []
+    draw = ToyTask._draw
+
+    def counted(task, size, rng):
+        for key in draw(task, size, rng):
+            drawn.append(key)
+            yield key
+
+    monkeypatch.setattr(ToyTask, "_draw", counted)
+    assert wqa(*training(files, tmp_path / "run", "--stream", "--max-updates", 3)) == 0
+    assert len(drawn) == 4  # one ahead, which tells whether the epoch goes on
+    assert [line["update"] for line in metrics(tmp_path / "run") if "dev" in line] == [3]
+
+
+def test_a_stream_is_evaluated_at_the_end_of_every_epoch(files, tmp_path):
+    more = ["--stream", "--epochs", 2, "--max-updates", 100]
+    assert wqa(*training(files, tmp_path / "run", *more)) == 0
+    evaluated = [line["update"] for line in metrics(tmp_path / "run") if "dev" in line]
+    assert len(evaluated) == 2 and evaluated[1] == 2 * evaluated[0]
+    epochs = [line["epoch"] for line in metrics(tmp_path / "run") if "epoch" in line]
+    assert epochs[0] == 0 and epochs[-1] == 2
+
+
+def make_trainer(files, folder, evaluator=None, **changes):
+    """A trainer of the toy from the same random parameters."""
+    options = {"learning_rate": 0.1, "warmup_updates": 0, "tokens_per_batch": FOUR_TRIPLES}
+    config = TrainingConfig(**{**options, **changes})
+    own_config = ToyConfig(units=12)
+    task = ToyTask.create("toy", Start(), own_config, str(files["train"]), config, 64)
+    mx.random.seed(0)
+    task.initialize(Start(), parse_devices(config.ctx))
+    folder.mkdir()
+    return Trainer(task, config, folder, evaluator)
+
+
+def values(network):
+    named = network._collect_params_with_prefix()
+    return {name: parameter.data().asnumpy() for name, parameter in named.items()}
+
+
+def test_weight_decay_by_hand(files, tmp_path):
+    plain = make_trainer(files, tmp_path / "plain", max_updates=1)
+    decayed = make_trainer(files, tmp_path / "decayed", max_updates=1, weight_decay=0.5)
+    start = values(plain.network)
+    plain.fit()
+    decayed.fit()
+    without, with_decay = values(plain.network), values(decayed.network)
+    rate = triangular(1, 0.1, 0, 1)
+    assert rate == 0.05
+    # Adam's first step is the rate, along the sign of the gradient.
+    steps = without["out.weight"] - start["out.weight"]
+    np.testing.assert_allclose(np.abs(steps[steps != 0]), 0.05, rtol=0.01)
+    expected = start["out.weight"] * (1 - 0.05 * 0.5) + steps
+    np.testing.assert_allclose(with_decay["out.weight"], expected, atol=1e-6)
+    np.testing.assert_array_equal(with_decay["out.bias"], without["out.bias"])
+
+
+@pytest.mark.parametrize("ctx", ["cpu", "cpu:0-1"])
+def test_the_gradient_of_an_update_is_that_of_all_its_rows(files, tmp_path, ctx):
+    """Mini-batches of seven rows and of four, by one device or two, against one of eleven."""
+    one = make_trainer(files, tmp_path / "one", max_updates=1)
+    several = make_trainer(files, tmp_path / "several", max_updates=1, ctx=ctx)
+    keys = [np.arange(7), np.arange(7, 11)]
+    losses = several._backward([several.task.batch(key) for key in keys])
+    several._optimizer.allreduce_grads()
+    expected_losses = one._backward([one.task.batch(np.concatenate(keys))])
+    assert losses == pytest.approx(expected_losses, abs=1e-6)
+    expected = one.network._collect_params_with_prefix()
+    for name, parameter in several.network._collect_params_with_prefix().items():
+        for gradient in parameter.list_grad():
+            np.testing.assert_allclose(
+                gradient.asnumpy(), expected[name].grad().asnumpy(), atol=1e-6, err_msg=name
+            )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--accumulate", 2, "--tokens-per-batch", 2 * FOUR_TRIPLES],
+        ["--ctx", "cpu:0-1", "--tokens-per-batch", 2 * FOUR_TRIPLES],
+        ["--accumulate", 2, "--ctx", "cpu:0-1"],
+    ],
+    ids=["accumulated", "two devices", "both"],
+)
+def test_mini_batches_and_devices_train_like_one_large_batch(files, tmp_path, more):
+    options = ["--engine", "mxnet", "--learning-rate", 1e-3, "--log-every", 1]
+    large = ["--tokens-per-batch", 4 * FOUR_TRIPLES]
+    assert wqa(*training(files, tmp_path / "one", *options, *large)) == 0
+    assert wqa(*training(files, tmp_path / "several", *options, *more)) == 0
+    one, several = metrics(tmp_path / "one"), metrics(tmp_path / "several")
+    assert [line["update"] for line in one] == [line["update"] for line in several]
+    for first, second in zip(one, several):
+        assert first.get("losses") == pytest.approx(second.get("losses"), abs=1e-5)
+    # Adam divides a gradient by its own size, the rounding included.
+    assert_close(parameters(tmp_path / "one"), parameters(tmp_path / "several"), atol=2e-5)
+
+
+def test_the_figure_that_counts_is_the_tasks(files, tmp_path):
+    figures = iter([{"map": 0.9, "mrr": 0.1}, {"map": 0.5, "mrr": 0.3}, {"map": 0.1, "mrr": 0.2}])
+    trainer = make_trainer(
+        files, tmp_path / "run", lambda network: next(figures), max_updates=6, eval_every=2
+    )
+    state = trainer.fit()
+    assert (state.best_figure, state.best_update) == (0.3, 4)
+
+
+# Ranking
+
+
+def test_a_loaded_ranker_has_the_scores_of_the_trained_network(files, tmp_path, questions):
+    rankings = []
+
+    def make_evaluator(encoder):
+        def evaluate(network):
+            ranker = build_ranker("toy", network, encoder)
+            rankings.extend(ranker.rank_all(questions["dev"]))
+            return {"mrr": 1.0}
+
+        return evaluate
+
+    config = TrainingConfig(max_updates=3, learning_rate=1e-2, eval_every=3)
+    data, run = str(files["train"]), tmp_path / "run"
+    train("toy", data, str(run), config=config, make_evaluator=make_evaluator, units=8)
+    ranker = load_ranker(run)
+    assert ranker.capabilities.system == "toy"
+    assert (ranker.capabilities.stages, ranker.capabilities.exits) == (1, ())
+    for trained, loaded in zip(rankings, ranker.rank_all(questions["dev"])):
+        np.testing.assert_array_equal(loaded.scores, trained.scores)
+        assert loaded.order.tolist() == trained.order.tolist()
+    assert len(rankings) == len(questions["dev"])
+
+
+def test_rank(toy_run, tmp_path, questions):
+    question = questions["dev"][0]
+    (tmp_path / "candidates.txt").write_text("\n".join([*question.texts, ""]) + "\n")
+    arguments = ["--question", question.question, "--candidates", tmp_path / "candidates.txt"]
+    assert wqa("rank", toy_run, *arguments, "--json", tmp_path / "ranking.json") == 0
+    rows = json.loads((tmp_path / "ranking.json").read_text())["ranking"]
+    ranking = load_ranker(toy_run).rank(question.question, [*question.texts, ""])
+    assert [row["index"] for row in rows] == ranking.order.tolist()
+    assert rows[-1]["blank"] and rows[-1]["score"] is None
+    for row in rows[:-1]:
+        assert row["score"] == pytest.approx(ranking.scores[row["index"]])
+
+
+def test_evaluate(toy_run, files, tmp_path):
+    arguments = ["--data", files["dev"], "--drop-ratio", 0, "--drop-ratio", 0.5]
+    assert wqa("evaluate", toy_run, *arguments, "--json", tmp_path / "rows.json") == 0
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    best = max(line["dev"]["mrr"] for line in metrics(toy_run) if "dev" in line)
+    for row in rows:  # a single stage, after which nothing can be dropped
+        assert row["mrr"] == pytest.approx(best)
+        assert row["cost"] == row["token_cost"] == 1
+
+
+def test_bench(toy_run, files, tmp_path):
+    arguments = ["--data", files["dev"], "--rounds", 1, "--json", tmp_path / "rows.json"]
+    assert wqa("bench", toy_run, *arguments) == 0
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [row["cost"] for row in rows] == [1, 1, 1, 1]
+    assert wqa("bench", toy_run, "--data", files["dev"], "--latency", 3) == 0
+
+
+def test_compare(toy_run, tiny_run, files, tmp_path):
+    arguments = ["--data", files["dev"], "--json", tmp_path / "comparison.json"]
+    assert wqa("compare", toy_run, tiny_run, *arguments) == 0
+    comparison = json.loads((tmp_path / "comparison.json").read_text())
+    assert [row["run"] for row in comparison["rows"]] == [str(toy_run), str(tiny_run)]
+
+
+def test_export(toy_run, tmp_path, questions):
+    out = tmp_path / "exported"
+    assert wqa("export", toy_run, out) == 0
+    inputs = json.loads((out / "export.json").read_text())["networks"]["model"]["inputs"]
+    block = mx.gluon.SymbolBlock.imports(
+        str(out / "model-symbol.json"), inputs, str(out / "model-0000.params")
+    )
+    ranker, question = load_ranker(toy_run), questions["dev"][0]
+    pairs = ranker.encoder.encode(question.question, question.texts)
+    [ranking] = ranker.rank_pairs([pairs])
+    for index, pair in enumerate(pairs):
+        length = len(pair.token_ids)
+        types = (np.arange(length) >= pair.boundary).astype(np.int32)
+        arrays = [pair.token_ids[None], types[None], np.array([length], np.float32)]
+        scores = block(*[mx.nd.array(array, dtype=array.dtype) for array in arrays])
+        assert scores.asscalar() == pytest.approx(ranking.scores[index], abs=1e-5)
+
+
+# With a cascade after it
+
+
+@pytest.fixture
+def sequence(toy_run, tiny_run, tmp_path):
+    """A file of the toy, which lets three candidates through, and a cascade."""
+    path = tmp_path / "sequence.json"
+    cascade = {"run": str(tiny_run), "drop_ratio": 0.5}
+    path.write_text(json.dumps({"rankers": [str(toy_run), cascade], "keep": 3}))
+    return path
+
+
+def test_a_sequence_counts_the_toys_multiply_adds(sequence, toy_run, tiny_run, questions):
+    ranker, toy = load_ranker(sequence), load_ranker(toy_run)
+    cascade = load_ranker(tiny_run, drop_ratio=0.5)
+    assert [part.capabilities.system for part in ranker.rankers] == ["toy", "cascade"]
+    for question, ranking in zip(questions["dev"], ranker.rank_all(questions["dev"])):
+        first = toy.rank(question.question, question.texts)
+        kept = np.sort(first.order[:3])
+        assert sorted(ranking.order[:3].tolist()) == kept.tolist()
+        assert ranking.order[3:].tolist() == first.order[3:].tolist()
+        second = cascade.rank(question.question, [question.texts[index] for index in kept])
+        np.testing.assert_allclose(ranking.scores[kept], second.scores, atol=1e-4)
+        # Of three candidates the first exit drops one, of two the second drops one.
+        count = len(question.candidates)
+        work = TOY_WORK * count + LAYER_WORK * (3 + 2 + 1)
+        assert ranking.cost.candidate_work == work
+        assert ranking.cost.relative == pytest.approx(work / (3 * LAYER_WORK * count))
+
+
+def test_commands_take_the_sequence(sequence, files, tmp_path):
+    assert wqa("evaluate", sequence, "--data", files["dev"]) == 0
+    assert wqa("bench", sequence, "--data", files["dev"], "--keep", 3, "--rounds", 1) == 0
+    question = ["--question", "why ?", "--candidates", files["dev"]]
+    assert wqa("rank", sequence, *question, "--keep", 2, "--json", tmp_path / "x.json") == 0
+
+
+# With a ranker of its own
+
+
+class OverlapRanker(Ranker):
+    """Scores a candidate by how many words it shares with the question. It costs nothing."""
+
+    def __init__(self):
+        self.set_drops()
+
+    @property
+    def capabilities(self):
+        return Capabilities("overlap")
+
+    def rank_all(self, questions):
+        for question in questions:
+            words = set(question.question.split())
+            shared = [len(words & set(text.split())) for text in question.texts]
+            scores = np.array(shared, dtype=float)
+            order, none = np.argsort(-scores, kind="stable"), np.zeros(len(scores), dtype=bool)
+            yield Ranking(order, scores, none + 1, none, none, FREE, scores[None])
+
+
+def build_filtered_ranker(network, encoder, drop_ratio=None, keep=None, **options):
+    """The toy on what the overlap lets through."""
+    rankers = [OverlapRanker(), CascadeRanker(network, encoder, **options)]
+    return SequentialRanker(rankers, drop_ratio, keep)
+
+
+def test_a_ranker_of_its_own_takes_the_place_of_the_packages(
+    toy_run, files, questions, tmp_path, monkeypatch
+):
+    alone = load_ranker(toy_run)
+    monkeypatch.setitem(RANKERS, "toy", build_filtered_ranker)
+    ranker, overlap = load_ranker(toy_run, keep=3), OverlapRanker()
+    for question, ranking in zip(questions["dev"], ranker.rank_all(questions["dev"])):
+        kept = sorted(overlap.rank(question.question, question.texts).order[:3])
+        assert sorted(ranking.order[:3]) == kept
+        scores = alone.rank(question.question, [question.texts[index] for index in kept]).scores
+        np.testing.assert_allclose(ranking.scores[kept], scores, atol=1e-5)
+        assert ranking.cost.candidate_work == 3 * TOY_WORK
+        assert ranking.cost.relative == pytest.approx(3 / len(question.candidates))
+    rows = tmp_path / "rows.json"
+    arguments = ["--data", files["dev"], "--keep", 3, "--drop-ratio", 0.5, "--json", rows]
+    assert wqa("evaluate", toy_run, *arguments) == 0
+    assert all(row["cost"] < 1 for row in json.loads(rows.read_text()))
+    assert wqa(*training(files, tmp_path / "run", "--max-updates", 2)) == 0  # evaluates by it too
+
+
+# Refusals
+
+
+def assert_refused(capsys, message, arguments):
+    capsys.readouterr()
+    assert wqa(*arguments) == 2, message
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: ") and message in error
+
+
+def test_commands_refuse_what_the_toy_lacks(toy_run, files, tiny_encoder, tmp_path, capsys):
+    data = ["--data", files["dev"]]
+    refused = {
+        "a ranker without exits (toy); expected a run with several exits": ["tune", toy_run, *data],
+        "--per-exit: a ranker without exits (toy)": ["evaluate", toy_run, *data, "--per-exit"],
+        "expected a network of transformer layers": ["quantize", toy_run, *data],
+        "expected a monolithic ranker": ["export", toy_run, tmp_path / "x", "--format=huggingface"],
+        "the toy has no encoder": training(files, tmp_path / "x", "--encoder", tiny_encoder),
+        "neither: the toy": training(files, tmp_path / "x", "--init", toy_run),
+        "--max-updates: 0": training(files, tmp_path / "x", "--stream"),
+        "--units: 0; expected": training(files, tmp_path / "x", "--units", 0),
+        "units was 12": training(files, toy_run, "--units", 13, "--resume"),
+    }
+    for message, arguments in refused.items():
+        assert_refused(capsys, message, arguments)
+
+
+@needs_onednn
+def test_onednn_refuses_a_network_without_layers(toy_run, files, tmp_path, capsys):
+    ranking = ["evaluate", toy_run, "--data", files["dev"], "--engine", "onednn"]
+    assert_refused(capsys, "onednn and float32 for a network", ranking)
+    out = tmp_path / "run"
+    assert_refused(capsys, "onednn and float32", training(files, out, "--engine", "onednn"))
+    assert not out.exists()
+
+
+@needs_precision("int8")
+def test_int8_is_refused(toy_run, files, capsys):
+    arguments = ["evaluate", toy_run, "--data", files["dev"], "--precision", "int8"]
+    assert_refused(capsys, "not made of stages of transformer layers", arguments)
+
+
+# CONTRIBUTING.md
+
+
+def test_the_guide_shows_the_toys_own_code():
+    """Blocks with the name of a file hold lines of it; a line of three dots leaves some out."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    blocks = re.findall(r'^```python title="([^"]+)"\n(.*?)^```$', text, re.MULTILINE | re.DOTALL)
+    shown = {name for name, _ in blocks}
+    assert shown >= {f"tests/toy/{name}.py" for name in ("network", "task", "layers")}
+    assert len(blocks) == text.count("```python")
+    for name, block in blocks:
+        source = (ROOT / name).read_text(encoding="utf-8")
+        for part in re.split(r"^ *\.\.\.\n", block, flags=re.MULTILINE):
+            assert "\n" + part in source, part

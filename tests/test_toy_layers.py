@@ -1,0 +1,395 @@
+"""Systems on transformer layers that the package does not know, by MXNet and by oneDNN."""
+
+import json
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import needs_onednn, needs_precision
+from mxnet import autograd
+from tiny_encoder import write_tiny_encoder
+from toy.branches import ToyBranches
+from toy.layers import ToyFirstPosition, ToyLayers, ToyLayersTask, ToyPooling
+
+from wqa.cli import main
+from wqa.config import BackboneConfig, EngineConfig
+from wqa.data import builtin_path, read_questions, write_questions
+from wqa.errors import OptionError
+from wqa.inference import build_ranker, load_ranker
+from wqa.models import NETWORKS, build_network
+from wqa.onednn import GradientEngine
+from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.text import PairEncoder, load_tokenizer
+from wqa.training import TASKS, PairTask, Trainer
+from wqa.training.losses import cross_entropy
+
+#: Systems by name: their networks and tasks.
+SYSTEMS = {
+    "toy_layers": (ToyLayers, ToyLayersTask),
+    "toy_first": (ToyFirstPosition, ToyLayersTask),
+    "toy_pooling": (ToyPooling, ToyLayersTask),
+    "toy_branches": (ToyBranches, PairTask),
+}
+#: Slices of layers in the graph of a pass of each.
+SLICES = {"toy_layers": 1, "toy_first": 1, "toy_pooling": 1, "toy_branches": 5}
+#: What oneDNN's engine for ranking cannot run.
+BY_MXNET_ALONE = ("toy_pooling", "toy_branches")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered():
+    """The systems among those of the package."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, (network, task) in SYSTEMS.items():
+            patch.setitem(NETWORKS, name, network)
+            patch.setitem(TASKS, name, task)
+        yield
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    """A tiny encoder without dropout, so that both engines compute the same losses."""
+    folder = tmp_path_factory.mktemp("encoder") / "tiny"
+    return write_tiny_encoder(folder, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return list(read_questions(builtin_path("dev")))[:4]
+
+
+@pytest.fixture(scope="module")
+def data(questions, tmp_path_factory):
+    path = tmp_path_factory.mktemp("questions") / "few.jsonl"
+    write_questions(path, questions)
+    return path
+
+
+def train(system, encoder, data, out, *more):
+    """Train for a few updates, with an evaluation in the middle and at the end."""
+    options = {
+        "--encoder": encoder,
+        "--train": data,
+        "--dev": data,
+        "--out": out,
+        "--max-length": 64,
+        "--tokens-per-batch": 400,
+        "--learning-rate": 1e-3,
+        "--warmup-updates": 1,
+        "--max-updates": 6,
+        "--eval-every": 3,
+        "--log-every": 1,
+    }
+    given = [str(part) for option in options.items() for part in option]
+    return main(["train", system, *given, *more])
+
+
+@pytest.fixture(scope="module")
+def runs(encoder, data, tmp_path_factory):
+    """Runs of systems, trained by MXNet when they are first asked for."""
+    folder, trained = tmp_path_factory.mktemp("runs"), {}
+
+    def run(system):
+        if system not in trained:
+            trained[system] = folder / system
+            assert train(system, encoder, data, trained[system], "--engine", "mxnet") == 0
+        return trained[system]
+
+    return run
+
+
+def losses(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [line["loss"] for line in lines if "loss" in line]
+
+
+# Ranking
+
+
+def network_of(system, encoder, **options):
+    """A network with random heads, whose scores differ."""
+    network = build_network(system, read_backbone_config(encoder), **options)
+    mx.random.seed(5)
+    initialize_from(network, encoder)
+    for head in network.heads:
+        head.out.weight.set_data(mx.nd.random.normal(0, 1, head.out.weight.shape))
+    return network, PairEncoder(load_tokenizer(encoder), 64)
+
+
+@needs_onednn
+@pytest.mark.parametrize("drop_ratio", [0.0, 0.5])
+@pytest.mark.parametrize("exits", [(3,), (2,), (1, 2, 3)])
+@pytest.mark.parametrize("system", ["toy_layers", "toy_first"])
+def test_both_engines_give_the_same_scores(system, exits, drop_ratio, encoder, questions):
+    network, pair_encoder = network_of(system, encoder, exits=exits)
+    by_mxnet, by_onednn = (
+        build_ranker(
+            system, network, pair_encoder, drop_ratio=drop_ratio, engine=EngineConfig(engine)
+        )
+        for engine in ("mxnet", "onednn")
+    )
+    spread = []
+    for first, second in zip(by_mxnet.rank_all(questions), by_onednn.rank_all(questions)):
+        np.testing.assert_allclose(second.exit_scores, first.exit_scores, atol=1e-4)
+        assert second.order.tolist() == first.order.tolist()
+        spread.append(np.nanstd(first.exit_scores, axis=1).min())
+    assert max(spread) > 0.01
+
+
+@needs_onednn
+@pytest.mark.parametrize("system", ["toy_layers", "toy_first"])
+def test_a_run_ranks_by_both_engines(system, runs, questions):
+    by_mxnet, by_onednn = (
+        load_ranker(runs(system), engine=engine) for engine in ("mxnet", "onednn")
+    )
+    for first, second in zip(by_mxnet.rank_all(questions), by_onednn.rank_all(questions)):
+        np.testing.assert_allclose(second.scores, first.scores, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "system, obstacle",
+    [
+        ("toy_pooling", "a head that reads 'all'"),
+        ("toy_branches", "not made of stages of transformer layers"),
+    ],
+)
+def test_what_onednn_cannot_rank_is_mxnets(system, obstacle, runs, questions, data, capsys):
+    by_default, by_mxnet = (load_ranker(runs(system), engine=name) for name in ("auto", "mxnet"))
+    for first, second in zip(by_default.rank_all(questions), by_mxnet.rank_all(questions)):
+        np.testing.assert_array_equal(first.scores, second.scores)
+    capsys.readouterr()
+    assert main(["quantize", str(runs(system)), "--data", str(data)]) == 2
+    assert obstacle in capsys.readouterr().err
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "system, obstacle",
+    [
+        ("toy_pooling", "a head that reads 'all'"),
+        ("toy_branches", "not made of stages of transformer layers"),
+    ],
+)
+def test_onednn_refuses_what_it_cannot_rank(system, obstacle, runs, data, monkeypatch, capsys):
+    with pytest.raises(OptionError, match=obstacle):
+        load_ranker(runs(system), engine="onednn")
+    monkeypatch.setattr("wqa.inference.cascade.CascadeRanker.rank_all", None)  # nothing runs
+    arguments = ["evaluate", str(runs(system)), "--data", str(data), "--engine", "onednn"]
+    capsys.readouterr()
+    assert main(arguments) == 2
+    assert obstacle in capsys.readouterr().err
+
+
+# Training
+
+
+@needs_onednn
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_onednn_trains_every_system_as_mxnet_does(
+    system, runs, encoder, data, tmp_path, monkeypatch
+):
+    """Also one that it cannot rank with, and to the end: an evaluation changes nothing."""
+    calls = []
+    compute = GradientEngine.layers
+
+    def counted(engine, *arguments):
+        calls.append(autograd.is_recording())
+        return compute(engine, *arguments)
+
+    monkeypatch.setattr(GradientEngine, "layers", counted)
+    assert train(system, encoder, data, tmp_path / "run", "--engine", "onednn") == 0
+    assert sum(calls) == 6 * SLICES[system]
+    assert losses(tmp_path / "run") == pytest.approx(losses(runs(system)), abs=1e-4)
+    record = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert record["training"]["engine"] == "onednn"
+
+
+@needs_onednn
+def test_onednn_accumulates_as_mxnet_does(encoder, data, tmp_path):
+    for engine in ("mxnet", "onednn"):
+        more = ["--engine", engine, "--accumulate", "2", "--clip-norm", "0.1"]
+        assert train("toy_branches", encoder, data, tmp_path / engine, *more) == 0
+    assert losses(tmp_path / "onednn") == pytest.approx(losses(tmp_path / "mxnet"), abs=1e-4)
+
+
+@needs_onednn
+@pytest.mark.parametrize("system", BY_MXNET_ALONE)
+def test_onednn_resumes_to_the_same_bits(system, tiny_encoder, data, tmp_path, monkeypatch):
+    """With dropout, and after an evaluation by MXNet."""
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert train(system, tiny_encoder, data, whole, "--engine", "onednn") == 0
+    step = Trainer._step
+
+    def killed(trainer, rate):
+        step(trainer, rate)
+        if trainer.state.update == 5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", killed)
+        more = ["--engine", "onednn", "--checkpoint-every", "4"]
+        assert train(system, tiny_encoder, data, stopped, *more) == 130
+    assert train(system, tiny_encoder, data, stopped, *more, "--resume") == 0
+    assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
+    assert losses(stopped) == losses(whole)
+
+
+@needs_precision("bfloat16")
+@pytest.mark.parametrize("system", BY_MXNET_ALONE)
+def test_bfloat16_trains_what_mxnet_ranks(system, runs, encoder, data, tmp_path):
+    assert train(system, encoder, data, tmp_path / "run", "--precision", "bfloat16") == 0
+    assert losses(tmp_path / "run") == pytest.approx(losses(runs(system)), abs=0.05)
+
+
+def test_a_head_of_the_same_name_and_shape_is_kept(runs, encoder, data, tmp_path):
+    out = tmp_path / "adapted"
+    data_options = ["--train", str(data), "--out", str(out), "--max-length", "64"]
+    more = ["--max-updates", "1", "--learning-rate", "1e-9"]
+    source = runs("toy_layers")
+    assert main(["train", "toy_first", "--init", str(source), *data_options, *more]) == 0
+    first = json.loads((out / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["start"].endswith("(toy_layers); heads kept at 3")
+
+
+# Gradients of several slices in one graph
+
+DRY = {"dropout": 0.0, "attention_dropout": 0.0}
+SIZES = {
+    "vocab_size": 60,
+    "units": 32,
+    "hidden_size": 48,
+    "num_layers": 4,
+    "num_heads": 2,
+    "max_positions": 40,
+}
+FAMILIES = {
+    "bert": {},
+    "roberta": {"layout": "roberta", "token_types": 1, "first_position": 2},
+    "albert": {"layout": "albert", "embedding_size": 8, "shared_layers": True},
+}
+
+
+def branches(**changes):
+    network = ToyBranches(BackboneConfig(**{**SIZES, **changes}))
+    mx.random.seed(1)
+    network.initialize(mx.init.Normal(0.1))
+    return network
+
+
+def batch_of(pairs=5, length=16, padding=0, seed=2):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(4, length + 1, pairs).astype(np.float32)
+    token_ids = rng.integers(3, 60, (pairs, length)).astype(np.int32)
+    token_ids[np.arange(length) >= lengths[:, None]] = padding
+    token_types = np.zeros((pairs, length), np.int32)
+    token_types[:, 6:] = padding == 0
+    labels = rng.integers(0, 2, pairs).astype(np.float32)
+    arrays = (token_ids, token_types, lengths, labels)
+    return [mx.nd.array(array, dtype=array.dtype) for array in arrays]
+
+
+def backward(network, batches, engine=None, seed=3, parameters=None):
+    """Losses and gradients of batches, one after another."""
+    network.backbone.attach(engine)
+    parameters = parameters or network._collect_params_with_prefix()
+    for parameter in parameters.values():
+        parameter.zero_grad()
+    values = []
+    for *inputs, labels in batches:
+        if engine is not None:
+            engine.seed(seed)
+        with autograd.record():
+            loss = cross_entropy(network(*inputs), labels).mean()
+        loss.backward()
+        values.append(loss.asscalar())
+    mx.nd.waitall()
+    return values, {name: parameter.grad().asnumpy() for name, parameter in parameters.items()}
+
+
+def engine_for(network, kind="float32"):
+    return GradientEngine(network.config, kind, 200, 40)
+
+
+def assert_close(computed, expected):
+    for name, array in expected.items():
+        tolerance = 2e-5 * (np.abs(array).max() + 1e-2)
+        np.testing.assert_allclose(computed[name], array, atol=tolerance, err_msg=name)
+
+
+@needs_onednn
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_of_several_slices_equal_mxnets(family):
+    network = branches(**FAMILIES[family], **DRY)
+    engine, padding = engine_for(network), int(family == "roberta")
+    shapes = [batch_of(5, 16, padding), batch_of(3, 24, padding), batch_of(5, 16, padding, seed=7)]
+    for batch in shapes:
+        expected_losses, expected = backward(network, [batch])
+        computed_losses, computed = backward(network, [batch], engine)
+        assert computed_losses == pytest.approx(expected_losses, abs=1e-5)
+        assert_close(computed, expected)
+        for name, gradient in expected.items():
+            assert np.abs(gradient).max() > 0, name
+
+
+@needs_onednn
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gradients_of_several_slices_are_added(family):
+    network = branches(**FAMILIES[family], **DRY)
+    network.collect_params().setattr("grad_req", "add")
+    padding = int(family == "roberta")
+    batches = [batch_of(5, 16, padding), batch_of(3, 24, padding)]
+    expected_losses, expected = backward(network, batches)
+    computed_losses, computed = backward(network, batches, engine_for(network))
+    assert computed_losses == pytest.approx(expected_losses, abs=1e-5)
+    assert_close(computed, expected)
+
+
+@needs_onednn
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("fixed", ["embeddings", "layers.0", "layers.1", "layers.3.ffn_1"])
+def test_parameters_that_take_no_gradient(family, fixed):
+    network = branches(**FAMILIES[family], **DRY)
+    trained = {}
+    for name, parameter in network._collect_params_with_prefix().items():
+        if name.startswith(f"backbone.{fixed}."):
+            parameter.grad_req = "null"
+        else:
+            trained[name] = parameter
+    batch = batch_of(padding=int(family == "roberta"))
+    expected_losses, expected = backward(network, [batch], parameters=trained)
+    engine = engine_for(network)
+    computed_losses, computed = backward(network, [batch], engine, parameters=trained)
+    assert computed_losses == pytest.approx(expected_losses, abs=1e-5)
+    assert_close(computed, expected)
+
+
+@needs_precision("bfloat16")
+def test_bfloat16_gradients_of_several_slices_point_the_same_way():
+    network, batch = branches(**DRY), batch_of(pairs=12)
+    _, expected = backward(network, [batch])
+    _, computed = backward(network, [batch], engine_for(network, "bfloat16"))
+    for name, array in expected.items():
+        norms = np.linalg.norm(array) * np.linalg.norm(computed[name])
+        assert (array * computed[name]).sum() / norms > 0.99, name
+
+
+@needs_onednn
+def test_every_slice_has_dropout_of_its_own():
+    """The derivative along a direction is that of the loss, for one draw of all masks."""
+    network, batch = branches(dropout=0.3, attention_dropout=0.2), batch_of()
+    engine = engine_for(network)
+    _, gradients = backward(network, [batch], engine)
+    rng = np.random.default_rng(0)
+    parameters = network._collect_params_with_prefix()
+    start, directions = {}, {}
+    for name, parameter in parameters.items():
+        start[name] = parameter.data().asnumpy()
+        directions[name] = rng.normal(size=parameter.shape).astype(np.float32)
+    values = []
+    for sign in (1, -1):
+        for name, parameter in parameters.items():
+            parameter.set_data(mx.nd.array(start[name] + sign * 1e-4 * directions[name]))
+        values += backward(network, [batch], engine)[0]
+    expected = sum((gradients[name] * directions[name]).sum() for name in gradients)
+    assert (values[0] - values[1]) / 2e-4 == pytest.approx(expected, rel=0.05)
+    assert backward(network, [batch], engine, seed=4)[0] != values[1:]
