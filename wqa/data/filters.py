@@ -1,4 +1,4 @@
-"""Which questions count: all, those with an answer, or those with both kinds of candidate."""
+"""Filters of questions: all, those with an answer, or those with both kinds of candidate."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, Iterable, List, Tuple
 from wqa.data.records import Question
 from wqa.errors import DataError, check_choice, shorten
 
-#: Takes the number of positive and of negative candidates of a question, or two arrays of them,
-#: and gives whether the question is kept.
+#: Takes the numbers of positive and of negative candidates of a question, or two arrays of them,
+#: and returns whether the question is kept.
 Rule = Callable[[Any, Any], Any]
 
 
@@ -33,18 +33,18 @@ _RULES: Dict[str, Rule] = {
 
 
 def filter_rule(name: str) -> Rule:
-    """Look up the rule of a filter, in terms of how many candidates are positive and negative.
+    """Look up the rule of a filter.
 
     Parameters
     ----------
     name : {"all", "no-all-negative", "clean"}
-        The filter.
+        Name of the filter.
 
     Returns
     -------
     callable
-        Takes the number of positive and of negative candidates of a question, or two arrays of
-        them, and gives whether the question is kept.
+        Takes the numbers of positive and of negative candidates of a question, or two arrays of
+        them, and returns whether the question is kept.
 
     Raises
     ------
@@ -66,7 +66,7 @@ FILTERS: Dict[str, Callable[[Question], bool]] = {
 
 
 def filter_questions(questions: Iterable[Question], name: str) -> List[Question]:
-    """Keep the questions that a filter names.
+    """Keep the questions that pass a filter.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ def read_run(path: PathLike) -> Run:
     Returns
     -------
     dict of dict
-        Scores by question id and document id.
+        Score of each document by question id and document id.
 
     Raises
     ------
@@ -88,8 +88,8 @@ def read_qrels(path: PathLike) -> Qrels:
 
     Returns
     -------
-    dict of dict
-        Grades by question id and document id.
+    dict of str to dict
+        Grades of the documents of each question.
 
     Raises
     ------
@@ -153,6 +153,7 @@ def trec_order(scores: Dict[str, float]) -> List[str]:
     Returns
     -------
     list of str
+        Document ids, best first.
     """
     with np.errstate(over="ignore"):
         rounded = np.array(list(scores.values()), dtype=np.float32).tolist()

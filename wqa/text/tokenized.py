@@ -100,7 +100,7 @@ class TokenizedPairs:
         return lengths
 
     def question(self, index: int) -> np.ndarray:
-        """Token ids of a question, without special tokens.
+        """Tokens of a question, without special tokens.
 
         Parameters
         ----------
@@ -110,6 +110,7 @@ class TokenizedPairs:
         Returns
         -------
         numpy.ndarray
+            Token ids.
         """
         return _text(self.question_tokens, self.question_ends, index)
 

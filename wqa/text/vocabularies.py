@@ -41,7 +41,7 @@ def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
     """BERT's and ELECTRA's tokenizer, from ``vocab.txt``.
 
     If the settings do not say whether texts are lower-cased, the vocabulary decides: it is cased if
-    it has a word with a capital letter. The oldest directories of encoders have no settings.
+    it has a word with a capital letter. The oldest directories of encoders lack the settings.
 
     Parameters
     ----------
@@ -94,8 +94,10 @@ def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer
 
     Parameters
     ----------
-    folder, settings
-        Directory and settings, as `wordpiece` takes them.
+    folder : pathlib.Path
+        Directory with both files.
+    settings : dict
+        Settings of the tokenizer, of which ``add_prefix_space`` is read.
 
     Returns
     -------
@@ -122,8 +124,10 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
 
     Parameters
     ----------
-    folder, settings
-        Directory and settings, as `wordpiece` takes them.
+    folder : pathlib.Path
+        Directory with the model.
+    settings : dict
+        Settings of the tokenizer, of which ``keep_accents`` and ``do_lower_case`` are read.
 
     Returns
     -------

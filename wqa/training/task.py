@@ -191,15 +191,7 @@ class PairTask(Task):
         self.max_length, self.digest = encoder.max_length, digest
 
     @classmethod
-    def create(
-        cls,
-        system: str,
-        start: Start,
-        own_config: NetworkConfig,
-        train_file: str,
-        config: TrainingConfig,
-        max_length: int,
-    ) -> PairTask:
+    def create(cls, system, start, own_config, train_file, config, max_length) -> PairTask:
         tokenizer = cls.make_tokenizer(start, train_file)
         network = cls.make_network(system, start, own_config, tokenizer)
         limit = network.max_positions
