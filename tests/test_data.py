@@ -70,7 +70,7 @@ BAD = {
     "not an object": ("[1]", "[1]"),
     "no question": ('{"id": "a", "candidates": [{"text": "x"}]}', "no key 'question'"),
     "unknown key": (GOOD.replace('"id"', '"x": 1, "id"').replace("Q1", "a"), "unknown key 'x'"),
-    "key twice": (GOOD.replace('"id"', '"id": "z", "id"').replace("Q1", "a"), "stands twice"),
+    "key twice": (GOOD.replace('"id"', '"id": "z", "id"').replace("Q1", "a"), "occurs twice"),
     "label 2": (GOOD.replace('"label": 1', '"label": 2').replace("Q1", "a"), "label is 2"),
     "label true": (GOOD.replace('"label": 1', '"label": true').replace("Q1", "a"), "label is True"),
     "label 1.0": (GOOD.replace('"label": 1', '"label": 1.0').replace("Q1", "a"), "label is 1.0"),
@@ -106,7 +106,7 @@ BAD = {
         GOOD.replace('"he"', '"he", "id": "Q1-1"'),
         "candidate 2: document id 'Q1-1' belongs to candidate 1 too",
     ),
-    "same id": (GOOD.replace("Q1", "Q4"), "stands on line 3 too"),
+    "same id": (GOOD.replace("Q1", "Q4"), "is on line 3 too"),
 }
 
 

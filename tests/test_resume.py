@@ -241,7 +241,7 @@ def test_a_signal_ends_after_the_update_and_says_how_to_go_on(
     )
     assert stopped.returncode == 128 + getattr(signal, name), stopped.stderr
     *_, said, go_on = stopped.stderr.splitlines()
-    assert said == f"update 6 of 14: stopped by signal {int(getattr(signal, name))}; go on with:"
+    assert said == f"update 6 of 14: stopped by signal {int(getattr(signal, name))}; resume with:"
     assert "Traceback" not in stopped.stderr
     assert max(path.name for path in (out / "checkpoints").glob("update-*")) == "update-00000006"
     arguments = shlex.split(go_on)

@@ -1,30 +1,32 @@
-"""Typed errors. Each says where, what was found, what was expected, and the mend, in one line."""
+"""Typed errors, whose message is one line: where, the problem, the expectation and the remedy."""
+
+from __future__ import annotations
+
+from typing import Iterable
 
 
 class WqaError(Exception):
-    """Base of every error that a user of the package can cause and mend.
+    """Base class of errors that a user can cause and correct.
 
     Parameters
     ----------
     where : str
-        The file, line or argument at fault.
+        File, line or argument that is wrong.
     found : str
-        What was found there.
+        Its value, or the problem with it.
     expected : str, optional
-        What should have been there.
+        Description of a right value.
     mend : str, optional
-        What to do about it.
+        What the user can do.
     """
 
     def __init__(
         self, where: object, found: object, expected: object = "", mend: object = ""
     ) -> None:
-        self.where, self.found, self.expected, self.mend = (
-            str(where),
-            str(found),
-            str(expected),
-            str(mend),
-        )
+        self.where = str(where)
+        self.found = str(found)
+        self.expected = str(expected)
+        self.mend = str(mend)
         parts = [f"{self.where}: {self.found}"]
         if self.expected:
             parts.append(f"expected {self.expected}")
@@ -54,7 +56,7 @@ class DeviceError(WqaError):
 
 
 class PrecisionError(WqaError):
-    """A precision that this processor does not compute in."""
+    """A precision that this processor does not support."""
 
 
 class EncoderError(WqaError):
@@ -62,28 +64,28 @@ class EncoderError(WqaError):
 
 
 class RunDirectoryError(WqaError):
-    """A run directory with a missing, cut-off or contradictory file."""
+    """A run directory with a missing, truncated or contradictory file."""
 
 
 class StorageError(WqaError):
-    """A file that could not be written; whatever stood there before still stands."""
+    """A file that cannot be written; its old content is kept."""
 
 
 class TrainingDiverged(WqaError):
-    """A loss or a parameter that is no longer finite."""
+    """A loss or a parameter that is not finite."""
 
 
 class TrainingStopped(WqaError):
-    """A training that a signal ended.
+    """A training that a signal stopped.
 
     Parameters
     ----------
     signal : int
-        The signal.
+        Number of the signal.
     where : object
-        How far the training came.
+        Number of updates that were made.
     checkpoints : object
-        Folder of the checkpoint to go on from.
+        Folder of the checkpoint from which the training can be resumed.
     """
 
     def __init__(self, signal: int, where: object, checkpoints: object) -> None:
@@ -94,22 +96,45 @@ class TrainingStopped(WqaError):
 
 
 class MissingDependency(WqaError, ImportError):
-    """A library that comes by an extra and is not installed."""
+    """A library that an extra of the package installs, and that is missing."""
 
 
 def shorten(value: object, width: int = 60) -> str:
-    """Quote a value for a message, at most ``width`` characters of it.
+    """Quote a value for a message, in at most ``width`` characters.
 
     Parameters
     ----------
     value : object
-        What was found.
+        Value to quote.
     width : int
-        Characters kept.
+        Greatest length of the result.
 
     Returns
     -------
     str
+        The start of ``repr(value)``.
     """
     text = repr(value)
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def check_choice(where: str, value: object, choices: Iterable[str]) -> None:
+    """Check that an argument has one of a few values.
+
+    Parameters
+    ----------
+    where : str
+        Name of the argument.
+    value : object
+        Value of the argument.
+    choices : iterable of str
+        Values that it may have, such as the keys of a registry.
+
+    Raises
+    ------
+    OptionError
+        If it has another value; the message lists the choices.
+    """
+    choices = list(choices)
+    if value not in choices:
+        raise OptionError(where, shorten(value), "one of " + ", ".join(choices))

@@ -1,4 +1,8 @@
-"""The command line: one short file a subcommand, which parses and calls one function."""
+"""The command line: one short file a subcommand, which parses and calls one function.
+
+The module of a subcommand has two functions. ``add_arguments(parser)`` adds its arguments to an
+`argparse.ArgumentParser`. ``run(options)`` takes the parsed arguments.
+"""
 
 from __future__ import annotations
 
@@ -66,12 +70,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """Parse a command line, the options of the system that it trains included.
+    """Parse a command line, including the options of the system that it trains.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        Those of the process by default.
+        Arguments to parse; by default those of the process.
 
     Returns
     -------
@@ -91,17 +95,17 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the command line.
+    """Parse a command line and run the subcommand.
 
     Parameters
     ----------
     arguments : sequence of str, optional
-        Those of the process by default.
+        Command line, as `parse` takes it.
 
     Returns
     -------
     int
-        0, or 2 after an error, whose one line went to standard error; 128 and its number after a
+        Exit code: 0; 2 after an error, with one line on standard error; 128 plus the number of a
         signal.
     """
     parser = None
@@ -110,14 +114,14 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         parser = options.parser
         COMMANDS[options.command].run(options)
     except TrainingStopped as stopped:
-        message = f"{stopped.where}: {stopped.found}; go on with:\n{options.resume_command}"
+        message = f"{stopped.where}: {stopped.found}; resume with:\n{options.resume_command}"
         print(message, file=sys.stderr)
         return 128 + stopped.signal
     except WqaError as error:
         text = at_the_command_line(error, parser) if parser else str(error)
         print(f"error: {text}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader of a pipe has seen enough
+    except BrokenPipeError:  # the reader of a pipe has closed it
         sys.stderr.close()
         return 0
     except KeyboardInterrupt:

@@ -1,18 +1,18 @@
-"""Time ranking at several drop ratios, side by side in one sitting.
+"""Time ranking at several drop ratios.
 
 examples:
   wqa bench runs/wikiqa --data data/wikiqa/test.jsonl
   wqa bench --random bert_12_768_12 --num-candidates 400 --tokens 20-60
   wqa bench runs/wikiqa --data data/wikiqa/test.jsonl --latency 200
 
-Every round runs every drop ratio once, so the ratios of one round saw the same machine. The table
-gives medians over the rounds: seconds, and seconds over those of ratio 0 in the same round. cost
-counts every candidate alike, token_cost weights candidates by their tokens; both are over the cost
-of the full encoder. --random needs no run: it takes an encoder of a named shape with random
-weights, and random candidates.
+Each round runs each drop ratio once, so that changes of the machine's speed affect all ratios. The
+table holds medians over the rounds: seconds, and seconds over those of ratio 0 in the same round.
+cost counts each candidate alike, token_cost weights candidates by their tokens; both are over the
+cost of the full encoder. --random needs no run: it times an encoder of a named shape with random
+weights on random candidates.
 
---latency N ranks N questions one by one, text in, ranking out. The table gives the median and the
-99th percentile of the milliseconds; the first call, which compiles, is shown apart.
+--latency N ranks N questions one by one, from text to ranking. The table holds the median and the
+99th percentile of the milliseconds, and those of the first call, which compiles.
 """
 
 from __future__ import annotations
@@ -30,13 +30,7 @@ _DEFAULT = [("drop_ratio", ratio) for ratio in ("0", "0.3", "0.4", "0.5")]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    """
+    """Add the arguments of ``wqa bench`` to its parser."""
     parser.add_argument("run", nargs="?", metavar="RUN", help="run directory")
     parser.add_argument("--data", metavar="FILE", help="questions to rank, canonical JSONL")
     parser.add_argument(
@@ -84,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Work(NamedTuple):
-    """What to time."""
+    """A ranker and the questions to time it on."""
 
     ranker: Any
     questions: List[Any]
@@ -92,13 +86,7 @@ class _Work(NamedTuple):
 
 
 def run(options: argparse.Namespace) -> None:
-    """Time as the options say, and print a table.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        What was parsed.
-    """
+    """Run ``wqa bench`` and print a table of times."""
     from wqa.evaluation import table
 
     settings = _settings(options)
@@ -119,7 +107,7 @@ def _time(
 
 
 def _settings(options: argparse.Namespace) -> Dict[str, Dict[str, Any]]:
-    """Settings by name, ratio 0 among them, as the others are compared with it."""
+    """Settings by name; the first is ratio 0, with which the rest are compared."""
     given = options.drops or _DEFAULT
     settings = settings_by_name(given, options.run or "")
     zero = settings.pop("0", {"drop_ratio": 0.0})

@@ -5,9 +5,9 @@ examples:
   wqa compare runs/a runs/a --data data/wikiqa/test.jsonl --drop-ratio 0 --drop-ratio 0.3
   wqa compare --run one.txt --run two.txt --qrels qrels.txt
 
-Every run is compared with the first by every metric: the paired t-test, Wilcoxon's signed-rank
-test, the 95 % interval of the mean difference by the bootstrap over the questions; and Spearman's
-rho of the rankings. A RUN may be a .json file of a sequence of rankers.
+Each run is compared with the first by each metric: paired t-test, Wilcoxon's signed-rank test, and
+the 95 % interval of the mean difference by a bootstrap over the questions. Spearman's rho compares
+the rankings. A RUN may be a .json file of a sequence of rankers.
 """
 
 from __future__ import annotations
@@ -22,13 +22,7 @@ from wqa.errors import OptionError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    """
+    """Add the arguments of ``wqa compare`` to its parser."""
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run directory; at least two")
     add_scoring(parser)
     add_drops(parser, "; give it once for all RUNs, or once for each")
@@ -37,13 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Compare as the options say, and print tables.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        What was parsed.
-    """
+    """Run ``wqa compare`` and print tables of figures and tests."""
     from wqa.data import read_questions
     from wqa.evaluation.comparison import compare_rankers, compare_trec_runs, comparison_table
 
@@ -64,6 +52,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _check_runs(options: argparse.Namespace) -> None:
-    """Before the first of them is ranked."""
+    """Check the number of RUNs before the first is ranked."""
     if len(options.runs) < 2:
         raise OptionError("runs", "one", "at least two to compare", "for one: wqa evaluate RUN")

@@ -19,13 +19,7 @@ import sys
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    """
+    """Add the arguments of ``wqa convert`` to its parser."""
     parser.add_argument("source", metavar="SRC", help="directory or tar to read")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
     parser.add_argument(
@@ -39,13 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Convert as the options say, and print the report.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        What was parsed.
-    """
+    """Run ``wqa convert`` and print its report."""
     from wqa.pretrained import convert
 
     print(convert(options.source, options.out, options.check, shlex.join(["wqa", *sys.argv[1:]])))

@@ -1,4 +1,4 @@
-"""``--drop-ratio`` and ``--keep``: what every stage of a ranker drops."""
+"""``--drop-ratio`` and ``--keep``, the rules by which the stages of a ranker drop candidates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from wqa.cli.options import numbers
 from wqa.errors import OptionError
 
-#: An option's name, ``drop_ratio`` or ``keep``, and the text that was given for it.
+#: Name of an option, ``drop_ratio`` or ``keep``, and its text on the command line.
 Given = Tuple[str, str]
 
 _KINDS: Dict[str, type] = {"drop_ratio": float, "keep": int}
@@ -21,11 +21,11 @@ class DropSetting(NamedTuple):
     Attributes
     ----------
     name : str
-        How tables and files call it: ``0.3``, ``keep=5``, ``0.3,keep=5``, ``tuned``.
+        Name in tables and files: ``0.3``, ``keep=5``, ``0.3,keep=5``, ``tuned``.
     drop_ratio : float, list of (float or None), "tuned", or None
         Drop ratio of all stages, or one a stage.
     keep : int, list of (int or None), or None
-        Number of candidates that go on, likewise.
+        Number of candidates that a stage keeps: for all stages, or one a stage.
     """
 
     name: str
@@ -43,7 +43,7 @@ class DropSetting(NamedTuple):
         Parameters
         ----------
         run : str
-            Run directory, whose tuned drop ratios stand for ``tuned``.
+            Run directory, for the setting ``tuned``.
 
         Returns
         -------
@@ -53,7 +53,7 @@ class DropSetting(NamedTuple):
         Raises
         ------
         RunDirectoryError
-            If nothing was tuned for the run.
+            If the run has no tuned drop ratios.
         """
         if self.drop_ratio != "tuned":
             return self.arguments
@@ -68,9 +68,9 @@ def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
     Parameters
     ----------
     parser : argparse.ArgumentParser
-        Parser of the subcommand. Its options get ``drops``, the pairs that `drop_settings` takes.
+        Parser to add the options to. They are parsed to ``drops``, as `drop_settings` takes it.
     rows : str
-        What several settings stand for, for the help text.
+        Part of the help text about several settings.
     """
     parser.add_argument(
         "--drop-ratio",
@@ -79,7 +79,7 @@ def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
         type=lambda text: ("drop_ratio", text),
         metavar="A[,A...]",
         help="share of its candidates that a stage drops: one number for all stages, or one a "
-        "stage; or tuned, for what `wqa tune` stored in the run (default: 0)" + rows,
+        "stage; or tuned, for the ratios that `wqa tune` stored in the run (default: 0)" + rows,
     )
     parser.add_argument(
         "--keep",
@@ -87,8 +87,8 @@ def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
         action="append",
         type=lambda text: ("keep", text),
         metavar="K[,K...]",
-        help="how many candidates a stage lets through instead. In a list of both options an entry "
-        "that is empty or a dash leaves the stage to the other option: "
+        help="number of candidates that a stage keeps instead. To combine lists of both options, "
+        "leave an entry empty, or write a dash, where the stage has the other option: "
         "--drop-ratio 0.3, --keep ,5",
     )
 
@@ -99,7 +99,7 @@ def drop_settings(given: Optional[Sequence[Given]]) -> List[DropSetting]:
     Parameters
     ----------
     given : sequence of (str, str), optional
-        What was given for ``--drop-ratio`` and ``--keep``.
+        Names and texts of the options ``--drop-ratio`` and ``--keep``.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def drop_settings(given: Optional[Sequence[Given]]) -> List[DropSetting]:
     Raises
     ------
     OptionError
-        If a text is not a list of such numbers.
+        If a text is not a list of numbers.
     """
     settings: List[DropSetting] = []
     for option, text in given or ():
@@ -129,9 +129,9 @@ def settings_by_name(given: Optional[Sequence[Given]], run: str) -> Dict[str, Di
     Parameters
     ----------
     given : sequence of (str, str), optional
-        What was given for ``--drop-ratio`` and ``--keep``.
+        Options, as `drop_settings` takes them.
     run : str
-        Run directory, whose tuned drop ratios stand for ``tuned``.
+        Run directory, for the setting ``tuned``.
 
     Returns
     -------
@@ -140,10 +140,8 @@ def settings_by_name(given: Optional[Sequence[Given]], run: str) -> Dict[str, Di
 
     Raises
     ------
-    OptionError
-        If a text is not a list of such numbers.
-    RunDirectoryError
-        If nothing was tuned for the run.
+    OptionError, RunDirectoryError
+        If a text is not a list of numbers, or the run has no tuned drop ratios.
     """
     return {setting.name: setting.arguments_for(run) for setting in drop_settings(given)}
 
@@ -154,17 +152,17 @@ def one_drop_setting(given: Optional[Sequence[Given]]) -> DropSetting:
     Parameters
     ----------
     given : sequence of (str, str), optional
-        What was given for ``--drop-ratio`` and ``--keep``.
+        Options, as `drop_settings` takes them.
 
     Returns
     -------
     DropSetting
-        With None for both where nothing was given.
+        The setting; one that drops nothing if there is no option.
 
     Raises
     ------
     OptionError
-        If a text is not a list of such numbers, or there are several settings.
+        If there are several settings, or a text is not a list of numbers.
     """
     settings = drop_settings(given)
     if len(settings) > 1:
@@ -194,7 +192,7 @@ def _entries(option: str, text: str) -> Any:
 
 
 def _complete_each_other(one: DropSetting, two: DropSetting) -> bool:
-    """Whether the two are lists with empty entries, one of drop ratios and one of numbers."""
+    """Whether one setting is a list of drop ratios, the other of numbers, with empty entries."""
     ratios, counts = (one, two) if one.keep is None else (two, one)
     lists = [values for values in (ratios.drop_ratio, counts.keep) if isinstance(values, list)]
     return len(lists) == 2 and all(None in values for values in lists)

@@ -6,9 +6,9 @@ examples:
   wqa evaluate runs/seed0 runs/seed1 runs/seed2 --data data/wikiqa/test.jsonl --seeds
   wqa evaluate --run run.txt --qrels qrels.txt
 
-Metrics equal trec_eval's. With a RUN, every --drop-ratio and every --keep is a row of the table.
-With --seeds, the RUNs are seeds of one system, and the table ends with mean and deviation. Without
-a RUN, --run and --qrels name the TREC files to score. A RUN may be a .json file of a sequence of
+Metrics equal trec_eval's. With a RUN, each --drop-ratio and each --keep is a row of the table. With
+--seeds, the RUNs are seeds of one system, and the table ends with mean and deviation. Without a
+RUN, --run and --qrels name the TREC files to score. A RUN may be a .json file of a sequence of
 rankers. `wqa compare` compares runs.
 """
 
@@ -25,13 +25,7 @@ from wqa.errors import OptionError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    """
+    """Add the arguments of ``wqa evaluate`` to its parser."""
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run directory")
     add_scoring(parser)
     add_drops(parser, "; give it again for another row, or, with --seeds, once for each RUN")
@@ -61,13 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Evaluate as the options say, and print a table.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        What was parsed.
-    """
+    """Run ``wqa evaluate`` and print a table of figures."""
     options.metrics = metric_names(options.metrics)
     if scores_trec_runs(options):
         rows = _of_trec_run(options)

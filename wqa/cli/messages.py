@@ -1,4 +1,4 @@
-"""Errors of the library, which name arguments, in the words of the command line."""
+"""Messages of the library's errors, with flags in place of arguments."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from wqa.errors import WqaError
 
 #: An argument with its value, as Python takes it: ``ctx="cpu"``, ``picture=False``.
 _ARGUMENT = re.compile(r"""(?<![\w./'"-])([a-z]\w*)=("[^"]*"|'[^']*'|[^\s,;)]+)""")
-#: A name of several words, which no sentence holds by chance.
+#: A name of several words, which does not occur in ordinary text.
 _LONG_NAME = re.compile(r"""(?<![\w./'"-])[a-z]\w*_\w+(?![\w/'"-])""")
 
 
 def at_the_command_line(error: WqaError, parser: argparse.ArgumentParser) -> str:
     """Message of an error, with flags in place of arguments.
 
-    Where an error's ``where`` is an option, such as ``learning_rate``, its flag stands for it:
-    ``--learning-rate``. In such an error every name of several words becomes its flag. In any
-    error ``ctx="cpu"`` becomes ``--ctx cpu``.
+    If the error's ``where`` is an option, such as ``learning_rate``, it becomes the flag
+    ``--learning-rate``, and so does each name of several words in the message. In all errors
+    ``ctx="cpu"`` becomes ``--ctx cpu``.
 
     Parameters
     ----------
     error : WqaError
-        What the library raised.
+        Error that the library raised.
     parser : argparse.ArgumentParser
-        Parser of the subcommand.
+        Parser of the subcommand that raised it.
 
     Returns
     -------
     str
-        One line.
+        Message of one line.
     """
     flags = _flags(parser)
     names = error.where.split(" and ")
@@ -51,7 +51,7 @@ def at_the_command_line(error: WqaError, parser: argparse.ArgumentParser) -> str
 
 
 def _flags(parser: argparse.ArgumentParser) -> Dict[str, str]:
-    """Flag of every option by the names that the library may give it; a positional's metavar."""
+    """Flag of each option, or metavar of a positional argument, by the library's names."""
     flags = {}
     for action in parser._actions:  # argparse has no public list of them
         flags[action.dest] = str(action.metavar)

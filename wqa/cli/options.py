@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Sequence
 from wqa.data.filters import FILTERS
 from wqa.errors import OptionError, shorten
 
-#: What the value of a configuration's field is called in help texts, by its name or its type.
+#: Metavar of an option, by name or type of the configuration's field.
 _METAVARS: Dict[Any, str] = {"ctx": "DEVICE", int: "N", float: "X", str: "TEXT"}
 
 
@@ -20,9 +20,9 @@ def numbers(text: str, option: str, kind: type = int) -> List:
     Parameters
     ----------
     text : str
-        The list as it was given.
+        Text of the option.
     option : str
-        Name of its option, for messages.
+        Name of the option, for errors.
     kind : {int, float}
         Type of the numbers.
 
@@ -39,8 +39,8 @@ def numbers(text: str, option: str, kind: type = int) -> List:
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
-        what = "whole numbers" if kind is int else "numbers"
-        raise OptionError(option, shorten(text), f"{what} separated by commas") from None
+        expected = "whole numbers" if kind is int else "numbers"
+        raise OptionError(option, shorten(text), f"{expected} separated by commas") from None
 
 
 def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None:
@@ -49,10 +49,10 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
     Parameters
     ----------
     parser : argparse.ArgumentParser or argument group
-        Where the options go.
+        Parser to add the options to.
     config : type
-        The dataclass; ``help`` in a field's metadata is the option's text. Its fields are numbers,
-        texts, flags that are off by default, and tuples of numbers.
+        Dataclass of the configuration. Its fields are numbers, texts, flags that are off by
+        default, and tuples of numbers; ``help`` in a field's metadata is the help text.
     leave_out : sequence of str
         Fields without an option.
     """
@@ -81,14 +81,14 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
 
 
 def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
-    """Values of a configuration's fields, as `add_fields` let them be given.
+    """Values of the options of `add_fields`.
 
     Parameters
     ----------
     options : argparse.Namespace
-        What was parsed.
+        Parsed options.
     config : type
-        The dataclass.
+        Dataclass of the configuration.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
     Raises
     ------
     OptionError
-        If a text is not a list of numbers where the field is a tuple of them.
+        If the text of a tuple is not a list of numbers.
     """
     values = {}
     for name, kind in typing.get_type_hints(config).items():
@@ -116,7 +116,7 @@ def metric_names(text: str) -> List[str]:
     Parameters
     ----------
     text : str
-        The list as it was given.
+        Text of ``--metrics``.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
     Parameters
     ----------
     parser : argparse.ArgumentParser
-        Parser of the subcommand.
+        Parser to add them to.
     """
     parser.add_argument(
         "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
@@ -151,7 +151,7 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
         "--pool",
         default="question",
         choices=("question", "batch"),
-        help="what an exit prunes among: all candidates of a question, or batches of them "
+        help="candidates that an exit compares: all of a question, or batches of them "
         "(default: question)",
     )
     parser.add_argument(
@@ -165,14 +165,14 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
         "--precision",
         default="float32",
         choices=("float32", "bfloat16", "int8"),
-        help="what products compute in; int8 needs a run that `wqa quantize` calibrated "
+        help="precision of products; int8 needs a run that `wqa quantize` has calibrated "
         "(default: float32)",
     )
     parser.add_argument(
         "--engine",
         default="auto",
         choices=("auto", "mxnet", "onednn"),
-        help="what computes the layers; auto takes oneDNN on a CPU where it is installed "
+        help="engine of the layers; auto takes oneDNN on a CPU where it is installed "
         "(default: auto)",
     )
     parser.add_argument(
@@ -184,12 +184,12 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Keyword arguments of `wqa.inference.load_ranker` that the options of ranking stand for.
+    """Values of the options of `add_ranking`, for `wqa.inference.load_ranker`.
 
     Parameters
     ----------
     options : argparse.Namespace
-        Options of a subcommand with those of `add_ranking`.
+        Parsed options.
 
     Returns
     -------
@@ -200,36 +200,36 @@ def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     return {name: getattr(options, name) for name in names}
 
 
-def add_filter(parser: argparse.ArgumentParser, name: str, default: str, what: str) -> None:
+def add_filter(parser: argparse.ArgumentParser, name: str, default: str, text: str) -> None:
     """Add a filter of questions.
 
     Parameters
     ----------
     parser : argparse.ArgumentParser
-        Parser of the subcommand.
+        Parser to add the option to.
     name : str
-        The flag.
+        Flag of the option.
     default : str
-        Filter that counts where the flag is not given.
-    what : str
-        Which questions it is about, for the help text.
+        Default filter.
+    text : str
+        Start of the help text.
     """
     parser.add_argument(
         name,
         default=default,
         choices=tuple(FILTERS),
-        help=f"{what}: all; no-all-negative, those with an answer; clean, those with both an "
+        help=f"{text}: all; no-all-negative, those with an answer; clean, those with both an "
         f"answer and a wrong candidate (default: {default})",
     )
 
 
 def add_scoring(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a score against judgements.
+    """Add the options of judgements and metrics.
 
     Parameters
     ----------
     parser : argparse.ArgumentParser
-        Parser of the subcommand.
+        Parser of a subcommand that scores runs.
     """
     parser.add_argument("--data", metavar="FILE", help="labelled questions, canonical JSONL")
     parser.add_argument("--run", action="append", dest="trec_runs", metavar="FILE", help="TREC run")

@@ -1,4 +1,4 @@
-"""What subcommands print and write."""
+"""Output of subcommands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import sys
 from typing import Any, Mapping, Sequence
 
-#: Columns of a row of figures that the line above the table gives.
+#: Figures that are shown in a line above the table.
 _ABOVE = ("questions", "filter")
 
 
@@ -17,7 +17,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     Parameters
     ----------
     parser : argparse.ArgumentParser
-        Parser of the subcommand.
+        Parser of a subcommand that prints a result.
     """
     parser.add_argument(
         "--json",
@@ -27,16 +27,16 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def show(text: str, value: Any, path: str) -> None:
-    """Print a text, or write what it shows as JSON, or both.
+    """Print a result as text, or write it as JSON, or both.
 
     Parameters
     ----------
     text : str
-        The text to print.
+        The result as text.
     value : Any
-        What the JSON holds.
+        The result in types of JSON.
     path : str
-        File of the JSON; empty for none, ``-`` for standard output instead of the text.
+        JSON file to write; empty for none, ``-`` to print JSON instead of the text.
     """
     from wqa.data import atomic_writer
 
@@ -51,17 +51,17 @@ def show(text: str, value: Any, path: str) -> None:
 
 
 def figures_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Rows of an evaluation as text.
+    """Format the rows of an evaluation.
 
     Parameters
     ----------
     rows : sequence of mapping
-        Figures on the same questions, as `wqa.evaluation.evaluate_ranker` gives them.
+        Figures on the same questions, as `wqa.evaluation.evaluate_ranker` returns them.
 
     Returns
     -------
     str
-        A line that says which questions were scored, and a table.
+        A line with the number of questions and the filter, and a table.
     """
     from wqa.evaluation import table
 
@@ -73,12 +73,12 @@ def figures_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def note_omissions(row: Mapping[str, Any], complete: bool) -> None:
-    """Say on standard error which questions of a TREC run or its judgements do not count.
+    """Print on standard error how many questions of a TREC run or its judgements do not count.
 
     Parameters
     ----------
     row : mapping
-        Figures of the run, as `wqa.evaluation.score_run` gives them.
+        Figures of the run, as `wqa.evaluation.score_run` returns them.
     complete : bool
         Whether judged questions that the run leaves out count as 0.
     """

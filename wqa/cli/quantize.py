@@ -5,8 +5,8 @@ example:
   wqa rank runs/wikiqa --precision int8 --question "how are glacier caves formed ?" \\
       --candidates sentences.txt
 
-The 8-bit weights go to int8.safetensors in the run directory, beside model.params, which stays as
-it is. The labels are not read.
+The 8-bit weights are written to int8.safetensors in the run directory. model.params does not
+change. Labels are not read.
 """
 
 from __future__ import annotations
@@ -17,13 +17,7 @@ from wqa.errors import OptionError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    """
+    """Add the arguments of ``wqa quantize`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument(
         "--data", required=True, metavar="FILE", help="questions to calibrate on, canonical JSONL"
@@ -33,25 +27,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=100,
         metavar="N",
-        help="how many of the questions to take (default: 100)",
+        help="number of questions to calibrate on (default: 100)",
     )
     parser.add_argument(
         "--strength",
         type=float,
         default=None,
         metavar="A",
-        help="share of the inputs' outliers that the weights take over, 0 to 1",
+        help="SmoothQuant's alpha: share of the inputs' outliers that moves to the weights, 0 to 1",
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    """Quantize as the options say, and print what was written.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        What was parsed.
-    """
+    """Run ``wqa quantize`` and print the name of the file."""
     from wqa.data import read_questions
     from wqa.inference.quantize import STRENGTH, quantize
     from wqa.onednn.choice import where_int8_runs

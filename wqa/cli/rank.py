@@ -5,9 +5,9 @@ examples:
   grep -i glacier notes.txt | wqa rank runs/wikiqa --question "how are glacier caves formed ?" \\
       --candidates -
 
-Candidates come one a line. The table shows rank, score (log-odds of being an answer), the layer at
-which the candidate was last scored, and the sentence. --drop-ratio or --keep discards candidates at
-each exit. --json gives the same with every field.
+Candidates are read one a line. The table shows rank, score (log-odds of being an answer), the layer
+at which the candidate was last scored, and the sentence. --drop-ratio or --keep drops candidates at
+each exit. --json writes all fields.
 """
 
 from __future__ import annotations
@@ -26,13 +26,7 @@ _WIDTH = 300  # characters of a sentence that the table shows
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    """
+    """Add the arguments of ``wqa rank`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument("--question", required=True, metavar="Q", help="the question")
     parser.add_argument(
@@ -50,13 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Rank as the options say, and print.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        What was parsed.
-    """
+    """Run ``wqa rank`` and print the ranking."""
     from wqa.inference import load_ranker
 
     candidates = read_candidates(options.candidates)

@@ -1,11 +1,11 @@
-"""Lay what the recipes reproduced beside what a paper published.
+"""Show a paper's published figures beside the reproduced ones.
 
 example:
   wqa report cascade
 
-Every table of the paper is printed, each figure as PUBLISHED | REPRODUCED or "not run", with the
-recipe that gives it; then the tables of other scales. Run it in a checkout, as the tables lie
-beside the recipes.
+It prints all tables of the paper, each figure as PUBLISHED | REPRODUCED or "not run", with the
+recipe that reproduces it, and then the tables of other scales. Run it in a checkout of the
+repository, which holds the tables beside the recipes.
 """
 
 from __future__ import annotations
@@ -14,13 +14,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    """
+    """Add the arguments of ``wqa report`` to its parser."""
     parser.add_argument("paper", metavar="PAPER", help="folder of its recipes, such as cascade")
     parser.add_argument(
         "--recipes",
@@ -31,13 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Print the report.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        What was parsed.
-    """
+    """Run ``wqa report`` and print the tables."""
     from wqa.evaluation.report import report
 
     print(report(options.paper, options.recipes))

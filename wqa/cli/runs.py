@@ -1,4 +1,4 @@
-"""RUNs, or TREC runs: what `wqa evaluate` and `wqa compare` score."""
+"""RUNs and TREC runs, which `wqa evaluate` and `wqa compare` score."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wqa.errors import OptionError
 if TYPE_CHECKING:
     from wqa.evaluation.comparison import NamedRanker
 
-#: Options of RUNs that mean nothing for TREC runs.
+#: Options that apply to RUNs but not to TREC runs.
 _OF_RUNS = {
     "data": "data",
     "drops": "drop_ratio and keep",
@@ -24,7 +24,7 @@ _OF_RUNS = {
 
 
 def scores_trec_runs(options: argparse.Namespace) -> bool:
-    """Whether the options name TREC runs to score, once it is sure that they name one kind.
+    """Whether the options name TREC runs to score, not RUNs.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def scores_trec_runs(options: argparse.Namespace) -> bool:
     Raises
     ------
     OptionError
-        If the options name neither or both, or what goes with the other kind.
+        If they name neither or both, or an option belongs to the other kind.
     """
     command = f"wqa {options.command}"
     if not options.runs:
@@ -67,7 +67,7 @@ def read_trec(options: argparse.Namespace) -> Tuple[List[Tuple[str, Any]], Any]:
     Parameters
     ----------
     options : argparse.Namespace
-        Options of a subcommand with those of `wqa.cli.options.add_scoring`.
+        Options of `wqa.cli.options.add_scoring`.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def read_trec(options: argparse.Namespace) -> Tuple[List[Tuple[str, Any]], Any]:
 
 
 def named_rankers(options: argparse.Namespace) -> Iterator[NamedRanker]:
-    """Rankers of the RUNs, each loaded when it is needed.
+    """Load the rankers of the RUNs one after another.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Tokenize a corpus once, into a folder that training reads without holding it in memory.
+"""Tokenize a corpus into a store, which training reads without loading it into memory.
 
 examples:
   wqa tokenize --encoder encoders/roberta-base --data data/asnq/train.jsonl \\
@@ -7,8 +7,8 @@ examples:
       --out runs/transfer ...
 
 A store belongs to one tokenizer and one --max-length. If the command is stopped, the same command
-goes on; the store has its name only once it is whole. Candidates without a token are left out and
-counted.
+continues it; the store has its final name only when it is complete. Candidates without a token are
+left out and counted.
 """
 
 from __future__ import annotations
@@ -17,13 +17,7 @@ import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    """
+    """Add the arguments of ``wqa tokenize`` to its parser."""
     start = parser.add_mutually_exclusive_group(required=True)
     start.add_argument(
         "--encoder", metavar="DIR", help="encoder whose tokenizer to take, as `wqa train` takes it"
@@ -45,13 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Tokenize as the options say, and print the counts.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        What was parsed.
-    """
+    """Run ``wqa tokenize`` and print the counts."""
     import contextlib
     import pathlib
 

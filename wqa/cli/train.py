@@ -4,11 +4,10 @@ example:
   wqa train cascade --encoder minilm --train data/wikiqa/train.jsonl --dev data/wikiqa/dev.jsonl \\
       --out runs/wikiqa --exits 2,4,6 --epochs 5 --learning-rate 5e-5 --warmup-updates 100
 
-`wqa train SYSTEM --help` shows the options of a system too. The run directory holds config.json,
-model.params (the best parameters by the figures on dev), tokenizer.json and metrics.jsonl; it is
-all that `wqa rank` and `wqa evaluate` need. An interrupt ends a training after the update in hand.
-A training that was stopped goes on when the same command is given again with --resume, and ends
-with the same bits.
+`wqa train SYSTEM --help` also shows the options of a system. The run directory holds config.json,
+model.params (the best parameters by the figures on dev), tokenizer.json and metrics.jsonl; `wqa
+rank` and `wqa evaluate` need nothing else. An interrupt stops a training after the current update.
+The same command with --resume continues it, and ends with the same bits.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _FILTERS = ("train_filter", "dev_filter")
 
 
 class _Help(argparse.Action):
-    """Shows the options of the system that was named before it, too."""
+    """Shows the help text, with the options of the system if one is named before."""
 
     def __call__(self, parser, options, values, option=None):  # noqa: ANN001 - argparse's own
         if getattr(options, "system", None):
@@ -35,13 +34,7 @@ class _Help(argparse.Action):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    """
+    """Add the arguments of ``wqa train`` to its parser."""
     defaults = TrainingConfig()
     parser.add_argument("-h", "--help", action=_Help, nargs=0, help="show this message and exit")
     parser.add_argument(
@@ -80,14 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_filter(parser, "--train-filter", defaults.train_filter, "training questions to use")
     add_filter(parser, "--dev-filter", defaults.dev_filter, "development questions to score")
-    parser.add_argument(
-        "--resume", action="store_true", help="go on with the run that stands in --out"
-    )
+    parser.add_argument("--resume", action="store_true", help="resume the run in --out")
     add_fields(parser.add_argument_group("training"), TrainingConfig, _FILTERS)
 
 
 def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
-    """Add the options of a system: the fields of its own configuration.
+    """Add the options of a system, the fields of its configuration.
 
     Parameters
     ----------
@@ -108,13 +99,7 @@ def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train as the options say.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        What was parsed.
-    """
+    """Run ``wqa train`` and print the best figure."""
     from wqa.models import network_type
     from wqa.training import task_type, train
 
@@ -147,24 +132,24 @@ def run(options: argparse.Namespace) -> None:
 
 
 def evaluator_factory(options: argparse.Namespace) -> Callable:
-    """What `wqa.training.train` takes to evaluate on development questions.
+    """Make the ``make_evaluator`` argument of `wqa.training.train`.
 
     Parameters
     ----------
     options : argparse.Namespace
-        What was parsed.
+        Options of ``wqa train``, with development questions.
 
     Returns
     -------
     callable
-        Takes a pair encoder; returns what the trainer calls.
+        Takes a pair encoder and returns the evaluator that the trainer calls.
     """
     from wqa.data import filter_questions, read_questions
     from wqa.evaluation import dev_evaluator
     from wqa.inference import build_ranker
 
     questions = filter_questions(read_questions(options.dev), options.dev_filter)
-    # Where oneDNN trains a network that it cannot rank with, MXNet ranks.
+    # oneDNN may be able to train a network but not to rank with it; MXNet then ranks.
     chosen = "mxnet" if options.engine == "mxnet" else "auto"
     engine = EngineConfig(engine=chosen, ctx=options.ctx.split("-")[0])
 
@@ -172,7 +157,7 @@ def evaluator_factory(options: argparse.Namespace) -> Callable:
         def build(network: Any) -> Any:
             return build_ranker(options.system, network, encoder, engine=engine)
 
-        # MXNet's engine alone reads the parameters as they are.
+        # Only MXNet's engine reads the current parameters.
         return dev_evaluator(questions, build, live=chosen == "mxnet", progress=True)
 
     return evaluator

@@ -6,14 +6,15 @@ examples:
   wqa tune runs/all_layers --data data/wikiqa/dev.jsonl --place-exits 3 --min-map 0.75
   wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --drop-ratio 0 --drop-ratio tuned
 
-Every candidate is scored at every exit once, and all configurations of the grid are evaluated from
-those scores. RUN/tune (or --out) gets configurations.tsv, pareto.tsv and figure.png. --max-cost
-picks the best configuration that costs at most so much of the full encoder, --min-map the cheapest
-that reaches a MAP (from 0 to 1). The pick is timed and stored in the run, where --drop-ratio tuned
-finds it. --place-exits N uses N of the run's exits, with one ratio for those before the last.
+Each candidate is scored at each exit once, and all configurations of the grid are evaluated from
+these scores. configurations.tsv, pareto.tsv and figure.png are written to RUN/tune (or --out).
+--max-cost picks the best configuration up to a cost relative to the full encoder, --min-map the
+cheapest that reaches a MAP (from 0 to 1). The picked configuration is timed and stored in the run,
+for --drop-ratio tuned. --place-exits N uses N of the run's exits, with one ratio for those before
+the last.
 
-The cost of the table counts whole candidates, as they would run on these questions; paper_cost is
-that of the ratios alone.
+The cost in the table counts whole candidates of these questions; paper_cost follows from the ratios
+alone.
 """
 
 from __future__ import annotations
@@ -28,13 +29,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommand's arguments.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    """
+    """Add the arguments of ``wqa tune`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory of a cascade")
     parser.add_argument(
         "--data",
@@ -86,13 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Tune as the options say, and print the Pareto front and what was picked.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        What was parsed.
-    """
+    """Run ``wqa tune`` and print the Pareto front and the configuration that was picked."""
     from wqa.evaluation import table
     from wqa.tuning import tune
 

@@ -11,7 +11,7 @@ from wqa.errors import OptionError, shorten
 
 @dataclasses.dataclass(frozen=True)
 class PairForm:
-    """How a question and a candidate become one input sequence.
+    """Form in which a question and a candidate become one input sequence.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ PAIR_FORMS: Dict[str, PairForm] = {
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """What all encoders of a family have in common, whatever their size.
+    """Properties that all encoders of a family share.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Family:
     pair_form : str
         Form of the pair input, a key of `PAIR_FORMS`.
     special_tokens : tuple of str
-        Start, separator and padding token of the tokenizers. They tell the pair form of a
+        Start, separator and padding token of the tokenizers. They identify the pair form of a
         tokenizer, so families with the same tokens have the same pair form.
     has_pooler : bool
         Whether pretraining trains a dense layer on the first position. The first-position head
@@ -56,8 +56,8 @@ class Family:
     head_activation : str
         Activation after that dense layer, ``"tanh"`` or ``"gelu"``.
     positions_after_padding : bool
-        Whether the position table starts with the rows of the ids up to the padding token's, so
-        that the first token takes the row after them. Padding tokens then have no position.
+        Whether the first rows of the position table belong to the ids up to the padding token's.
+        The first token then takes the row after them, and padding tokens have no position.
     shared_layers : bool
         Whether all layers share their parameters.
 
@@ -124,8 +124,8 @@ class BackboneConfig:
     dropout, attention_dropout, head_dropout : float
         Dropout rate of the hidden states, of the attention weights and in the heads.
     embedding_size : int
-        Width of the embedding tables where a projection to ``units`` follows them. 0: the tables
-        are ``units`` wide and there is no projection.
+        Width of the embedding tables if a projection to ``units`` follows them. 0 for tables of
+        width ``units`` without a projection.
     first_position : int
         Row of the position table that the first token takes.
     shared_layers : bool
@@ -164,12 +164,13 @@ class BackboneConfig:
                 "backbone activation", shorten(self.activation), "gelu, gelu_tanh or relu"
             )
         sizes = ("vocab_size", "units", "hidden_size", "num_layers", "num_heads")
-        for name in (*sizes, "max_positions", "token_types"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"backbone {name}", getattr(self, name), "a whole number above 0")
-        for name in ("embedding_size", "first_position"):
-            if getattr(self, name) < 0:
-                raise OptionError(f"backbone {name}", getattr(self, name), "a whole number from 0")
+        least = dict.fromkeys((*sizes, "max_positions", "token_types"), 1)
+        least.update({"embedding_size": 0, "first_position": 0})
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value < smallest:
+                expected = "a whole number above 0" if smallest else "a whole number from 0"
+                raise OptionError(f"backbone {name}", value, expected)
         if self.units % self.num_heads:
             raise OptionError(
                 "backbone units", self.units, f"a multiple of the {self.num_heads} attention heads"
@@ -177,7 +178,7 @@ class BackboneConfig:
 
     @property
     def attention_scale(self) -> float:
-        """By which queries, or attention scores, are multiplied: 1 / sqrt of a head's width."""
+        """Factor of the attention scores: 1 / sqrt of the width of an attention head."""
         return 1 / math.sqrt(self.units // self.num_heads)
 
     @property

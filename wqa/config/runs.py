@@ -16,7 +16,7 @@ C = TypeVar("C")
 
 @dataclasses.dataclass(frozen=True)
 class RunConfig:
-    """``config.json`` of a run directory: all that rebuilds the network, and where it comes from.
+    """``config.json`` of a run directory, which describes the network and its training.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class RunConfig:
     backbone : BackboneConfig or None
         Sizes of the encoder; None for a system without one.
     network : dict
-        The system's own configuration, as JSON holds it.
+        Configuration of the system, in types of JSON.
     max_length : int
         Greatest length of an input in tokens.
     training : TrainingConfig, optional
@@ -58,6 +58,7 @@ def to_json(config: Any) -> str:
     Parameters
     ----------
     config : dataclass instance
+        Configuration to render.
 
     Returns
     -------
@@ -68,25 +69,26 @@ def to_json(config: Any) -> str:
 
 
 def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
-    """Build a configuration, refusing fields that are unknown, missing or of another type.
+    """Build a configuration from values of JSON.
 
     Parameters
     ----------
     kind : type
-        The dataclass.
+        Dataclass of the configuration.
     values : dict
-        Its fields.
+        Values of its fields.
     where : str
-        The file, for messages.
+        Name of the file, for errors.
 
     Returns
     -------
     kind
+        Configuration with these values.
 
     Raises
     ------
     RunDirectoryError
-        For any field that does not fit.
+        If a field is unknown, missing or of another type.
     """
     if not isinstance(values, dict):
         raise RunDirectoryError(where, shorten(values), "a JSON object")
@@ -108,7 +110,7 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
 
 
 def _field(hint: Any, value: Any, where: str) -> Any:
-    """A field's value in its type, or an error that names where it stands."""
+    """The value of a field in its type; ``where`` names the field in errors."""
     if type(None) in typing.get_args(hint):
         if value is None:
             return None
@@ -134,6 +136,7 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
     Parameters
     ----------
     path : str or path-like
+        File to read.
 
     Returns
     -------
@@ -142,7 +145,7 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
     Raises
     ------
     RunDirectoryError
-        If the file is missing, cut off or does not fit.
+        If the file is missing, truncated or not the configuration of a run.
     """
     try:
         with open(path, encoding="utf-8") as file:
@@ -163,7 +166,7 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
             "make one of it: wqa convert SRC OUT",
         )
     if isinstance(values, dict) and "exits" in values:
-        # Written by version 0.1.0 before systems had configurations of their own.
+        # Version 0.1.0 had one configuration for all systems.
         values = {**values, "network": {"exits": values["exits"]}}
         del values["exits"]
     return from_dict(RunConfig, values, str(path))

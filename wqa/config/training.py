@@ -1,27 +1,22 @@
-"""How a network is computed, and how it is trained."""
+"""Configuration of engines and of the training loop."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Optional, Sequence
+from typing import Any, Optional
 
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, check_choice
 
-#: Who computes: MXNet's operators, oneDNN's, or oneDNN where it can.
+#: Engines: MXNet, oneDNN, or oneDNN where it supports the network.
 ENGINES = ("auto", "mxnet", "onednn")
-#: What products compute in.
+#: Precisions of products.
 PRECISIONS = ("float32", "bfloat16", "int8")
-
-
-def _check_choice(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise OptionError(name, shorten(value), "one of " + ", ".join(known))
 
 
 @dataclasses.dataclass(frozen=True)
 class EngineConfig:
-    """How a network is computed.
+    """Settings of the engine that computes a network.
 
     Parameters
     ----------
@@ -29,15 +24,15 @@ class EngineConfig:
         ``auto`` takes oneDNN on a single CPU where its library is installed and the network is made
         of transformer layers, and MXNet otherwise.
     precision : {"float32", "bfloat16", "int8"}
-        What products compute in. Other than float32 is oneDNN's.
+        Precision of products; MXNet supports float32 alone.
     threads : int, optional
-        Threads on a CPU; all that the process may use by default.
+        Number of threads on a CPU; by default all that the process may use.
     ctx : str
         Device, as `wqa.models.parse_devices` takes it.
     batch_tokens : int, optional
-        Tokens of a micro-batch; the engine's own default where it is left out.
+        Tokens of a micro-batch; the default depends on the engine.
     hidden_bytes : int
-        Bytes of encodings that wait in memory between two exits; more go to a temporary file.
+        Bytes of encodings that are held in memory between two exits; more go to a temporary file.
 
     Raises
     ------
@@ -53,8 +48,8 @@ class EngineConfig:
     hidden_bytes: int = 1 << 29
 
     def __post_init__(self) -> None:
-        _check_choice("engine", self.engine, ENGINES)
-        _check_choice("precision", self.precision, PRECISIONS)
+        check_choice("engine", self.engine, ENGINES)
+        check_choice("precision", self.precision, PRECISIONS)
         most = len(os.sched_getaffinity(0))
         if self.threads is not None and not 1 <= self.threads <= most:
             limit = f"1 to {most}, the processors that this process may use"
@@ -64,7 +59,7 @@ class EngineConfig:
 
 
 def _option(default: Any, text: str) -> Any:
-    """A field with the text of its option on the command line."""
+    """A field with a default and the help text of its command-line option."""
     return dataclasses.field(default=default, metadata={"help": text})
 
 
@@ -77,40 +72,42 @@ class TrainingConfig:
     epochs : int
         Passes over the training data.
     max_updates : int
-        Updates after which training ends; 0 for no limit.
+        Number of updates after which training ends; 0 for no limit.
     seed : int
         Seed of Python, NumPy and MXNet.
     learning_rate : float
         Peak of the triangular schedule.
     warmup_updates : int
-        Updates up to the peak.
+        Number of updates before the peak.
     tokens_per_batch : int
-        Padded tokens of a mini-batch on each device.
+        Tokens of a mini-batch on each device, padding included.
     accumulate : int
-        Mini-batches of an update. Its gradient is that of the mean loss over all their rows.
+        Number of mini-batches of an update, which follows the gradient of the mean loss over all
+        their rows.
     weight_decay : float
-        Share of each weight that an update takes away, times the learning rate (Loshchilov and
-        Hutter 2019). Biases and normalisations do not decay.
+        Decoupled weight decay (Loshchilov and Hutter 2019): an update multiplies weights by 1 minus
+        this times the learning rate. Biases and normalisations do not decay.
     clip_norm : float
         Greatest norm of the gradient; 0 for no limit.
     checkpoint_every : int
-        Updates between two checkpoints.
+        Number of updates between two checkpoints.
     eval_every : int
-        Updates between two evaluations on the development questions; 0 for once an epoch.
+        Number of updates between two evaluations on the development questions; 0 for once an epoch.
     patience : int
-        Evaluations without a better figure before training stops early; 0 for never.
+        Number of evaluations without a better figure before training stops early; 0 for never.
     log_every : int
-        Updates between two lines of ``metrics.jsonl``.
+        Number of updates between two lines of ``metrics.jsonl``.
     ctx : str
         Devices, as `wqa.models.parse_devices` takes them.
     engine : {"auto", "mxnet", "onednn"}
-        ``auto`` has oneDNN compute transformer layers on a single CPU where it is installed.
+        ``auto`` takes oneDNN for transformer layers on a single CPU where it is installed.
     precision : {"float32", "bfloat16"}
-        What products compute in; bfloat16 is oneDNN's.
+        Precision of products; bfloat16 needs oneDNN.
     shuffle : {"pair", "question"}
-        Shuffle all pairs, or blocks of whole questions, which reads a store in long runs.
+        Units that an epoch shuffles: pairs, or blocks of whole questions, which a store reads in
+        long sequential runs.
     train_filter, dev_filter : str
-        Which questions count, a key of `wqa.data.filters.FILTERS`.
+        Filters of training and development questions, keys of `wqa.data.filters.FILTERS`.
 
     Raises
     ------
@@ -133,12 +130,12 @@ class TrainingConfig:
     log_every: int = _option(50, "updates between two lines of metrics.jsonl")
     ctx: str = _option("cpu", "devices: cpu, gpu:0, or a range such as gpu:0-7")
     engine: str = _option("auto", "auto takes oneDNN on a single CPU where it is installed")
-    precision: str = _option("float32", "what products compute in: float32, or bfloat16 by oneDNN")
+    precision: str = _option("float32", "precision of products: float32, or bfloat16 by oneDNN")
     shuffle: str = _option("pair", "shuffle all pairs, or blocks of questions")
     train_filter: str = _option("all", "training questions: all, no-all-negative or clean")
     dev_filter: str = _option("no-all-negative", "development questions, likewise")
 
-    #: Values of the fields that have a choice.
+    #: Values that some fields are limited to.
     CHOICES = {
         "engine": ENGINES,
         "precision": ("float32", "bfloat16"),
@@ -153,7 +150,7 @@ class TrainingConfig:
             if getattr(self, name) < smallest:
                 raise OptionError(name, getattr(self, name), f"a whole number from {smallest}")
         for name, known in self.CHOICES.items():
-            _check_choice(name, getattr(self, name), known)
+            check_choice(name, getattr(self, name), known)
         if not 0 < self.learning_rate < float("inf"):
             raise OptionError("learning_rate", self.learning_rate, "a number above 0")
         for name in ("clip_norm", "weight_decay"):
@@ -162,5 +159,5 @@ class TrainingConfig:
 
     @property
     def engine_config(self) -> EngineConfig:
-        """Engine, precision and devices together."""
+        """Engine, precision and devices."""
         return EngineConfig(self.engine, self.precision, ctx=self.ctx)

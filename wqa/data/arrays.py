@@ -1,4 +1,4 @@
-"""A folder of arrays on disk: written block by block, memory-mapped once it is whole.
+"""A folder of arrays on disk: written block by block, memory-mapped when it is complete.
 
 The folder holds one file ``NAME.bin`` an array, which is the bare values, and ``meta.json``: the
 version of the format, what the arrays were computed from, facts about them, and the size of every
@@ -35,11 +35,11 @@ class ArrayFolder:
     version : int
         The version of the format that the caller reads.
     kind : str
-        What the folder is, in a word, for messages.
+        Word for the folder in errors, such as "store".
     mend : str
-        How to make such a folder, for messages.
+        Remedy that errors name: how to make such a folder.
     facts : sequence of str
-        Names that ``meta.json`` has in a folder of this kind.
+        Fields that ``meta.json`` has in a folder of this kind.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class ArrayFolder:
     Raises
     ------
     DataError
-        If the folder is absent, incomplete, cut off, or of another version.
+        If the folder is absent, incomplete, truncated, or of another version.
     """
 
     def __init__(
@@ -118,14 +118,14 @@ class ArrayFolder:
         return arrays
 
     def check_made_with(self, settings: Mapping[str, Any], mend: str) -> None:
-        """Refuse a folder that was computed from something else.
+        """Check the settings that a folder was computed with.
 
         Parameters
         ----------
         settings : dict
             The expected values, by their names in ``meta.json``.
         mend : str
-            What to do about a difference.
+            Remedy that the error names.
 
         Raises
         ------
@@ -143,10 +143,10 @@ class ArrayFolder:
 def reusable_folder(
     path: PathLike, version: int, kind: str, made_with: Mapping[str, Any]
 ) -> Optional[ArrayFolder]:
-    """Look for the folder that a writer is about to write.
+    """Open the folder that a writer would write, if it exists.
 
-    A folder of the same kind that cannot be read is deleted: under a final name it is one that was
-    copied in part, or one of another version.
+    A folder of the same kind that cannot be read is deleted: under its final name, it was copied
+    incompletely or belongs to another version.
 
     Parameters
     ----------
@@ -155,19 +155,20 @@ def reusable_folder(
     version : int
         The version of the format.
     kind : str
-        What the folder is, in a word, for messages.
+        Word for the folder in errors, as `ArrayFolder` takes it.
     made_with : dict
-        What the arrays are to be computed from, by names in ``meta.json``.
+        Settings that the arrays are computed with, by names in ``meta.json``.
 
     Returns
     -------
     ArrayFolder or None
-        The folder if it is whole and was computed from the same; None if a writer can write.
+        The folder if it is complete and was computed with the same settings; None if a writer can
+        write.
 
     Raises
     ------
     DataError
-        If the folder is whole, but was computed from something else.
+        If the folder is complete, but was computed with other settings.
     OptionError
         If the path is a file, or a folder with files that no writer writes.
     StorageError
@@ -193,7 +194,7 @@ def reusable_folder(
 
 
 def _is_remainder(folder: pathlib.Path, made_with: Mapping[str, Any]) -> bool:
-    """Whether a folder holds nothing but what is left of a folder of the same kind."""
+    """Whether a folder holds only files of an incomplete folder of the same kind."""
     for entry in folder.iterdir():
         if entry.suffix != ".bin" and entry.name not in ("meta.json", "journal.json"):
             return False
@@ -212,21 +213,21 @@ class ArrayWriter:
     Parameters
     ----------
     path : str or path-like
-        Final name of the folder.
+        Name of the folder once it is complete.
     version : int
-        The version of the format.
+        Version of the format.
     types : dict of str to numpy.dtype
-        The element type of each array, by name. A type such as ``np.dtype(("<f4", (3,)))`` stores
+        Element type of each array, by name. A type such as ``np.dtype(("<f4", (3,)))`` stores
         rows of three numbers.
     made_with : dict
-        What the arrays are computed from, in JSON values, for ``meta.json``. A partial folder that
-        was computed from something else is deleted.
+        Settings that the arrays are computed with, in JSON values, for ``meta.json``. A partial
+        folder that was computed with other settings is deleted.
 
     Attributes
     ----------
     progress : dict
-        The caller's record of how far it is, in JSON values; empty at the start. It is stored with
-        every commit, and comes back when a writer continues.
+        The caller's record of its progress, in JSON values; empty at the start. Each commit stores
+        it, and a writer that continues restores it.
     """
 
     def __init__(
@@ -251,7 +252,7 @@ class ArrayWriter:
                 self.progress = journal["progress"]
             for name, size in self._sizes.items():
                 self._files[name] = open(self._file(name), "ab")
-                # The journal does not vouch for what was written after its last entry.
+                # What was written after the last entry of the journal may be incomplete.
                 self._files[name].truncate(size)
         return self
 
@@ -343,7 +344,7 @@ class ArrayWriter:
         Parameters
         ----------
         facts : dict
-            What else ``meta.json`` tells about the arrays, in JSON values.
+            Further fields of ``meta.json``, in JSON values.
 
         Raises
         ------

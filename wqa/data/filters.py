@@ -1,4 +1,4 @@
-"""Which questions count: all, those with an answer, or those with both kinds of candidate."""
+"""Filters of questions: all, those with an answer, or those with both kinds of candidate."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import functools
 from typing import Any, Callable, Dict, Iterable, List, Tuple
 
 from wqa.data.records import Question
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, check_choice, shorten
 
-#: Takes the number of positive and of negative candidates of a question, or two arrays of them,
-#: and gives whether the question is kept.
+#: Takes the numbers of positive and of negative candidates of a question, or two arrays of them,
+#: and returns whether the question is kept.
 Rule = Callable[[Any, Any], Any]
 
 
@@ -33,26 +33,25 @@ _RULES: Dict[str, Rule] = {
 
 
 def filter_rule(name: str) -> Rule:
-    """Look up the rule of a filter, in terms of how many candidates are positive and negative.
+    """Look up the rule of a filter.
 
     Parameters
     ----------
     name : {"all", "no-all-negative", "clean"}
-        The filter.
+        Name of the filter.
 
     Returns
     -------
     callable
-        Takes the number of positive and of negative candidates of a question, or two arrays of
-        them, and gives whether the question is kept.
+        Takes the numbers of positive and of negative candidates of a question, or two arrays of
+        them, and returns whether the question is kept.
 
     Raises
     ------
     OptionError
         If the filter is unknown.
     """
-    if name not in _RULES:
-        raise OptionError("filter", shorten(name), "one of " + ", ".join(_RULES))
+    check_choice("filter", name, _RULES)
     return _RULES[name]
 
 
@@ -67,7 +66,7 @@ FILTERS: Dict[str, Callable[[Question], bool]] = {
 
 
 def filter_questions(questions: Iterable[Question], name: str) -> List[Question]:
-    """Keep the questions that a filter names.
+    """Keep the questions that pass a filter.
 
     Parameters
     ----------

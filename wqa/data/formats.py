@@ -1,4 +1,4 @@
-"""Canonical JSONL: one question a line, strict in what it takes."""
+"""Canonical JSONL: one question a line, checked strictly."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ def read_questions(path: PathLike) -> Iterator[Question]:
         if question.id in lines_of_ids:
             raise DataError(
                 where,
-                f"question id {shorten(question.id)} stands on line "
-                f"{lines_of_ids[question.id]} too",
+                f"question id {shorten(question.id)} is on line {lines_of_ids[question.id]} too",
                 "ids that are unique in a file",
                 "rename one of the two",
             )
@@ -81,14 +80,14 @@ def _decode(raw: bytes, where: str) -> str:
 
 
 def _json(line: str, where: str) -> Any:
-    """Value of a line, in whose objects no key stands twice."""
+    """Value of a line, whose objects have unique keys."""
 
     def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
         keys: Set[str] = set()
         for key, _ in pairs:
             if key in keys:
                 raise DataError(
-                    where, f"key {shorten(key)} stands twice in one object", "each key once"
+                    where, f"key {shorten(key)} occurs twice in one object", "each key once"
                 )
             keys.add(key)
         return dict(pairs)
@@ -103,7 +102,7 @@ def _json(line: str, where: str) -> Any:
 
 
 def _keys(value: Any, needed: Set[str], optional: Set[str], where: str) -> Dict[str, Any]:
-    """The value as an object that has all needed keys, and no key beside these and the optional."""
+    """The value as an object that has all needed keys, and only needed or optional keys."""
     if not isinstance(value, dict):
         raise DataError(where, shorten(value), "a JSON object with " + ", ".join(sorted(needed)))
     for key in sorted(needed - set(value)):

@@ -1,4 +1,4 @@
-"""The two records that every corpus becomes."""
+"""Questions and candidates, the records of all corpora."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Candidate(NamedTuple):
     text : str
         The sentence.
     label : int, optional
-        1 if the sentence answers the question, 0 if it does not, None where that is not known.
+        1 if the sentence answers the question, 0 if it does not, None if that is not known.
     id : str, optional
-        The document's id in its collection, None where it has none. It holds no white space and
-        is unique among the candidates of its question.
+        The document's id in its collection, None if it has none. It holds no white space and is
+        unique among the candidates of its question.
     """
 
     text: str
@@ -67,7 +67,7 @@ class Question(NamedTuple):
 
 
 def check_document_ids(question: Question, where: str) -> None:
-    """Refuse ids of candidates that could not stand in a TREC file.
+    """Check that the ids of candidates are valid in a TREC file.
 
     Parameters
     ----------

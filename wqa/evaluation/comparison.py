@@ -26,14 +26,14 @@ Comparisons = Dict[str, List[Row]]
 
 
 class NamedRanker(NamedTuple):
-    """A ranker and how tables call it.
+    """A ranker and its name in tables.
 
     Attributes
     ----------
     name : str
-        Name of the run.
+        Name of the run in tables.
     ranker : Ranker
-        The ranker, with its drops set.
+        Ranker of the run, with its drops set.
     drop_ratio : str
         Name of the drop setting; a dash where none is given.
     """
@@ -49,7 +49,7 @@ class NamedRanker(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What one run gives."""
+    """Figures and rankings of one run."""
 
     title: str
     row: Row
@@ -116,15 +116,9 @@ def evaluate_seeds(
     Parameters
     ----------
     rankers : iterable of NamedRanker
-        The rankers. They run one after another, so an iterator may load each when it is needed.
-    questions : iterable of Question
-        Labelled questions.
-    filter : {"all", "no-all-negative", "clean"}
-        Which questions count; the others are not ranked.
-    metrics : sequence of str
-        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
-    progress : bool
-        Show a bar on standard error while ranking.
+        At least one ranker, of each seed.
+    questions, filter, metrics, progress
+        As `compare_rankers` takes them.
 
     Returns
     -------
@@ -134,7 +128,7 @@ def evaluate_seeds(
     Raises
     ------
     OptionError
-        If the filter or a metric is unknown.
+        If ``filter`` or a metric is unknown.
     DataError
         If there is no ranker, or a candidate has no label.
     """
@@ -165,11 +159,9 @@ def compare_trec_runs(
     qrels : dict of dict
         Grades by question and document.
     filter : {"all", "no-all-negative", "clean"}
-        Which judged questions count.
-    metrics : sequence of str
-        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
-    complete : bool
-        Count a judged question that a run leaves out as 0.
+        Filter of judged questions.
+    metrics, complete
+        As `wqa.evaluation.score_run` takes them.
 
     Returns
     -------
@@ -193,9 +185,9 @@ def compare_trec_runs(
         values.append(per_question_of_run(run, judged, metrics, complete))
     first_name, first = runs[0]
     comparisons = []
-    for (name, run), their_values in zip(runs[1:], values[1:]):
+    for (name, run), run_values in zip(runs[1:], values[1:]):
         rho = _trec_correlation(first, run)
-        comparisons.append(_comparison(first_name, name, values[0], their_values, rho))
+        comparisons.append(_comparison(first_name, name, values[0], run_values, rho))
     return {"rows": rows, "comparisons": comparisons}
 
 
@@ -275,9 +267,9 @@ def _trec_correlation(first: Run, second: Run) -> Tuple[float, float]:
     first_orders = []
     second_orders = []
     for qid, scores in first.items():
-        others = second.get(qid, {})
-        if set(scores) == set(others):
+        second_scores = second.get(qid, {})
+        if set(scores) == set(second_scores):
             index = {doc: number for number, doc in enumerate(scores)}
             first_orders.append([index[doc] for doc in trec_order(scores)])
-            second_orders.append([index[doc] for doc in trec_order(others)])
+            second_orders.append([index[doc] for doc in trec_order(second_scores)])
     return rank_correlation(first_orders, second_orders)

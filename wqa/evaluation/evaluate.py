@@ -1,4 +1,4 @@
-"""Rankings or a TREC run, with judgements, to mean metrics."""
+"""Mean metrics of rankings or of a TREC run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from wqa.data import Question, filter_questions
 from wqa.data.filters import FILTERS
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, check_choice, shorten
 from wqa.evaluation.metrics import METRICS, metrics_of
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
@@ -125,8 +125,7 @@ def filter_qrels(qrels: Qrels, filter: str = "all") -> Qrels:
     OptionError
         If the filter is unknown.
     """
-    if filter not in FILTERS:
-        raise OptionError("filter", shorten(filter), "one of " + ", ".join(FILTERS))
+    check_choice("filter", filter, FILTERS)
     return {qid: grades for qid, grades in qrels.items() if _counts(grades, filter)}
 
 
@@ -141,7 +140,7 @@ def _counts(grades: Mapping[str, int], filter: str) -> bool:
 
 
 def _order(ranking: Any, question: Question) -> List[int]:
-    """Candidate indices of a ranking, best first, once it is sure that each occurs once."""
+    """Candidate indices of a ranking, best first, after a check that each occurs once."""
     order = list(getattr(ranking, "order", ranking))
     count = len(question.candidates)
     indices = list(range(count))

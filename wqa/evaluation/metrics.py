@@ -17,7 +17,7 @@ Grades = Sequence[int]
 
 
 def average_precision(ranked: Grades, judged: Grades) -> float:
-    """AP: the mean, over relevant candidates, of the precision at each one's rank.
+    """AP: the mean, over relevant candidates, of the precision at their ranks.
 
     Parameters
     ----------
@@ -69,11 +69,12 @@ def precision(ranked: Grades, judged: Grades, k: int = 1) -> float:
     ranked, judged : sequence of int
         Grades, as `average_precision` takes them.
     k : int
-        The cut-off: ranks that count.
+        Cut-off, the number of ranks that count.
 
     Returns
     -------
     float
+        Number of relevant candidates among them, over k.
     """
     return _relevant(ranked[:k]) / k
 
@@ -88,13 +89,14 @@ def ndcg(ranked: Grades, judged: Grades, k: int = 10) -> float:
     Parameters
     ----------
     ranked, judged : sequence of int
-        Grades, as `average_precision` takes them.
+        Grades, as `average_precision` takes them; negative ones have no gain.
     k : int
-        The cut-off: ranks that count.
+        Cut-off, as `precision` takes it.
 
     Returns
     -------
     float
+        DCG over that of the ideal ranking.
     """
     ideal = sorted(judged, reverse=True)
     best = _dcg(ideal[:k])
@@ -112,7 +114,7 @@ def _dcg(grades: Grades) -> float:
     return total
 
 
-#: What a table shows unless it is told otherwise.
+#: Metrics of a table by default.
 METRICS = ("map", "mrr", "p@1", "ndcg@10")
 
 _PLAIN = {"map": average_precision, "mrr": reciprocal_rank}

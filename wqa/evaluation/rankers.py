@@ -1,8 +1,8 @@
-"""Rankers on labelled questions: at several drop settings, and after each exit.
+"""Evaluation of rankers on labelled questions, at several drop settings and after each exit.
 
-A ranker is anything that keeps the contract of `wqa.inference.Ranker`: ``rank_all``,
-``set_drops``, ``capabilities``. A drop setting is the keyword arguments of ``set_drops`` under a
-name: ``{"0.3": {"drop_ratio": 0.3}, "keep=5": {"keep": 5}}``.
+A ranker is any object with the interface of `wqa.inference.Ranker`: ``rank_all``, ``set_drops``,
+``capabilities``. A drop setting is a name and the keyword arguments of ``set_drops``:
+``{"0.3": {"drop_ratio": 0.3}, "keep=5": {"keep": 5}}``.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def evaluate_ranker(
 
 
 def _current_setting(ranker: Any) -> str:
-    """Name of what a ranker drops as it is."""
+    """Name of a ranker's current drop setting."""
     drops = any(drop.discards for drop in ranker.drops)
     return "stored" if drops or ranker.capabilities.rankers else "0"
 
@@ -236,19 +236,17 @@ def dev_evaluator(
     questions : sequence of Question
         Labelled development questions; all of them count.
     build : callable
-        Takes the network, returns its ranker.
+        Takes the network and returns its ranker.
     live : bool
-        Whether rankers read the network's parameters as they are at each ranking. Such a ranker is
-        built once; any other is built again for each evaluation.
-    metrics : sequence of str
-        Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
-    progress : bool
-        Show a bar on standard error while ranking.
+        Whether rankers read the network's current parameters at each ranking. Such a ranker is
+        built once; otherwise each evaluation builds a new one.
+    metrics, progress
+        As `evaluate_ranker` takes them.
 
     Returns
     -------
     callable
-        Takes the network, returns its figures: ``questions``, the metrics and, where the ranker
+        Takes the network and returns its figures: ``questions``, the metrics and, if the ranker
         has several exits, ``exit_{layer}_map`` of each exit but the last.
     """
     rankers: List[Any] = []

@@ -27,12 +27,12 @@ def read_rows(path: PathLike) -> List[Dict[str, str]]:
     Parameters
     ----------
     path : str or path-like
-        The file to read.
+        File with a header.
 
     Returns
     -------
     list of dict of str to str
-        One a row, by column name.
+        Values of each row, by column name.
 
     Raises
     ------

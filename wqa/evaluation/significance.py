@@ -27,7 +27,7 @@ PerQuestion = Dict[str, Dict[str, float]]
 def per_question(
     rankings: Iterable[Any], questions: Sequence[Question], metrics: Sequence[str] = METRICS
 ) -> PerQuestion:
-    """Metrics of every question on its own.
+    """Metrics of each question.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def per_question(
 def per_question_of_run(
     run: Run, qrels: Qrels, metrics: Sequence[str] = METRICS, complete: bool = False
 ) -> PerQuestion:
-    """Metrics of every judged question of a TREC run on its own.
+    """Metrics of each judged question of a TREC run.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def _by_metric(rows: Mapping[str, Mapping[str, float]], metrics: Sequence[str]) 
 def paired(
     first: Mapping[str, float], second: Mapping[str, float]
 ) -> Tuple[np.ndarray, np.ndarray]:
-    """Values of two runs, question by question.
+    """Pair the values of two runs by question.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def paired(
 
 
 def _only_in(run: str, qids: Iterable[str]) -> List[str]:
-    """A note on the questions of one run alone, or nothing without any."""
+    """Note on the questions that one run alone ranks, if any."""
     ordered = sorted(qids)
     if not ordered:
         return []
@@ -179,25 +179,23 @@ def compare(
 
     Parameters
     ----------
-    first : mapping of str to float
-        A metric of the first run, by question id.
-    second : mapping of str to float
-        The same metric of the second run.
+    first, second : mapping of str to float
+        A metric of both runs, by question id.
     name : str
         Name of the metric, for the record.
     confidence : float
         Confidence of the bootstrap's interval, in (0, 1). The interval takes percentiles of the
         mean difference over resampled questions.
     resamples : int
-        How many times the bootstrap draws Q questions.
+        Number of samples of Q questions that the bootstrap draws.
     seed : int
         Seed of the bootstrap.
 
     Returns
     -------
     Comparison
-        Where the two never differ, both p-values are 1 and the interval is a point. A p-value is
-        NaN where a single question leaves the t-test without a variance.
+        If the runs never differ, both p-values are 1 and the interval is a point. The p-value of
+        the t-test is NaN for a single question, which has no variance.
 
     Raises
     ------

@@ -46,12 +46,12 @@ def read_run(path: PathLike) -> Run:
     Parameters
     ----------
     path : str or path-like
-        The file to read.
+        Run file.
 
     Returns
     -------
     dict of dict
-        Scores by question id and document id.
+        Score of each document by question id and document id.
 
     Raises
     ------
@@ -84,12 +84,12 @@ def read_qrels(path: PathLike) -> Qrels:
     Parameters
     ----------
     path : str or path-like
-        The file to read.
+        Qrels file.
 
     Returns
     -------
-    dict of dict
-        Grades by question id and document id.
+    dict of str to dict
+        Grades of the documents of each question.
 
     Raises
     ------
@@ -153,6 +153,7 @@ def trec_order(scores: Dict[str, float]) -> List[str]:
     Returns
     -------
     list of str
+        Document ids, best first.
     """
     with np.errstate(over="ignore"):
         rounded = np.array(list(scores.values()), dtype=np.float32).tolist()
@@ -167,11 +168,11 @@ def trec_order(scores: Dict[str, float]) -> List[str]:
 def write_run(
     path: PathLike, questions: Sequence[Question], rankings: Iterable, tag: str = "wqa"
 ) -> None:
-    """Write rankings as a run that trec_eval orders as they stand.
+    """Write rankings as a run that trec_eval orders in the same way.
 
-    A cascade's order is not that of its scores alone (what an early exit dropped comes after
-    the survivors), and trec_eval sorts by score. So each score is lowered, where it must be,
-    to just below the one ranked before it, in single precision.
+    trec_eval sorts by score, but a cascade's order does not follow from its scores alone:
+    candidates that an early exit dropped come after the survivors. A score that is not below the
+    one ranked before it is therefore lowered to just below it, in single precision.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, check_choice
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.engine import build_engine
@@ -81,8 +81,7 @@ class CascadeRanker(Ranker):
         progress: bool = False,
         system: str = "cascade",
     ) -> None:
-        if pool not in POOLS:
-            raise OptionError("pool", shorten(pool), "one of " + ", ".join(POOLS))
+        check_choice("pool", pool, POOLS)
         if pool_size < 1:
             raise OptionError("pool_size", pool_size, "a whole number above 0")
         self.network, self.encoder, self._system = network, encoder, system

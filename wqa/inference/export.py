@@ -127,12 +127,12 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     run : str or path-like
         Run of a monolithic ranker, or a fine-tuned classifier.
     out : str or path-like
-        Directory to create.
+        New directory.
 
     Returns
     -------
     list of str
-        Names of the files written.
+        Names of the files in it.
 
     Raises
     ------

@@ -256,7 +256,7 @@ def _run_quantized(folder: pathlib.Path, network: Network) -> Optional[Quantized
     if record.get("model_sha256") != sha256(folder / "model.params"):
         raise RunDirectoryError(
             path,
-            "belongs to other weights than model.params",
+            "was computed from other weights than model.params",
             "the calibration of this run",
             mend,
         )

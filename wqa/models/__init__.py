@@ -1,4 +1,4 @@
-"""Backbone, heads, and one file a paper. Importing this package imports MXNet."""
+"""Backbone, heads, and the network of each paper. Importing this package imports MXNet."""
 
 from wqa.models.runtime import (  # noqa: I001 - prepares the process before anything imports MXNet
     library_versions,

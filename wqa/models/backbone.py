@@ -20,20 +20,21 @@ MASKED = -1e9
 
 
 def attention_mask(F, hidden: Tensor, valid_length: Tensor, heads: int) -> Tensor:
-    """Additive mask of padding, laid out once for all layers.
+    """Additive attention mask of padding, in full size for all layers.
 
-    Adding it is then an element-wise sum, whose gradient is free; a broadcast sum computes a
-    gradient of the mask in every layer.
+    A layer then adds it element by element, which needs no gradient of the mask; a broadcast sum
+    would compute one in every layer.
 
     Parameters
     ----------
     F : module
         ``mxnet.nd`` or ``mxnet.sym``.
     hidden : Tensor
-        (B, L, C).
+        (B, L, C) encodings, for their shape.
     valid_length : Tensor
-        (B,), float32.
+        (B,) float32 number of positions that are not padding.
     heads : int
+        H, the number of attention heads.
 
     Returns
     -------
@@ -51,32 +52,32 @@ def attention_mask(F, hidden: Tensor, valid_length: Tensor, heads: int) -> Tenso
 
 
 class Computation:
-    """Who computes embeddings and layers: MXNet, or an engine that is attached.
+    """Engine of a backbone's embeddings and layers; without one MXNet computes them.
 
-    All blocks of a backbone, slices of its layers included, hold the same one.
+    All blocks of a backbone, and slices of its layers, share one object.
     """
 
     def __init__(self) -> None:
         self.engine: Any = None
 
     def takes(self, array: Tensor) -> bool:
-        """Whether the engine computes; a symbol, from which a graph is made, is always MXNet's."""
+        """Whether the engine computes a block on this input; MXNet computes symbols."""
         return self.engine is not None and isinstance(array, mx.nd.NDArray)
 
 
 class Embeddings(HybridBlock):
-    """Sum of word, position and token-type embeddings, normalised; projected where the tables are
-    narrower.
+    """Sum of word, position and token-type embeddings, with normalisation and projection.
 
     Inputs are ``token_ids`` and ``token_types``, (B, L), int32; the output is (B, L, C). Dropout
-    comes after the normalisation, as in the encoders' original code, and before the projection.
+    comes after the normalisation, as in the encoders' original code, and before the projection. The
+    projection exists only for embedding tables that are narrower than C.
 
     Parameters
     ----------
     config : BackboneConfig
         Sizes of the encoder.
     computation : Computation, optional
-        Who computes; MXNet by default.
+        Engine of the encoder; MXNet by default.
     """
 
     def __init__(
@@ -85,10 +86,8 @@ class Embeddings(HybridBlock):
         super().__init__(**kwargs)
         self._computation = computation or Computation()
         width = config.embedding_size or config.units  # E
-        self._first, self._sizes = (
-            config.first_position,
-            (config.first_position + config.max_positions, width),
-        )
+        self._first = config.first_position
+        self._sizes = (config.first_position + config.max_positions, width)
         with self.name_scope():
             self.word = nn.Embedding(config.vocab_size, width)
             self.token_type = nn.Embedding(config.token_types, width)
@@ -102,7 +101,7 @@ class Embeddings(HybridBlock):
             )
 
     def forward(self, token_ids: Tensor, token_types: Tensor) -> Tensor:
-        """Embed token ids, by the engine that is attached or by MXNet."""
+        """Embed token ids by the attached engine, or by MXNet."""
         if not self._computation.takes(token_ids):
             return super().forward(token_ids, token_types)
         weight = self.position_weight.data(token_ids.context)
@@ -118,12 +117,12 @@ class Embeddings(HybridBlock):
         return hidden if self.projection is None else self.projection(hidden)  # (B, L, C)
 
     def sums(self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor) -> Tensor:
-        """Sums of the three embeddings, (B, L, E), before they are normalised."""
+        """Sum of the three embeddings, (B, L, E), before the normalisation."""
         rows, width = self._sizes
         hidden = self.word(token_ids) + self.token_type(token_types)
         if self._first:
-            # As in RoBERTa, a padding token takes the row before the first, and no position, even
-            # inside a text.
+            # As in RoBERTa, a padding token uses the row before the first position's, even inside
+            # a text, and does not advance the position.
             real = token_ids != self._first - 1
             steps = F.cumsum(real, axis=1) * real + (self._first - 1)  # (B, L)
             return hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
@@ -134,10 +133,15 @@ class Embeddings(HybridBlock):
 
 
 class EncoderLayer(HybridBlock):
-    """One transformer layer: self-attention by one joined QKV product, then feed-forward.
+    """One transformer layer: self-attention with one joint QKV product, then feed-forward.
 
     Inputs are ``hidden``, (B, L, C), and the mask of `attention_mask`, (B * H, L, L); the output
     has the shape of ``hidden``.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Sizes of the layer, which all layers of an encoder share.
     """
 
     def __init__(self, config: BackboneConfig, **kwargs) -> None:
@@ -189,19 +193,19 @@ class EncoderLayer(HybridBlock):
 
 
 class LayerStack(HybridBlock):
-    """Layers in sequence; ``stack[i:j]`` shares parameters and runs on hidden states.
+    """Layers in sequence. A slice ``stack[i:j]`` shares their parameters.
 
-    Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,); the output is (B, L, C). Where
-    only first positions are needed, an engine may leave out the others: (B, 1, C).
+    Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,); the output is (B, L, C). If only
+    first positions are needed, an engine may return (B, 1, C).
 
     Parameters
     ----------
     layers : sequence of EncoderLayer
-        In the order in which they run; one that occurs several times has its parameters once.
+        Layers in the order in which they run; a layer may occur several times.
     computation : Computation, optional
-        Who computes; MXNet by default.
+        Engine of the encoder; MXNet by default.
     needed : {"all", "first"}
-        Which positions of the output are read.
+        Positions of the output that are read.
     """
 
     def __init__(
@@ -226,16 +230,17 @@ class LayerStack(HybridBlock):
         return self._sequence[key]
 
     def of_first_positions(self) -> LayerStack:
-        """The same layers for a caller that reads the first position of each pair alone.
+        """The same layers, for a caller that reads first positions alone.
 
         Returns
         -------
         LayerStack
+            Layers that share the parameters.
         """
         return LayerStack(self._sequence, self._computation, "first")
 
     def forward(self, hidden: Tensor, valid_length: Tensor) -> Tensor:
-        """Run the layers, by the engine that is attached or by MXNet."""
+        """Run the layers by the attached engine, or by MXNet."""
         if self._computation.takes(hidden) and self._sequence:
             return self._computation.engine.layers(self, hidden, valid_length)
         return super().forward(hidden, valid_length)
@@ -266,7 +271,7 @@ class Backbone(HybridBlock):
         self.config, self._computation = config, Computation()
         with self.name_scope():
             self.embeddings = Embeddings(config, self._computation)
-            # ALBERT's layers are one layer (Lan et al. 2020, section 3.1).
+            # All layers of ALBERT share their parameters (Lan et al. 2020, section 3.1).
             if config.shared_layers:
                 layers = [EncoderLayer(config)] * config.num_layers
             else:
@@ -274,19 +279,19 @@ class Backbone(HybridBlock):
             self.layers = LayerStack(layers, self._computation)
 
     def attach(self, engine: Any) -> None:
-        """Let an engine compute the embeddings and layers of networks that call them.
+        """Attach an engine, which then computes the embeddings and layers.
 
-        It computes where a block runs on arrays; a hybridized network stays MXNet's.
+        The engine computes blocks that run on arrays. MXNet computes a hybridized network.
 
         Parameters
         ----------
         engine : wqa.onednn.GradientEngine or None
-            None gives the computation back to MXNet.
+            Engine to attach; None to detach it.
         """
         self._computation.engine = engine
 
     def parameter_count(self) -> int:
-        """Numbers that the encoder learns; no pooler, and what layers share counts once."""
+        """Number of the encoder's parameters without the pooler; shared ones count once."""
         return sum(math.prod(parameter.shape) for parameter in self.collect_params().values())
 
     def hybrid_forward(
@@ -300,21 +305,21 @@ class Backbone(HybridBlock):
         valid_length: mx.nd.NDArray,
         token_types: Optional[mx.nd.NDArray] = None,
     ) -> List[mx.nd.NDArray]:
-        """Embeddings' output and every layer's, for checks and probes.
+        """Output of the embeddings and of every layer, for checks and probes.
 
         Parameters
         ----------
         token_ids : mxnet.nd.NDArray
-            (B, L), int32.
+            (B, L) int32 token ids.
         valid_length : mxnet.nd.NDArray
-            (B,), float32.
+            (B,) number of positions that are not padding.
         token_types : mxnet.nd.NDArray, optional
-            (B, L), int32; all 0 by default.
+            (B, L) int32 token types; all 0 by default.
 
         Returns
         -------
         list of mxnet.nd.NDArray
-            1 + layers arrays, each (B, L, C).
+            Output of the embeddings, then of each layer, (B, L, C) each.
         """
         types = mx.nd.zeros_like(token_ids) if token_types is None else token_types
         states = [self.embeddings(token_ids, types)]

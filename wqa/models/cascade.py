@@ -1,9 +1,9 @@
 """The Cascade Transformer (Soldaini and Moschitti 2020, section 4.3).
 
-One encoder, with a classifier C after each of its layers rho(1) < rho(2) < ... < rho(N). While
-ranking, each classifier discards a share alpha of the candidates that are left, and only the
-survivors' encodings go on to the next layers. While training, one of the N rankers R_i is drawn
-for each mini-batch, and its loss reaches every layer below it, the embeddings included.
+One encoder has a classifier C after each of its layers rho(1) < rho(2) < ... < rho(N). In ranking,
+each classifier drops a share alpha of the remaining candidates, and the next layers run on the
+encodings of the survivors alone. In training, each mini-batch draws one of the N rankers R_i, whose
+gradient reaches all layers below it and the embeddings.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CascadeConfig(ExitConfig):
     Parameters
     ----------
     exits : tuple of int
-        rho(1), ..., rho(N); 4, 6, 8, 10, 12 for a base encoder where it is empty.
+        rho(1), ..., rho(N); if empty, 4, 6, 8, 10, 12 for a base encoder.
     """
 
     exits: Tuple[int, ...] = dataclasses.field(
@@ -46,56 +46,38 @@ class CascadeTransformer(ExitNetwork):
     backbone : BackboneConfig
         Sizes of the encoder.
     config : CascadeConfig, optional
-        The exits.
+        Layers of the exits.
     """
 
     Config = CascadeConfig
 
     @staticmethod
     def default_exits(backbone: BackboneConfig) -> Tuple[int, ...]:
-        """rho(i) = 4 + 2 (i - 1) (section 4.2); encoders under 12 layers start at a third of their
-        depth.
-
-        Parameters
-        ----------
-        backbone : BackboneConfig
-            Sizes of the encoder.
-
-        Returns
-        -------
-        tuple of int
-        """
+        # rho(i) = 4 + 2 (i - 1) (section 4.2); encoders of fewer than 12 layers start at a third of
+        # their depth.
         depth = backbone.num_layers
-        return tuple(range(depth, max(1, min(4, depth // 3)) - 1, -2))[::-1]
+        first = max(1, min(4, depth // 3))
+        exits = range(depth, first - 1, -2)
+        return tuple(reversed(exits))
 
     @staticmethod
     def make_head(backbone: BackboneConfig) -> MeanHead:
-        """Classifier C.
-
-        Parameters
-        ----------
-        backbone : BackboneConfig
-            Sizes of the encoder.
-
-        Returns
-        -------
-        MeanHead
-        """
+        # Classifier C.
         return MeanHead(backbone.units, backbone.head_dropout)
 
 
 def dropped(alpha: float, k: int) -> int:
-    """How many of ``k`` candidates an exit discards: floor(alpha k) (section 4.3.2).
+    """Number of candidates that an exit drops, floor(alpha k) (section 4.3.2).
 
-    ``alpha`` counts as the decimal that it prints as: 0.29 of 100 is 29, though the nearest
-    binary fraction to 0.29 lies below it.
+    ``alpha`` is read as a decimal: 0.29 of 100 is 29, though the nearest binary fraction to 0.29 is
+    smaller.
 
     Parameters
     ----------
     alpha : float
         Drop ratio, in [0, 1).
     k : int
-        Candidates that reach the exit.
+        Number of candidates that reach the exit.
 
     Returns
     -------
@@ -106,14 +88,15 @@ def dropped(alpha: float, k: int) -> int:
 
 
 def drop_ratios(alpha: Union[float, Sequence[float]], exits: int) -> List[float]:
-    """One drop ratio for each exit; the last exit, which ends the ranking, drops nothing.
+    """Drop ratio of each exit; the last exit drops nothing.
 
     Parameters
     ----------
     alpha : float or sequence of float
-        One for all exits, or one an exit (the last may be left out; it has no effect).
+        One ratio for all exits, or one an exit. That of the last exit has no effect and may be left
+        out.
     exits : int
-        N.
+        N, the number of exits.
 
     Returns
     -------
@@ -125,7 +108,10 @@ def drop_ratios(alpha: Union[float, Sequence[float]], exits: int) -> List[float]
     OptionError
         If a ratio is outside [0, 1), or there are too many or too few.
     """
-    ratios: List[float] = [alpha] * exits if isinstance(alpha, (int, float)) else list(alpha)
+    if isinstance(alpha, (int, float)):
+        ratios: List[float] = [alpha] * exits
+    else:
+        ratios = list(alpha)
     if len(ratios) not in (exits - 1, exits):
         raise OptionError(
             "drop_ratio", f"{len(ratios)} ratios", f"one, or one for each of the {exits} exits"

@@ -1,4 +1,4 @@
-"""Heads, which turn encodings into the log-odds of the positive class.
+"""Heads, which compute the log-odds of the positive class from encodings.
 
 Shapes: B pairs, L positions, C units.
 """
@@ -15,31 +15,32 @@ from wqa.models.runtime import Tensor
 
 
 class Head(HybridBlock):
-    """Base of the heads. A head declares which encodings it reads.
+    """Base class of heads. A head declares its input by the class attribute ``reads``.
 
-    ``reads`` is ``"first"``: the first position's encoding, (B, C); ``"mean"``: the mean of the
-    encodings of positions 1..m, (B, C); or ``"all"``: every encoding, (B, L, C), and the valid
-    lengths, (B,). The input is what the head reads; the output is (B,).
+    The input is the encoding of the first position, (B, C), for ``"first"``; the mean of the
+    encodings of positions 1..m, (B, C), for ``"mean"``; or all encodings, (B, L, C), and the valid
+    lengths, (B,), for ``"all"``. The output is (B,) log-odds.
     """
 
+    #: Input of the head: ``"first"``, ``"mean"`` or ``"all"``.
     reads = "first"
-    #: Whether Hugging Face's sequence classifiers have the same layers, ``dense`` and ``out``.
+    #: Whether the layers are those of Hugging Face's sequence classifiers, ``dense`` and ``out``.
     is_sequence_classifier = False
 
 
 def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
-    """Scores of a head on encodings.
+    """Run a head on the encodings that it reads.
 
     Parameters
     ----------
     F : module
         ``mxnet.nd`` or ``mxnet.sym``.
     head : Head
-        It is given what it reads.
+        Head to run.
     hidden : Tensor
-        (B, L, C) encodings; (B, 1, C) suffices for a head that reads first positions.
+        (B, L, C) encodings, or (B, 1, C) for a head that reads the first position.
     valid_length : Tensor
-        (B,) positions that are not padding, float32.
+        (B,) float32 number of positions that are not padding.
 
     Returns
     -------
@@ -52,8 +53,8 @@ def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
         return head(F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0)))
     steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, -1))  # (1, L)
     length = F.reshape(valid_length, (-1, 1))  # (B, 1)
-    # Position 0 is the start token, which the sum over l = 1..m leaves out (section 4.3 of
-    # Soldaini and Moschitti 2020).
+    # The sum runs over l = 1..m, without the start token at position 0 (Soldaini and Moschitti
+    # 2020, section 4.3).
     real = F.broadcast_mul(F.broadcast_lesser(steps, length), steps > 0)
     weights = F.broadcast_div(real, length - 1)  # (B, L)
     mean = F.batch_dot(F.expand_dims(F.BlockGrad(weights), axis=1), hidden)  # (B, 1, C)
@@ -65,10 +66,8 @@ class MeanHead(Head):
 
     Three dense layers of the encoder's width, each with tanh and dropout, then one output
     (Soldaini and Moschitti 2020, sections 4.3 and 5.2). The paper leaves open whether its third
-    layer is already the output; here the output is a layer of its own, so that all three have the
-    encoder's width.
-
-    The input is (B, C), the output (B,).
+    layer is the output. Here the output is a fourth layer, so that all three have the encoder's
+    width.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ class MeanHead(Head):
         super().__init__(**kwargs)
         with self.name_scope():
             self.dense = nn.HybridSequential()
-            # BERT's 0.02 would shrink the signal threefold in each of the three new layers.
+            # BERT's standard deviation of 0.02 would shrink the activations threefold a layer.
             for _ in range(3):
                 dense = nn.Dense(
                     units,
@@ -102,20 +101,18 @@ class MeanHead(Head):
 class FirstPositionHead(Head):
     """Classifier D on the first position's encoding: dense, activation, dropout, one output.
 
-    Where the family has a pooler (BERT, ALBERT), the dense layer starts from its weights (section
-    4.1). Otherwise (RoBERTa, ELECTRA) the dense layer is new, and dropout comes before it as well,
-    as in these families' reference classifiers.
-
-    The input is (B, C), the output (B,).
+    If the family has a pooler (BERT, ALBERT), the dense layer is initialised from it (section 4.1).
+    Otherwise (RoBERTa, ELECTRA) the dense layer is new, and dropout comes before it as well, as in
+    the reference classifiers of these families.
 
     Parameters
     ----------
     units : int
-        C, the encoder's width.
+        Width of the encoder.
     dropout : float
-        Dropout rate.
+        Dropout rate before the output layer.
     family : Family
-        The encoder's family.
+        Family of the encoder.
     """
 
     is_sequence_classifier = True
@@ -132,7 +129,7 @@ class FirstPositionHead(Head):
 
     @property
     def pooler(self) -> Optional[nn.Dense]:
-        """The dense layer that takes the pretrained pooler, None where the family has none."""
+        """The dense layer that is initialised from a pooler; None if the family has none."""
         return self.dense if self._has_pooler else None
 
     def hybrid_forward(self, F, first: Tensor) -> Tensor:

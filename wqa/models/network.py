@@ -1,4 +1,4 @@
-"""Networks: what every system's has in common, and encoders with a head after each of their exits.
+"""Networks: the base class of all systems, and encoders with a head after each exit.
 
 Shapes: B pairs, L positions, C units.
 """
@@ -23,18 +23,19 @@ def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
     Parameters
     ----------
     exits : sequence of int
-        Layers after which a head stands, counted from 1.
+        Layers with a head, counted from 1.
     num_layers : int
-        Layers of the encoder.
+        Number of layers of the encoder.
 
     Returns
     -------
     tuple of int
+        The exits.
 
     Raises
     ------
     OptionError
-        If they do not increase, or leave 1 to ``num_layers``.
+        If they do not increase, or are not in 1 to ``num_layers``.
     """
     exits = tuple(exits)
     if not exits or exits[0] < 1 or any(low >= high for low, high in zip(exits, exits[1:])):
@@ -58,13 +59,13 @@ class Stage(HybridBlock):
     Parameters
     ----------
     embeddings : Embeddings or None
-        What comes before the layers.
+        Embeddings before the layers, if any.
     layers : LayerStack
-        The layers.
+        Consecutive layers of an encoder.
     head : Head
         Head after the last layer.
     last : bool
-        Whether nothing but the head reads the last layer's output.
+        Whether the head alone reads the output of the last layer.
     """
 
     def __init__(
@@ -89,14 +90,14 @@ class Stage(HybridBlock):
 
 @dataclasses.dataclass(frozen=True)
 class NetworkConfig:
-    """Base of the systems' own configurations; its fields become options of ``wqa train``.
+    """Base class of the systems' configurations; fields become options of ``wqa train``.
 
-    A field's ``metadata`` may hold ``help``, the option's text.
+    The ``metadata`` of a field may hold ``help``, the help text of the option.
     """
 
 
 class Network(HybridBlock):
-    """Base of every system's network.
+    """Base class of the systems' networks.
 
     Inputs are ``token_ids`` and ``token_types``, (B, L), int32, and ``valid_length``, (B,),
     float32; the output is (B,) log-odds of the positive class.
@@ -106,12 +107,12 @@ class Network(HybridBlock):
     backbone : BackboneConfig or None
         Sizes of the encoder; None for a system without one.
     config : NetworkConfig, optional
-        The system's own configuration, of the type `Config`; its defaults where it is left out.
+        Configuration of the system, of the type `Config`; its defaults by default.
     """
 
-    #: Type of the system's own configuration.
+    #: Type of the system's configuration.
     Config: Any = NetworkConfig
-    #: Layers after which the network scores, where its stages are layers of one encoder.
+    #: Layers after which the network scores, if its stages are layers of one encoder.
     exits: Tuple[int, ...] = ()
 
     def __init__(
@@ -120,27 +121,27 @@ class Network(HybridBlock):
         super().__init__(**kwargs)
         #: Sizes of the encoder, or None.
         self.config: Any = backbone
-        #: The system's own configuration, defaults that depend on the encoder filled in.
+        #: Configuration of the system; defaults that depend on the encoder are filled in.
         self.own_config: Any = self.Config() if config is None else config
 
     @property
     def num_layers(self) -> int:
-        """Layers of the full encoder; 0 where there is none."""
+        """Number of layers of the full encoder; 0 if there is none."""
         return self.config.num_layers if self.config is not None else 0
 
     @property
     def max_positions(self) -> Optional[int]:
-        """Greatest length of an input in tokens; None where there is no limit."""
+        """Greatest length of an input in tokens; None if there is no limit."""
         return self.config.max_positions if self.config is not None else None
 
     @property
     def encoders(self) -> List[Backbone]:
-        """The parts that start from a pretrained encoder."""
+        """Backbones that are initialised from a pretrained encoder."""
         return []
 
     @property
     def heads(self) -> List[Head]:
-        """Heads on the encoder, one a stage."""
+        """Heads on the encoder, one for each stage."""
         return []
 
     def stages(self) -> List[HybridBlock]:
@@ -149,24 +150,24 @@ class Network(HybridBlock):
         Returns
         -------
         list of mxnet.gluon.HybridBlock
-            The first takes the network's inputs, each later one the encodings of the stage before
-            it and the valid lengths. Each gives encodings and scores; the network itself, where it
-            is the only stage, gives scores alone.
+            The first takes the network's inputs, later stages the encodings of the stage before and
+            the valid lengths. A stage returns encodings and scores. A network that is its own only
+            stage returns scores alone.
         """
         return [self]
 
     def encoder_stages(self) -> List[Stage]:
-        """The same stages where each of them is layers and a head.
+        """Stages of a network whose stages are all layers and a head.
 
         Returns
         -------
         list of Stage
-            Empty for a network that is made of other things, which MXNet alone can run.
+            Empty for other networks, which MXNet alone can run.
         """
         return []
 
     def stage_work(self) -> List[float]:
-        """Multiply-adds of each stage for one token, those of products with weights.
+        """Multiply-adds of each stage for one token, in products with weights.
 
         Returns
         -------
@@ -185,10 +186,12 @@ class Network(HybridBlock):
 
 
 def _dense_work(block: HybridBlock) -> List[int]:
-    """Multiply-adds for one row of each dense layer inside a block."""
-    children = list(block._children.values())
-    work = [block.weight.shape[0] * block.weight.shape[1]] if isinstance(block, nn.Dense) else []
-    for child in children:
+    """Multiply-adds of each dense layer inside a block, for one row."""
+    work = []
+    if isinstance(block, nn.Dense):
+        rows, width = block.weight.shape
+        work.append(rows * width)
+    for child in block._children.values():
         work += _dense_work(child)
     return work
 
@@ -200,7 +203,7 @@ class ExitConfig(NetworkConfig):
     Parameters
     ----------
     exits : tuple of int
-        Layers after which a head stands, counted from 1; the system's default where it is empty.
+        Layers with a head, counted from 1; if empty, the system's default.
     """
 
     exits: Tuple[int, ...] = dataclasses.field(
@@ -212,15 +215,15 @@ class ExitConfig(NetworkConfig):
 class ExitNetwork(Network):
     """An encoder with a head after each of its exits; a monolithic ranker has one exit.
 
-    The block itself computes the score of the last exit. `path` gives one ranker for training;
-    `stage` gives the part between two exits for ranking. Both share this block's parameters.
+    The network computes the score of the last exit. `path` returns one ranker, for training, and
+    `stage` the part between two exits, for ranking. Both share the parameters of the network.
 
     Parameters
     ----------
     backbone : BackboneConfig
         Sizes of the encoder.
     config : ExitConfig, optional
-        The exits.
+        Exits of the network.
     """
 
     Config: Any = ExitConfig
@@ -239,7 +242,7 @@ class ExitNetwork(Network):
 
     @staticmethod
     def default_exits(backbone: BackboneConfig) -> Tuple[int, ...]:
-        """Exits of an encoder when none are named.
+        """Default exits of an encoder.
 
         Parameters
         ----------
@@ -254,12 +257,12 @@ class ExitNetwork(Network):
 
     @staticmethod
     def make_head(backbone: BackboneConfig) -> Head:
-        """A new head for one exit.
+        """Make the head of one exit.
 
         Parameters
         ----------
         backbone : BackboneConfig
-            Sizes of the encoder.
+            Encoder whose encodings the head reads.
 
         Returns
         -------
@@ -269,12 +272,10 @@ class ExitNetwork(Network):
 
     @property
     def encoders(self) -> List[Backbone]:
-        """The part that starts from a pretrained encoder."""
         return [self.backbone]
 
     @property
     def heads(self) -> List[Head]:
-        """Head of each exit."""
         return [self._children[f"head_{layer}"] for layer in self.exits]
 
     def head(self, index: int) -> Head:
@@ -283,7 +284,7 @@ class ExitNetwork(Network):
         Parameters
         ----------
         index : int
-            Exit, from 0.
+            Index of the exit, from 0.
 
         Returns
         -------
@@ -292,31 +293,33 @@ class ExitNetwork(Network):
         return self.heads[index]
 
     def path(self, index: int) -> Stage:
-        """The ranker from tokens to the score of one exit.
+        """The ranker from token ids to the score of one exit.
 
         Parameters
         ----------
         index : int
-            Exit, from 0.
+            Index of the exit that scores.
 
         Returns
         -------
         Stage
+            Embeddings, all layers up to the exit, and its head.
         """
         layers = self.backbone.layers[: self.exits[index]]
         return Stage(self.backbone.embeddings, layers, self.head(index), last=True)
 
     def stage(self, index: int) -> Stage:
-        """The part from the exit before, or from tokens, to the score of an exit.
+        """The part of the network from the exit before to the score of an exit.
 
         Parameters
         ----------
         index : int
-            Exit, from 0.
+            Index of the exit at the end.
 
         Returns
         -------
         Stage
+            The layers between the exits, and the head; with embeddings for the first exit.
         """
         start = self.exits[index - 1] if index else 0
         layers = self.backbone.layers[start : self.exits[index]]
@@ -324,7 +327,7 @@ class ExitNetwork(Network):
         return Stage(embeddings, layers, self.head(index), last=index == len(self.exits) - 1)
 
     def stages(self) -> List[HybridBlock]:
-        return [self.stage(index) for index in range(len(self.exits))]
+        return list(self.encoder_stages())
 
     def encoder_stages(self) -> List[Stage]:
         return [self.stage(index) for index in range(len(self.exits))]

@@ -22,8 +22,7 @@ class PairwiseConfig(ExitConfig):
     Parameters
     ----------
     exits : tuple of int
-        At most one layer; a lower one gives the shallower rankers of Table 2. The last layer where
-        it is empty.
+        The layer with the head, for the shallower rankers of Table 2; the last layer if empty.
     """
 
     exits: Tuple[int, ...] = dataclasses.field(
@@ -39,7 +38,7 @@ class PairwiseTransformer(ExitNetwork):
     backbone : BackboneConfig
         Sizes of the encoder.
     config : PairwiseConfig, optional
-        The exit.
+        Layer of the head.
 
     Raises
     ------
@@ -62,15 +61,5 @@ class PairwiseTransformer(ExitNetwork):
 
     @staticmethod
     def make_head(backbone: BackboneConfig) -> FirstPositionHead:
-        """Classifier D, in the form of the encoder's family.
-
-        Parameters
-        ----------
-        backbone : BackboneConfig
-            Sizes of the encoder.
-
-        Returns
-        -------
-        FirstPositionHead
-        """
+        # Classifier D, in the form of the encoder's family.
         return FirstPositionHead(backbone.units, backbone.head_dropout, backbone.family)

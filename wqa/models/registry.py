@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Dict, Optional, Type
 
 from wqa.config import BackboneConfig
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, check_choice
 from wqa.models.cascade import CascadeTransformer
 from wqa.models.network import Network
 from wqa.models.pairwise import PairwiseTransformer
 
-#: Network of each system. A new system adds its own.
+#: Network of each system; a new system adds an entry.
 NETWORKS: Dict[str, Type[Network]] = {
     "cascade": CascadeTransformer,
     "pairwise": PairwiseTransformer,
@@ -18,45 +18,45 @@ NETWORKS: Dict[str, Type[Network]] = {
 
 
 def network_type(system: str) -> Type[Network]:
-    """Look up a system's network.
+    """Class of a system's network.
 
     Parameters
     ----------
     system : str
-        A key of `NETWORKS`.
+        Name of the system, a key of `NETWORKS`.
 
     Returns
     -------
     type
-        Class of the network, whose ``Config`` is the type of the system's own configuration.
+        Subclass of `Network`, whose ``Config`` is the type of the system's own configuration.
 
     Raises
     ------
     OptionError
         If the system is unknown.
     """
-    if system not in NETWORKS:
-        raise OptionError("system", shorten(system), "one of " + ", ".join(NETWORKS))
+    check_choice("system", system, NETWORKS)
     return NETWORKS[system]
 
 
 def build_network(
     system: str, backbone: Optional[BackboneConfig] = None, **options: Any
 ) -> Network:
-    """Build a system's network, its parameters not yet initialised.
+    """Build the network of a system.
 
     Parameters
     ----------
     system : str
-        A key of `NETWORKS`.
+        Name of the system.
     backbone : BackboneConfig, optional
-        Sizes of the encoder, for systems that have one.
+        Sizes of the encoder, for systems that have an encoder.
     **options
         Fields of the system's own configuration, such as ``exits=(2, 4, 6)``.
 
     Returns
     -------
     Network
+        Network whose parameters are not initialised.
 
     Raises
     ------

@@ -1,18 +1,18 @@
-"""The one place that prepares the process for MXNet, and that names its devices.
+"""Preparation of the process for MXNet, and its devices.
 
-MXNet reads ``OMP_NUM_THREADS`` when it is first imported. Left alone it takes half of the
-processors, for machines whose cores are hyper-threads; here it is given all that the process may
-use, unless the variable is already set.
+MXNet reads ``OMP_NUM_THREADS`` when it is first imported. By default it uses half of the
+processors, as for hyper-threads. This module sets the variable to all processors that the process
+may use, unless it is already set.
 
-The CUDA wheel links libraries that come as wheels of their own (the extra ``cu112``), in folders
-where the loader does not look; they are loaded by path first.
+The CUDA wheel links libraries from other wheels (the extra ``cu112``), in folders that the loader
+does not search. They are loaded by path first.
 
-MXNet's oneDNN has kernels for AMX, Intel's matrix unit, but leaves them off unless it is told,
-before the import, how far it may go. It is told so on processors that have the unit.
+MXNet's oneDNN uses its kernels for AMX, Intel's matrix unit, only if the environment allows it
+before the import. This module allows it on processors with AMX.
 
-MXNet's CPU storage asks the C library for each array anew, and glibc hands large blocks back to the
-system at once, so that every operator faults its output in page by page. The C library is told to
-keep them.
+MXNet's CPU storage allocates each array by the C library. glibc returns large blocks to the system
+at once, so that every operator takes a page fault for each page of its output. This module
+configures glibc to keep the blocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Dict, List, Union
 import wqa
 from wqa.errors import DeviceError, MissingDependency, shorten
 
-#: In the order in which they need one another.
+#: Ordered by dependence.
 _CUDA_LIBRARIES = (
     "libcudart.so.11.0",
     "libnvrtc.so.11.2",
@@ -49,7 +49,7 @@ def _load_cuda() -> None:
     for name in _CUDA_LIBRARIES if spec else ():
         for folder in spec.submodule_search_locations or ():  # type: ignore[union-attr]
             for path in sorted(pathlib.Path(folder).glob(f"*/lib/{name}")):
-                with contextlib.suppress(OSError):  # MXNet's own import says what is still missing
+                with contextlib.suppress(OSError):  # the import of MXNet names a missing library
                     ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
 
 
@@ -69,7 +69,7 @@ try:
     _libc = ctypes.CDLL("libc.so.6")
     _libc.mallopt(-3, 1 << 30)  # M_MMAP_THRESHOLD: blocks up to 1 GiB come from the heap
     _libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: and stay there
-except (OSError, AttributeError):  # another C library; slower, otherwise the same
+except (OSError, AttributeError):  # another C library, which is only slower
     pass
 _load_cuda()
 try:
@@ -83,27 +83,28 @@ except (ModuleNotFoundError, OSError) as error:  # OSError: a library that the w
         "with an NVIDIA driver",
     ) from None
 
-#: Arrays or symbols: what flows through ``hybrid_forward``.
+#: Arrays or symbols, the inputs and outputs of ``hybrid_forward``.
 Tensor = Union[mx.nd.NDArray, mx.sym.Symbol]
 
 
 def parse_devices(ctx: str) -> List[mx.Context]:
-    """Devices that a name stands for.
+    """Parse the name of one or several devices.
 
     Parameters
     ----------
     ctx : str
-        ``cpu``, ``gpu``, ``gpu:2``, or a range such as ``gpu:0-7``; ``cpu:0-1`` makes two
-        separate CPU contexts.
+        ``cpu``, ``gpu``, ``gpu:2``, or a range such as ``gpu:0-7``; ``cpu:0-1`` is two separate CPU
+        contexts.
 
     Returns
     -------
     list of mxnet.Context
+        The devices, in order.
 
     Raises
     ------
     DeviceError
-        If the name is not of that form, or this machine lacks such a GPU.
+        If the name is malformed, or this machine lacks such a GPU.
     """
     match = re.fullmatch(
         r"(cpu|gpu)(?::(\d{1,3})(?:-(\d{1,3}))?)?", ctx if isinstance(ctx, str) else ""
@@ -117,18 +118,19 @@ def parse_devices(ctx: str) -> List[mx.Context]:
         raise DeviceError(
             "ctx",
             f"gpu:{last}, but this machine shows {_gpus()} GPUs to MXNet",
-            "a GPU that is there",
+            "a GPU of this machine",
             'take ctx="cpu", or install the extra wqa[cu112] where there is a GPU',
         )
-    return [mx.Context(kind, place) for place in range(first, last + 1)]
+    return [mx.Context(kind, index) for index in range(first, last + 1)]
 
 
 def library_versions() -> Dict[str, str]:
-    """Versions of what a model's numbers depend on, for the record.
+    """Versions of the libraries that a model's figures depend on.
 
     Returns
     -------
     dict of str to str
+        Version by name of the library.
     """
     import gluonnlp
     import numpy as np

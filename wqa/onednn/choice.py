@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, Tuple
 
 from wqa.config import PRECISIONS, EngineConfig
-from wqa.errors import OptionError, PrecisionError, shorten
+from wqa.errors import OptionError, PrecisionError, check_choice
 from wqa.models import parse_devices
 from wqa.onednn.library import available, instruction_set, library
 
@@ -34,8 +34,7 @@ def check_precision(precision: str) -> None:
     MissingDependency
         If the precision needs oneDNN, which is not installed.
     """
-    if precision not in PRECISIONS:
-        raise OptionError("precision", shorten(precision), "one of " + ", ".join(PRECISIONS))
+    check_choice("precision", precision, PRECISIONS)
     bits, name = NEEDED[precision]
     if bits and instruction_set() & bits != bits:
         raise PrecisionError(

@@ -159,10 +159,8 @@ class PackedLayers:
 
         Parameters
         ----------
-        index : int
-            Index of the layer.
-        batch : PackedBatch
-            Rows of the pairs.
+        index, batch
+            Layer and rows, as `layer` takes them.
 
         Returns
         -------

@@ -103,9 +103,9 @@ class Report:
 
 
 def convert(source: PathLike, out: PathLike, check: str = "", command: str = "") -> Report:
-    """Write an encoder as a directory that ``--encoder`` takes.
+    """Write a pretrained encoder as a directory of this package.
 
-    Where the files hold a classifier, the directory is a run: it ranks, and ``--init`` takes it.
+    If the files hold a classifier, the directory is a run, which ranks and can be trained further.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ def compare(model: HybridBlock, folder: pathlib.Path, check: str) -> Dict[str, f
     Raises
     ------
     EncoderError
-        If the reference cannot be had, or a difference exceeds `TOLERANCE`.
+        If the reference is not available, or a difference exceeds `TOLERANCE`.
     """
     if check.endswith(".npz"):
         expected = _stored(check)

@@ -113,10 +113,8 @@ def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransfo
 
     Parameters
     ----------
-    directory : str or path-like
-        Directory of the classifier, in any form that `load_backbone` takes.
-    ctx : mxnet.Context or list of mxnet.Context, optional
-        Devices that hold the parameters. The CPU by default.
+    directory, ctx
+        Directory of the classifier and devices, as `load_backbone` takes them.
 
     Returns
     -------
@@ -135,7 +133,7 @@ def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransfo
                 directory,
                 "an encoder without a classifier",
                 "a fine-tuned classifier, or a run",
-                "train one: wqa train SYSTEM --encoder DIR",
+                "train a system from this encoder",
             )
         model = PairwiseTransformer(source.config, PairwiseConfig(source.exits))
         _initialize(model, mx.init.Zero(), ctx)

@@ -51,7 +51,7 @@ OWN_CLASSIFIER = {"dense": "classifier.dense", "out": "classifier.out_proj"}
 
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceNames:
-    """What Hugging Face's library calls a family's classes, tensors and settings.
+    """Hugging Face's names of a family's classes, tensors and settings.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the files of tensors have in common."""
+"""Base class of files of tensors."""
 
 from __future__ import annotations
 

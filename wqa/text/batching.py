@@ -21,7 +21,7 @@ def bucketed(length: int, most: Optional[int] = None) -> int:
     length : int
         Number of tokens.
     most : int, optional
-        Upper limit of the result, for encoders with few positions. A greater length stays as it is.
+        Upper limit of the result, for encoders with few positions. A greater length is returned.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def plan_by_question(
     rng : numpy.random.Generator, optional
         Shuffles the blocks, and the batches of each; without it the order is that of the corpus.
     batches_a_block : int
-        Batches that a block fills, at least.
+        Least number of batches that a block fills.
 
     Returns
     -------

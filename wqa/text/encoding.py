@@ -1,4 +1,4 @@
-"""Question and candidate to one token sequence, in BERT's or RoBERTa's form."""
+"""Encodes a question and a candidate as one token sequence, in BERT's or RoBERTa's form."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class PairEncoder:
         candidates : sequence of str
             The candidates' texts. An empty or blank one becomes a pair that is flagged ``empty``.
         name : str
-            What messages call the question; its text by default.
+            Name of the question in errors; its text by default.
 
         Returns
         -------
@@ -109,7 +109,7 @@ class PairEncoder:
         InputError
             If the question is empty, or there is no candidate.
         QuestionTooLong
-            If it leaves fewer than 16 tokens for its candidates.
+            If the question leaves fewer than 16 tokens for its candidates.
         """
         segments = self.segments(question, candidates, name)
         question_ids = np.array(segments.question, dtype=np.int32)
@@ -121,7 +121,7 @@ class PairEncoder:
     def assemble(
         self, question_ids: TokenIds, candidate_ids: TokenIds, truncated: bool = False
     ) -> Encoded:
-        """Put a question's and a candidate's tokens together to a pair.
+        """Join the tokens of a question and a candidate to a pair.
 
         Parameters
         ----------
@@ -148,28 +148,22 @@ class PairEncoder:
         return Encoded(token_ids, boundary, truncated, len(candidate_ids) == 0)
 
     def segments(self, question: str, candidates: Sequence[str], name: str = "") -> Segments:
-        """Tokenize a question and its candidates, these cut to the room that the question leaves.
+        """Tokenize a question and its candidates, and cut candidates to the length limit.
 
         Parameters
         ----------
-        question : str
-            The question's text.
-        candidates : sequence of str
-            The candidates' texts.
-        name : str
-            What messages call the question; its text by default.
+        question, candidates, name
+            As `encode` takes them.
 
         Returns
         -------
         Segments
-            Their token ids, and which candidates were cut.
+            Token ids, and which candidates were cut.
 
         Raises
         ------
-        InputError
-            If the question is empty, or there is no candidate.
-        QuestionTooLong
-            If it leaves fewer than 16 tokens for its candidates.
+        InputError, QuestionTooLong
+            As `encode` raises them.
         """
         where = f"question {shorten(name or question)}"
         if isinstance(candidates, str) or not isinstance(question, str):
@@ -209,7 +203,7 @@ def pad_pairs(
     padding_id : int
         Token id that fills a row behind its pair.
     typed : bool
-        Whether the encoder tells the segments apart by token type.
+        Whether the encoder distinguishes the segments by token type.
 
     Returns
     -------

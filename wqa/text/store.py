@@ -1,4 +1,4 @@
-"""A tokenized corpus on disk: tokenized once, memory-mapped from then on.
+"""A tokenized corpus on disk, memory-mapped when it is read.
 
 A store is a folder of arrays (see `wqa.data.arrays`), those of `wqa.text.tokenized`. Its
 ``meta.json`` holds the digests of the corpus and of the tokenizer, the length limit, and counts.
@@ -60,11 +60,11 @@ class PairStore(TokenizedPairs):
     Raises
     ------
     DataError
-        If it is absent, incomplete, or cut off.
+        If the store is absent, incomplete, or truncated.
     """
 
     def __init__(self, path: PathLike) -> None:
-        mend = f"make it: wqa tokenize --data FILE.jsonl --out {path} --encoder DIR"
+        mend = "make it with `wqa tokenize`"
         facts = ("vocab_size", "blank", "truncated")
         self._folder = ArrayFolder(path, FORMAT, "store", mend, facts)
         self.path = self._folder.path
@@ -91,7 +91,7 @@ class PairStore(TokenizedPairs):
 
 
 def _settings(encoder: PairEncoder) -> Dict[str, Any]:
-    """What a store depends on beside the corpus."""
+    """Settings that a store depends on beside the corpus."""
     return {
         "tokenizer_sha256": encoder.tokenizer.fingerprint,
         "max_length": encoder.max_length,
@@ -146,7 +146,7 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
 
 
 def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> None:
-    """Append the questions that are not in the arrays yet, with a commit now and then."""
+    """Append the questions that are not in the arrays yet, with regular commits."""
     pair_tokenizer = PairTokenizer(encoder)
     finished = writer.progress["questions"]
     progress_bar = tqdm(
@@ -167,7 +167,7 @@ def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> No
 
 
 def _commit(pairs: TokenizedPairs, writer: ArrayWriter) -> None:
-    """Append pairs to the arrays, their ends and indices counted from the start of these."""
+    """Append pairs to the arrays; ends and indices are shifted by what the arrays hold."""
     question_start = writer.count("question_tokens")
     candidate_start = writer.count("candidate_tokens")
     questions = writer.count("question_ends")

@@ -1,7 +1,7 @@
-"""Tokenized labelled pairs as flat arrays: all tokens one behind another, and where each text ends.
+"""Tokenized labelled pairs as flat arrays: the concatenated tokens, and the end of each text.
 
-A question's tokens are there once, however many candidates it has. The arrays are the same whether
-they lie in memory or in a store on disk.
+The tokens of a question are stored once for all of its candidates. The arrays in memory and in a
+store on disk are the same.
 """
 
 from __future__ import annotations
@@ -100,36 +100,38 @@ class TokenizedPairs:
         return lengths
 
     def question(self, index: int) -> np.ndarray:
-        """Token ids of a question.
+        """Tokens of a question, without special tokens.
 
         Parameters
         ----------
         index : int
-            The question's index.
+            Index of the question.
 
         Returns
         -------
         numpy.ndarray
-            Token ids without special tokens.
+            Token ids.
         """
-        start = self.question_ends[index - 1] if index else 0
-        return self.question_tokens[start : self.question_ends[index]]
+        return _text(self.question_tokens, self.question_ends, index)
 
     def candidate(self, index: int) -> np.ndarray:
-        """Token ids of a pair's candidate.
+        """Token ids of a candidate, without special tokens.
 
         Parameters
         ----------
         index : int
-            The pair's index.
+            Index of the pair.
 
         Returns
         -------
         numpy.ndarray
-            Token ids without special tokens.
         """
-        start = self.candidate_ends[index - 1] if index else 0
-        return self.candidate_tokens[start : self.candidate_ends[index]]
+        return _text(self.candidate_tokens, self.candidate_ends, index)
+
+
+def _text(tokens: np.ndarray, ends: np.ndarray, index: int) -> np.ndarray:
+    start = ends[index - 1] if index else 0
+    return tokens[start : ends[index]]
 
 
 class PairTokenizer:
@@ -152,7 +154,7 @@ class PairTokenizer:
         self._clear()
 
     def _clear(self) -> None:
-        # These are far smaller than lists of numbers.
+        # Arrays need far less memory than lists of numbers.
         self._parts = {name: array.array("q") for name in self._types}
         self._blank = 0
         self._truncated = 0
@@ -191,7 +193,7 @@ class PairTokenizer:
         self.candidates += len(labels)
 
     def take(self) -> TokenizedPairs:
-        """Hand over the pairs that were collected, and start again without any.
+        """Return the collected pairs, and start again with none.
 
         Returns
         -------

@@ -64,7 +64,7 @@ class Tokenizer:
         return self._inner.get_vocab_size(with_added_tokens=True)
 
     def check_fits(self, config: BackboneConfig, where: object) -> None:
-        """Refuse a tokenizer of another encoder, whose ids would mean different words.
+        """Check that the tokenizer belongs to an encoder.
 
         Parameters
         ----------
@@ -76,8 +76,8 @@ class Tokenizer:
         Raises
         ------
         EncoderError
-            If its ids exceed the encoder's vocabulary, if its pairs have another form, or if the
-            encoder has too few token types for them.
+            If its ids exceed the encoder's vocabulary, its pairs have another form, or the encoder
+            has too few token types for them.
         """
         if self.pair_form != config.pair_form:
             raise EncoderError(

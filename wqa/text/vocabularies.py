@@ -41,7 +41,7 @@ def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
     """BERT's and ELECTRA's tokenizer, from ``vocab.txt``.
 
     If the settings do not say whether texts are lower-cased, the vocabulary decides: it is cased if
-    it has a word with a capital letter. The oldest directories of encoders have no settings.
+    it has a word with a capital letter. The oldest directories of encoders lack the settings.
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ def zoo_wordpiece(path: pathlib.Path) -> tokenizers.Tokenizer:
     Parameters
     ----------
     path : pathlib.Path
-        The vocabulary file.
+        Vocabulary file.
 
     Returns
     -------
     tokenizers.Tokenizer
-        The tokenizer.
+        WordPiece tokenizer.
 
     Raises
     ------
@@ -95,14 +95,14 @@ def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer
     Parameters
     ----------
     folder : pathlib.Path
-        The directory of the encoder.
+        Directory with both files.
     settings : dict
-        The settings of its ``tokenizer_config.json``.
+        Settings of the tokenizer, of which ``add_prefix_space`` is read.
 
     Returns
     -------
     tokenizers.Tokenizer
-        The tokenizer.
+        Byte-level BPE tokenizer.
     """
     inner = tokenizers.Tokenizer(
         models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
@@ -125,19 +125,19 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
     Parameters
     ----------
     folder : pathlib.Path
-        The directory of the encoder.
+        Directory with the model.
     settings : dict
-        The settings of its ``tokenizer_config.json``.
+        Settings of the tokenizer, of which ``keep_accents`` and ``do_lower_case`` are read.
 
     Returns
     -------
     tokenizers.Tokenizer
-        The tokenizer.
+        Unigram tokenizer.
 
     Raises
     ------
     EncoderError
-        If the file is cut off or holds another kind of model.
+        If the file is truncated or holds another kind of model.
     """
     path = folder / "spiece.model"
     pieces, kind, unknown, charsmap = read_sentencepiece(path)

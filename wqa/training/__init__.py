@@ -1,4 +1,4 @@
-"""The one training loop, the systems' tasks, schedule, sampling, losses and checkpoints."""
+"""The training loop, the systems' tasks, schedule, sampling, losses and checkpoints."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs

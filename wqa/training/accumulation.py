@@ -1,7 +1,8 @@
-"""Gradients of several mini-batches, summed for one update."""
+"""Accumulation of gradients over the mini-batches of an update."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Dict, Sequence
 
 import mxnet as mx
@@ -9,28 +10,27 @@ from mxnet import gluon
 
 
 class GradientSums:
-    """Sums of gradients over mini-batches, of the parameters that at least one of them reached.
+    """Sums of gradients over mini-batches, of the parameters that a loss depends on.
 
-    MXNet's own ``grad_req="add"`` would also keep the gradients of parameters that no loss of this
-    update reached.
+    ``grad_req="add"`` of MXNet would also keep old gradients of the other parameters.
 
     Parameters
     ----------
     parameters : dict of str to mxnet.gluon.Parameter
         Parameters of the network.
     devices : sequence of mxnet.Context
-        Devices that hold them.
+        Devices of the parameters.
     """
 
     def __init__(
         self, parameters: Dict[str, gluon.Parameter], devices: Sequence[mx.Context]
     ) -> None:
-        self._slots = [(parameter, ctx) for parameter in parameters.values() for ctx in devices]
+        self._parameters = list(itertools.product(parameters.values(), devices))
         self._sums: Dict[int, mx.nd.NDArray] = {}
 
-    def collect(self) -> None:
+    def add(self) -> None:
         """Add the gradients of the last mini-batch."""
-        for index, (parameter, ctx) in enumerate(self._slots):
+        for index, (parameter, ctx) in enumerate(self._parameters):
             data = parameter.data(ctx)
             if data._fresh_grad:
                 data._fresh_grad = False
@@ -40,9 +40,9 @@ class GradientSums:
                 else:
                     self._sums[index] = gradient.copy()
 
-    def give_back(self) -> None:
-        """Put the sums where the optimizer reads gradients."""
+    def store(self) -> None:
+        """Write the sums to the gradients that the optimizer reads."""
         for index, gradient in self._sums.items():
-            parameter, ctx = self._slots[index]
+            parameter, ctx = self._parameters[index]
             parameter.grad(ctx)[:] = gradient
             parameter.data(ctx)._fresh_grad = True

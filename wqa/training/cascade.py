@@ -1,8 +1,8 @@
 """Training of networks with exits (Soldaini and Moschitti 2020, section 4.3.1).
 
-Each update draws one of the N rankers R_i, uniformly. Its loss reaches every layer below the exit,
-the embeddings included; layers and heads above it are not touched by the update. A monolithic
-ranker is the case N = 1.
+Each update draws one of the N rankers R_i, uniformly. The gradient of its loss reaches every layer
+below the exit, and the embeddings. The update does not change the layers and heads above the exit.
+A monolithic ranker is the case N = 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from wqa.training.task import PairTask
 class ExitTask(PairTask):
     """Labelled pairs for an `wqa.models.network.ExitNetwork`, one exit an update.
 
-    Parameters are those of `PairTask`.
+    It takes the parameters of `PairTask`.
     """
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:

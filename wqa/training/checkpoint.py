@@ -1,8 +1,9 @@
-"""Checkpoints that are either whole or not there.
+"""Checkpoints, written atomically.
 
 ``checkpoints/update-00000500/`` holds the parameters, the optimizer's state, the best parameters
-so far, and ``state.json`` with where the training stands and a SHA-256 of each other file. It is
-written under another name and renamed, so a kill at any moment leaves the one before it.
+so far, and ``state.json`` with the state of the training and the SHA-256 of the other files. It is
+written under a temporary name and renamed, so that a process killed at any moment leaves the
+previous checkpoint intact.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from wqa.data.files import sha256, sync_directory
 from wqa.errors import RunDirectoryError
 from wqa.pretrained.folders import write_parameters
 
-#: Whole checkpoints that stay on disk.
+#: Number of checkpoints on disk.
 KEPT = 2
 
 
 @dataclasses.dataclass
 class State:
-    """Where a training stands after ``update`` updates."""
+    """State of a training after ``update`` updates."""
 
     update: int = 0
     epoch: int = 0
     batch: int = 0  # next batch of the epoch
-    loss_sums: Dict[str, float] = dataclasses.field(default_factory=dict)  # not yet logged
-    loss_updates: int = 0  # of which they are sums
+    loss_sums: Dict[str, float] = dataclasses.field(default_factory=dict)  # since the last log line
+    loss_updates: int = 0  # number of updates in the sums
     best_figure: float = -1.0  # on the development questions
     best_update: int = 0
     evaluations_since_best: int = 0
@@ -41,17 +42,19 @@ class State:
 
 
 def save_parameters(block: Block, path: pathlib.Path) -> None:
-    """Write a block's parameters so that they are on the disk and can be read back.
+    """Write the parameters of a block, flush them to the disk, and check the file.
 
     Parameters
     ----------
     block : mxnet.gluon.Block
+        Block with initialised parameters.
     path : pathlib.Path
+        File to write.
 
     Raises
     ------
     StorageError
-        If the file is not whole.
+        If the file cannot be written completely.
     """
     with storage_errors(path):
         write_parameters(block, path)
@@ -78,8 +81,9 @@ class Checkpoints:
         Parameters
         ----------
         model : mxnet.gluon.Block
+            Network with these parameters.
         update : int
-            The update that they come from.
+            Number of updates so far.
         """
         path = self.folder / f"best-{update:08}.params"
         temporary = path.with_suffix(".tmp")
@@ -95,24 +99,26 @@ class Checkpoints:
     def save(
         self, state: State, model: Block, save_optimizer: Callable[[str], None]
     ) -> pathlib.Path:
-        """Write a checkpoint, then delete those before the last two.
+        """Write a checkpoint, then delete all but the last two.
 
         Parameters
         ----------
         state : State
+            State of the training.
         model : mxnet.gluon.Block
+            Network in training.
         save_optimizer : callable
-            Writes the optimizer's state to the path that it is given.
+            Takes a path, to which it writes the optimizer's state.
 
         Returns
         -------
         pathlib.Path
-            The checkpoint's folder.
+            Folder of the checkpoint.
 
         Raises
         ------
         StorageError
-            If it cannot be written; the checkpoints before it stay.
+            If the checkpoint cannot be written; earlier checkpoints remain.
         """
         target = self.folder / f"update-{state.update:08}"
         temporary = self.folder / f".{target.name}.tmp"
@@ -139,13 +145,13 @@ class Checkpoints:
         for old in self.all()[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)
         if self._best is not None:
-            # From here on the copy inside the newest checkpoint is the one that counts.
+            # The newest checkpoint holds a copy, which replaces the loose file.
             self._best = newest / "best.params"
         for loose in self.folder.glob("best-*"):
             loose.unlink()
 
     def all(self) -> List[pathlib.Path]:
-        """Whole checkpoints, oldest first."""
+        """Folders of the checkpoints, oldest first."""
         return sorted(self.folder.glob("update-*")) if self.folder.is_dir() else []
 
     def load_latest(
@@ -156,24 +162,26 @@ class Checkpoints:
         Parameters
         ----------
         model : mxnet.gluon.Block
+            Network that the parameters are loaded into.
         load_optimizer : callable
-            Reads the optimizer's state from the path that it is given.
+            Takes a path, from which it reads the optimizer's state.
         ctx : list of mxnet.Context
+            Devices of the parameters.
 
         Returns
         -------
         State or None
-            None if there is no checkpoint yet.
+            State of the training; None if there is no checkpoint.
 
         Raises
         ------
         RunDirectoryError
-            If a file of the checkpoint is missing or not as it was written.
+            If a file of the checkpoint is missing or has changed.
         """
-        whole = self.all()
-        if not whole:
+        checkpoints = self.all()
+        if not checkpoints:
             return None
-        newest = whole[-1]
+        newest = checkpoints[-1]
         record = _read_record(newest)
         model.load_parameters(str(newest / "model.params"), ctx=ctx)
         load_optimizer(str(newest / "optimizer.states"))
@@ -184,11 +192,12 @@ class Checkpoints:
         return _state(record["state"])
 
     def finish(self, model: Block, path: pathlib.Path) -> None:
-        """Write a run's final parameters, the best ones if any were kept, and drop the checkpoints.
+        """Write the final parameters of a run and delete the checkpoints.
 
         Parameters
         ----------
         model : mxnet.gluon.Block
+            Network whose parameters are written if `keep_best` was never called.
         path : pathlib.Path
             ``model.params`` of the run directory.
         """
@@ -209,7 +218,7 @@ class Checkpoints:
 
 
 def _state(values: Dict[str, Any]) -> State:
-    """The state of a checkpoint, also of one that the version before this one wrote."""
+    """The state in a checkpoint, also of the previous version's format."""
     values = dict(values)
     if "best_map" in values:
         values["best_figure"] = values.pop("best_map")
@@ -225,7 +234,7 @@ def _link(source: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def _read_record(folder: pathlib.Path) -> Dict[str, Any]:
-    mend = f"delete {folder.name} to go on from the checkpoint before it"
+    mend = f"delete {folder.name} to resume from the checkpoint before it"
     try:
         record = json.loads((folder / "state.json").read_text(encoding="utf-8"))
         names = record["sha256"].items()

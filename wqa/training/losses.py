@@ -1,4 +1,4 @@
-"""Losses take scores and labels and know no model."""
+"""Losses, functions of scores and labels alone."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ def cross_entropy(scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray
     Parameters
     ----------
     scores : mxnet.nd.NDArray
-        (B,), log-odds of the positive class.
+        (B,) log-odds of the positive class.
     labels : mxnet.nd.NDArray
-        (B,), 0 or 1.
+        (B,) labels, 0 or 1.
 
     Returns
     -------
     mxnet.nd.NDArray
-        (B,), in nats.
+        (B,) losses in nats.
     """
     # log(1 + exp(s)) - y s, written so that a large s does not overflow.
     return (

@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from wqa.data import Question
 from wqa.data.filters import filter_rule
-from wqa.errors import DataError, OptionError, shorten
+from wqa.errors import DataError, check_choice
 from wqa.text import (
     PairEncoder,
     PairStore,
@@ -22,8 +22,8 @@ from wqa.text import (
     tokenize_pairs,
 )
 
-#: What an epoch shuffles: all pairs, or blocks of whole questions. The blocks make long runs of
-#: what is read from a store.
+#: Units that an epoch shuffles: pairs, or blocks of whole questions. A store reads blocks in long
+#: sequential runs.
 SHUFFLES = ("pair", "question")
 
 
@@ -33,13 +33,13 @@ class Pairs:
     Parameters
     ----------
     tokenized : TokenizedPairs
-        The pairs' tokens, in memory or in a store.
+        Tokens of the pairs, in memory or in a store.
     encoder : PairEncoder
-        Assembles the pairs; the one that the texts were tokenized by.
+        Assembles pairs; the same encoder as the texts were tokenized with.
     filter : {"all", "no-all-negative", "clean"}
-        Which questions count, by the labels of their pairs.
+        Filter of questions by the labels of their pairs.
     shuffle : {"pair", "question"}
-        What an epoch shuffles: all pairs, or blocks of whole questions.
+        Units that an epoch shuffles: pairs, or blocks of whole questions.
 
     Attributes
     ----------
@@ -88,14 +88,14 @@ class Pairs:
         return len(self.lengths)
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
-        """Group the pairs into the batches of an epoch.
+        """Divide the pairs into the batches of an epoch.
 
         Parameters
         ----------
         tokens : int
             Token budget of a batch, padding included.
         rng : numpy.random.Generator, optional
-            Shuffles. The number of batches does not depend on it.
+            Generator that shuffles. The number of batches does not depend on it.
 
         Returns
         -------
@@ -117,9 +117,9 @@ class Pairs:
         Returns
         -------
         token_ids, token_types : numpy.ndarray
-            (B, L), int32; L is bucketed.
+            (B, L) int32; L is rounded up to a bucket.
         valid_length, labels : numpy.ndarray
-            (B,), float32.
+            (B,) float32.
         """
         length = bucketed(int(self.lengths[indices].max()), self.most)
         rows = indices if self._rows is None else self._rows[indices]
@@ -134,15 +134,14 @@ class Pairs:
 
 def _check_options(filter: str, shuffle: str) -> None:
     filter_rule(filter)
-    if shuffle not in SHUFFLES:
-        raise OptionError("shuffle", shorten(shuffle), "one of " + ", ".join(SHUFFLES))
+    check_choice("shuffle", shuffle, SHUFFLES)
 
 
 def _rows_of(tokenized: TokenizedPairs, filter: str) -> Optional[np.ndarray]:
-    """Indices of the pairs whose question a filter keeps; None if they are all."""
+    """Indices of the pairs whose question passes a filter; None if all do."""
     rule = filter_rule(filter)
     count = len(tokenized.question_ends)
-    # The pairs of a question are neighbours, so where it ends says how many it has.
+    # The pairs of a question are neighbours, so that the ends give their number.
     ends = np.searchsorted(tokenized.question_of, np.arange(count, dtype=np.int32), side="right")
     pairs = np.diff(ends, prepend=0)
     positives = np.bincount(tokenized.question_of[tokenized.labels == 1], minlength=count)
@@ -160,18 +159,14 @@ class TrainingPairs(Pairs):
     questions : iterable of Question
         Labelled questions; candidates without a token are left out.
     encoder : PairEncoder
-        Tokenizes the texts, and assembles the pairs.
-    shuffle : {"pair", "question"}
-        What an epoch shuffles: all pairs, or blocks of whole questions.
-    filter : {"all", "no-all-negative", "clean"}
-        Which questions count, by the labels of the candidates that have a token.
+        Tokenizes the texts and assembles the pairs.
+    shuffle, filter : str
+        As `Pairs` takes them; a filter sees the candidates that have a token.
 
     Raises
     ------
-    DataError
-        If a candidate has no label, or no pair is left to train on.
-    OptionError
-        If the filter or the shuffle is unknown.
+    DataError, OptionError
+        As `Pairs` raises them, and if a candidate has no label.
     """
 
     def __init__(
@@ -187,25 +182,21 @@ class TrainingPairs(Pairs):
 
 
 class StoredPairs(Pairs):
-    """Pairs of a store; their tokens are read when a batch needs them.
+    """Pairs of a store, whose tokens are read when a batch needs them.
 
     Parameters
     ----------
     store : PairStore
-        The store.
+        Store of tokenized pairs.
     encoder : PairEncoder
-        Assembles the pairs; the one that the store was made with.
-    filter : {"all", "no-all-negative", "clean"}
-        Which questions count, by the labels of the candidates that have a token.
-    shuffle : {"pair", "question"}
-        What an epoch shuffles: all pairs, or blocks of whole questions.
+        Assembles the pairs; it must fit the store.
+    filter, shuffle : str
+        As `Pairs` takes them.
 
     Raises
     ------
-    DataError
-        If the store was made with another encoder, or no pair is left to train on.
-    OptionError
-        If the filter or the shuffle is unknown.
+    DataError, OptionError
+        As `Pairs` raises them, and if the store was made with another encoder.
     """
 
     def __init__(

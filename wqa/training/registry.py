@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Dict, Type
 
-from wqa.errors import OptionError, shorten
+from wqa.errors import check_choice
 from wqa.training.cascade import ExitTask
 from wqa.training.task import Task
 
-#: Task of each system. A new system adds its own.
+#: Task of each system; a new system adds an entry.
 TASKS: Dict[str, Type[Task]] = {"cascade": ExitTask, "pairwise": ExitTask}
 
 
@@ -18,17 +18,17 @@ def task_type(system: str) -> Type[Task]:
     Parameters
     ----------
     system : str
-        A key of `TASKS`.
+        Name of the system, a key of `TASKS`.
 
     Returns
     -------
     type
+        Subclass of `Task`.
 
     Raises
     ------
     OptionError
         If the system is unknown.
     """
-    if system not in TASKS:
-        raise OptionError("system", shorten(system), "one of " + ", ".join(TASKS))
+    check_choice("system", system, TASKS)
     return TASKS[system]

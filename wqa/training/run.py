@@ -1,4 +1,4 @@
-"""From options to a run directory: what `wqa train` calls, and a notebook can."""
+"""Training of a system into a run directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wqa.training.start import open_start
 from wqa.training.task import Task
 from wqa.training.trainer import Evaluator, Trainer, gradient_obstacle
 
-#: Fields of ``config.json`` that must be the same for a training to go on.
+#: Fields of ``config.json`` that must not change when a training is resumed.
 _FIXED = ("system", "backbone", "network", "max_length", "encoder", "train_sha256")
 
 _RESUME_MEND = "resume with the options that the run was started with"
@@ -49,44 +49,45 @@ def train(
     Parameters
     ----------
     system : str
-        A key of `wqa.training.TASKS`.
+        Name of the system, a key of `wqa.training.TASKS`.
     train_file : str
-        Canonical JSONL, or a store that `wqa tokenize` made of it.
+        Canonical JSONL, or a store that `wqa tokenize` wrote.
     out : str
-        Run directory; must not hold a run yet, unless ``resume``.
+        Run directory; it must not hold a run, unless ``resume``.
     encoder : str
         Pretrained encoder to start from, as `wqa.pretrained.load_backbone` takes it.
     init : str
-        Run directory to start from instead (the adapt step of TANDA). A head is kept where the run
-        has one at the same layer with parameters of the same names and shapes; others are new.
-        ``metrics.jsonl`` begins with what was kept.
+        Run directory to start from instead (the adapt step of TANDA). A head is kept if the run has
+        a head at the same layer with the same names and shapes of parameters; other heads are new.
+        The first line of ``metrics.jsonl`` lists the heads that are kept.
     config : TrainingConfig, optional
-        Settings of the training; those of section 5.2 where it is left out.
+        Settings of the training; by default those of section 5.2.
     max_length : int
         Greatest length of an input in tokens.
     resume : bool
-        Go on with the run that stands in ``out``; its settings must be the same.
+        Resume the run in ``out``; its settings must be the same.
     make_evaluator : callable, optional
-        Takes the pair encoder, gives the evaluator that the trainer calls.
+        Takes the pair encoder and returns the evaluator that the trainer calls.
     command : str
-        The command line, for the record.
+        Command line that ``config.json`` records.
     **options
         Fields of the system's own configuration, such as ``exits=(2, 4, 6)``.
 
     Returns
     -------
     State
-        Where the training ended.
+        State of the training after the last update.
 
     Raises
     ------
     WqaError
-        Of the type that fits what was wrong.
+        If the data, the encoder or the run cannot be read, the settings do not fit, or the training
+        diverges or is stopped.
     """
     config = config or TrainingConfig()
     kind = task_type(system)
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
-    choose_engine(config.engine_config)  # refuses what this machine lacks before it reads anything
+    choose_engine(config.engine_config)  # fails before any data is read
     with open_start(encoder, init) as start:
         own_config = _own_config(system, options)
         task = kind.create(system, start, own_config, train_file, config, max_length)
@@ -104,12 +105,12 @@ def train(
             command=command,
         )
         if _begin(run, record, resume):
-            # Left by a kill after the last rename.
+            # They remain if the process is killed after the last rename.
             shutil.rmtree(run / "checkpoints", ignore_errors=True)
             return State(finished=True)
         task.encoder.tokenizer.save(run / "tokenizer.json")
         _seed(config.seed)
-        _note_start(run, task.initialize(start, devices))
+        _log_start(run, task.initialize(start, devices))
     return _fit(task, config, run, evaluator, resume)
 
 
@@ -124,12 +125,12 @@ def _as_json(own_config: Any) -> Dict[str, Any]:
     return json.loads(json.dumps(dataclasses.asdict(own_config)))
 
 
-def _note_start(run: pathlib.Path, said: str) -> None:
-    """Say what was taken from another run, and begin ``metrics.jsonl`` with it."""
-    if said and not (run / "metrics.jsonl").exists():
-        print(f"start: {said}", file=sys.stderr)
+def _log_start(run: pathlib.Path, line: str) -> None:
+    """Log the parts taken from another run, on standard error and in ``metrics.jsonl``."""
+    if line and not (run / "metrics.jsonl").exists():
+        print(f"start: {line}", file=sys.stderr)
         with open(run / "metrics.jsonl", "w", encoding="utf-8") as log:
-            log.write(json.dumps({"update": 0, "start": said}) + "\n")
+            log.write(json.dumps({"update": 0, "start": line}) + "\n")
 
 
 def _fit(
@@ -154,7 +155,7 @@ def _seed(seed: int) -> None:
 
 
 def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
-    """Write config.json, or compare it with the one that stands; True if the run is complete."""
+    """Write config.json, or compare it with that of the resumed run; True if that is complete."""
     path = run / "config.json"
     if not path.exists():
         with atomic_writer(path) as file:
@@ -165,7 +166,7 @@ def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
             run,
             "holds a run already",
             "an empty directory",
-            "choose another directory, or resume to go on with this run",
+            "choose another directory, or resume this run",
         )
     earlier = read_run_config(path)
     for name in _FIXED:

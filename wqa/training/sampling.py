@@ -1,7 +1,7 @@
-"""Draws that depend on the seed and the update alone.
+"""Random draws that depend on the seed and the update alone.
 
-A resumed training makes the same draws as one that never stopped, and every device and worker
-makes the same ones, without any generator's state being saved.
+A resumed training therefore makes the same draws as one that was never interrupted, and all devices
+make the same draws. No state of a generator is saved.
 """
 
 from __future__ import annotations
@@ -16,24 +16,30 @@ def exit_of_update(seed: int, update: int, exits: int) -> int:
 
     Parameters
     ----------
-    seed, update : int
+    seed : int
+        Seed of the training.
+    update : int
+        Number of the update.
     exits : int
-        N.
+        N, the number of exits.
 
     Returns
     -------
     int
-        From 0 to ``exits - 1``.
+        Index of the exit, from 0 to N - 1.
     """
     return int(np.random.default_rng([seed, _EXIT, update]).integers(exits))
 
 
 def order_of_epoch(seed: int, epoch: int) -> np.random.Generator:
-    """Generator that shuffles an epoch.
+    """Create the generator that shuffles an epoch.
 
     Parameters
     ----------
-    seed, epoch : int
+    seed : int
+        Seed of the training.
+    epoch : int
+        Number of the epoch.
 
     Returns
     -------
@@ -43,15 +49,16 @@ def order_of_epoch(seed: int, epoch: int) -> np.random.Generator:
 
 
 def dropout_seed(seed: int, update: int) -> int:
-    """Seed of MXNet's generators for one update; each device adds its own number to it.
+    """Seed of MXNet's generators for one update; each device adds its index to it.
 
     Parameters
     ----------
     seed, update : int
+        Seed of the training and number of the update.
 
     Returns
     -------
     int
-        Below 2 ** 31 - 1024.
+        A seed below 2 ** 31 - 1024.
     """
     return int(np.random.default_rng([seed, _DROPOUT, update]).integers(2**31 - 1024))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def triangular(update: int, peak: float, warmup: int, total: int) -> float:
-    """Triangular schedule: up to the peak in ``warmup`` updates, then down in a line to 0.
+    """Triangular schedule: a linear rise to the peak, then a linear fall to 0.
 
     Soldaini and Moschitti 2020, section 5.2 (Smith 2017). A training that is shorter than its
     warm-up ends before the peak.
@@ -12,17 +12,18 @@ def triangular(update: int, peak: float, warmup: int, total: int) -> float:
     Parameters
     ----------
     update : int
-        From 1.
+        Number of the update, from 1.
     peak : float
         Greatest learning rate.
     warmup : int
-        Updates up to the peak; 0 starts there.
+        Number of updates before the peak; 0 to start at the peak.
     total : int
-        Updates of the whole training; the rate would reach 0 one update after it.
+        Number of updates of the training; the rate would be 0 one update later.
 
     Returns
     -------
     float
+        Learning rate of the update.
     """
     if update <= warmup:
         return peak * update / warmup

@@ -1,4 +1,4 @@
-"""What a training starts from: a pretrained encoder, another run, or nothing."""
+"""Starts of a training: a pretrained encoder, another run, or random parameters."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ INITIAL_SIGMA = 0.02
 
 
 class Start:
-    """Nothing to start from; the base of the other kinds.
+    """Random parameters; also the base class of the other starts.
 
     Attributes
     ----------
     name : str
-        Path that the run's ``config.json`` records.
+        Name of the encoder or run in the new run's ``config.json``.
     """
 
     name = ""
@@ -44,7 +44,7 @@ class Start:
         raise OptionError("encoder and init", "neither", "one of the two")
 
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer that comes with the encoder.
+        """Tokenizer of the encoder.
 
         Returns
         -------
@@ -53,7 +53,7 @@ class Start:
         Raises
         ------
         OptionError
-            If there is no encoder.
+            If there is no encoder, and so no tokenizer.
         """
         raise OptionError("encoder and init", "neither", "one of the two")
 
@@ -63,14 +63,14 @@ class Start:
         Parameters
         ----------
         network : Network
-            Not yet initialised.
+            Network whose parameters are not initialised.
         devices : sequence of mxnet.Context
-            Devices that hold the parameters.
+            Devices of the parameters.
 
         Returns
         -------
         str
-            What was taken from a run, in words; empty where there is nothing to say.
+            Text about the parts taken from a run; empty for other starts.
         """
         network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
         return ""
@@ -82,9 +82,9 @@ class EncoderStart(Start):
     Parameters
     ----------
     name : str
-        What the user named.
+        Name or path of the encoder, as the user gave it.
     folder : pathlib.Path
-        Its directory.
+        Directory of the encoder.
     """
 
     def __init__(self, name: str, folder: pathlib.Path) -> None:
@@ -106,8 +106,8 @@ class EncoderStart(Start):
 class RunStart(EncoderStart):
     """Another run (the adapt step of TANDA).
 
-    The encoder is taken, and every other part of the network whose parameters all stand in the run
-    with the same names and shapes, such as a head at the same layer. Other parts are new.
+    The encoder is loaded from the run. So is every other part of the network whose parameters the
+    run has with the same names and shapes, such as a head at the same layer. Other parts are new.
     """
 
     def backbone(self) -> BackboneConfig:
@@ -124,7 +124,7 @@ class RunStart(EncoderStart):
             arrays = mx.nd.load(str(path))
         except mx.base.MXNetError:
             raise RunDirectoryError(
-                path, "is missing or cut off", "the parameters of a finished run"
+                path, "is missing or truncated", "the parameters of a finished run"
             ) from None
         parameters = network._collect_params_with_prefix()
         encoders = {id(block) for block in network.encoders}
@@ -132,7 +132,7 @@ class RunStart(EncoderStart):
         new: List[str] = []
         for part, block in network._children.items():
             names = [name for name in parameters if name.startswith(part + ".")]
-            differing = [name for name in names if not _agrees(arrays, name, parameters[name])]
+            differing = [name for name in names if not _has(arrays, name, parameters[name])]
             if id(block) in encoders:
                 self._check_encoder(differing, backbone, path)
             else:
@@ -140,11 +140,11 @@ class RunStart(EncoderStart):
             if not differing:
                 for name in names:
                     parameters[name].set_data(arrays[name])
-        said = f"encoder of {self.name} ({source.system})"
-        for what, parts in (("kept", kept), ("new", new)):
+        line = f"encoder of {self.name} ({source.system})"
+        for state, parts in (("kept", kept), ("new", new)):
             if parts:
-                said += f"; heads {what} at " + ", ".join(map(_layer_of, parts))
-        return said
+                line += f"; heads {state} at " + ", ".join(map(_layer_of, parts))
+        return line
 
     @staticmethod
     def _check_encoder(differing: List[str], backbone: BackboneConfig, path: pathlib.Path) -> None:
@@ -153,34 +153,34 @@ class RunStart(EncoderStart):
                 path,
                 f"parameter {differing[0]} is missing or of another shape",
                 f"the {backbone.family.name} encoder of its config.json",
-                "an encoder of another family or size stands there: restore the files from "
-                "their run",
+                "the file holds an encoder of another family or size: restore it from its run",
             )
 
 
-def _agrees(arrays: dict, name: str, parameter: mx.gluon.Parameter) -> bool:
+def _has(arrays: dict, name: str, parameter: mx.gluon.Parameter) -> bool:
     return name in arrays and arrays[name].shape == parameter.shape
 
 
 def _layer_of(part: str) -> str:
-    """The layer of a head, or the part's own name."""
+    """The layer of a head, or the name of another part."""
     return part[len("head_") :] if part.startswith("head_") else part
 
 
 @contextlib.contextmanager
 def open_start(encoder: str = "", init: str = "") -> Iterator[Start]:
-    """Open what a training starts from.
+    """Open the encoder or run that a training starts from.
 
     Parameters
     ----------
     encoder : str
-        Pretrained encoder, as `wqa.pretrained.load_backbone` takes it.
+        Pretrained encoder, as `wqa.pretrained.load_backbone` takes it; empty for none.
     init : str
-        Run directory.
+        Run directory; empty for none.
 
     Yields
     ------
     Start
+        Start of the training, valid inside the ``with`` block.
 
     Raises
     ------

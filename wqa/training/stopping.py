@@ -1,4 +1,4 @@
-"""Signals that end a training after the update in hand."""
+"""Signals that stop a training after the current update."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import signal
 import threading
 from typing import Any, Dict, Iterator
 
-#: Signals that end a training: an interrupt from the keyboard, and a request to terminate.
+#: Signals that stop a training: an interrupt from the keyboard, and a request to terminate.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequest:
-    """Whether a signal has come, and which.
+    """The signal that has arrived, or 0.
 
-    A handler that raised an exception could lose it: Python swallows an exception in a destructor,
-    where MXNet spends much of its time.
+    The handler raises no exception. Python discards exceptions in destructors, in which MXNet
+    spends much of its time.
     """
 
     def __init__(self) -> None:
         self.signal = 0
 
     def note(self, number: int, frame: Any) -> None:
-        """Note a signal; the same signal ends the process if it comes again.
+        """Handle a signal; a second signal of this kind ends the process.
 
         Parameters
         ----------
         number : int
-            The signal.
+            Number of the signal.
         frame : frame
-            Where it came.
+            Stack frame that was interrupted.
         """
         self.signal = number
         signal.signal(number, signal.SIG_DFL)
@@ -37,14 +37,15 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Note SIGINT and SIGTERM inside the block, in place of what they do otherwise.
+    """Handle SIGINT and SIGTERM by a `StopRequest` inside the ``with`` block.
 
-    A signal that is ignored, as SIGINT is in a background job of a script, stays ignored. Outside
-    the main thread, where Python takes no handlers, signals do what they did before.
+    An ignored signal, such as SIGINT in a background job of a script, stays ignored. Outside the
+    main thread Python takes no handlers, and signals are handled as before.
 
     Yields
     ------
     StopRequest
+        Holds the signal once it arrives.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

@@ -1,7 +1,7 @@
-"""What a system brings to training: its batches, its losses, and what it starts from.
+"""Tasks: the batches, the losses and the initialisation of each system.
 
-The trainer (`wqa.training.trainer`) brings everything else: devices, seeds, accumulation, clipping,
-weight decay, schedule, checkpoints, evaluation and progress.
+Everything else is part of the trainer (`wqa.training.trainer`): devices, seeds, accumulation,
+clipping, weight decay, schedule, checkpoints, evaluation and progress.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from wqa.training.start import Start
 
 
 class Task:
-    """Base of the systems' tasks.
+    """Base class of tasks.
 
     Attributes
     ----------
     network : Network
-        The network to train.
+        Network to train.
     encoder : PairEncoder
         Encodes the network's inputs; its tokenizer is saved in the run.
     max_length : int
@@ -37,8 +37,7 @@ class Task:
         SHA-256 of the training data.
     """
 
-    #: Figure on the development questions by which the best parameters are chosen; higher is
-    #: better.
+    #: Figure on the development questions that selects the best parameters; higher is better.
     metric = "map"
 
     network: Network
@@ -56,18 +55,18 @@ class Task:
         config: TrainingConfig,
         max_length: int,
     ) -> Task:
-        """Build the task of a training; nothing is written, and no parameter is initialised.
+        """Build the task of a training, without initialising parameters or writing files.
 
         Parameters
         ----------
         system : str
             Name of the system.
         start : Start
-            What the training starts from.
+            Encoder or run that the training starts from.
         own_config : NetworkConfig
-            The system's own configuration.
+            Configuration of the system.
         train_file : str
-            Training data.
+            File or store of training data.
         config : TrainingConfig
             Settings of the training.
         max_length : int
@@ -80,7 +79,7 @@ class Task:
         Raises
         ------
         WqaError
-            Of the type that fits what is wrong.
+            If the data cannot be read, or the settings do not fit the data or the encoder.
         """
         raise NotImplementedError
 
@@ -90,75 +89,75 @@ class Task:
         Parameters
         ----------
         start : Start
-            What the training starts from.
+            Encoder or run that the training starts from.
         devices : sequence of mxnet.Context
             Devices that hold the parameters.
 
         Returns
         -------
         str
-            What was taken from a run, in words, for the log; empty where there is nothing to say.
+            Log line about the parts taken from a run; empty for other starts.
         """
         return start.fill(self.network, devices)
 
     def hybridize(self, active: bool) -> None:
-        """Compile what `losses` calls, or leave it to run as it is.
+        """Hybridize the blocks that `losses` calls, or undo it.
 
         Parameters
         ----------
         active : bool
-            False where an engine is attached, which computes only what is not compiled.
+            False if an engine is attached, which computes only blocks that are not hybridized.
         """
         self.network.hybridize(active)
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Iterable[Any]:
-        """The batches of an epoch.
+        """Plan the batches of an epoch.
 
         Parameters
         ----------
         tokens : int
-            Budget of a batch in tokens, padding included.
+            Most tokens of a batch, padding included.
         rng : numpy.random.Generator, optional
-            Shuffles. The number of batches does not depend on it.
+            Generator that shuffles. The number of batches does not depend on it.
 
         Returns
         -------
         iterable
-            One key a batch, for `batch`. A sequence, or a stream for an epoch that does not fit in
-            memory.
+            Key of each batch, for `batch`. A sequence, or an iterator for an epoch that does not
+            fit in memory.
         """
         raise NotImplementedError
 
     def batch(self, key: Any) -> Dict[str, np.ndarray]:
-        """Arrays of a batch.
+        """Assemble a batch.
 
         Parameters
         ----------
         key : Any
-            What `plan` gave.
+            Key of the batch in the plan.
 
         Returns
         -------
         dict of str to numpy.ndarray
-            Rows first, the same number in each.
+            Arrays by name, all with the same number of rows (first axis).
         """
         raise NotImplementedError
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
-        """Losses of the network on a batch; an update follows the gradient of their sum.
+        """Compute the losses of the network on a batch. Their sum is minimised.
 
         Parameters
         ----------
         batch : dict of str to mxnet.nd.NDArray
             Rows of a batch on one device.
         update : int
-            Number of the update, from 1. What is drawn depends on it and the seed alone, so that it
-            is the same on every device and after a resumption.
+            Number of the update, from 1. Random draws depend on it and the seed alone, so that they
+            are the same on all devices and after a resumption.
 
         Returns
         -------
         dict of str to mxnet.nd.NDArray
-            (rows,) each. The names stand in the log where there are several.
+            Losses by name, each (rows,). The names appear in the log if there are several.
         """
         raise NotImplementedError
 
@@ -171,9 +170,9 @@ class PairTask(Task):
     network : Network
         Network that scores pairs.
     encoder : PairEncoder
-        Encodes them.
+        Encodes questions and candidates as pairs.
     pairs : Pairs
-        The pairs to train on.
+        Labelled pairs to train on.
     config : TrainingConfig
         Settings of the training.
     digest : str
@@ -192,15 +191,7 @@ class PairTask(Task):
         self.max_length, self.digest = encoder.max_length, digest
 
     @classmethod
-    def create(
-        cls,
-        system: str,
-        start: Start,
-        own_config: NetworkConfig,
-        train_file: str,
-        config: TrainingConfig,
-        max_length: int,
-    ) -> PairTask:
+    def create(cls, system, start, own_config, train_file, config, max_length) -> PairTask:
         tokenizer = cls.make_tokenizer(start, train_file)
         network = cls.make_network(system, start, own_config, tokenizer)
         limit = network.max_positions
@@ -219,14 +210,14 @@ class PairTask(Task):
 
     @classmethod
     def make_tokenizer(cls, start: Start, train_file: str) -> Tokenizer:
-        """The tokenizer of the training; that of the encoder or run by default.
+        """Make the tokenizer of the training; by default that of the encoder or run.
 
         Parameters
         ----------
         start : Start
-            What the training starts from.
+            Encoder or run that the training starts from.
         train_file : str
-            Training data.
+            File or store of training data.
 
         Returns
         -------
@@ -238,22 +229,19 @@ class PairTask(Task):
     def make_network(
         cls, system: str, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
     ) -> Network:
-        """The network to train; that of the system on the encoder's sizes by default.
+        """Make the network to train; by default that of the system, with the encoder's sizes.
 
         Parameters
         ----------
-        system : str
-            Name of the system.
-        start : Start
-            What the training starts from.
-        own_config : NetworkConfig
-            The system's own configuration.
+        system, start, own_config
+            As `create` takes them.
         tokenizer : Tokenizer
-            The tokenizer of the training.
+            Tokenizer of the training.
 
         Returns
         -------
         Network
+            Network whose parameters are not initialised.
         """
         return network_type(system)(start.backbone(), own_config)
 
@@ -269,14 +257,12 @@ class PairTask(Task):
         return {"loss": cross_entropy(scores, batch["labels"])}
 
     def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:
-        """Scores that the loss reads.
+        """Compute the scores of a batch, from which the loss is computed.
 
         Parameters
         ----------
-        batch : dict of str to mxnet.nd.NDArray
-            Rows of a batch.
-        update : int
-            Number of the update, from 1.
+        batch, update
+            As `losses` takes them.
 
         Returns
         -------

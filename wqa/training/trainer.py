@@ -28,13 +28,13 @@ from wqa.training.schedules import triangular
 from wqa.training.stopping import StopRequest, stop_on_signals
 from wqa.training.task import Task
 
-#: Gives the figures of a network on the development questions.
+#: Computes the figures of a network on the development questions.
 Evaluator = Callable[[Network], Dict[str, float]]
 
-#: Ends of the names of parameters that do not decay.
+#: Suffixes of parameters without weight decay.
 _UNDECAYED = ("bias", "gamma", "beta")
 
-_DIVERGED = "lower learning_rate or set clip_norm; the last checkpoint stands"
+_DIVERGED = "lower learning_rate or set clip_norm; the last checkpoint is intact"
 
 
 def gradient_obstacle(network: Network) -> str:
@@ -43,38 +43,38 @@ def gradient_obstacle(network: Network) -> str:
     Parameters
     ----------
     network : Network
-        Any system's.
+        Network to train.
 
     Returns
     -------
     str
-        Empty where it can.
+        The reason, or an empty string.
     """
     return "" if network.encoders else "a network without a transformer encoder"
 
 
 class Trainer:
-    """Trains the network of a task by Adam, on a triangular schedule.
+    """Trains the network of a task by Adam with a triangular schedule.
 
-    The gradient of an update is that of the mean loss over all rows of its mini-batches, however
-    many mini-batches and devices share them. Parameters that no loss of the update reaches are not
-    touched by it, their Adam moments included.
+    An update follows the gradient of the mean loss over all rows of its mini-batches, whatever the
+    number of mini-batches and devices. It does not change parameters that no loss depends on, nor
+    their Adam moments.
 
     Parameters
     ----------
     task : Task
-        The system's part; its network is initialised on the devices of ``config.ctx``.
+        Task of the system; its network is initialised on the devices of ``config.ctx``.
     config : TrainingConfig
         Settings of the training.
     run : pathlib.Path
         Run directory, for ``metrics.jsonl`` and ``checkpoints/``.
     evaluator : callable, optional
-        Gives the development figures; without it the last parameters are the final ones.
+        Computes figures on the development questions. Without it the last parameters are final.
 
     Raises
     ------
     OptionError, DeviceError, PrecisionError, MissingDependency
-        If the settings do not go together or do not fit the task or this machine.
+        If the settings contradict one another, or do not fit the task or this machine.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Trainer:
         self.devices = parse_devices(config.ctx)
         self.state, self.checkpoints = State(), Checkpoints(run)
         self._metrics = run / "metrics.jsonl"
-        # In structural order, so that the optimizer's state fits the same network built again.
+        # Ordered by structure, so that the optimizer's state fits a network that is built again.
         self._parameters = self.network._collect_params_with_prefix()
         self._optimizer = gluon.Trainer(
             list(self._parameters.values()),
@@ -102,7 +102,7 @@ class Trainer:
         self._engine = self._attach_engine()
         self.updates_per_epoch = self._count_updates()
         self.total = self._count_total()
-        self._epoch = -1  # whose batches `_batches` gives
+        self._epoch = -1  # epoch of `_batches`
         self._batches: Iterator[Any] = iter(())
         self._upcoming: Any = None
         self._since, self._rows_since = time.perf_counter(), 0
@@ -121,7 +121,7 @@ class Trainer:
         return engine
 
     def _count_updates(self) -> int:
-        """Updates of an epoch; 0 where the plan is a stream."""
+        """Number of updates of an epoch; 0 if the plan is an iterator."""
         plan = self.task.plan(self._budget)
         if not hasattr(plan, "__len__"):
             return 0
@@ -137,7 +137,7 @@ class Trainer:
         return min(total, config.max_updates) if config.max_updates else total
 
     def resume(self) -> None:
-        """Go back to the newest checkpoint, or to the start where there is none yet."""
+        """Load the newest checkpoint, or start anew if there is none."""
         loaded = self.checkpoints.load_latest(
             self.network, self._optimizer.load_states, self.devices
         )
@@ -152,27 +152,27 @@ class Trainer:
     def _is_before_resumption(self, line: str) -> bool:
         try:
             return json.loads(line)["update"] <= self.state.update
-        except ValueError:  # the line that was being written at the kill
+        except ValueError:  # a line that was not written completely
             return False
 
     def fit(self) -> State:
-        """Train to the end, or until the figures on the development questions stop rising.
+        """Train to the end, or until the figures on the development questions stop improving.
 
-        SIGINT and SIGTERM end it after the update in hand, once a checkpoint is written.
+        SIGINT and SIGTERM stop the training after the current update, with a checkpoint.
 
         Returns
         -------
         State
-            With the best figure and its update.
+            State after the last update, with the best figure and its update.
 
         Raises
         ------
         TrainingDiverged
-            If a loss or a parameter is no longer finite; the checkpoints stay.
+            If a loss or a parameter is not finite; the checkpoints remain.
         TrainingStopped
-            If a signal ended it.
+            If a signal stopped the training.
         StorageError
-            If a checkpoint cannot be written; those before it stay.
+            If a checkpoint cannot be written; earlier checkpoints remain.
         """
         state = self.state
         self._since, self._rows_since = time.perf_counter(), 0
@@ -234,8 +234,9 @@ class Trainer:
 
     def _next_keys(self) -> List[Any]:
         """Keys of the mini-batches of an update, all of one epoch."""
-        keys, epoch = [self._next_key()], self.state.epoch
-        while len(keys) < self.config.accumulate and self.state.batch and epoch == self.state.epoch:
+        keys = [self._next_key()]
+        # The number of the next batch is 0 at the end of an epoch.
+        while len(keys) < self.config.accumulate and self.state.batch:
             keys.append(self._next_key())
         return keys
 
@@ -255,7 +256,7 @@ class Trainer:
         return key
 
     def _backward(self, batches: Sequence[Dict[str, np.ndarray]]) -> Dict[str, float]:
-        """Gradients of the mean losses over the rows of all mini-batches, and the losses."""
+        """Compute the gradients of the mean losses over all mini-batches; returns the losses."""
         rows = sum(_rows(batch) for batch in batches)
         seed = dropout_seed(self.config.seed, self.state.update)
         mx.random.seed(seed)
@@ -264,46 +265,51 @@ class Trainer:
         sums: Dict[str, float] = {}
         gradients = GradientSums(self._parameters, self.devices)
         for batch in batches:
-            heads = self._record(batch, rows)
-            autograd.backward([head for parts in heads.values() for head in parts])
-            for name, parts in heads.items():
-                for part in parts:
-                    sums[name] = sums.get(name, 0.0) + part.asscalar().item()
+            losses = self._record(batch, rows)
+            autograd.backward([loss for shares in losses.values() for loss in shares])
+            for name, shares in losses.items():
+                for loss in shares:
+                    sums[name] = sums.get(name, 0.0) + loss.asscalar().item()
             if len(batches) > 1:
-                gradients.collect()
+                gradients.add()
         if len(batches) > 1:
-            gradients.give_back()
+            gradients.store()
         return sums
 
     def _record(self, batch: Dict[str, np.ndarray], rows: int) -> Dict[str, List[mx.nd.NDArray]]:
-        """Each loss of a mini-batch on each device, as its share of the mean over ``rows``."""
-        heads: Dict[str, List[mx.nd.NDArray]] = {}
+        """Losses of a mini-batch on each device, as shares of the mean over ``rows`` rows."""
+        losses: Dict[str, List[mx.nd.NDArray]] = {}
         with autograd.record():
             shares = split_rows(_rows(batch), len(self.devices))
             for (start, end), ctx in zip(shares, self.devices):
-                # A device without a row repeats the first at weight 0, so that its gradient is
-                # fresh.
-                part, weight = (slice(start, end), 1.0) if end > start else (slice(0, 1), 0.0)
+                part, weight = slice(start, end), 1.0
+                if start == end:
+                    # A device without rows takes the first with weight 0, so that its gradients
+                    # are fresh.
+                    part, weight = slice(0, 1), 0.0
                 arrays = {}
                 for name, array in batch.items():
                     arrays[name] = mx.nd.array(array[part], ctx=ctx, dtype=array.dtype)
                 for name, loss in self.task.losses(arrays, self.state.update).items():
-                    heads.setdefault(name, []).append(loss.sum() * (weight / rows))
-        return heads
+                    losses.setdefault(name, []).append(loss.sum() * (weight / rows))
+        return losses
 
     def _step(self, rate: float) -> None:
         self._optimizer.allreduce_grads()
         for ctx in self.devices:
-            fresh = [each for each in self._parameters.items() if each[1].data(ctx)._fresh_grad]
+            fresh = {}
+            for name, parameter in self._parameters.items():
+                if parameter.data(ctx)._fresh_grad:
+                    fresh[name] = parameter
             if self.config.clip_norm:
-                gradients = [parameter.grad(ctx) for _, parameter in fresh]
+                gradients = [parameter.grad(ctx) for parameter in fresh.values()]
                 gluon.utils.clip_global_norm(gradients, self.config.clip_norm)
             if self.config.weight_decay:
-                for name, parameter in fresh:
+                for name, parameter in fresh.items():
                     if not name.endswith(_UNDECAYED):
                         parameter.data(ctx)[:] *= 1 - rate * self.config.weight_decay
         self._optimizer.set_learning_rate(rate)
-        # Stale gradients are those of parameters that no loss reached.
+        # Gradients of parameters that no loss depends on are stale.
         self._optimizer.update(1, ignore_stale_grad=True)
 
     def _log_losses(self, bar: tqdm, rate: float) -> None:
@@ -338,7 +344,7 @@ class Trainer:
         state, begin, metric = self.state, time.perf_counter(), self.task.metric
         figures = self.evaluator(self.network)
         if self._engine is not None:
-            self.task.hybridize(False)  # a ranker may have compiled the network that it ranked with
+            self.task.hybridize(False)  # the evaluator's ranker may have hybridized the network
         self._write({"update": state.update, "dev": figures})
         shown = [
             f"{name} {100 * value:.2f}" for name, value in figures.items() if name != "questions"

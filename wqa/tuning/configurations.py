@@ -1,4 +1,4 @@
-"""Configurations of drop ratios: grids of them, their Pareto front, and the pick of one.
+"""Configurations of drop ratios: grids, Pareto front, and choice of a configuration.
 
 Soldaini and Moschitti 2020, section 5.5.
 """
@@ -17,14 +17,14 @@ GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """Drop ratios, and what they would give on the questions that were scored.
+    """Drop ratios, and their cost and metrics on the scored questions.
 
     Attributes
     ----------
     ratios : tuple of float
-        One an exit; that of the last is 0.
+        Drop ratio of each exit; that of the last exit is 0.
     cost : float
-        Layers x candidates as they would run, whole candidates dropped, over those of the full
+        Layers x candidates that run, with whole candidates dropped, over those of the full
         encoder.
     paper_cost : float
         `wqa.inference.relative_cost` of the ratios, the x-axis of Figure 2.
@@ -92,8 +92,7 @@ def full_grid(grid: Sequence[float], exits: int) -> List[Tuple[float, ...]]:
 def placements(grid: Sequence[float], exits: int, place_exits: int) -> List[Tuple[float, ...]]:
     """Configurations that use some of the exits, with one ratio for those before the last.
 
-    The last exit is always among them. An exit that is not used drops nothing, so a ratio of 0
-    stands for it.
+    The last exit is always used. An exit that is not used drops nothing and has a ratio of 0.
 
     Parameters
     ----------
@@ -102,7 +101,7 @@ def placements(grid: Sequence[float], exits: int, place_exits: int) -> List[Tupl
     exits : int
         N, the number of exits that the run was trained with.
     place_exits : int
-        How many exits to use, from 1 to N.
+        Number of exits to use, from 1 to N.
 
     Returns
     -------
@@ -119,11 +118,11 @@ def placements(grid: Sequence[float], exits: int, place_exits: int) -> List[Tupl
             "place_exits", place_exits, f"a whole number from 1 to {exits}, the exits of the run"
         )
     ratios = [ratio for ratio in check_grid(grid) if ratio > 0]
-    others = exits - 1
+    before_last = exits - 1
     configurations = []
     for ratio in ratios or [0.0]:
-        for used in itertools.combinations(range(others), place_exits - 1):
-            configuration = [0.0] * others
+        for used in itertools.combinations(range(before_last), place_exits - 1):
+            configuration = [0.0] * before_last
             for index in used:
                 configuration[index] = ratio
             configurations.append(tuple(configuration))
@@ -133,7 +132,7 @@ def placements(grid: Sequence[float], exits: int, place_exits: int) -> List[Tupl
 def pareto_front(
     configurations: Sequence[Configuration], metric: str = "map"
 ) -> List[Configuration]:
-    """Configurations that no other one beats.
+    """Configurations that no other configuration beats.
 
     One configuration beats another if it costs no more and is better, or costs less and is as
     good.
@@ -141,14 +140,14 @@ def pareto_front(
     Parameters
     ----------
     configurations : sequence of Configuration
-        Those to choose among.
+        Configurations of the grid.
     metric : str
-        Name of the metric that says how good one is.
+        Name of the metric by which they are compared.
 
     Returns
     -------
     list of Configuration
-        By ascending cost.
+        The Pareto front, by ascending cost.
     """
 
     def by_cost(configuration: Configuration) -> Tuple:
@@ -172,24 +171,22 @@ def pick(
 
     Parameters
     ----------
-    configurations : sequence of Configuration
-        Those to choose among.
-    metric : str
-        Name of the metric that says how good one is.
+    configurations, metric
+        As `pareto_front` takes them.
     max_cost : float, optional
-        Picks the best that costs at most this.
+        Greatest cost; the best configuration up to it is picked.
     min_metric : float, optional
-        Picks the cheapest whose metric is at least this.
+        Least metric; the cheapest configuration from it on is picked.
 
     Returns
     -------
     Configuration
-        The one that was picked.
+        Picked configuration.
 
     Raises
     ------
     OptionError
-        If none qualifies, or not just one of the two limits is given.
+        If no configuration qualifies, or not exactly one limit is given.
     """
     if (max_cost is None) == (min_metric is None):
         given = "neither" if max_cost is None else "both"

@@ -33,7 +33,7 @@ from wqa.tuning.scored import ScoredQuestions, score_questions
 PathLike = Union[str, "os.PathLike[str]"]
 #: Drop ratios for all exits that the picture marks (Table 3).
 MARKED = (0.3, 0.4, 0.5)
-#: How many times the picked ratios and ratio 0 take turns; the fastest turn counts.
+#: Number of turns of the picked ratios and of ratio 0; the fastest turn of each counts.
 TURNS = 3
 
 
@@ -44,11 +44,11 @@ class Picked:
     Attributes
     ----------
     configuration : Configuration
-        Drop ratios, with what they cost and give.
+        Drop ratios, with their cost and metrics.
     seconds : float
-        How long it takes to rank the questions with them.
+        Time to rank the questions with these ratios.
     seconds_of_ratio_0 : float
-        How long it takes when nothing is dropped.
+        Time to rank the questions without drops.
     path : pathlib.Path
         File in the run directory that stores them.
     """
@@ -61,24 +61,24 @@ class Picked:
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """What tuning a run gave.
+    """Result of tuning a run.
 
     Attributes
     ----------
     exits : tuple of int
         rho(1), ..., rho(N), the layers of the run's exits.
     questions : int
-        How many questions were scored.
+        Number of questions that were scored.
     seconds : float
-        How long it took to evaluate the configurations from the scores.
+        Time to evaluate the configurations from the scores.
     configurations : list of Configuration
-        All that were evaluated.
+        All evaluated configurations.
     front : list of Configuration
-        Their Pareto front, by ascending cost.
+        Pareto front of the configurations, by ascending cost.
     out : pathlib.Path
         Folder of the tables and the picture.
     picked : Picked or None
-        The configuration that was picked, where a limit was given.
+        Configuration that was picked; None without a limit.
     """
 
     exits: Tuple[int, ...]
@@ -95,12 +95,12 @@ class Tuning:
         Parameters
         ----------
         most : int
-            How many rows at most, at least 2; a longer front is thinned evenly.
+            Greatest number of rows, at least 2; a longer front is thinned evenly.
 
         Returns
         -------
         list of dict
-            Ratios, costs and metrics, as `wqa.tuning.configurations.as_row` gives them.
+            Ratios, costs and metrics, as `wqa.tuning.configurations.as_row` returns them.
         """
         front = self.front
         if len(front) > most:
@@ -124,10 +124,10 @@ def tune(
 ) -> Tuning:
     """Choose drop ratios for a run, or which of its exits to use, on development questions.
 
-    Every candidate is scored at every exit once. All configurations are evaluated from those
-    scores, and written to ``configurations.tsv``, ``pareto.tsv`` and ``figure.png``. With a limit,
-    one of them is picked, timed, and stored in the run as ``tuned.json``, where
-    ``load_ranker(run, drop_ratio="tuned")`` finds it.
+    Each candidate is scored at each exit once. All configurations are evaluated from these scores,
+    and written to ``configurations.tsv``, ``pareto.tsv`` and ``figure.png``. With a limit, a
+    configuration is picked, timed, and stored in the run as ``tuned.json``, which
+    ``load_ranker(run, drop_ratio="tuned")`` reads.
 
     Parameters
     ----------
@@ -138,12 +138,12 @@ def tune(
     grid : sequence of float
         Drop ratios that an exit may have.
     place_exits : int, optional
-        Use so many of the run's exits, the last among them, with one ratio for those before it. By
-        default all exits are used, and each has a ratio of its own.
+        Number of exits to use, including the last, with one ratio for those before it. By default
+        all exits are used, and each has a ratio of its own.
     metric : {"map", "mrr", "p@1", "ndcg@10"}
-        Metric that says how good a configuration is.
+        Metric by which configurations are compared.
     max_cost : float, optional
-        Pick the best configuration that costs at most so much of the full encoder.
+        Pick the best configuration up to this cost, relative to the full encoder.
     min_metric : float, optional
         Pick the cheapest configuration whose metric is at least this, from 0 to 1.
     out : str or path-like
@@ -151,7 +151,7 @@ def tune(
     picture : bool
         Whether to draw the picture, which needs matplotlib.
     filter : {"all", "no-all-negative", "clean"}
-        Which questions count.
+        Filter of questions.
     progress : bool
         Show a bar on standard error while ranking.
     **options
@@ -160,7 +160,7 @@ def tune(
     Returns
     -------
     Tuning
-        All configurations, their Pareto front, and the pick.
+        All configurations, their Pareto front, and the picked one.
 
     Raises
     ------
@@ -218,9 +218,9 @@ def write_tuned(
     run : str or path-like
         Run directory.
     configuration : Configuration
-        Drop ratios, with what they cost and give.
+        Drop ratios, with their cost and metrics.
     record : dict
-        What else to keep: on which questions it was chosen, and how long it takes.
+        Further fields of the file: the questions, the limit and the times.
 
     Returns
     -------
@@ -277,8 +277,8 @@ def _draw(
     def point(configuration: Configuration) -> Tuple[float, float]:
         return configuration.cost, configuration.metrics[metric]
 
-    others = len(scored.exits) - 1
-    marked = scored.evaluate([(ratio,) * others for ratio in MARKED])
+    before_last = len(scored.exits) - 1
+    marked = scored.evaluate([(ratio,) * before_last for ratio in MARKED])
     draw_costs(
         path,
         [point(configuration) for configuration in configurations],

@@ -1,9 +1,8 @@
-"""What configurations of drop ratios would give, from the scores of every candidate at every exit.
+"""Evaluates configurations of drop ratios from the scores of all candidates at all exits.
 
-The configurations form a tree with an exit a level. Walking it sorts the questions once for each
-way to arrive at an exit. Candidates that an exit drops have their final ranks at once, as the ranks
-above theirs belong to the survivors. So every exit adds its share of every metric when the walk
-passes it, and a leaf adds only that of the last exit.
+The configurations form a tree with one level for each exit. A walk of the tree sorts the candidates
+once for each path to an exit. Candidates that an exit drops have their final ranks, as the ranks
+above belong to the survivors. So each exit adds its part of each metric when the walk passes it.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def score_questions(
     Parameters
     ----------
     ranker : Ranker
-        A ranker with exits. It drops nothing from then on.
+        A ranker with exits, which drops nothing afterwards.
     questions : sequence of Question
         Labelled questions, all of which count.
     progress : bool
@@ -122,7 +121,7 @@ class ScoredQuestions:
         Returns
         -------
         list of Configuration
-            In the order given; the metrics are those of a ranking at these ratios.
+            Cost and metrics of each configuration, in order.
         """
         checked = [tuple(drop_ratios(ratios, len(self.exits))) for ratios in configurations]
         full = self.num_layers * self._counts.sum()
@@ -139,8 +138,10 @@ class ScoredQuestions:
     def _walk(
         self, configurations: List[Tuple[float, ...]], node: _Node
     ) -> Iterator[Tuple[Tuple[float, ...], _Gains, float]]:
-        """Pass an exit with configurations that are equal up to it; sorted, so that those that
-        share its ratio are neighbours."""
+        """Evaluate configurations that are equal up to an exit.
+
+        They are sorted, so that those with the same ratio at the exit are neighbours.
+        """
         layers = node.layers + float(self._depths[node.exit] * node.counts.sum())
         ranked, labels = self._ranked(node)
         by_ratio = itertools.groupby(configurations, key=operator.itemgetter(node.exit))
@@ -170,8 +171,7 @@ class ScoredQuestions:
         return ranked, labels * inside
 
     def _survivors(self, ranked: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        """The best of every question in the original order, so that ties break as they do while
-        ranking."""
+        """Kept candidates of each question in the original order, by which ties break."""
         width = self._labels.shape[1]
         inside = np.arange(ranked.shape[1]) < kept[:, None]
         survivors = np.sort(np.where(inside, ranked, width), axis=1)
@@ -193,8 +193,7 @@ class ScoredQuestions:
         return {name: float(values[name].mean()) for name in METRICS}
 
     def _with_blanks(self, gains: _Gains) -> _Gains:
-        """Blank candidates come last, in their original order; a correct one among them counts at
-        its rank."""
+        """Add blank candidates, which come last in their original order."""
         columns = np.arange(self._labels.shape[1])
         inside = _between(columns, self._counts, self._sizes)
         labels = np.take_along_axis(self._labels, self._order, axis=1) * inside
@@ -203,12 +202,12 @@ class ScoredQuestions:
 
 
 def _between(columns: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """(Q, width) whether a column lies in its question's range, the end excluded."""
+    """(Q, width) mask of the columns from ``start`` to ``end`` (excluded) of each question."""
     return (columns >= start[:, None]) & (columns < end[:, None])
 
 
 def _kept(ratio: float, counts: np.ndarray) -> np.ndarray:
-    """How many candidates of every question go on."""
+    """Number of candidates of each question that an exit keeps."""
     sizes, indices = np.unique(counts, return_inverse=True)
     kept = [size - dropped(ratio, int(size)) for size in sizes]
     return np.array(kept)[indices]
@@ -218,14 +217,14 @@ class _Node(NamedTuple):
     """Questions as they arrive at an exit of some configurations."""
 
     exit: int  # index of the exit
-    alive: np.ndarray  # (Q, width) candidates by index; those that are left come first
-    counts: np.ndarray  # (Q,) candidates that are left
+    alive: np.ndarray  # (Q, width) candidate indices; remaining candidates come first
+    counts: np.ndarray  # (Q,) number of remaining candidates
     gains: _Gains
     layers: float  # layers x candidates that ran below the exit before this one
 
 
 class _Gains(NamedTuple):
-    """What the ranks that are settled so far add to the metrics of every question."""
+    """Parts of the metrics of each question, from the ranks that are final so far."""
 
     precisions: np.ndarray  # (Q,) sum of the precisions at correct candidates
     dcg: np.ndarray  # (Q,) discounted cumulative gain of the first ten ranks
@@ -242,10 +241,10 @@ class _Gains(NamedTuple):
         end: np.ndarray,
         above: Optional[np.ndarray] = None,
     ) -> _Gains:
-        """Settle the ranks from ``start`` up to, not including, ``end``, both counted from 0.
+        """Add the ranks from ``start`` to ``end`` (excluded), counted from 0.
 
-        ``labels`` are in rank order from 0; ``above`` counts the correct candidates that rank
-        higher than ``labels`` shows.
+        ``labels`` are in rank order; ``above`` is the number of correct candidates that are not in
+        ``labels`` and rank higher.
         """
         columns = np.arange(labels.shape[1])
         settled = labels * _between(columns, start, end)
@@ -258,7 +257,6 @@ class _Gains(NamedTuple):
         best = settled.argmax(axis=1) + 1
         first = np.where(settled.any(axis=1), best, self.first)
         if above is not None:
-            # Exits settle from the last rank up, so a later one ranks higher; blank candidates
-            # come after them all.
+            # A later exit adds higher ranks. Blank candidates rank below all others.
             first = np.where(self.first > 0, self.first, first)
         return _Gains(self.precisions + precisions, self.dcg + dcg, first)
