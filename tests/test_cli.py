@@ -566,7 +566,7 @@ BAD = {
     ),
     "no GPU": (
         lambda f: ["rank", f.run, "--question", "q", "--candidates", f.one, "--ctx", "gpu:0"],
-        "use --ctx cpu",
+        "take --ctx cpu",
     ),
     "no run": (
         lambda f: ["rank", f.run / "x", "--question", "q", "--candidates", f.one],

@@ -48,6 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     Returns
     -------
     argparse.ArgumentParser
+        Its options include ``command`` and the ``parser`` of the subcommand.
     """
     parser = argparse.ArgumentParser(
         prog="wqa",

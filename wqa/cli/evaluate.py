@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trec-run",
         default="",
         metavar="FILE",
-        help="TREC run to write; {} in its name stands for the drop ratio",
+        help="TREC run to write; {} in its name is replaced by the drop ratio",
     )
     parser.add_argument(
         "--write-qrels",

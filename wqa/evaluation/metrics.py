@@ -54,6 +54,7 @@ def reciprocal_rank(ranked: Grades, judged: Grades) -> float:
     Returns
     -------
     float
+        A number in [0, 1].
     """
     for rank, grade in enumerate(ranked, 1):
         if grade > 0:

@@ -138,7 +138,7 @@ def evaluate_ranker(
     per_exit : bool
         Add a row for each exit on its own, with nothing dropped before it.
     trec_run : str
-        TREC run to write; ``{}`` in its name stands for the name of the setting.
+        TREC run to write; ``{}`` in its name is replaced by the name of the setting.
     trec_qrels : str
         TREC judgements to write.
     progress : bool

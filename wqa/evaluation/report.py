@@ -2,7 +2,7 @@
 
 The folder of a paper's recipes has two folders of tables. ``published/tableN.tsv`` is a table of
 the paper. Its columns are ``table``, ``row``, ``drop_ratio`` and ``recipe``, then one for each
-figure, named CORPUS_METRIC, in per cent as printed; a dash stands where the paper has none.
+figure, named CORPUS_METRIC, in per cent as printed; a dash where the paper has none.
 ``results/tableN.tsv`` holds the figures that the recipes reproduced, under the same names. Any
 further table in ``results/`` is of another scale and is shown as it is.
 """

@@ -116,7 +116,7 @@ def qrels_from(questions: Iterable[Question]) -> Qrels:
     Parameters
     ----------
     questions : iterable of Question
-        The questions, whose candidates go by their document ids.
+        The questions, whose candidates have document ids.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def qrels_from(questions: Iterable[Question]) -> Qrels:
     Raises
     ------
     DataError
-        If a document id cannot stand in a TREC file.
+        If a document id is not valid in a TREC file.
     """
     qrels: Qrels = {}
     for question in questions:
@@ -179,7 +179,7 @@ def write_run(
     path : str or path-like
         The run file.
     questions : sequence of Question
-        The questions that were ranked. Their candidates go by their document ids.
+        The questions that were ranked. Candidates are named by their document ids.
     rankings : iterable of Ranking
         One a question, in the same order.
     tag : str
@@ -188,7 +188,7 @@ def write_run(
     Raises
     ------
     DataError
-        If a question's id or a document id cannot stand in a TREC file.
+        If the id of a question or a document is not valid in a TREC file.
     StorageError
         If the file cannot be written.
     """
@@ -226,16 +226,14 @@ def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
     Parameters
     ----------
     path : str or path-like
-        The qrels file.
+        Qrels file to write.
     questions : iterable of Question
-        The labelled questions. Their candidates go by their document ids.
+        Labelled questions. Candidates are named by their document ids.
 
     Raises
     ------
-    DataError
-        If a question's id or a document id cannot stand in a TREC file.
-    StorageError
-        If the file cannot be written.
+    DataError, StorageError
+        As `write_run` raises them.
     """
     with atomic_writer(path) as file:
         for qid, grades in qrels_from(questions).items():

@@ -37,6 +37,7 @@ class Drop(NamedTuple):
         Returns
         -------
         int
+            At most ``candidates``.
         """
         if self.keep:
             return min(self.keep, candidates)

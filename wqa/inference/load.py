@@ -57,6 +57,7 @@ def build_ranker(system: str, network: Network, encoder: PairEncoder, **options:
     Returns
     -------
     Ranker
+        The ranker of `RANKERS`, or a `CascadeRanker`.
     """
     build = RANKERS.get(system, CascadeRanker)
     return build(network, encoder, system=system, **options)
@@ -244,6 +245,7 @@ def quantizing_mend(folder: pathlib.Path) -> str:
     Returns
     -------
     str
+        Text for ``mend`` of an error.
     """
     return f"calibrate the run with `wqa quantize {folder}`"
 
@@ -277,6 +279,7 @@ def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> Ca
     Returns
     -------
     CascadeRanker
+        Ranker with the network of the run.
 
     Raises
     ------

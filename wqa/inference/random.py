@@ -40,6 +40,7 @@ def random_ranker(
     Returns
     -------
     CascadeRanker
+        Ranker for `wqa.inference.CascadeRanker.rank_pairs`.
     """
     mx.random.seed(seed)
     engine = options.get("engine") or EngineConfig(engine="mxnet")
@@ -67,6 +68,7 @@ def random_pairs(
     Returns
     -------
     list of Encoded
+        Pairs without truncated or empty candidates.
     """
     lengths = rng.integers(shortest, longest + 1, count)
     pairs = []

@@ -130,7 +130,7 @@ def time_rankings(
         candidates = sum(np.count_nonzero(~ranking.blank) for ranking in rankings)
         cost = total([ranking.cost for ranking in rankings])
         median = statistics.median(seconds)
-        ratios = [taken / first_taken for taken, first_taken in zip(seconds, base)]
+        ratios = [current / reference for current, reference in zip(seconds, base)]
         row = {
             "drop_ratio": name,
             "seconds": median,

@@ -172,6 +172,7 @@ class Network(HybridBlock):
         Returns
         -------
         list of float
+            One number a stage.
         """
         return [float(sum(_dense_work(self)))]
 
@@ -252,6 +253,7 @@ class ExitNetwork(Network):
         Returns
         -------
         tuple of int
+            Layers, ascending.
         """
         return (backbone.num_layers,)
 
@@ -266,6 +268,7 @@ class ExitNetwork(Network):
         Returns
         -------
         Head
+            A head that is not initialised.
         """
         raise NotImplementedError
 

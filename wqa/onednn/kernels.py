@@ -248,5 +248,6 @@ def scale_argument(argument: int) -> int:
     Returns
     -------
     int
+        Number of the argument that carries the scale.
     """
     return _SCALES | argument

@@ -33,6 +33,7 @@ def address(array: mx.nd.NDArray) -> int:
     Returns
     -------
     int
+        Address in bytes.
     """
     pointer = ctypes.c_void_p()
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))

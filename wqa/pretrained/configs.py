@@ -20,7 +20,7 @@ ACTIVATIONS = {
 }
 
 #: Values of settings that ``config.json`` leaves out, by Hugging Face's library. A family's own
-#: stand in `wqa.pretrained.names.HUGGINGFACE`.
+#: are in `wqa.pretrained.names.HUGGINGFACE`.
 DEFAULTS: Dict[str, Any] = {
     "type_vocab_size": 2,
     "layer_norm_eps": 1e-12,

@@ -57,7 +57,7 @@ class SafeTensors(TensorFile):
             return tensor[start:stop]
 
     def _read_bfloat16(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read rows past the library, which gives no type that NumPy lacks."""
+        """Read rows without the library, which supports no types that NumPy lacks."""
         shape = (stop - start, *self.shapes[name][1:])
         with open(self.path, "rb") as file:
             header_size = int.from_bytes(file.read(8), "little")

@@ -137,7 +137,7 @@ class Trainer:
         return min(total, config.max_updates) if config.max_updates else total
 
     def resume(self) -> None:
-        """Load the newest checkpoint, or start anew if there is none."""
+        """Load the newest checkpoint, or start from the beginning if there is none."""
         loaded = self.checkpoints.load_latest(
             self.network, self._optimizer.load_states, self.devices
         )
