@@ -11,7 +11,6 @@ from typing import Dict, Type
 import mxnet as mx
 from mxnet.gluon import nn
 
-from wqa.config import BackboneConfig
 from wqa.models import Head
 from wqa.models.network import ExitConfig, ExitNetwork
 from wqa.models.runtime import Tensor
@@ -92,15 +91,14 @@ class ToyLayersConfig(ExitConfig):
 class ToyLayers(ExitNetwork):
     """Gated heads on the mean of the encodings.
 
-    Parameters are those of `wqa.models.heads.ExitNetwork`.
+    Parameters are those of `wqa.models.network.ExitNetwork`.
     """
 
     Config = ToyLayersConfig
     head_type: Type[Head] = GatedHead
 
-    @classmethod
-    def make_head(cls, backbone: BackboneConfig) -> Head:
-        return cls.head_type(backbone.units)
+    def make_head(self, layer: int) -> Head:
+        return self.head_type(self.config.units)
 
 
 class ToyFirstPosition(ToyLayers):

@@ -81,7 +81,7 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     Returns
     -------
     argparse.Namespace
-        Options, with ``command`` and the subcommand's ``parser``.
+        Options, with ``command``, the whole ``command_line`` and the subcommand's ``parser``.
 
     Raises
     ------
@@ -92,7 +92,9 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     options, _ = parser.parse_known_args(arguments)
     if options.command == "train":
         train.add_own_options(options.parser, options.system)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.command_line = ["wqa", *(sys.argv[1:] if arguments is None else arguments)]
+    return options
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,5 +35,5 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa convert`` and print its report."""
     from wqa.pretrained import convert
 
-    print(convert(options.source, options.out, options.check, shlex.join(["wqa", *sys.argv[1:]])))
+    print(convert(options.source, options.out, options.check, shlex.join(options.command_line)))
     print(f"wrote       {options.out}")

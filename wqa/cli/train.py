@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from typing import Any, Callable, Dict
 
 from wqa.cli.options import add_fields, add_filter, fields_of
@@ -105,7 +104,7 @@ def run(options: argparse.Namespace) -> None:
 
     config = TrainingConfig(**fields_of(options, TrainingConfig))
     own = fields_of(options, network_type(options.system).Config)
-    command = shlex.join(["wqa", *sys.argv[1:]])
+    command = shlex.join(options.command_line)
     options.resume_command = command if options.resume else f"{command} --resume"
     state = train(
         options.system,

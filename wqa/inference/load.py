@@ -15,6 +15,7 @@ from wqa.data.files import sha256
 from wqa.errors import EncoderError, OptionError, RunDirectoryError, shorten
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.dropping import DropRatio, Keep
+from wqa.inference.engine import packing_obstacle
 from wqa.inference.ranker import Ranker
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.tuned import read_tuned
@@ -29,7 +30,7 @@ MAX_LENGTH = 128
 
 #: Rankers of systems with their own ranker; all other systems rank by `CascadeRanker`. A ranker
 #: takes the network, a `wqa.text.PairEncoder`, and the keywords ``drop_ratio``, ``keep``,
-#: ``engine``, ``quantized`` and ``system``.
+#: ``engine``, ``quantized``, ``system``, ``pool``, ``pool_size`` and ``progress``.
 RANKERS: Dict[str, Callable[..., Ranker]] = {}
 
 #: Content of a sequence's file.
@@ -251,9 +252,9 @@ def quantizing_mend(folder: pathlib.Path) -> str:
 
 def _run_quantized(folder: pathlib.Path, network: Network) -> Optional[QuantizedLayers]:
     path, mend = quantized_path(folder), quantizing_mend(folder)
-    depth = sum(len(stage.layers) for stage in network.encoder_stages())
-    if not depth:
+    if packing_obstacle(network):
         return None  # the engine says why it cannot compute the network
+    depth = sum(len(stage.layers) for stage in network.encoder_stages())
     layers, record = read_quantized(path, network.config, depth, mend)
     if record.get("model_sha256") != sha256(folder / "model.params"):
         raise RunDirectoryError(
@@ -283,12 +284,15 @@ def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> Ca
     Raises
     ------
     RunDirectoryError
-        If ``run`` is a sequence of rankers, and in the cases of `load_ranker`.
+        If ``run`` is a sequence of rankers or has no network, and in the cases of `load_ranker`.
     """
     ranker = load_ranker(run, **options)
-    if ranker.capabilities.rankers:
+    if ranker.network is None:
         raise RunDirectoryError(
-            run, "a sequence of rankers", "a single run", "name one of its runs"
+            run,
+            f"a ranker of the system {ranker.capabilities.system}, without a network of its own",
+            "a run with a single network",
+            "of a sequence, name one of its runs",
         )
     return ranker  # type: ignore[return-value]
 

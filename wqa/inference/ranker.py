@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
@@ -86,6 +86,9 @@ class Capabilities:
 
 class Ranker:
     """Base class of rankers. A system implements `rank_all` and `capabilities`."""
+
+    #: Network that the ranker ranks with, where it is a single one.
+    network: Any = None
 
     _drops: Tuple[Drop, ...] = (Drop(),)
 

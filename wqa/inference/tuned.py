@@ -46,7 +46,7 @@ def read_tuned(run: PathLike) -> List[float]:
         raise RunDirectoryError(
             path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again"
         ) from None
-    exits = len(read_run_config(pathlib.Path(run) / "config.json").network["exits"])
+    exits = len(read_run_config(pathlib.Path(run) / "config.json").network.get("exits", ()))
     try:
         return drop_ratios(values, exits)
     except (OptionError, TypeError):

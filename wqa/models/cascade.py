@@ -60,10 +60,10 @@ class CascadeTransformer(ExitNetwork):
         exits = range(depth, first - 1, -2)
         return tuple(reversed(exits))
 
-    @staticmethod
-    def make_head(backbone: BackboneConfig) -> MeanHead:
-        # Classifier C.
-        return MeanHead(backbone.units, backbone.head_dropout)
+    def make_head(self, layer: int) -> MeanHead:
+        """Classifier C."""
+        config = self.config
+        return MeanHead(config.units, config.head_dropout)
 
 
 def dropped(alpha: float, k: int) -> int:

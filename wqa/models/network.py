@@ -239,7 +239,7 @@ class ExitNetwork(Network):
         with self.name_scope():
             self.backbone = Backbone(backbone)
             for layer in self.exits:
-                self.register_child(self.make_head(backbone), f"head_{layer}")
+                self.register_child(self.make_head(layer), f"head_{layer}")
 
     @staticmethod
     def default_exits(backbone: BackboneConfig) -> Tuple[int, ...]:
@@ -257,14 +257,13 @@ class ExitNetwork(Network):
         """
         return (backbone.num_layers,)
 
-    @staticmethod
-    def make_head(backbone: BackboneConfig) -> Head:
-        """Make the head of one exit.
+    def make_head(self, layer: int) -> Head:
+        """A new head; the network's ``config`` and ``own_config`` are set already.
 
         Parameters
         ----------
-        backbone : BackboneConfig
-            Encoder whose encodings the head reads.
+        layer : int
+            Layer that the head follows, from 1.
 
         Returns
         -------

@@ -59,7 +59,7 @@ class PairwiseTransformer(ExitNetwork):
             )
         super().__init__(backbone, config, **kwargs)
 
-    @staticmethod
-    def make_head(backbone: BackboneConfig) -> FirstPositionHead:
-        # Classifier D, in the form of the encoder's family.
-        return FirstPositionHead(backbone.units, backbone.head_dropout, backbone.family)
+    def make_head(self, layer: int) -> FirstPositionHead:
+        """Classifier D, in the form of the encoder's family."""
+        config = self.config
+        return FirstPositionHead(config.units, config.head_dropout, config.family)

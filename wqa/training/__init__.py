@@ -1,6 +1,7 @@
 """The training loop, the systems' tasks, schedule, sampling, losses and checkpoints."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
+from wqa.training.exits import ExitTask
 from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
 from wqa.training.registry import TASKS, task_type
 from wqa.training.run import train
@@ -9,6 +10,7 @@ from wqa.training.task import PairTask, Task
 from wqa.training.trainer import Trainer
 
 __all__ = [
+    "ExitTask",
     "PairTask",
     "Pairs",
     "Start",

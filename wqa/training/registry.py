@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Dict, Type
 
 from wqa.errors import check_choice
-from wqa.training.cascade import ExitTask
+from wqa.training.exits import ExitTask
 from wqa.training.task import Task
 
 #: Task of each system; a new system adds an entry.

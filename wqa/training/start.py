@@ -95,8 +95,11 @@ class EncoderStart(Start):
 
     def tokenizer(self) -> Tokenizer:
         tokenizer = load_tokenizer(self._folder)
-        tokenizer.check_fits(self.backbone(), self._folder)
+        self._check_tokenizer(tokenizer)
         return tokenizer
+
+    def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
+        tokenizer.check_fits(self.backbone(), self._folder)
 
     def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
         initialize_from(network, self._folder, devices)
@@ -116,9 +119,13 @@ class RunStart(EncoderStart):
             raise RunDirectoryError(self._folder, "a run without an encoder", "one with an encoder")
         return backbone
 
+    def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
+        if read_run_config(self._folder / "config.json").backbone is not None:
+            super()._check_tokenizer(tokenizer)
+
     def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
         super(EncoderStart, self).fill(network, devices)
-        source, backbone = read_run_config(self._folder / "config.json"), self.backbone()
+        source = read_run_config(self._folder / "config.json")
         path = self._folder / "model.params"
         try:
             arrays = mx.nd.load(str(path))
@@ -134,25 +141,26 @@ class RunStart(EncoderStart):
             names = [name for name in parameters if name.startswith(part + ".")]
             differing = [name for name in names if not _has(arrays, name, parameters[name])]
             if id(block) in encoders:
-                self._check_encoder(differing, backbone, path)
+                self._check_encoder(differing, path)
             else:
                 (new if differing else kept).append(part)
             if not differing:
                 for name in names:
                     parameters[name].set_data(arrays[name])
-        line = f"encoder of {self.name} ({source.system})"
+        line = f"{self.name} ({source.system})"
+        if encoders:
+            line = f"encoder of {line}"
         for state, parts in (("kept", kept), ("new", new)):
             if parts:
-                line += f"; heads {state} at " + ", ".join(map(_layer_of, parts))
+                line += "; " + _describe(state, parts)
         return line
 
-    @staticmethod
-    def _check_encoder(differing: List[str], backbone: BackboneConfig, path: pathlib.Path) -> None:
+    def _check_encoder(self, differing: List[str], path: pathlib.Path) -> None:
         if differing:
             raise RunDirectoryError(
                 path,
                 f"parameter {differing[0]} is missing or of another shape",
-                f"the {backbone.family.name} encoder of its config.json",
+                f"the {self.backbone().family.name} encoder of its config.json",
                 "the file holds an encoder of another family or size: restore it from its run",
             )
 
@@ -161,9 +169,12 @@ def _has(arrays: dict, name: str, parameter: mx.gluon.Parameter) -> bool:
     return name in arrays and arrays[name].shape == parameter.shape
 
 
-def _layer_of(part: str) -> str:
-    """The layer of a head, or the name of another part."""
-    return part[len("head_") :] if part.startswith("head_") else part
+def _describe(state: str, parts: List[str]) -> str:
+    """Say which parts of the network are kept or new."""
+    layers = [part[len("head_") :] for part in parts if part.startswith("head_")]
+    if len(layers) == len(parts):
+        return f"heads {state} at " + ", ".join(layers)
+    return f"{state}: " + ", ".join(parts)
 
 
 @contextlib.contextmanager
