@@ -133,9 +133,7 @@ class TrainingConfig:
     precision: str = _option("float32", "precision of products: float32, or bfloat16 by oneDNN")
     shuffle: str = _option("pair", "shuffle all pairs, or blocks of questions")
     train_filter: str = _option("all", "training questions: all, no-all-negative or clean")
-    dev_filter: str = _option(
-        "no-all-negative", "development questions: all, no-all-negative or clean"
-    )
+    dev_filter: str = _option("no-all-negative", "filter of development questions")
 
     #: Values that some fields are limited to.
     CHOICES = {

@@ -75,9 +75,9 @@ def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
 
 
 def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) -> None:
-    """Initialize a network for training: its encoder pretrained, its heads at random.
+    """Initialize a network for training, its backbone from a pretrained encoder.
 
-    A head with a ``pooler`` takes the encoder's pooler, where the files hold one.
+    Heads are random, but a head with a ``pooler`` takes the encoder's pooler if the files hold one.
 
     Parameters
     ----------
