@@ -17,7 +17,7 @@ from wqa.config import PAIR_FORMS, EngineConfig
 from wqa.errors import OptionError
 from wqa.inference.hidden import HiddenStore, RowStore
 from wqa.models import Network, parse_devices
-from wqa.onednn import PackedBatch, PackedLayers, choose_engine, encoding_kind
+from wqa.onednn import DenseChain, PackedBatch, PackedLayers, choose_engine, encoding_kind
 from wqa.onednn.packing import round_up
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
@@ -182,7 +182,9 @@ class HybridEngine(Engine):
 
 
 class PackedEngine(Engine):
-    """oneDNN's layers on packed rows, on the CPU, in any precision; MXNet computes the heads.
+    """oneDNN's layers on packed rows, on the CPU, in any precision.
+
+    A head of dense layers is oneDNN's too, in float32; MXNet computes any other.
 
     It reads the parameters of the network once.
 
@@ -216,8 +218,12 @@ class PackedEngine(Engine):
             self._tokens,
             quantized,
         )
+        # A head of dense layers runs where the layers run, without a change of threads.
+        self._chains: List[Optional[DenseChain]] = []
         for stage in self._stages:
             stage.head.hybridize()
+            layers_of_head = stage.head.chain()
+            self._chains.append(DenseChain(layers_of_head) if layers_of_head else None)
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return pack_batches(lengths, self._tokens)
@@ -258,6 +264,9 @@ class PackedEngine(Engine):
         return layers.means(batch) if stage.head.reads == "mean" else layers.first_rows(batch)
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
+        chain = self._chains[stage]
+        if chain is not None:
+            return chain(rows)[:, 0]
         # The number of rows is rounded up, so that few shapes are compiled.
         padded = np.zeros((round_up(len(rows)), rows.shape[1]), np.float32)
         padded[: len(rows)] = rows
@@ -284,9 +293,12 @@ def packing_obstacle(network: Network) -> str:
     stages = network.encoder_stages()
     if not stages:
         return "a network that is not made of stages of transformer layers"
-    for stage in stages:
+    for index, stage in enumerate(stages):
         if stage.head.reads not in READ_ROWS:
             return f"a head that reads {stage.head.reads!r}, not one row a pair"
+        expected = None if index else network.encoders[0].embeddings
+        if stage.embeddings is not expected or not len(stage.layers):
+            return "stages that are not consecutive layers of one encoder"
     return ""
 
 

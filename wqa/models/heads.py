@@ -5,13 +5,18 @@ Shapes: B pairs, L positions, C units.
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import List, Optional, Tuple
 
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import FAMILIES, Family
+from wqa.errors import check_choice
 from wqa.models.runtime import Tensor
+
+
+#: What a head can read.
+READS = ("first", "mean", "all")
 
 
 class Head(HybridBlock):
@@ -26,6 +31,17 @@ class Head(HybridBlock):
     reads = "first"
     #: Whether the layers are those of Hugging Face's sequence classifiers, ``dense`` and ``out``.
     is_sequence_classifier = False
+
+    def chain(self) -> List[Tuple[nn.Dense, str]]:
+        """The head as dense layers one after another, as it is outside training.
+
+        Returns
+        -------
+        list of (mxnet.gluon.nn.Dense, str)
+            Each layer with its activation, ``"tanh"``, ``"gelu"``, ``"relu"`` or empty; the last
+            one has one output. Empty for a head that is made of other things.
+        """
+        return []
 
 
 def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
@@ -47,6 +63,7 @@ def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
     Tensor
         (B,) log-odds.
     """
+    check_choice("reads", head.reads, READS)
     if head.reads == "all":
         return head(hidden, valid_length)
     if head.reads == "first":
@@ -94,6 +111,10 @@ class MeanHead(Head):
                 self.dense.add(dense, nn.Dropout(dropout))
             self.out = nn.Dense(1, in_units=units, weight_initializer=mx.init.Xavier())
 
+    def chain(self) -> List[Tuple[nn.Dense, str]]:
+        layers = [(self.dense[index], "tanh") for index in (0, 2, 4)]
+        return [*layers, (self.out, "")]
+
     def hybrid_forward(self, F, mean: Tensor) -> Tensor:
         return F.reshape(self.out(self.dense(mean)), (-1,))
 
@@ -131,6 +152,9 @@ class FirstPositionHead(Head):
     def pooler(self) -> Optional[nn.Dense]:
         """The dense layer that is initialised from a pooler; None if the family has none."""
         return self.dense if self._has_pooler else None
+
+    def chain(self) -> List[Tuple[nn.Dense, str]]:
+        return [(self.dense, "gelu" if self._gelu else "tanh"), (self.out, "")]
 
     def hybrid_forward(self, F, first: Tensor) -> Tensor:
         first = self.dense(first if self._has_pooler else self.dropout(first))

@@ -12,6 +12,7 @@ compiles operations, and `wqa.onednn.operations` binds them to buffers.
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.onednn.choice import check_precision, choose_engine, encoding_kind
+from wqa.onednn.dense import DenseChain
 from wqa.onednn.gradients import GradientEngine
 from wqa.onednn.library import available, instruction_set
 from wqa.onednn.packing import PackedBatch
@@ -20,6 +21,7 @@ from wqa.onednn.quantize import calibrate, read_quantized, write_quantized
 from wqa.onednn.scoring import PackedLayers
 
 __all__ = [
+    "DenseChain",
     "GradientEngine",
     "PackedBatch",
     "PackedLayers",

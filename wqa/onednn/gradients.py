@@ -66,7 +66,7 @@ class GradientEngine:
         seed : int
             Seed, from 0. Without a call it is drawn from MXNet's generator.
         """
-        self._seed = seed
+        self._seed, self._backward_began = seed, True
 
     # Called by the blocks
 
@@ -132,7 +132,8 @@ class GradientEngine:
         needed = Shape(shape.pairs, 1) if stack.needed == "first" else shape
         lengths = valid_length.asnumpy()
         with self._lock:
-            layers = [self._parameters(layer, TrainedLayer) for layer in stack]
+            known = {layer: self._parameters(layer, TrainedLayer) for layer in dict.fromkeys(stack)}
+            layers = [known[layer] for layer in stack]
             call = self._begin()
             parts = self._slice(call, layers, shape, needed, False)
             out = mx.nd.empty((*needed, units))
@@ -185,15 +186,16 @@ class GradientEngine:
 
     def _begin(self) -> int:
         """Number of a call in its pass; each call of a pass has activations of its own."""
+        if not autograd.is_recording():
+            return self._calls  # its activations are overwritten by the next call
         if self._backward_began:
             seed = self._seed
             if seed is None:
                 seed = int(mx.nd.random.randint(0, 2**31 - 1, 1).asscalar())
             self._generator = np.random.Generator(np.random.SFC64(seed))
             self._calls, self._backward_began, self._seed = 0, False, None
-        call = self._calls
-        self._calls += autograd.is_recording()
-        return call
+        self._calls += 1
+        return self._calls - 1
 
     def _run_forward(self, parts: Sequence[Part]) -> None:
         for part in parts:

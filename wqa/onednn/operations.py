@@ -27,7 +27,7 @@ from wqa.onednn.kernels import (
     Kernel,
     scale_argument,
 )
-from wqa.onednn.library import Array, Layout, Memory, Scratch, zeros
+from wqa.onednn.library import TYPES, Array, Layout, Memory, Scratch, zeros
 from wqa.onednn.parameters import Dense, Norm
 
 #: A step after a product: its name, and a second operand, a number or None.
@@ -60,7 +60,10 @@ class Workspace:
         """
         if name not in self._buffers:
             self._buffers[name] = zeros((size,), kind)
-        return self._buffers[name]
+        buffer = self._buffers[name]
+        if buffer.size < size or buffer.dtype != TYPES[kind][1]:
+            raise RuntimeError(f"buffer {name!r} has {buffer.size} elements of {buffer.dtype}")
+        return buffer
 
     def array(
         self,
@@ -86,7 +89,7 @@ class Workspace:
         Array
             The same object for the same arguments.
         """
-        key = (name, tuple(shape), strides and tuple(strides))
+        key = (name, tuple(shape), kind, strides and tuple(strides))
         if key not in self._arrays:
             data = self.buffer(name, size, kind)
             self._arrays[key] = Array(Layout(shape, kind, strides), data)
