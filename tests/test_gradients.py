@@ -1,5 +1,6 @@
 """Gradients by oneDNN, held to MXNet's own."""
 
+import dataclasses
 import json
 
 import mxnet as mx
@@ -210,6 +211,22 @@ def test_dropout_is_the_same_forward_and_back(system, exits):
 
 
 @needs_onednn
+def test_a_seed_begins_a_pass_whatever_came_before():
+    """A forward without a graph, or whose gradient is never taken, leaves no trace."""
+    model = network(dropout=0.3, attention_dropout=0.2, head_dropout=0.0)
+    batch, engine = batch_of(), GradientEngine(model.config, "float32", 200, 40)
+    expected, _ = by_onednn(model, 2, batch, seed=5, engine=engine)
+    arrays = [mx.nd.array(array, dtype=array.dtype) for array in batch[:3]]
+    model.path(2)(*arrays)
+    assert by_onednn(model, 2, batch, seed=5, engine=engine)[0] == expected
+    with autograd.record():
+        model.path(2)(*arrays)
+    buffers = len(engine._padded._workspace._buffers)
+    assert by_onednn(model, 2, batch, seed=5, engine=engine)[0] == expected
+    assert len(engine._padded._workspace._buffers) == buffers
+
+
+@needs_onednn
 def test_without_training_nothing_is_dropped():
     model = network(dropout=0.3, attention_dropout=0.2, head_dropout=0.0)
     arrays = [mx.nd.array(array, dtype=array.dtype) for array in batch_of()[:3]]
@@ -242,7 +259,8 @@ def losses_of(tiny_encoder, folder, **changes):
         log_every=1,
         **changes,
     )
-    model = build_network("cascade", read_backbone_config(tiny_encoder), exits=(1, 2, 3))
+    backbone = dataclasses.replace(read_backbone_config(tiny_encoder), **DRY)
+    model = build_network("cascade", backbone, exits=(1, 2, 3))
     mx.random.seed(0)
     initialize_from(model, tiny_encoder)
     folder.mkdir()
@@ -253,19 +271,20 @@ def losses_of(tiny_encoder, folder, **changes):
 
 
 @pytest.mark.parametrize(
-    "changes",
+    "changes, tolerance",
     [
-        pytest.param({"engine": "onednn"}, marks=needs_onednn),
-        pytest.param({"precision": "bfloat16"}, marks=needs_precision("bfloat16")),
+        pytest.param({"engine": "onednn"}, 1e-3, marks=needs_onednn),
+        pytest.param({"precision": "bfloat16"}, 0.05, marks=needs_precision("bfloat16")),
     ],
 )
-def test_training_learns_as_with_mxnet(tiny_encoder, tmp_path, changes):
+def test_training_has_mxnets_losses(tiny_encoder, tmp_path, changes, tolerance):
     curves = []
     for name, options in (("mxnet", {"engine": "mxnet"}), ("onednn", changes)):
         trainer, lines = losses_of(tiny_encoder, tmp_path / name, **options)
-        assert (trainer._engine is not None) == (name == "onednn")
-        curves.append(np.mean([json.loads(line)["loss"] for line in lines][-4:]))
-    assert abs(curves[0] - curves[1]) < 0.1
+        assert bool(trainer._engines) == (name == "onednn")
+        curves.append([json.loads(line)["loss"] for line in lines])
+    np.testing.assert_allclose(curves[1], curves[0], atol=tolerance)
+    assert np.ptp(curves[0]) > 0.01  # there is something to compare
 
 
 def test_engine_and_precision_must_go_together(tiny_encoder, tmp_path):

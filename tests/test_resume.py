@@ -278,3 +278,20 @@ def test_state_that_is_no_json(tmp_path):
     (tmp_path / "state.json").write_text("{")
     with pytest.raises(RunDirectoryError, match="state.json"):
         _read_record(tmp_path)
+
+
+def test_a_state_of_the_version_before_is_understood():
+    from wqa.training.checkpoint import State, _state
+
+    values = {"update": 4, "epoch": 1, "batch": 2, "loss_sum": 0.5, "loss_updates": 2}
+    values.update(best_map=0.25, best_update=3, evaluations_since_best=1, finished=False)
+    assert _state(values) == State(
+        update=4,
+        epoch=1,
+        batch=2,
+        loss_sums={"loss": 0.5},
+        loss_updates=2,
+        best_figure=0.25,
+        best_update=3,
+        evaluations_since_best=1,
+    )

@@ -18,6 +18,8 @@ from wqa.training.losses import cross_entropy
 from wqa.training.sampling import dropout_seed, exit_of_update
 from wqa.training.schedules import triangular
 
+pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
+
 
 def test_triangular_schedule():
     rates = [triangular(update, 1.0, 4, 9) for update in range(1, 10)]
@@ -407,3 +409,18 @@ def test_real_text_trains(minilm, tmp_path, wikiqa_archive):
         for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     ]
     assert np.mean(losses[-3:]) < 0.75 * losses[0]
+
+
+def test_figures_may_be_negative_and_must_be_there(make_trainer):
+    trainer = make_trainer(max_updates=8, eval_every=2, patience=2)
+    figures = iter([-3.0, -2.0, -1.5, -2.5])
+    trainer.evaluator = lambda network: {"map": next(figures)}
+    state = trainer.fit()
+    assert (state.update, state.best_update, state.best_figure) == (8, 6, -1.5)
+    for number, (figure, error) in enumerate(
+        (({"mrr": 1.0}, OptionError), ({"map": math.nan}, TrainingDiverged))
+    ):
+        trainer = make_trainer(f"run{number}", max_updates=1)
+        trainer.evaluator = lambda network, figure=figure: figure
+        with pytest.raises(error, match="map"):
+            trainer.fit()

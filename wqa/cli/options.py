@@ -55,6 +55,11 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
         default, and tuples of numbers; ``help`` in a field's metadata is the help text.
     leave_out : sequence of str
         Fields without an option.
+
+    Raises
+    ------
+    ValueError
+        If a flag is on by default, which no option could switch off.
     """
     hints = typing.get_type_hints(config)
     choices = getattr(config, "CHOICES", {})
@@ -62,12 +67,15 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
         if field.name in leave_out:
             continue
         flag = "--" + field.name.replace("_", "-")
-        kind = hints[field.name]
+        kind = _without_none(hints[field.name])
         text = field.metadata.get("help", field.name.replace("_", " "))
+        if kind is bool and field.default:
+            raise ValueError(f"{config.__name__}.{field.name} is on by default")
         if kind is bool:
             parser.add_argument(flag, action="store_true", help=text)
         elif typing.get_origin(kind) is tuple:
-            parser.add_argument(flag, default="", metavar="I[,J...]", help=text)
+            default = ",".join(map(str, field.default))  # type: ignore[arg-type]
+            parser.add_argument(flag, default=default, metavar="I[,J...]", help=text)
         else:
             known = choices.get(field.name)
             parser.add_argument(
@@ -78,6 +86,13 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
                 metavar=None if known else _METAVARS.get(field.name, _METAVARS[kind]),
                 help=f"{text} (default: {field.default})",
             )
+
+
+def _without_none(kind: Any) -> Any:
+    """The type itself where it is optional."""
+    if type(None) in typing.get_args(kind):
+        return next(inner for inner in typing.get_args(kind) if inner is not type(None))
+    return kind
 
 
 def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:

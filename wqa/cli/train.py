@@ -13,6 +13,7 @@ The same command with --resume continues it, and ends with the same bits.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shlex
 from typing import Any, Callable, Dict
 
@@ -94,7 +95,14 @@ def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
     from wqa.models import network_type
 
     config = network_type(system).Config
-    add_fields(parser.add_argument_group(f"options of {system}"), config)
+    title = f"options of {system}"
+    if any(group.title == title for group in parser._action_groups):
+        return  # its help was asked for
+    taken = {action.dest for action in parser._actions}
+    for field in dataclasses.fields(config):
+        if field.name in taken:
+            raise ValueError(f"{config.__name__}.{field.name} has the name of an option of train")
+    add_fields(parser.add_argument_group(title), config)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -249,12 +249,13 @@ def dev_evaluator(
         Takes the network and returns its figures: ``questions``, the metrics and, if the ranker
         has several exits, ``exit_{layer}_map`` of each exit but the last.
     """
-    rankers: List[Any] = []
+    built: List[Any] = []  # the last network and its ranker
 
     def figures_of(network: Any) -> Dict[str, float]:
-        if not (live and rankers):
-            rankers[:] = [build(network)]
-        ranker = rankers[0]
+        if not (live and built and built[0] is network):
+            built.clear()  # its copy of the parameters goes before another comes
+            built.extend((network, build(network)))
+        ranker = built[1]
         rankings = rank_questions(ranker, questions, "evaluating", progress)
         figures = evaluate(rankings, questions, metrics=metrics)
         for index, layer in enumerate(ranker.capabilities.exits[:-1]):

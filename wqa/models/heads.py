@@ -14,7 +14,6 @@ from wqa.config import FAMILIES, Family
 from wqa.errors import check_choice
 from wqa.models.runtime import Tensor
 
-
 #: What a head can read.
 READS = ("first", "mean", "all")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -35,10 +36,11 @@ class State:
     batch: int = 0  # next batch of the epoch
     loss_sums: Dict[str, float] = dataclasses.field(default_factory=dict)  # since the last log line
     loss_updates: int = 0  # number of updates in the sums
-    best_figure: float = -1.0  # on the development questions
+    best_figure: float = -math.inf  # on the development questions
     best_update: int = 0
     evaluations_since_best: int = 0
     finished: bool = False
+    evaluation_is_due: bool = False
 
 
 def save_parameters(block: Block, path: pathlib.Path) -> None:

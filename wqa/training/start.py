@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
 from typing import Iterator, List, Sequence
 
@@ -134,15 +135,19 @@ class RunStart(EncoderStart):
                 path, "is missing or truncated", "the parameters of a finished run"
             ) from None
         parameters = network._collect_params_with_prefix()
-        encoders = {id(block) for block in network.encoders}
+        encoders = {
+            id(parameter)
+            for backbone in network.encoders
+            for parameter in backbone.collect_params().values()
+        }
         kept: List[str] = []
         new: List[str] = []
-        for part, block in network._children.items():
-            names = [name for name in parameters if name.startswith(part + ".")]
+        for part, group in itertools.groupby(parameters, _part_of):
+            names = list(group)
             differing = [name for name in names if not _has(arrays, name, parameters[name])]
-            if id(block) in encoders:
-                self._check_encoder(differing, path)
-            else:
+            of_encoder = [name for name in differing if id(parameters[name]) in encoders]
+            self._check_encoder(of_encoder, path)
+            if any(id(parameters[name]) not in encoders for name in names):
                 (new if differing else kept).append(part)
             if not differing:
                 for name in names:
@@ -167,6 +172,11 @@ class RunStart(EncoderStart):
 
 def _has(arrays: dict, name: str, parameter: mx.gluon.Parameter) -> bool:
     return name in arrays and arrays[name].shape == parameter.shape
+
+
+def _part_of(name: str) -> str:
+    """The part of the network that a parameter belongs to: a child, or the parameter itself."""
+    return name.split(".")[0]
 
 
 def _describe(state: str, parts: List[str]) -> str:

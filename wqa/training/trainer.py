@@ -25,7 +25,7 @@ from wqa.training.accumulation import GradientSums
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.sampling import dropout_seed, order_of_epoch
 from wqa.training.schedules import triangular
-from wqa.training.stopping import StopRequest, stop_on_signals
+from wqa.training.stopping import stop_on_signals
 from wqa.training.task import Task
 
 #: Computes the figures of a network on the development questions.
@@ -90,7 +90,11 @@ class Trainer:
         self.state, self.checkpoints = State(), Checkpoints(run)
         self._metrics = run / "metrics.jsonl"
         # Ordered by structure, so that the optimizer's state fits a network that is built again.
-        self._parameters = self.network._collect_params_with_prefix()
+        # Parameters that blocks share are listed under each of their names; one is enough.
+        self._parameters: Dict[str, gluon.Parameter] = {}
+        for name, parameter in self.network._collect_params_with_prefix().items():
+            if all(parameter is not known for known in self._parameters.values()):
+                self._parameters[name] = parameter
         self._optimizer = gluon.Trainer(
             list(self._parameters.values()),
             "adam",
@@ -99,26 +103,26 @@ class Trainer:
             update_on_kvstore=False,
         )
         self._budget = config.tokens_per_batch * len(self.devices)
-        self._engine = self._attach_engine()
+        self._engines = self._attach_engines()
         self.updates_per_epoch = self._count_updates()
         self.total = self._count_total()
         self._epoch = -1  # epoch of `_batches`
         self._batches: Iterator[Any] = iter(())
         self._upcoming: Any = None
         self._since, self._rows_since = time.perf_counter(), 0
-        self._loss_sums: Dict[str, float] = {}
 
-    def _attach_engine(self) -> Optional[GradientEngine]:
+    def _attach_engines(self) -> List[GradientEngine]:
+        """Let oneDNN compute each encoder of the network; an empty list where MXNet does."""
         chosen = choose_engine(self.config.engine_config, gradient_obstacle(self.network))
-        if chosen == "mxnet":
-            self.task.hybridize(True)
-            return None
-        encoder = self.network.encoders[0].config
-        engine = GradientEngine(encoder, self.config.precision, self._budget, self.task.max_length)
-        self.task.hybridize(False)
-        for backbone in self.network.encoders:
-            backbone.attach(engine)
-        return engine
+        self.task.hybridize(chosen == "mxnet")
+        engines: List[GradientEngine] = []
+        if chosen == "onednn":
+            precision, length = self.config.precision, self.task.max_length
+            for backbone in self.network.encoders:
+                engine = GradientEngine(backbone.config, precision, self._budget, length)
+                backbone.attach(engine)
+                engines.append(engine)
+        return engines
 
     def _count_updates(self) -> int:
         """Number of updates of an epoch; 0 if the plan is an iterator."""
@@ -142,7 +146,6 @@ class Trainer:
             self.network, self._optimizer.load_states, self.devices
         )
         self.state, self._epoch = loaded or State(), -1
-        self._loss_sums = dict(self.state.loss_sums)
         if self._metrics.exists():
             lines = self._metrics.read_text(encoding="utf-8").splitlines()
             kept = [line for line in lines if self._is_before_resumption(line)]
@@ -177,17 +180,20 @@ class Trainer:
         state = self.state
         self._since, self._rows_since = time.perf_counter(), 0
         with stop_on_signals() as request, self._progress_bar() as bar:
+            if state.evaluation_is_due:  # a signal came before it
+                self._evaluate(bar)
+                self._checkpoint()
             while not self._has_ended():
                 self._update(bar)
-                if self._evaluation_is_due():
+                state.evaluation_is_due = self._evaluation_is_due()
+                if state.evaluation_is_due and not request.signal:
                     self._evaluate(bar)
-                if self._checkpoint_is_due(request):
+                stop = request.signal
+                if self._checkpoint_is_due() or stop:
                     self._checkpoint()
-                if request.signal and not self._has_ended():
+                if stop and (state.evaluation_is_due or not self._has_ended()):
                     raise TrainingStopped(
-                        request.signal,
-                        f"update {state.update} of {self.total}",
-                        self.checkpoints.folder,
+                        stop, f"update {state.update} of {self.total}", self.checkpoints.folder
                     )
         return state
 
@@ -206,9 +212,8 @@ class Trainer:
         state = self.state
         return state.update >= self.total or state.finished or state.epoch >= self.config.epochs
 
-    def _checkpoint_is_due(self, request: StopRequest) -> bool:
-        every = self.state.update % self.config.checkpoint_every == 0
-        return every or self._has_ended() or bool(request.signal)
+    def _checkpoint_is_due(self) -> bool:
+        return self.state.update % self.config.checkpoint_every == 0 or self._has_ended()
 
     # One update
 
@@ -223,14 +228,13 @@ class Trainer:
                 raise TrainingDiverged(
                     f"update {state.update}", f"the {name} is {value}", "a finite loss", _DIVERGED
                 )
-            self._loss_sums[name] = self._loss_sums.get(name, 0.0) + value
+            state.loss_sums[name] = state.loss_sums.get(name, 0.0) + value
         self._step(rate)
         state.loss_updates += 1
         self._rows_since += sum(_rows(batch) for batch in batches)
         bar.update()
         if state.update % config.log_every == 0 or self._has_ended():
             self._log_losses(bar, rate)
-        state.loss_sums = dict(self._loss_sums)
 
     def _next_keys(self) -> List[Any]:
         """Keys of the mini-batches of an update, all of one epoch."""
@@ -260,8 +264,8 @@ class Trainer:
         rows = sum(_rows(batch) for batch in batches)
         seed = dropout_seed(self.config.seed, self.state.update)
         mx.random.seed(seed)
-        if self._engine is not None:
-            self._engine.seed(seed)
+        for index, engine in enumerate(self._engines):
+            engine.seed(seed + index)
         sums: Dict[str, float] = {}
         gradients = GradientSums(self._parameters, self.devices)
         for batch in batches:
@@ -315,7 +319,7 @@ class Trainer:
     def _log_losses(self, bar: tqdm, rate: float) -> None:
         state, now = self.state, time.perf_counter()
         speed = self._rows_since / (now - self._since)
-        means = {name: value / state.loss_updates for name, value in self._loss_sums.items()}
+        means = {name: value / state.loss_updates for name, value in state.loss_sums.items()}
         loss = sum(means.values())
         epoch = float(state.epoch)
         if self.updates_per_epoch:
@@ -326,7 +330,7 @@ class Trainer:
             line["losses"] = means
         self._write({**line, "pairs_per_second": round(speed, 2)})
         bar.set_postfix_str(f"loss {loss:.4f}, rate {rate:.2e}, {speed:.1f} pairs/s", refresh=False)
-        self._loss_sums, state.loss_updates = {}, 0
+        state.loss_sums, state.loss_updates = {}, 0
         self._since, self._rows_since = now, 0
 
     # Between updates
@@ -341,23 +345,36 @@ class Trainer:
 
     def _evaluate(self, bar: tqdm) -> None:
         assert self.evaluator is not None
-        state, begin, metric = self.state, time.perf_counter(), self.task.metric
+        state, begin = self.state, time.perf_counter()
         figures = self.evaluator(self.network)
-        if self._engine is not None:
+        if self._engines:
             self.task.hybridize(False)  # the evaluator's ranker may have hybridized the network
         self._write({"update": state.update, "dev": figures})
         shown = [
             f"{name} {100 * value:.2f}" for name, value in figures.items() if name != "questions"
         ]
         bar.write(f"update {state.update}: dev " + ", ".join(shown), file=sys.stderr)
-        if figures[metric] > state.best_figure:
-            state.best_figure, state.best_update = figures[metric], state.update
+        figure = self._deciding_figure(figures)
+        if figure > state.best_figure:
+            state.best_figure, state.best_update = figure, state.update
             state.evaluations_since_best = 0
             self.checkpoints.keep_best(self.network, state.update)
         else:
             state.evaluations_since_best += 1
             state.finished = 0 < self.config.patience <= state.evaluations_since_best
+        state.evaluation_is_due = False
         self._since += time.perf_counter() - begin
+
+    def _deciding_figure(self, figures: Dict[str, float]) -> float:
+        """The figure that chooses the best parameters."""
+        metric = self.task.metric
+        if metric not in figures:
+            raise OptionError("evaluator", f"no figure {metric!r}", "one of " + ", ".join(figures))
+        if math.isnan(figures[metric]):
+            raise TrainingDiverged(
+                f"update {self.state.update}", f"{metric} on dev is not a number", "a number"
+            )
+        return figures[metric]
 
     def _checkpoint(self) -> None:
         for name, parameter in self._parameters.items():
