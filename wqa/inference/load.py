@@ -287,13 +287,13 @@ def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> Ca
         If ``run`` is a sequence of rankers or has no network, and in the cases of `load_ranker`.
     """
     ranker = load_ranker(run, **options)
-    if ranker.network is None:
+    if ranker.capabilities.rankers:
         raise RunDirectoryError(
-            run,
-            f"a ranker of the system {ranker.capabilities.system}, without a network of its own",
-            "a run with a single network",
-            "of a sequence, name one of its runs",
+            run, "a sequence of rankers", "a single run", "name one of its runs"
         )
+    if ranker.network is None:
+        system = ranker.capabilities.system
+        raise RunDirectoryError(run, f"{system}, a ranker without a network", "a run with one")
     return ranker  # type: ignore[return-value]
 
 
