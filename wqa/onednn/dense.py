@@ -31,7 +31,8 @@ class DenseChain:
         self._layers: List[Tuple[Dense, str]] = []
         for block, activation in layers:
             weight = block.weight.data().asnumpy()
-            self._layers.append((_dense(weight, block.bias.data().asnumpy()), activation))
+            bias = block.bias.data().asnumpy()
+            self._layers.append((_dense(weight, bias), activation))
             self._widths.append(weight.shape[0])
         self._operations, self._workspace = Operations(0.0), Workspace()
         self._calls: Dict[int, List[Call]] = {}
@@ -53,11 +54,12 @@ class DenseChain:
         return np.concatenate([self._run(chunk) for chunk in chunks])
 
     def _run(self, rows: np.ndarray) -> np.ndarray:
-        count, depth = len(rows), len(self._layers)
+        count = len(rows)
         self._values(0)[:count] = rows
         for call in self._calls_of(round_up(count)):
             call()
-        return self._values(depth)[:count].copy()
+        outputs = self._values(len(self._layers))
+        return outputs[:count].copy()
 
     def _values(self, index: int) -> np.ndarray:
         """(CHUNK, width) buffer of the input of a layer, or of the last output."""
