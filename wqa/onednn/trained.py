@@ -66,7 +66,6 @@ class TrainedProduct(NamedTuple):
     dense: Dense
     weight_gradient: Array
     bias_gradient: Array
-    shape: Tuple[int, int]  # (out, in)
 
 
 class TrainedNorm(NamedTuple):
@@ -93,7 +92,7 @@ def _product(trained: Trained, weight: int, third: Optional[int] = None) -> Trai
     dense = Dense(lambda: values, bias, refreshable=True)
     weight_gradient = trained.target(weight, (rows, width), offset * width)
     bias_gradient = trained.target(weight + 1, (1, rows), offset)
-    return TrainedProduct(dense, weight_gradient, bias_gradient, (rows, width))
+    return TrainedProduct(dense, weight_gradient, bias_gradient)
 
 
 def _norm(trained: Trained, gamma: int) -> TrainedNorm:
