@@ -13,7 +13,7 @@ import shutil
 from corpus import Statistics, counted
 from tqdm import tqdm
 
-from wqa.data import Candidate, Question, atomic_writer, storage_errors
+from wqa.data import Candidate, Question, atomic_writer, read_json, storage_errors
 from wqa.data.formats import to_line
 
 #: Questions of one temporary file.
@@ -87,7 +87,7 @@ class Partition:
                 totals = self._write_part(bucket, part, prefix)
                 with atomic_writer(counts) as file:
                     json.dump(totals, file)
-            statistics.merge(json.loads(counts.read_text(encoding="utf-8")))
+            statistics.merge(read_json(counts))
             parts.append(part)
         with atomic_writer(self._out / f"{split}.jsonl", "wb") as whole:
             for part in parts:
@@ -112,7 +112,7 @@ class Partition:
     @staticmethod
     def _read(path):
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            return read_json(path)
         except (OSError, ValueError):
             return {}
 

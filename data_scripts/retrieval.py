@@ -15,14 +15,13 @@ stand apart. The tables may be .gz. The splits written so far are counted togeth
 """
 
 import argparse
-import json
 import pathlib
 import sys
 import zlib
 
 from corpus import open_bytes, run, write_split, write_stats
 
-from wqa.data import Candidate, Question
+from wqa.data import Candidate, Question, read_json
 from wqa.errors import DataError, OptionError, shorten
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.trec import trec_order
@@ -125,7 +124,7 @@ def convert(options):
     questions = from_table(options) if options.table else from_run(options)
     figures = write_split(options.out, options.split, questions)
     try:
-        stats = json.loads((options.out / "stats.json").read_text(encoding="utf-8"))
+        stats = read_json(options.out / "stats.json")
     except (OSError, ValueError):
         stats = {}
     stats[options.split] = figures

@@ -17,14 +17,13 @@ splits them with pysbd. Texts keep their case.
 
 import hashlib
 import itertools
-import json
 import sys
 import zlib
 
 from corpus import from_archive, make_parser, open_bytes, run, write_split, write_stats
 from fetching import download
 
-from wqa.data import Candidate, Question
+from wqa.data import Candidate, Question, parse_json
 from wqa.errors import DataError, MissingDependency, shorten
 
 URL = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
@@ -51,7 +50,7 @@ def read(path):
     """Return the paragraphs of a file as its JSON has them."""
     try:
         with open_bytes(path) as file:
-            articles = json.load(file)["data"]
+            articles = parse_json(file.read())["data"]
         return list(itertools.chain(*[article["paragraphs"] for article in articles]))
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
         raise DataError(

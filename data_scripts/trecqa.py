@@ -19,7 +19,6 @@ like) become brackets, sacremoses joins the words, and <num>, which stands for a
 the text, becomes ``--number``. A question that occurs twice stays twice, with two ids.
 """
 
-import json
 import pathlib
 import sys
 import zlib
@@ -36,7 +35,7 @@ from corpus import (
 from fetching import download
 from sacremoses import MosesDetokenizer
 
-from wqa.data import FILTERS, Candidate, Question, write_questions
+from wqa.data import FILTERS, Candidate, Question, parse_json, write_questions
 from wqa.errors import DataError, shorten
 
 URL = (
@@ -113,7 +112,7 @@ def read(path, split, detokenize):
         raise DataError(
             path, f"cannot be read ({error})", "a whole file of UTF-8 text, plain or .gz"
         ) from None
-    parse = parse_json if ".jsonl" in path.name else parse_xml
+    parse = parse_jsonl if ".jsonl" in path.name else parse_xml
     return parse(lines, path, split, detokenize)
 
 
@@ -145,12 +144,12 @@ def parse_xml(lines, path, split, detokenize):
         )
 
 
-def parse_json(lines, path, split, detokenize):
+def parse_jsonl(lines, path, split, detokenize):
     """Yield the questions of JSON lines."""
     for number, line in enumerate(lines, 1):
         where = f"{path}, line {number}"
         try:
-            entry = json.loads(line)
+            entry = parse_json(line)
             question = detokenize(entry["question"])
             candidates = [
                 Candidate(detokenize(row["sentence"]), row["label"]) for row in entry["candidates"]

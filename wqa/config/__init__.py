@@ -1,6 +1,7 @@
 """Frozen configurations, read from and written to JSON. Nothing here needs MXNet."""
 
 from wqa.config.encoders import BACKBONES, FAMILIES, PAIR_FORMS, BackboneConfig, Family, PairForm
+from wqa.config.reading import parse_json, read_json
 from wqa.config.runs import RunConfig, from_dict, read_run_config, to_json
 from wqa.config.training import ENGINES, PRECISIONS, EngineConfig, TrainingConfig
 
@@ -17,6 +18,8 @@ __all__ = [
     "RunConfig",
     "TrainingConfig",
     "from_dict",
+    "parse_json",
+    "read_json",
     "read_run_config",
     "to_json",
 ]

@@ -8,6 +8,7 @@ import typing
 from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union
 
 from wqa.config.encoders import BackboneConfig
+from wqa.config.reading import read_json
 from wqa.config.training import TrainingConfig
 from wqa.errors import RunDirectoryError, shorten
 
@@ -148,8 +149,7 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
         If the file is missing, truncated or not the configuration of a run.
     """
     try:
-        with open(path, encoding="utf-8") as file:
-            values = json.load(file)
+        values = read_json(path)
     except FileNotFoundError:
         raise RunDirectoryError(
             path, "the file is missing", "a run directory as `wqa train` writes it"

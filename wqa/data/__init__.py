@@ -1,5 +1,6 @@
 """Records, canonical JSONL, filters, and the built-in corpus."""
 
+from wqa.config import parse_json, read_json
 from wqa.data.builtin import builtin_path
 from wqa.data.files import atomic_writer, storage_errors
 from wqa.data.filters import FILTERS, count, filter_questions
@@ -14,6 +15,8 @@ __all__ = [
     "builtin_path",
     "count",
     "filter_questions",
+    "parse_json",
+    "read_json",
     "read_questions",
     "storage_errors",
     "write_questions",

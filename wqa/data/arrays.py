@@ -19,6 +19,7 @@ from typing import IO, Any, Dict, Mapping, Optional, Sequence
 
 import numpy as np
 
+from wqa.config import parse_json, read_json
 from wqa.data.files import PathLike, atomic_writer, storage_errors, sync_directory
 from wqa.errors import DataError, OptionError, shorten
 
@@ -60,7 +61,7 @@ class ArrayFolder:
         self.path = pathlib.Path(path)
         try:
             text = (self.path / "meta.json").read_text(encoding="utf-8")
-            self.meta: Dict[str, Any] = json.loads(text)
+            self.meta: Dict[str, Any] = parse_json(text)
             needed = {name: self.meta[name] for name in ("files", "format", *facts)}
             self._sizes: Dict[str, int] = dict(needed["files"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -199,7 +200,7 @@ def _is_remainder(folder: pathlib.Path, made_with: Mapping[str, Any]) -> bool:
         if entry.suffix != ".bin" and entry.name not in ("meta.json", "journal.json"):
             return False
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta = read_json(folder / "meta.json")
     except (OSError, ValueError):
         return True
     return isinstance(meta, dict) and all(name in meta for name in made_with)
@@ -266,7 +267,7 @@ class ArrayWriter:
     def _read_journal(self) -> Optional[Dict[str, Any]]:
         """The journal of a writer that was stopped, or None where there is nothing to continue."""
         try:
-            journal = json.loads((self._partial / "journal.json").read_text(encoding="utf-8"))
+            journal = read_json(self._partial / "journal.json")
             if journal["made_with"] != self._made_with or not isinstance(journal["progress"], dict):
                 return None
             if set(journal["files"]) != set(self._types):

@@ -8,6 +8,7 @@ import pathlib
 import zlib
 from typing import Any, Dict, Iterable, Iterator, List, Set, Tuple
 
+from wqa.config import parse_json
 from wqa.data.files import PathLike, atomic_writer
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, shorten
@@ -93,8 +94,8 @@ def _json(line: str, where: str) -> Any:
         return dict(pairs)
 
     try:
-        return json.loads(line, object_pairs_hook=unique)
-    except (ValueError, RecursionError) as error:
+        return parse_json(line, object_pairs_hook=unique)
+    except ValueError as error:
         problem = f"malformed JSON ({error})" if line.strip() else "an empty line"
         raise DataError(
             where, problem, "one JSON object a line", "mend or delete the line"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import tarfile
@@ -10,7 +9,7 @@ from typing import Any, Callable, Dict, List, Optional, Union
 
 import mxnet as mx
 
-from wqa.config import EngineConfig, RunConfig, from_dict, read_run_config
+from wqa.config import EngineConfig, RunConfig, from_dict, read_json, read_run_config
 from wqa.data.files import sha256
 from wqa.errors import EncoderError, OptionError, RunDirectoryError, shorten
 from wqa.inference.cascade import CascadeRanker
@@ -305,7 +304,7 @@ def _load_sequence(
     options: Dict[str, Any],
 ) -> SequentialRanker:
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
         _check_fields(values, {"rankers", "drop_ratio", "keep"})
         entries = [_entry(entry) for entry in values["rankers"]]
         folders = [path.parent / entry["run"] for entry in entries]
@@ -351,7 +350,7 @@ def _is_huggingface(folder: pathlib.Path) -> bool:
     try:
         if folder.is_file():
             return tarfile.is_tarfile(folder)
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        values = read_json(folder / "config.json")
         return "hidden_size" in values and "system" not in values
     except (OSError, ValueError, TypeError):  # loading it as a run raises the error
         return False

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from typing import List, Union
 
-from wqa.config import read_run_config
+from wqa.config import read_json, read_run_config
 from wqa.errors import OptionError, RunDirectoryError, shorten
 from wqa.models.cascade import drop_ratios
 
@@ -34,7 +33,7 @@ def read_tuned(run: PathLike) -> List[float]:
     """
     path = pathlib.Path(run) / "tuned.json"
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))["drop_ratio"]
+        values = read_json(path)["drop_ratio"]
     except FileNotFoundError:
         raise RunDirectoryError(
             path,

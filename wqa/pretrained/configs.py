@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 from typing import Any, Dict, Iterable, Optional, Tuple
 
-from wqa.config import FAMILIES, BackboneConfig
+from wqa.config import FAMILIES, BackboneConfig, read_json
 from wqa.errors import EncoderError, OptionError, shorten
 from wqa.pretrained.names import HUGGINGFACE, ZOO
 
@@ -38,7 +37,7 @@ SUPPORTED = {
 }
 
 
-def read_json(path: pathlib.Path) -> Dict[str, Any]:
+def read_object(path: pathlib.Path) -> Dict[str, Any]:
     """Read a JSON object from an encoder's directory.
 
     Parameters
@@ -57,7 +56,7 @@ def read_json(path: pathlib.Path) -> Dict[str, Any]:
         If the file is missing or holds something else.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
     except FileNotFoundError:
         raise EncoderError(path, "the file is missing", "a Hugging Face directory") from None
     except (OSError, ValueError) as error:

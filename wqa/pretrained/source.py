@@ -14,7 +14,7 @@ from wqa.config import BackboneConfig, read_run_config
 from wqa.errors import EncoderError
 from wqa.models import Backbone
 from wqa.models.heads import FirstPositionHead
-from wqa.pretrained.configs import from_huggingface, from_zoo, read_json
+from wqa.pretrained.configs import from_huggingface, from_zoo, read_object
 from wqa.pretrained.names import HUGGINGFACE, Names, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
 
@@ -67,7 +67,7 @@ class Source:
         if not directory.is_dir():
             raise EncoderError(directory, "there is no such directory", "an encoder's directory")
         path = directory / "config.json"
-        values = read_json(path) if path.exists() else None
+        values = read_object(path) if path.exists() else None
         if values is None and not list(directory.glob("*.params")):
             raise EncoderError(path, "the file is missing", "a Hugging Face directory")
         self.weights = Weights(directory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import pathlib
 from typing import Any, Dict, Iterator, List, Tuple
@@ -11,6 +10,7 @@ import mxnet as mx
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from wqa.config import parse_json, read_json
 from wqa.errors import EncoderError, shorten
 from wqa.pretrained.pickled import PickledTensors
 from wqa.pretrained.tensors import TensorFile, widen
@@ -61,7 +61,7 @@ class SafeTensors(TensorFile):
         shape = (stop - start, *self.shapes[name][1:])
         with open(self.path, "rb") as file:
             header_size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(header_size))
+            header = parse_json(file.read(header_size))
         offset = 8 + header_size + header[name]["data_offsets"][0]
         offset += 2 * start * math.prod(shape[1:])
         halves = np.fromfile(self.path, "<u2", math.prod(shape), offset=offset)
@@ -211,7 +211,7 @@ def _shards(path: pathlib.Path) -> List[pathlib.Path]:
     if path.suffix != ".json":
         return [path]
     try:
-        index = json.loads(path.read_text(encoding="utf-8"))
+        index = read_json(path)
         names = sorted(set(index["weight_map"].values()))
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise EncoderError(

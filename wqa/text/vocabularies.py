@@ -6,7 +6,6 @@ tokenizer that the encoder was pretrained with.
 
 from __future__ import annotations
 
-import json
 import pathlib
 import re
 import struct
@@ -15,6 +14,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from wqa.config import read_json
 from wqa.errors import EncoderError
 
 Settings = Dict[str, Any]
@@ -34,7 +34,7 @@ def read_settings(folder: pathlib.Path) -> Settings:
         The settings; empty if the file is absent.
     """
     path = folder / "tokenizer_config.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return read_json(path) if path.exists() else {}
 
 
 def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
@@ -77,7 +77,7 @@ def zoo_wordpiece(path: pathlib.Path) -> tokenizers.Tokenizer:
     EncoderError
         If it is not a WordPiece vocabulary.
     """
-    words = json.loads(path.read_text(encoding="utf-8")).get("idx_to_token") or []
+    words = read_json(path).get("idx_to_token") or []
     if "[CLS]" not in words:
         raise EncoderError(
             path,

@@ -18,6 +18,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from mxnet.gluon import Block
 
+from wqa.config import read_json
 from wqa.data import atomic_writer, storage_errors
 from wqa.data.files import sha256, sync_directory
 from wqa.errors import RunDirectoryError
@@ -238,7 +239,7 @@ def _link(source: pathlib.Path, target: pathlib.Path) -> None:
 def _read_record(folder: pathlib.Path) -> Dict[str, Any]:
     mend = f"delete {folder.name} to resume from the checkpoint before it"
     try:
-        record = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+        record = read_json(folder / "state.json")
         names = record["sha256"].items()
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise RunDirectoryError(

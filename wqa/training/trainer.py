@@ -15,7 +15,7 @@ import numpy as np
 from mxnet import autograd, gluon
 from tqdm import tqdm
 
-from wqa.config import TrainingConfig
+from wqa.config import TrainingConfig, parse_json
 from wqa.data import atomic_writer
 from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
 from wqa.models import Network, parse_devices
@@ -154,7 +154,7 @@ class Trainer:
 
     def _is_before_resumption(self, line: str) -> bool:
         try:
-            return json.loads(line)["update"] <= self.state.update
+            return parse_json(line)["update"] <= self.state.update
         except ValueError:  # a line that was not written completely
             return False
 
