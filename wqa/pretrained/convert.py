@@ -15,7 +15,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig, RunConfig, to_json
 from wqa.data.temporary import scratch_folder
-from wqa.errors import EncoderError
+from wqa.errors import EncoderError, printable
 from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer, library_versions
 from wqa.pretrained import reference
 from wqa.pretrained.configs import to_huggingface
@@ -95,7 +95,7 @@ class Report:
             f"tensors     {self.read} read, {self.mapped} mapped, {len(self.missing)} missing",
             f"unused      {len(self.unused)}",
         ]
-        lines += [f"            {name}" for name in self.unused]
+        lines += [f"            {printable(name)}" for name in self.unused]
         numbers = f"{self.parameters:,} in the encoder, {self.head_parameters:,} in the {head}"
         lines.append(f"parameters  {numbers}")
         lines += [f"difference  {value:.1e} {part}" for part, value in self.differences.items()]
