@@ -11,6 +11,7 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from wqa.data.locks import lock_output
+from wqa.data.parameter_files import read_layout
 from wqa.data.temporary import remove, remove_abandoned, temporary_path
 from wqa.errors import OptionError, StorageError
 from wqa.pretrained.locate import PathLike
@@ -63,7 +64,7 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
 
 
 def write_parameters(block: Block, path: pathlib.Path) -> None:
-    """Write a block's parameters and read them back, as MXNet does not check its last write.
+    """Write a block's parameters and check the file, as MXNet does not check its last write.
 
     Parameters
     ----------
@@ -79,6 +80,6 @@ def write_parameters(block: Block, path: pathlib.Path) -> None:
     """
     try:
         block.save_parameters(str(path))
-        mx.nd.load(str(path))
-    except mx.base.MXNetError as error:
+        read_layout(path)
+    except (mx.base.MXNetError, ValueError) as error:
         raise OSError(str(error).strip().splitlines()[-1]) from None
