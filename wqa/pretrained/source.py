@@ -6,7 +6,7 @@ import itertools
 import math
 import pathlib
 import re
-from typing import Dict, Iterator, List, NamedTuple, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Set, Tuple
 
 import numpy as np
 from mxnet.gluon import HybridBlock, Parameter
@@ -278,7 +278,7 @@ def _describe_run(path: pathlib.Path, weights: Weights) -> _Description:
     names = {name: [name] for name in parameters}
     if run.system != "pairwise":
         return _Description(run.backbone, plain, names, _POOLER)
-    exits = run.network.get("exits")
+    exits: Any = run.network.get("exits")
     one = isinstance(exits, list) and len(exits) == 1 and type(exits[0]) is int
     if not one or not 1 <= exits[0] <= run.backbone.num_layers:
         raise EncoderError(path, f"exits {shorten(exits)}", "the one exit of a monolithic ranker")
