@@ -141,6 +141,8 @@ def shorten(value: object, width: int = 60) -> str:
     str
         The start of ``repr(value)``.
     """
+    if isinstance(value, (str, bytes)):
+        value = value[:width]  # the start gives the same result, in bounded memory
     text = repr(value)
     return text if len(text) <= width else text[: width - 3] + "..."
 
