@@ -81,6 +81,26 @@ class StorageError(WqaError):
     """A file that cannot be written; its old content is kept."""
 
 
+class OutputLocked(StorageError):
+    """An output that another process writes to.
+
+    Parameters
+    ----------
+    path : object
+        File or folder.
+    holder : object
+        Description of the process that holds the lock.
+    """
+
+    def __init__(self, path: object, holder: object) -> None:
+        super().__init__(
+            path,
+            holder,
+            "one writer at a time",
+            "wait until it ends, stop it, or choose another output",
+        )
+
+
 class TrainingDiverged(WqaError):
     """A loss or a parameter that is not finite."""
 
