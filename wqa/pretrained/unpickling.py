@@ -1,16 +1,20 @@
-"""Interpreter of the pickles in PyTorch's checkpoints.
+"""Interpreter of pickles: those in PyTorch's checkpoints, and those of MXNet's optimizers.
 
 Python's own unpickler builds whatever a pickle says: tuples in tuples until hashing one overflows
 the process's stack, tables of any size, attributes of real classes. This interpreter knows the
-opcodes that PyTorch writes and no more. It builds strings, numbers, tuples, lists and dictionaries
-with strings as keys. It imports and calls nothing: the caller says what a name, a call and a
-reference to a storage stand for.
+opcodes that PyTorch writes and no more, unless the caller allows `BYTES_HANDLERS` too. It builds
+strings, numbers, tuples, lists and dictionaries with strings as keys. It imports and calls nothing:
+the caller says what a name, a call, an object's attributes and a reference to a storage stand for.
 """
 
 from __future__ import annotations
 
+import mmap
 import struct
-from typing import Any, Callable, Dict, List, NamedTuple, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+#: What each opcode does to an interpreter.
+Handlers = Mapping[bytes, Callable[["_Interpreter"], Any]]
 
 #: Greatest number of opcodes in a pickle. It bounds the stack, the memo and all that is built. A
 #: checkpoint of 400 tensors has 20,000.
@@ -21,6 +25,13 @@ MOST_BYTES = 1 << 24
 
 #: Greatest size of a long integer in bytes.
 MOST_INTEGER_BYTES = 16
+
+
+def _drop_attributes(target: Any, attributes: Any) -> Any:
+    """Drop the attributes of a dictionary: PyTorch's ``_metadata`` of a module's tensors."""
+    if type(target) is not dict or type(attributes) is not dict:
+        raise ValueError("the pickle sets attributes of what is no dictionary")
+    return target
 
 
 class Rules(NamedTuple):
@@ -34,24 +45,41 @@ class Rules(NamedTuple):
         Takes what stands for a callable and the tuple of its arguments, and returns the result.
     reference : callable
         Takes a persistent id, and returns what it refers to.
+    build : callable
+        Takes an object and its attributes, and returns what stands for the object with them. By
+        default they are dropped.
+    keys : tuple of type
+        Types of a dictionary's keys.
     """
 
     name: Callable[[str, str], Any]
     call: Callable[[Any, Tuple[Any, ...]], Any]
     reference: Callable[[Any], Any]
+    build: Callable[[Any, Any], Any] = _drop_attributes
+    keys: Tuple[type, ...] = (str,)
 
 
-def load_pickle(content: bytes, rules: Rules, position: int = 0) -> Tuple[Any, int]:
+def load_pickle(
+    content: Union[bytes, mmap.mmap],
+    rules: Rules,
+    position: int = 0,
+    handlers: Optional[Handlers] = None,
+    most_bytes: int = MOST_BYTES,
+) -> Tuple[Any, int]:
     """Read a pickle.
 
     Parameters
     ----------
-    content : bytes
-        Bytes that hold the pickle, of which it may use `MOST_BYTES` at most.
+    content : bytes or mmap.mmap
+        Bytes that hold the pickle.
     rules : Rules
         Meaning of names, calls and references.
     position : int
         Number of bytes before the pickle.
+    handlers : dict of bytes to callable, optional
+        What an opcode does; `HANDLERS` by default.
+    most_bytes : int
+        Greatest size of the pickle.
 
     Returns
     -------
@@ -63,27 +91,28 @@ def load_pickle(content: bytes, rules: Rules, position: int = 0) -> Tuple[Any, i
     Raises
     ------
     ValueError
-        If it is cut off or damaged, has an opcode that PyTorch does not write, a key that is no
-        string, or exceeds a limit. What the rules raise goes through.
+        If it is cut off or damaged, has an opcode without a handler or a key of another type, or
+        exceeds a limit. What the rules raise goes through.
     """
+    handlers = HANDLERS if handlers is None else handlers
     interpreter = _Interpreter(content, rules, position)
     for _ in range(MOST_OPCODES):
         code = interpreter.take(1)
         if code == b".":
             return interpreter.pop(), interpreter.position
-        handler = HANDLERS.get(code)
+        handler = handlers.get(code)
         if handler is None:
             raise ValueError(f"opcode {code!r} at byte {interpreter.position - 1}")
         handler(interpreter)
-        if interpreter.position - position > MOST_BYTES:
-            raise ValueError(f"a pickle of more than {MOST_BYTES} bytes")
+        if interpreter.position - position > most_bytes:
+            raise ValueError(f"a pickle of more than {most_bytes} bytes")
     raise ValueError(f"a pickle of more than {MOST_OPCODES} opcodes")
 
 
 class _Interpreter:
     """State of a pickle that is being read. Its methods are what opcodes do."""
 
-    def __init__(self, content: bytes, rules: Rules, position: int) -> None:
+    def __init__(self, content: Union[bytes, mmap.mmap], rules: Rules, position: int) -> None:
         self.position = position
         self._content = content
         self._rules = rules
@@ -181,18 +210,15 @@ class _Interpreter:
         if type(target) is not dict or len(values) % 2:
             raise ValueError("the pickle sets items of what is no dictionary")
         for key, value in zip(values[::2], values[1::2]):
-            if type(key) is not str:
+            if type(key) not in self._rules.keys:
                 raise ValueError(f"a key of type {type(key).__name__}")
             target[key] = value
         self.push(target)
 
-    def discard_state(self) -> None:
-        """Drop the attributes of a dictionary: PyTorch's ``_metadata`` of a module's tensors."""
-        state = self.pop()
-        target = self.pop()
-        if type(target) is not dict or type(state) is not dict:
-            raise ValueError("the pickle sets attributes of what is no dictionary")
-        self.push(target)
+    def build(self) -> None:
+        """Give the last object but one the attributes that are last on the stack."""
+        attributes = self.pop()
+        self.push(self._rules.build(self.pop(), attributes))
 
     def name(self, module: Any, name: Any) -> None:
         """Put what stands for a name on the stack."""
@@ -214,7 +240,7 @@ class _Interpreter:
 
 #: What an opcode does. Opcodes up to ``\x8a`` are of protocol 2, which PyTorch writes by default;
 #: the last four are of protocol 4.
-HANDLERS: Dict[bytes, Callable[[_Interpreter], Any]] = {
+HANDLERS: Handlers = {
     b"\x80": lambda pickle: pickle.take(1),  # the protocol
     b"N": lambda pickle: pickle.push(None),
     b"\x88": lambda pickle: pickle.push(True),
@@ -245,10 +271,19 @@ HANDLERS: Dict[bytes, Callable[[_Interpreter], Any]] = {
     b"j": lambda pickle: pickle.recall(pickle.number("<I")),
     b"c": lambda pickle: pickle.name(pickle.line(), pickle.line()),
     b"R": _Interpreter.call,
-    b"b": _Interpreter.discard_state,
+    b"b": _Interpreter.build,
     b"Q": _Interpreter.reference,
     b"\x8c": lambda pickle: pickle.text("<B"),
     b"\x93": lambda pickle: pickle.name(*pickle.last(2)),
     b"\x94": _Interpreter.memoize,
     b"\x95": lambda pickle: pickle.take(8),  # the size of a frame
+}
+
+#: The same with bytes and with objects that are made without arguments.
+BYTES_HANDLERS: Handlers = {
+    **HANDLERS,
+    b"C": lambda pickle: pickle.push(pickle.take(pickle.number("<B"))),
+    b"B": lambda pickle: pickle.push(pickle.take(pickle.number("<I"))),
+    b"\x8e": lambda pickle: pickle.push(pickle.take(pickle.number("<Q"))),
+    b"\x81": _Interpreter.call,
 }

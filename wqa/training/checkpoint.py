@@ -171,9 +171,7 @@ class Checkpoints:
         folders = [path for path in self.folder.glob("update-*") if _number(path) >= 0]
         return sorted(folders, key=_number)
 
-    def load_latest(
-        self, model: Block, load_optimizer: OptimizerFile, ctx: Any
-    ) -> Optional[State]:
+    def load_latest(self, model: Block, load_optimizer: OptimizerFile, ctx: Any) -> Optional[State]:
         """Restore the newest checkpoint, and delete what dead processes left beside it.
 
         Parameters
@@ -206,6 +204,31 @@ class Checkpoints:
         load_optimizer(newest / record.optimizer)
         self._best = newest / "best.params" if record.has_best else None
         return record.state
+
+    def check_fits(self, state: State, total: int, accumulate: int) -> None:
+        """Check that a state belongs to a training of these settings.
+
+        Parameters
+        ----------
+        state : State
+            State of a checkpoint.
+        total : int
+            Number of updates of the training.
+        accumulate : int
+            Greatest number of mini-batches of an update.
+
+        Raises
+        ------
+        RunDirectoryError
+            If such a training never has this state.
+        """
+        if state.update > total or state.batch > state.update * accumulate:
+            raise RunDirectoryError(
+                self.folder,
+                f"a checkpoint of update {state.update} at mini-batch {state.batch}",
+                f"one of a training of {total} updates",
+                "restore the checkpoints from the run that wrote them",
+            )
 
     def finish(self, model: Block, path: pathlib.Path) -> None:
         """Write the final parameters of a run and delete the checkpoints.

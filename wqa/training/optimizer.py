@@ -52,9 +52,7 @@ class OptimizerState(NamedTuple):
     moments: Dict[str, Moments]
 
 
-def state_of(
-    trainer: gluon.Trainer, parameters: Mapping[str, gluon.Parameter]
-) -> OptimizerState:
+def state_of(trainer: gluon.Trainer, parameters: Mapping[str, gluon.Parameter]) -> OptimizerState:
     """Copy the state of a trainer's Adam. The moments are equal on all devices.
 
     Parameters

@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from typing import Sequence
+from typing import Mapping
 
-import mxnet as mx
+from mxnet import gluon
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from wqa.config import parse_json
 from wqa.data import storage_errors
 from wqa.errors import RunDirectoryError, shorten
-from wqa.training.optimizer import MEND, MOMENTS, Moments, OptimizerState
+from wqa.training.optimizer import MEND, MOMENTS, Moments, OptimizerState, set_state, state_of
 from wqa.training.pickled_states import unpickle_state
 
 #: Names of the file in a checkpoint, of this version and of earlier ones.
@@ -29,21 +29,26 @@ FILE, PICKLED = "optimizer.safetensors", "optimizer.states"
 FORMAT = "1"
 
 
-def write_state(path: pathlib.Path, state: OptimizerState) -> None:
-    """Write a state and flush it to the disk.
+def save_optimizer(
+    trainer: gluon.Trainer, parameters: Mapping[str, gluon.Parameter], path: pathlib.Path
+) -> None:
+    """Write the state of a trainer's Adam and flush it to the disk.
 
     Parameters
     ----------
+    trainer : mxnet.gluon.Trainer
+        Trainer of the parameters by Adam, with ``update_on_kvstore=False``.
+    parameters : dict of str to mxnet.gluon.Parameter
+        The trainer's parameters by name, in its order.
     path : pathlib.Path
         File to write.
-    state : OptimizerState
-        State of the optimizer.
 
     Raises
     ------
     StorageError
         If the file cannot be written.
     """
+    state = state_of(trainer, parameters)
     tensors = {}
     for name, moments in state.moments.items():
         for moment, array in zip(MOMENTS, moments.arrays):
@@ -59,32 +64,35 @@ def write_state(path: pathlib.Path, state: OptimizerState) -> None:
             os.fsync(file.fileno())
 
 
-def read_state(
-    path: pathlib.Path, names: Sequence[str], devices: Sequence[mx.Context]
-) -> OptimizerState:
-    """Read a state.
+def load_optimizer(
+    trainer: gluon.Trainer, parameters: Mapping[str, gluon.Parameter], path: pathlib.Path
+) -> None:
+    """Restore the state of a trainer's Adam.
 
     Parameters
     ----------
+    trainer : mxnet.gluon.Trainer
+        New trainer of the parameters by Adam, with ``update_on_kvstore=False``.
+    parameters : dict of str to mxnet.gluon.Parameter
+        The trainer's initialized parameters by name, in its order.
     path : pathlib.Path
-        File that `write_state` wrote, or one of the name `PICKLED`.
-    names : sequence of str
-        Names of the trainer's parameters in its order, by which a pickle numbers them.
-    devices : sequence of mxnet.Context
-        Devices of the parameters.
-
-    Returns
-    -------
-    OptimizerState
-        What the file holds. `wqa.training.optimizer.set_state` checks that it fits the parameters.
+        File that `save_optimizer` wrote, or one of the name `PICKLED`.
 
     Raises
     ------
     RunDirectoryError
-        If the file is damaged or of another version, or its pickle holds more than a state.
+        If the file is damaged or of another version, belongs to other parameters, or its pickle
+        holds more than a state. The trainer is unchanged then.
     """
     if path.name == PICKLED:
-        return unpickle_state(path, names, [device.device_id for device in devices])
+        devices = [device.device_id for device in trainer._contexts]
+        state = unpickle_state(path, list(parameters), devices)
+    else:
+        state = _read(path)
+    set_state(path, state, trainer, parameters)
+
+
+def _read(path: pathlib.Path) -> OptimizerState:
     try:
         with safe_open(str(path), "np") as file:
             metadata = file.metadata() or {}
