@@ -6,6 +6,7 @@ import pathlib
 import pickle
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,13 @@ from wqa.data import atomic_writer, builtin_path, read_questions, write_question
 from wqa.data.files import sha256
 from wqa.data.locks import lock_output
 from wqa.data.temporary import remove_abandoned, scratch_folder, temporary_path
-from wqa.errors import OutputLocked, RunDirectoryError, StorageError, TrainingDiverged
+from wqa.errors import (
+    OutputLocked,
+    RunDirectoryError,
+    StorageError,
+    TrainingDiverged,
+    TrainingStopped,
+)
 from wqa.training import train
 from wqa.training.checkpoint import Checkpoints
 from wqa.training.metrics import MetricsFile
@@ -225,14 +232,18 @@ class Interrupted(BaseException):
     """Stands for any exception."""
 
 
-def at_call(monkeypatch, owner, name, number):
-    """Raise at a call of a function."""
+def interrupt():
+    raise Interrupted
+
+
+def at_call(monkeypatch, owner, name, number, action=interrupt):
+    """Do something at a call of a function, before it."""
     real, calls = getattr(owner, name), []
 
     def raising(*arguments, **options):
         calls.append(1)
         if len(calls) == number:
-            raise Interrupted
+            action()
         return real(*arguments, **options)
 
     monkeypatch.setattr(owner, name, raising)
@@ -582,6 +593,62 @@ def test_what_killed_processes_left_in_a_run_is_removed(interrupted, tiny_encode
         trained(tiny_encoder, few, out, resume=True)
     assert names(out / "checkpoints") == ["update-00000002", "update-notes"]
     assert trained(tiny_encoder, few, out, resume=True) == whole["cpu"]
+
+
+SIGNALLED = {
+    "the first update": (Trainer, "_backward", 1),
+    "a checkpoint": (Checkpoints, "save", 1),
+    "the end of a checkpoint": (Checkpoints, "_prune", 1),
+    "best parameters": (Checkpoints, "keep_best", 1),
+}
+
+
+@pytest.mark.parametrize("moment", SIGNALLED)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment_leaves_a_run_that_resumes(
+    moment, number, tiny_encoder, few, tmp_path, evaluated
+):
+    out = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingStopped) as caught:
+        at_call(patch, *SIGNALLED[moment], lambda: os.kill(os.getpid(), number))
+        trained(tiny_encoder, few, out, evaluator=norm)
+    assert caught.value.signal == number and names(tmp_path) == ["run"]
+    assert trained(tiny_encoder, few, out, resume=True, evaluator=norm) == evaluated
+
+
+# Standard error
+
+
+STDERR = {
+    "pipe": 'exec "$@" 2>&1',
+    "full": 'exec "$@" 2>/dev/full',
+    "closed": 'exec "$@" 2>&-',
+}
+
+
+def test_a_training_outlives_its_standard_error(few, tiny_encoder, tmp_path):
+    processes = {}
+    for kind, shell in STDERR.items():
+        out = tmp_path / kind
+        arguments = COMMANDS["train"].format(encoder=tiny_encoder, data=few, out=out).split()
+        arguments += ["--dev", str(few), "--max-updates", "12", "--epochs", "99"]
+        arguments += ["--eval-every", "2"]
+        processes[kind] = subprocess.Popen(
+            ["sh", "-c", shell, "sh", sys.executable, "-m", "wqa", *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=child_environment(),
+        )
+    processes["pipe"].stdout.readline()
+    processes["pipe"].stdout.close()  # as head -1 does
+    processes["pipe"].wait(timeout=120)
+    for kind in ("full", "closed"):
+        said, _ = processes[kind].communicate(timeout=120)
+        assert processes[kind].returncode == 0 and "12 updates" in said
+    for kind in STDERR:
+        out = tmp_path / kind
+        assert (out / "model.params").exists() and not (out / "checkpoints").exists()
+        assert json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["update"] == 12
 
 
 # metrics.jsonl

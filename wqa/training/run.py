@@ -21,6 +21,7 @@ from wqa.models import library_versions, network_type, parse_devices
 from wqa.onednn import choose_engine
 from wqa.text import PairEncoder
 from wqa.training.checkpoint import State
+from wqa.training.messages import lossy_messages
 from wqa.training.metrics import MetricsFile
 from wqa.training.registry import task_type
 from wqa.training.start import open_start
@@ -47,6 +48,8 @@ def train(
     **options: Any,
 ) -> State:
     """Train a system into a run directory.
+
+    Messages and progress bars that standard error does not take are dropped.
 
     Parameters
     ----------
@@ -90,7 +93,7 @@ def train(
     kind = task_type(system)
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
-    with lock_output(run):
+    with lossy_messages(), lock_output(run):
         with open_start(encoder, init) as start:
             own_config = _own_config(system, options)
             task = kind.create(system, start, own_config, train_file, config, max_length)
