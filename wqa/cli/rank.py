@@ -46,11 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa rank`` and print the ranking."""
-    from wqa.inference import load_ranker
-
     question = _utf8(options.question)
     candidates = read_candidates(options.candidates)
     setting = one_drop_setting(options.drops)
+    # MXNet takes a second to load, longer than the errors above need.
+    from wqa.inference import load_ranker
+
     ranker = load_ranker(
         options.run, progress=True, **setting.arguments, **ranking_options(options)
     )
