@@ -81,6 +81,26 @@ class StorageError(WqaError):
     """A file that cannot be written; its old content is kept."""
 
 
+class OutputLocked(StorageError):
+    """An output that another process writes to.
+
+    Parameters
+    ----------
+    path : object
+        File or folder.
+    holder : object
+        Description of the process that holds the lock.
+    """
+
+    def __init__(self, path: object, holder: object) -> None:
+        super().__init__(
+            path,
+            holder,
+            "one writer at a time",
+            "wait until it ends, stop it, or choose another output",
+        )
+
+
 class TrainingDiverged(WqaError):
     """A loss or a parameter that is not finite."""
 
@@ -141,6 +161,8 @@ def shorten(value: object, width: int = 60) -> str:
     str
         The start of ``repr(value)``.
     """
+    if isinstance(value, (str, bytes)):
+        value = value[:width]  # the start gives the same result, in bounded memory
     text = repr(value)
     return text if len(text) <= width else text[: width - 3] + "..."
 
