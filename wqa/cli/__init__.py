@@ -26,6 +26,7 @@ from wqa.cli import (
     tune,
 )
 from wqa.cli.messages import at_the_command_line
+from wqa.cli.options import check_number
 from wqa.errors import OptionError, StorageError, TrainingStopped, WqaError, printable, shorten
 
 #: Exit status after an error of the user, and after an interrupt or the end of a pipe's reader: 128
@@ -47,10 +48,16 @@ COMMANDS = {
 }
 
 
+#: Characters of a parser's message, which may quote an argument of any length.
+_LONGEST = 300
+
+
 class _Parser(argparse.ArgumentParser):
     """Parser whose errors are one line, as all others are."""
 
     def error(self, message: str) -> NoReturn:
+        if len(message) > _LONGEST:
+            message = message[: _LONGEST - 3] + "..."
         raise OptionError(self.prog, message, mend=f"{self.prog} --help explains its arguments")
 
 
@@ -131,6 +138,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     try:
         options = parse(arguments)
         parser = options.parser
+        for name, value in vars(options).items():
+            check_number(value, name)
         COMMANDS[options.command].run(options)
     except TrainingStopped as stopped:
         message = f"{stopped.where}: {stopped.found}; resume with:"
