@@ -21,13 +21,17 @@ from wqa.evaluation.tables import align
 KEYS = ("table", "row", "drop_ratio", "recipe")
 
 
-def read_rows(path: PathLike) -> List[Dict[str, str]]:
+def read_rows(
+    path: PathLike, needed: Sequence[str] = ("row", "drop_ratio")
+) -> List[Dict[str, str]]:
     """Read a table of tab-separated values with a header.
 
     Parameters
     ----------
     path : str or path-like
         File with a header.
+    needed : sequence of str
+        Names of columns that the table must have.
 
     Returns
     -------
@@ -37,20 +41,23 @@ def read_rows(path: PathLike) -> List[Dict[str, str]]:
     Raises
     ------
     DataError
-        If it cannot be read, a line has too few or too many columns, or a needed column is absent.
+        If it cannot be read, has no row, a line has too few or too many columns, or a needed column
+        is absent.
     """
     try:
-        lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
+        text = pathlib.Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(
             path, f"cannot be read ({error})", "a table of tab-separated values"
         ) from None
-    first = lines[0] if lines else ""
-    header = first.split("\t")
-    if not {"row", "drop_ratio"} <= set(header) or len(set(header)) < len(header):
-        raise DataError(
-            f"{path}, line 1", shorten(first), "column names, row and drop_ratio among them"
-        )
+    # A value may hold any other separator of lines.
+    lines = text.rstrip("\n").split("\n")
+    header = lines[0].split("\t")
+    if not set(needed) <= set(header) or len(set(header)) < len(header):
+        expected = "names of columns, each once, " + " and ".join(needed) + " among them"
+        raise DataError(f"{path}, line 1", shorten(lines[0]), expected)
+    if len(lines) == 1:
+        raise DataError(path, "a header without rows", "at least one row")
     rows = []
     for number, line in enumerate(lines[1:], 2):
         values = line.split("\t")
@@ -207,7 +214,7 @@ class _Table(NamedTuple):
 
 
 def _table(published: pathlib.Path, results: pathlib.Path) -> _Table:
-    rows = read_rows(published)
+    rows = read_rows(published, KEYS)
     reproduced = []
     if results.exists():
         reproduced = read_rows(results)
