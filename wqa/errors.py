@@ -114,6 +114,8 @@ def shorten(value: object, width: int = 60) -> str:
     str
         The start of ``repr(value)``.
     """
+    if isinstance(value, str):
+        value = value[: width + 1]  # the text of a corpus can be very long
     text = repr(value)
     return text if len(text) <= width else text[: width - 3] + "..."
 
