@@ -19,7 +19,7 @@ For any other tokenizer the whole text is tokenized.
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 import tokenizers
 from tokenizers import pre_tokenizers
@@ -32,16 +32,18 @@ CHARACTERS_A_TOKEN = 8
 #: Most characters of a later piece, unless a word is longer.
 PIECE = 1 << 16
 
-# Letters that are starters, that no composition ends with, and that extend no grapheme.
+# Letters and emoticons: starters that no composition ends with, and that extend no grapheme.
 _LETTERS = (
-    "\u0400-\u0481\u05d0-\u05ea\u0621-\u063a\u0641-\u064a\u3041-\u3094\u30a1-\u30fa"
-    "\u4e00-\u9fa5\uac00-\ud7a3"
+    "\xc0-\xd6\xd8-\xf6\xf8-\u024f\u0391-\u03a1\u03a3-\u03c9\u0400-\u0481\u05d0-\u05ea\u0621-\u063a\u0641-\u064a\u3041-\u3094\u30a1-\u30fa"
+    "\u4e00-\u9fa5\uac00-\ud7a3\U0001f600-\U0001f64f"
 )
 # Blanks and control characters of the same kind. A carriage return joins a line feed.
 _BLANKS = "\x00-\x0c\x0e-\x20\xa0\u2000-\u200b\u3000"
 #: Between two of these characters no normalization form, and no map of graphemes, looks across.
 _SEPARABLE = f"!-~{_BLANKS}{_LETTERS}"
-#: Those that no rule for runs of spaces or of quotation marks applies to.
+#: Those that no rule for two quotation marks applies to.
+_UNQUOTED = f"!-&(-_a-~{_BLANKS}{_LETTERS}"
+#: Those that no rule for runs of spaces applies to either.
 _VISIBLE = f"!-&(-_a-~{_LETTERS}"
 
 #: Unicode's White_Space, which an added token with ``lstrip`` removes before it.
@@ -93,10 +95,7 @@ class StartTokenizer:
         )
         if not self.supported:
             return
-        before = _SEPARABLE
-        if any(step["type"] == "Replace" for step in normalizers):
-            before = _VISIBLE
-        self._cuts = re.compile(f"(?<=[{before}])(?=[{_SEPARABLE}])")
+        self._cuts = _cuts(normalizers)
         self._drops_spaces = splitters[0]["type"] in ("BertPreTokenizer", "WhitespaceSplit")
         self._prefix = ""
         if self._kind == "BPE":
@@ -142,7 +141,7 @@ class StartTokenizer:
             position = piece.end
             if self._drops_spaces and not pending:
                 # The last space of a run is kept: a combining mark may follow it.
-                position = max(position, _PLAIN_SPACES.match(text, position).end() - 1)
+                position = max(position, _run_end(_PLAIN_SPACES, text, position) - 1)
             end = self._cut(text, position + size)
             piece = self._added.limit(text, position, end, not self._drops_spaces)
             if position == start < piece.end and not text.startswith(" ", start):
@@ -201,10 +200,11 @@ class StartTokenizer:
 
     def _final_ids(self, word: str, count: int) -> List[int]:
         """The first ids of a word that may continue; none if fewer than ``count`` are certain."""
-        # The last character of a run of spaces joins the word that follows.
-        certain = len(word) - _CHARACTER_BYTES
+        # The last character of a run of spaces joins the word that follows. Words whose first ids
+        # depend on their ends are not tried for ever.
+        most = min(len(word) - _CHARACTER_BYTES, 2 * self._longest * (count + 1))
         length = self._longest + CHARACTERS_A_TOKEN * count
-        while length <= certain:
+        while length <= most:
             ids = self._ids(word[:length])
             if len(ids) > count:
                 for end in range(length - self._longest + 1, length):
@@ -220,6 +220,12 @@ def _common_start(ids: List[int], others: List[int]) -> List[int]:
         if token_id != other:
             return ids[:index]
     return ids[: len(others)]
+
+
+def _run_end(pattern: Pattern[str], text: str, position: int) -> int:
+    """End of a run of characters, which can be empty."""
+    match = pattern.match(text, position)
+    return position if match is None else match.end()
 
 
 class _Piece(NamedTuple):
@@ -247,7 +253,7 @@ class _AddedTokens:
         match = self._pattern.search(text, start, min(end + self._longest - 1, len(text)))
         if match is None and spaces_count and self._strips:
             # The spaces at the end belong to a token that follows them.
-            match = self._pattern.match(text, _RUN_OF_SPACES.match(text, end).end())
+            match = self._pattern.match(text, _run_end(_RUN_OF_SPACES, text, end))
             if match is not None and match.group() not in self._strips:
                 match = None
         if match is None:
@@ -284,6 +290,18 @@ def _steps(setting: Optional[Settings], name: str) -> List[Settings]:
     for part in setting[name]:
         steps.extend(_steps(part, name))
     return steps
+
+
+def _cuts(steps: Sequence[Settings]) -> Pattern[str]:
+    """Matches where a piece of a text can end: what is before it is normalized alone."""
+    rules = [step["pattern"] for step in steps if step["type"] == "Replace"]
+    quotes = sum(rule in _QUOTES for rule in rules)
+    before = _SEPARABLE
+    if rules:
+        # Behind other steps, or for spaces, a rule may apply across characters that are left out.
+        first = all(step["type"] == "Replace" for step in steps[:quotes])
+        before = _UNQUOTED if first and len(rules) == quotes else _VISIBLE
+    return re.compile(f"(?<=[{before}])(?=[{_SEPARABLE}])")
 
 
 def _separable(steps: Sequence[Settings], added: Sequence[Settings]) -> bool:

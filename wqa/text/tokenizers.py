@@ -15,7 +15,6 @@ from wqa.errors import EncoderError, InputError, shorten
 from wqa.text.long_text import StartTokenizer
 from wqa.text.vocabularies import byte_level, read_settings, sentencepiece, wordpiece, zoo_wordpiece
 
-
 #: A text of more characters for each id that is needed is not tokenized whole.
 LONG_TEXT = 32
 
