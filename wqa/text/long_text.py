@@ -151,7 +151,7 @@ class StartTokenizer:
             pending = self._tokenize(pending, is_last, ids, count)
             if len(ids) >= count:
                 return len(text)
-            size = max(min(4 * size, PIECE), len(pending))
+            size = max(min(4 * size, PIECE), 3 * len(pending))
         if piece.token_id is not None:
             ids.append(piece.token_id)
         return piece.next_start
