@@ -2,9 +2,14 @@
 
 import bz2
 import gzip
+import importlib
 import io
 import json
 import lzma
+import os
+import random
+import shutil
+import sys
 import tarfile
 
 import pytest
@@ -14,6 +19,11 @@ from wqa.data.archives import checked_members, open_tar, require_space, tar_erro
 from wqa.data.lines import text_lines
 from wqa.errors import DataError, StorageError
 from wqa.evaluation import read_run
+
+asnq, trecqa, squad, retrieval, wikiqa, partition, corpus = map(
+    importlib.import_module,
+    ("asnq", "trecqa", "squad", "retrieval", "wikiqa", "partition", "corpus"),
+)
 
 UNPACKED = 1 << 20
 
@@ -149,3 +159,185 @@ def test_a_score_that_is_no_finite_number_is_refused_by_line(tmp_path, score):
     (tmp_path / "run").write_text(f"q Q0 a 1 2.5e-3 t\nq Q0 b 2 {score} t\n", encoding="utf-8")
     with pytest.raises(DataError, match="run, line 2: score .*; expected a finite number"):
         read_run(tmp_path / "run")
+
+
+class Killed(BaseException):
+    """The process is killed: nothing of it runs any more."""
+
+
+class Killer:
+    """Raises `Killed` before the n-th change of the file system, and before all that follow."""
+
+    CHANGES = ("os.remove", "os.rmdir", "os.mkdir", "os.rename")
+
+    def __init__(self):
+        self.left = None  # changes until the kill, None while there is none
+        sys.addaudithook(self.hear)
+
+    def hear(self, event, arguments):
+        if self.left is None:
+            return
+        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if event in self.CHANGES or writes:
+            self.left -= 1
+            if self.left < 0:
+                raise Killed
+
+    def run(self, left, work):
+        """Whether the work was killed after so many changes."""
+        self.left = left
+        try:
+            work()
+            return False
+        except Killed:
+            return True
+        finally:
+            self.left = None
+
+
+@pytest.fixture(scope="module")
+def killer():
+    return Killer()
+
+
+def write_asnq(folder):
+    folder.mkdir()
+    pairs = [f"q {n % 5}\ts {n}\t{n % 4 + 1}\n" for n in range(8)]
+    (folder / "train.tsv").write_text("".join(pairs))
+    (folder / "dev.tsv").write_text("d one\tx\t4\ne one\ty\t1\nd one\tz\t2\n")
+    (folder / "unique.dev").write_text("d one\n")
+    (folder / "unique.test").write_text("e one\n")
+    return [asnq, "--archive", folder, "--splits", folder]
+
+
+def write_wikiqa(folder):
+    folder.mkdir()
+    for split in wikiqa.SPLITS:
+        row = "Q1\twho ?\tD1\tTitle\tD1-0\tHe said so .\t1"
+        (folder / f"WikiQA-{split}.tsv").write_text("\t".join(wikiqa.HEADER) + f"\n{row}\n")
+    return [wikiqa, "--archive", folder]
+
+
+def write_trecqa(folder, text=None):
+    folder.mkdir()
+    (folder / "dev.xml").write_text(text or xml_file(random.Random(0), 2))
+    return [trecqa, "--archive", folder]
+
+
+def write_pairs(folder):
+    folder.mkdir()
+    (folder / "pairs.tsv").write_text("q\ta\t1\nr\tb\t0\n")
+    return [retrieval, "--split", "dev", "--table", folder / "pairs.tsv"]
+
+
+def convert(script, *arguments, out):
+    """Run a script in this process and return its exit status."""
+    return script.main([*map(str, arguments), "--out", str(out)])
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("write", [write_asnq, write_wikiqa, write_trecqa, write_pairs])
+def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
+    tmp_path, monkeypatch, killer, write
+):
+    monkeypatch.setattr(partition, "QUESTIONS", 4)
+    monkeypatch.setattr(trecqa, "Detokenizer", lambda number: str)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    command = write(tmp_path / "in")
+    assert convert(*command, out=tmp_path / "whole" / "x") == 0
+    left = 0
+    out = tmp_path / "out"
+    while killer.run(left, lambda: convert(*command, out=out / "x")):
+        assert convert(*command, out=out / "x") == 0, f"killed after {left} changes"
+        assert contents(out / "x") == contents(tmp_path / "whole" / "x"), left
+        assert [path.name for path in out.iterdir()] == ["x"], left
+        shutil.rmtree(out)
+        left += 1
+    assert left > 5
+
+
+def xml_sentence(rng, tag, positive_rows=False):
+    """A sentence with its rows of annotations, as the corpus has them."""
+    size = rng.randint(2, 6)
+    rows = [
+        [f"w{rng.randrange(100)}" for _ in range(size)],
+        ["NN"] * size,
+        ["NMOD"] * size,
+        [str(rng.randrange(size)) for _ in range(size)],
+        ["-"] * size,
+    ]
+    if positive_rows:
+        rows += [["w1", ""], ["1", ""]]
+    lines = "".join("\t".join(row) + "\n" for row in rows)
+    return f"<{tag}>\n{lines}</{tag}>\n"
+
+
+def xml_file(rng, questions=5):
+    text = ""
+    for number in range(questions):
+        tags = [rng.choice(("positive", "negative")) for _ in range(rng.randint(1, 4))]
+        sentences = [xml_sentence(rng, tag, tag == "positive" and number % 2) for tag in tags]
+        text += f"<QApairs id='{number}.1'>\n{xml_sentence(rng, 'question')}"
+        text += "".join(sentences) + "</QApairs>\n"
+    return text
+
+
+def read_xml(path, raw):
+    path.write_bytes(raw)
+    return list(trecqa.read(path, "dev", str))
+
+
+def damage(rng, raw):
+    """A damaged copy of a file."""
+    lines = raw.splitlines(keepends=True)
+    number = rng.randrange(len(lines))
+    kind = rng.choice(("flip", "delete", "twice", "cut", "insert"))
+    if kind == "flip":
+        at = rng.randrange(len(raw))
+        return raw[:at] + bytes([raw[at] ^ 1 << rng.randrange(8)]) + raw[at + 1 :]
+    if kind == "cut":
+        return raw[: rng.randrange(1, len(raw))]
+    if kind == "insert":
+        at = rng.randrange(len(raw))
+        character = rng.choice("\x85\u2028\u2029\x0b\x0c\x1c\r")
+        return raw[:at] + character.encode("utf-8") + raw[at:]
+    if kind == "delete":
+        del lines[number]
+    else:
+        lines.insert(number, lines[number])
+    return b"".join(lines)
+
+
+def structure(questions):
+    return [(question.id, question.labels) for question in questions]
+
+
+def test_damaged_pseudo_xml_is_refused_or_holds_every_candidate(tmp_path):
+    rng = random.Random(17)
+    path = tmp_path / "dev.xml"
+    refused = 0
+    for _ in range(500):
+        raw = xml_file(rng, 3).encode("utf-8")
+        whole = read_xml(path, raw)
+        damaged = damage(rng, raw)
+        try:
+            questions = read_xml(path, damaged)
+        except DataError as error:
+            assert f"{path}, line " in str(error)
+            refused += 1
+            continue
+        if raw.startswith(damaged) and damaged.rstrip().endswith(b"</QApairs>"):
+            whole = whole[: damaged.count(b"</QApairs>")]  # cut between two questions
+        assert structure(questions) == structure(whole), damaged
+        changed = sum(a != b for a, b in zip(all_texts(questions), all_texts(whole)))
+        assert changed <= 1  # a flip inside a word
+        # A row of annotations is never taken for the sentence.
+        assert not any("NN\tNN" in sentence for sentence in all_texts(questions))
+    assert refused > 200
+
+
+def all_texts(questions):
+    return [text for question in questions for text in (question.question, *question.texts)]
