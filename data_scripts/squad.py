@@ -21,7 +21,7 @@ import sys
 from typing import List, NamedTuple, Tuple
 
 import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
-from corpus import from_archive, make_parser, run, write_split, write_stats
+from corpus import from_archive, make_parser, refuse_empty, run, write_split, write_stats
 from fetching import download
 
 from wqa.data import Candidate, Question, parse_json
@@ -175,16 +175,16 @@ def is_dev(question):
 
 def write(archive, out):
     """Write the splits of the files in the archive and their counts, and return the counts."""
-    files, stats = find(archive), {}
+    files, splits = find(archive), {}
     if "train" in files:
-        train, dev = [], []
+        splits = {"train": [], "dev": []}
         for question in convert(files["train"]):
-            split = dev if is_dev(question) else train
-            split.append(question)
-        stats["train"] = write_split(out, "train", train)
-        stats["dev"] = write_split(out, "dev", dev)
+            splits["dev" if is_dev(question) else "train"].append(question)
     if "dev" in files:
-        stats["test"] = write_split(out, "test", convert(files["dev"]))
+        splits["test"] = list(convert(files["dev"]))
+    for split, questions in splits.items():  # all are read before one is written
+        refuse_empty(split, len(questions))
+    stats = {split: write_split(out, split, questions) for split, questions in splits.items()}
     write_stats(out, stats)
     return stats
 

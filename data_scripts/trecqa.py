@@ -269,16 +269,19 @@ def write_clean(path, questions):
 
 def convert(archive, out, number):
     """Write the splits and their counts, and return the counts."""
-    stats, detokenize = {}, Detokenizer(number)
-    for split, path in find(archive).items():
+    detokenize = Detokenizer(number)
+    files = find(archive)
+    splits, stats = {}, {}
+    for split, path in files.items():  # all are read before one is written
         statistics = Statistics()
-        questions = list(counted(read(path, split, detokenize), statistics, split))
-        if "-filtered" not in path.name:
+        splits[split] = list(counted(read(path, split, detokenize), statistics, split))
+        stats[split] = statistics.figures()
+        texts = {question.question for question in splits[split]}
+        stats[split]["all"]["distinct_questions"] = len(texts)
+    for split, questions in splits.items():
+        if "-filtered" not in files[split].name:
             write_questions(out / f"{split}.jsonl", questions)
         write_clean(out / f"{split}-clean.jsonl", questions)
-        stats[split] = statistics.figures()
-        texts = {question.question for question in questions}
-        stats[split]["all"]["distinct_questions"] = len(texts)
     write_stats(out, stats)
     return stats
 

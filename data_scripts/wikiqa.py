@@ -105,6 +105,8 @@ def parse(lines, where):
                 shorten(texts[qid]),
             )
         candidates.setdefault(qid, []).append(Candidate(sentence, int(label)))
+    if not texts:
+        raise DataError(where, "it holds no question", "rows after the header")
     return [Question(qid, texts[qid], tuple(candidates[qid])) for qid in texts]
 
 

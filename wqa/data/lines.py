@@ -156,7 +156,7 @@ def text_lines(
     try:
         file = open_bytes(path)
     except FileNotFoundError:
-        raise DataError(path, "there is no such file", mend="check the path") from None
+        raise DataError(path, "cannot be read (no such file)", mend="check the path") from None
     except OSError as error:
         raise DataError(
             path, f"cannot be read ({error.strerror})", "a file", "check the path"

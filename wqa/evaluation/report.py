@@ -14,11 +14,14 @@ from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.data import atomic_writer
 from wqa.data.files import PathLike
+from wqa.data.lines import text_lines
 from wqa.errors import DataError, OptionError, shorten
 from wqa.evaluation.tables import align
 
 #: Columns that are no figures.
 KEYS = ("table", "row", "drop_ratio", "recipe")
+#: Greatest size of a table in bytes.
+LARGEST_TABLE = 1 << 26
 
 
 def read_rows(path: PathLike) -> List[Dict[str, str]]:
@@ -37,26 +40,24 @@ def read_rows(path: PathLike) -> List[Dict[str, str]]:
     Raises
     ------
     DataError
-        If it cannot be read, a line has too few or too many columns, or a needed column is absent.
+        If it cannot be read, a line has too few or too many columns, a needed column is absent, or
+        it has no row.
     """
-    try:
-        lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            path, f"cannot be read ({error})", "a table of tab-separated values"
-        ) from None
-    first = lines[0] if lines else ""
+    lines = (line.rstrip("\r\n") for _, line in text_lines(path, largest=LARGEST_TABLE))
+    first = next(lines, "")
     header = first.split("\t")
     if not {"row", "drop_ratio"} <= set(header) or len(set(header)) < len(header):
         raise DataError(
             f"{path}, line 1", shorten(first), "column names, row and drop_ratio among them"
         )
     rows = []
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in enumerate(lines, 2):
         values = line.split("\t")
         if len(values) != len(header):
             raise DataError(f"{path}, line {number}", f"{len(values)} columns", f"{len(header)}")
         rows.append(dict(zip(header, values)))
+    if not rows:
+        raise DataError(path, "the table has no row", "a line for each row after the header")
     return rows
 
 
@@ -208,6 +209,11 @@ class _Table(NamedTuple):
 
 def _table(published: pathlib.Path, results: pathlib.Path) -> _Table:
     rows = read_rows(published)
+    for name in KEYS:
+        if name not in rows[0]:
+            raise DataError(
+                f"{published}, line 1", f"no column {name}", "the columns " + ", ".join(KEYS)
+            )
     reproduced = []
     if results.exists():
         reproduced = read_rows(results)
