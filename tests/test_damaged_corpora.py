@@ -348,6 +348,18 @@ def test_damaged_pseudo_xml_is_refused_or_holds_every_candidate(tmp_path):
     assert refused > 200
 
 
+def test_rows_of_train_all_that_were_edited_by_hand_are_counted(tmp_path, capsys):
+    text = xml_file(random.Random(3), 2)
+    lost = text.replace("NMOD\tNMOD", "NMOD", 1)
+    with pytest.raises(DataError, match="dev.xml, line 2: a sentence whose rows do not fit"):
+        read_xml(tmp_path / "dev.xml", lost.encode("utf-8"))
+    whole = read_xml(tmp_path / "dev.xml", text.encode("utf-8"))
+    path = tmp_path / "train2393.cleanup.xml"
+    path.write_text(lost)
+    assert all_texts(trecqa.read(path, "train-all", str)) == all_texts(whole)
+    assert "line 2: the rows of this sentence, and of 1 in all" in capsys.readouterr().err
+
+
 def all_texts(questions):
     return [text for question in questions for text in (question.question, *question.texts)]
 
