@@ -1,4 +1,4 @@
-"""Damaged and hostile files of encoders: typed errors, bounded memory, and nothing of a file is run."""
+"""Damaged and hostile files of encoders: typed errors, bounded memory, nothing is run."""
 
 import io
 import json
@@ -582,10 +582,21 @@ def test_outputs_have_the_permissions_that_the_umask_gives(tiny, tmp_path, mask)
         assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask, path
 
 
+def test_names_that_no_file_can_have(tiny, tmp_path, capsys, monkeypatch):
+    long = "a" * 5000
+    for arguments in ((long, str(tmp_path / "out")), (str(tiny), str(tmp_path / long))):
+        assert main(["convert", *arguments]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    assert main(["convert", str(tiny), "."]) == 0
+    assert (tmp_path / "empty" / "model.params").exists()
+
+
 def test_an_export_to_a_full_disk_is_a_typed_error(tiny, tmp_path, monkeypatch):
-    import wqa.pretrained.folders as folders
     from safetensors import SafetensorError
 
+    import wqa.pretrained.folders as folders
     from wqa.errors import StorageError
 
     def full(*_):

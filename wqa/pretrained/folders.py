@@ -46,6 +46,8 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
         If a file cannot be written. The temporary directory is deleted then.
     """
     target = pathlib.Path(path)
+    if not target.name:  # "." has no name that a temporary one could be made of
+        target = target.absolute()
     with lock_output(target):
         if target.is_file() or (target.is_dir() and any(target.iterdir())):
             raise OptionError(
