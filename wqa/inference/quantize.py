@@ -7,10 +7,12 @@ import pathlib
 from typing import Iterable
 
 from wqa.data import Question, atomic_writer
+from wqa.data.digests import forget_digests, record_digests
 from wqa.data.files import PathLike, sha256
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference.engine import packing_obstacle
-from wqa.inference.load import load_network_ranker, quantized_path
+from wqa.inference.load import load_network_ranker
+from wqa.inference.run_directory import quantized_path
 from wqa.onednn.quantize import STRENGTH, calibrate, write_quantized
 
 
@@ -76,6 +78,9 @@ def quantize(
         "strength": str(strength),
     }
     content = write_quantized(quantized, record)
-    with atomic_writer(quantized_path(folder), "wb") as file:
+    path = quantized_path(folder)
+    forget_digests(folder, [path.name])
+    with atomic_writer(path, "wb") as file:
         file.write(content)
+    record_digests(folder, [path.name])
     return len(pairs)

@@ -15,6 +15,7 @@ import numpy as np
 
 from wqa.config import RunConfig, TrainingConfig, read_run_config, to_json
 from wqa.data import atomic_writer
+from wqa.data.digests import forget_digests, record_digests
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import library_versions, network_type, parse_devices
 from wqa.onednn import choose_engine
@@ -107,6 +108,7 @@ def train(
         if _begin(run, record, resume):
             # They remain if the process is killed after the last rename.
             shutil.rmtree(run / "checkpoints", ignore_errors=True)
+            record_digests(run)
             return State(finished=True)
         task.encoder.tokenizer.save(run / "tokenizer.json")
         _seed(config.seed)
@@ -145,6 +147,7 @@ def _fit(
         trainer.resume()
     state = trainer.fit()
     trainer.checkpoints.finish(task.network, run / "model.params")
+    record_digests(run)
     return state
 
 
@@ -175,7 +178,10 @@ def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     new = dataclasses.asdict(record.training or TrainingConfig())
     for name in old:
         _compare(path, name, old[name], new[name])
-    return (run / "model.params").exists()
+    if (run / "model.params").exists():
+        return True
+    forget_digests(run)
+    return False
 
 
 def _compare(path: pathlib.Path, name: str, old: Any, new: Any) -> None:
