@@ -14,6 +14,10 @@ from wqa.data import atomic_writer
 from wqa.errors import EncoderError, InputError, shorten
 from wqa.text.vocabularies import byte_level, read_settings, sentencepiece, wordpiece, zoo_wordpiece
 
+#: Greatest number of rows of a word table that no token has. Encoders round the number of rows up,
+#: to a multiple of a power of two.
+MOST_UNUSED_ROWS = 1024
+
 
 class Tokenizer:
     """A tokenizer without special tokens, and the ids of those that a pair input needs.
@@ -63,7 +67,9 @@ class Tokenizer:
         """Number of token ids, added tokens included."""
         return self._inner.get_vocab_size(with_added_tokens=True)
 
-    def check_fits(self, config: BackboneConfig, where: object) -> None:
+    def check_fits(
+        self, config: BackboneConfig, where: object, ids_are_checked: bool = False
+    ) -> None:
         """Check that the tokenizer belongs to an encoder.
 
         Parameters
@@ -72,12 +78,15 @@ class Tokenizer:
             The encoder's configuration.
         where : object
             The encoder's directory, for messages.
+        ids_are_checked : bool
+            Whether the ids were compared with the encoder's word table before, as those of a run
+            whose files have not changed.
 
         Raises
         ------
         EncoderError
-            If its ids exceed the encoder's vocabulary, its pairs have another form, or the encoder
-            has too few token types for them.
+            If its ids exceed the encoder's word table or are far fewer than its rows, its pairs
+            have another form, or the encoder has too few token types for them.
         """
         if self.pair_form != config.pair_form:
             raise EncoderError(
@@ -94,6 +103,21 @@ class Tokenizer:
                 where,
                 f"a tokenizer of {self.vocab_size} ids",
                 f"at most {config.vocab_size}, the encoder's",
+            )
+        if not ids_are_checked:
+            self._check_ids(config.vocab_size, where)
+
+    def _check_ids(self, rows: int, where: object) -> None:
+        largest = max(self._inner.get_vocab(with_added_tokens=True).values(), default=-1)
+        if largest >= rows:
+            raise EncoderError(
+                where, f"a tokenizer with the id {largest}", f"at most {rows - 1}, the encoder's"
+            )
+        if largest + 1 + MOST_UNUSED_ROWS < rows:
+            raise EncoderError(
+                where,
+                f"a tokenizer of {self.vocab_size} ids for {rows} rows of word embeddings",
+                "the encoder's own tokenizer",
             )
 
     def encode(self, texts: Sequence[str]) -> List[List[int]]:
