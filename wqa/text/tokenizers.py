@@ -23,6 +23,10 @@ PROBES = ("\u2603", "\u3402 \ua66e", "\U00010000", "How were caf\u00e9s, 1,234 o
 #: Greatest size of ``tokenizer.json`` in bytes. The largest published ones have 30 million.
 MOST_BYTES = 1 << 28
 
+#: Greatest number of rows of a word table that no token has. Encoders round the number of rows up,
+#: to a multiple of a power of two.
+MOST_UNUSED_ROWS = 1024
+
 
 class Tokenizer:
     """A tokenizer without special tokens, and the ids of those that a pair input needs.
@@ -88,8 +92,8 @@ class Tokenizer:
         Raises
         ------
         EncoderError
-            If its ids exceed the encoder's vocabulary, its pairs have another form, or the encoder
-            has too few token types for them.
+            If its ids exceed the encoder's word table or are far fewer than its rows, its pairs
+            have another form, or the encoder has too few token types for them.
         """
         if self.pair_form != config.pair_form:
             raise EncoderError(
@@ -106,6 +110,13 @@ class Tokenizer:
                 where,
                 f"a tokenizer of {self.vocab_size} ids",
                 f"at most {config.vocab_size}, the encoder's",
+            )
+        if self.vocab_size + MOST_UNUSED_ROWS < config.vocab_size:
+            raise EncoderError(
+                where,
+                f"a tokenizer of {self.vocab_size} ids for {config.vocab_size} rows of word "
+                "embeddings",
+                "the encoder's own tokenizer",
             )
 
     def encode(self, texts: Sequence[str], needed: Optional[int] = None) -> List[List[int]]:
