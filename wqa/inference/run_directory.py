@@ -78,7 +78,7 @@ def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
     try:
         tokenizer = load_tokenizer(folder)
         if config.backbone is not None:
-            tokenizer.check_fits(config.backbone, path, ids_are_checked=path.name in config.sha256)
+            tokenizer.check_fits(config.backbone, path)
     except EncoderError as error:
         raise RunDirectoryError(path, error.found, "the tokenizer of the run", _MEND) from None
     return tokenizer
