@@ -518,10 +518,10 @@ STATES = {
     "another update": (changed(update=3), "that of update 3"),
     "huge": (changed(best_update=10**12), "best_update is 1000000000000"),
     "huge batch": (changed(batch=10**12), "mini-batch 1000000000000"),
-    "NaN": (changed(best_figure=float("nan")), "best_figure is nan"),
-    "too large": (changed(best_figure=10**400), "too large"),
-    "a loss that is text": (changed(loss_sums={"loss": "x"}), "'loss' is 'x'"),
-    "infinite loss": (changed(loss_sums={"loss": float("inf")}), "'loss' is inf"),
+    "NaN": (changed(best_figure=float("nan")), "field best_figure: nan"),
+    "too large": (changed(best_figure=10**400), "field best_figure: 1000000"),
+    "a loss that is text": (changed(loss_sums={"loss": "x"}), "'loss': 'x'"),
+    "infinite loss": (changed(loss_sums={"loss": float("inf")}), "'loss': inf"),
     "missing": (without, "batch is missing"),
     "extra": (changed(more=1), "unknown field 'more'"),
     "no state": (lambda record: {**record, "state": None}, "a JSON object"),
@@ -530,7 +530,7 @@ STATES = {
     "no digests": (lambda record: {**record, "sha256": {}}, "SHA-256 of 'nothing'"),
     "a digest that is a number": (
         lambda record: {**record, "sha256": dict.fromkeys(record["sha256"], 7)},
-        "is 7",
+        ": 7; expected a value of type str",
     ),
     "best parameters missing": (changed(best_update=1), "best.params"),
 }

@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> None:
         print(f"{printable(options.out)} is complete already")
         return
     message = f"{printable(options.out)}: {state.update} updates"
-    if state.best_update:
+    if state.best_figure is not None:
         metric = task_type(options.system).metric.upper()
         best = f"{100 * state.best_figure:.2f} at update {state.best_update}"
         message += f", best dev {metric} {best}"

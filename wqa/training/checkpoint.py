@@ -51,7 +51,7 @@ class State:
     batch: int = 0  # next batch of the epoch
     loss_sums: Dict[str, float] = dataclasses.field(default_factory=dict)  # since the last log line
     loss_updates: int = 0  # number of updates in the sums
-    best_figure: float = -math.inf  # on the development questions
+    best_figure: Optional[float] = None  # on the development questions
     best_update: int = 0
     evaluations_since_best: int = 0
     finished: bool = False
@@ -294,7 +294,9 @@ def _read_record(folder: pathlib.Path) -> _Record:
     try:
         record = _parse(read_json(path), path)
         problem = _contradiction(record, folder)
-    except (OSError, ValueError, OverflowError, RunDirectoryError) as error:
+    except RunDirectoryError as error:
+        raise RunDirectoryError(error.where, error.found, error.expected, mend) from None
+    except (OSError, ValueError, OverflowError) as error:
         problem = f"cannot be read ({error})"
     if problem:
         raise RunDirectoryError(path, problem, "a checkpoint's state", mend)
@@ -325,6 +327,8 @@ def _parse(values: Any, path: pathlib.Path) -> _Record:
         if "best_map" in state:
             state["best_figure"] = state.pop("best_map")
             state["loss_sums"] = {"loss": state.pop("loss_sum", 0.0)}
+        if state.get("best_figure") == -math.inf:  # of a version before, without an evaluation
+            state["best_figure"] = None
         if "format" in values:
             for field in dataclasses.fields(State):
                 if field.name not in state:
@@ -345,18 +349,10 @@ def _contradiction(record: _Record, folder: pathlib.Path) -> str:
         # An evaluation needs an update, and so does the end of an epoch.
         if value < 0 or (name != "batch" and value > state.update):
             return f"the field {name} is {value} after {state.update} updates"
-    for name, value in state.loss_sums.items():
-        if type(value) not in (int, float) or not math.isfinite(value):
-            return f"the sum of {shorten(name)} is {shorten(value)}"
-    if math.isnan(state.best_figure) or state.best_figure == math.inf:
-        return f"the field best_figure is {state.best_figure}"
     needed = {"model.params", record.optimizer}
     if state.best_update:
         needed.add("best.params")
     if set(record.sha256) != needed:
         named = ", ".join(sorted(record.sha256)) or "nothing"
         return f"holds the SHA-256 of {shorten(named)}, not of " + ", ".join(sorted(needed))
-    for name, digest in record.sha256.items():
-        if not isinstance(digest, str):
-            return f"the SHA-256 of {name} is {shorten(digest)}"
     return ""

@@ -351,7 +351,7 @@ class Trainer:
         ]
         bar.write(f"update {state.update}: dev " + ", ".join(shown), file=sys.stderr)
         figure = self._deciding_figure(figures)
-        if figure > state.best_figure:
+        if state.best_figure is None or figure > state.best_figure:
             self._check_parameters()
             state.best_figure, state.best_update = figure, state.update
             state.evaluations_since_best = 0
