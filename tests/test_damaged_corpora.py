@@ -719,7 +719,7 @@ def test_two_conversions_do_not_write_to_one_folder(tmp_path, capsys):
     "text, message",
     [
         ("table\trow\tdrop_ratio\trecipe\n", "the table has no row"),
-        ("row\tdrop_ratio\nx\t0\n", "line 1: no column table"),
+        ("row\tdrop_ratio\nx\t0\n", "table and row and drop_ratio and recipe among them"),
     ],
 )
 def test_a_published_table_that_is_not_whole(tmp_path, text, message):

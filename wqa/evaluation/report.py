@@ -24,13 +24,17 @@ KEYS = ("table", "row", "drop_ratio", "recipe")
 LARGEST_TABLE = 1 << 26
 
 
-def read_rows(path: PathLike) -> List[Dict[str, str]]:
+def read_rows(
+    path: PathLike, needed: Sequence[str] = ("row", "drop_ratio")
+) -> List[Dict[str, str]]:
     """Read a table of tab-separated values with a header.
 
     Parameters
     ----------
     path : str or path-like
         File with a header.
+    needed : sequence of str
+        Names of columns that the table must have.
 
     Returns
     -------
@@ -46,10 +50,9 @@ def read_rows(path: PathLike) -> List[Dict[str, str]]:
     lines = (line.rstrip("\r\n") for _, line in text_lines(path, largest=LARGEST_TABLE))
     first = next(lines, "")
     header = first.split("\t")
-    if not {"row", "drop_ratio"} <= set(header) or len(set(header)) < len(header):
-        raise DataError(
-            f"{path}, line 1", shorten(first), "column names, row and drop_ratio among them"
-        )
+    if not set(needed) <= set(header) or len(set(header)) < len(header):
+        expected = "names of columns, each once, " + " and ".join(needed) + " among them"
+        raise DataError(f"{path}, line 1", shorten(first), expected)
     rows = []
     for number, line in enumerate(lines, 2):
         values = line.split("\t")
@@ -208,12 +211,7 @@ class _Table(NamedTuple):
 
 
 def _table(published: pathlib.Path, results: pathlib.Path) -> _Table:
-    rows = read_rows(published)
-    for name in KEYS:
-        if name not in rows[0]:
-            raise DataError(
-                f"{published}, line 1", f"no column {name}", "the columns " + ", ".join(KEYS)
-            )
+    rows = read_rows(published, KEYS)
     reproduced = []
     if results.exists():
         reproduced = read_rows(results)
