@@ -16,6 +16,9 @@ count 20.4 million training pairs, where the release has 23.7 million.
 takes a folder with the lists.
 """
 
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+
+# isort: split
 import contextlib
 import gzip
 import hashlib
@@ -24,7 +27,6 @@ import pathlib
 import sys
 from typing import IO, Any, Dict, NamedTuple
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
 from corpus import make_parser, run, write_stats
 from fetching import download
 from partition import MOST_QUESTIONS, Partition, identify

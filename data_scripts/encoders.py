@@ -12,6 +12,9 @@ TANDA's tars have none; the script prints their SHA-256. --archive takes a local
 download, a directory or a tar.
 """
 
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+
+# isort: split
 import argparse
 import json
 import pathlib
@@ -19,6 +22,7 @@ import re
 import shutil
 import sys
 
+from corpus import exit_status
 from fetching import download, file_sha256, read_small
 
 from wqa.data import atomic_writer, storage_errors
@@ -29,7 +33,8 @@ from wqa.data.archives import (
     require_space,
     tar_errors,
 )
-from wqa.errors import DataError, WqaError
+from wqa.data.locks import lock_output
+from wqa.errors import DataError
 
 HUB = "https://huggingface.co"
 TANDA = "https://d3t7erp6ge410c.cloudfront.net/tanda-aaai-2020/models"
@@ -227,29 +232,30 @@ def parse_arguments(arguments):
 def main(arguments=None):
     """Run the command line."""
     options = parse_arguments(arguments)
+    return exit_status(lambda: list_or_fetch(options))
+
+
+def list_or_fetch(options):
+    """Print the names of all encoders, or fetch those that are named."""
     if options.list:
         for name, (source, use) in ENCODERS.items():
             print(f"{name:26} {source:50} {use}")
-        return 0
-    try:
-        unknown = [name for name in options.names if name not in ENCODERS]
-        if unknown or not options.names:
-            raise DataError(
-                "NAME", unknown[0] if unknown else "none given", "one of " + ", ".join(ENCODERS)
-            )
-        if options.archive and len(options.names) > 1:
-            raise DataError("--archive", f"{len(options.names)} names", "one name for one archive")
-        for name in options.names:
+        return
+    unknown = [name for name in options.names if name not in ENCODERS]
+    if unknown or not options.names:
+        raise DataError(
+            "NAME", unknown[0] if unknown else "none given", "one of " + ", ".join(ENCODERS)
+        )
+    if options.archive and len(options.names) > 1:
+        raise DataError("--archive", f"{len(options.names)} names", "one name for one archive")
+    for name in options.names:
+        with lock_output(options.out / name):
             if (options.out / name).exists() or (options.out / f"{name}.tar").exists():
                 print(f"{options.out / name} is there already")
                 continue
             target, digests = fetch(name, options.out, options.archive, options.mirror)
             checked = [f"{file} SHA-256 {digest}" for file, digest in digests.items()]
             print(f"{target}: " + ", ".join(checked))
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
 
 
 if __name__ == "__main__":

@@ -14,11 +14,13 @@ or QUESTION, tab, SENTENCE, tab, LABEL (0 or 1), in the order of retrieval; line
 stand apart. The tables may be .gz. The splits written so far are counted together in stats.json.
 """
 
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+
+# isort: split
 import argparse
 import pathlib
 import sys
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
 from corpus import run, write_split, write_stats
 
 from wqa.data import Candidate, Question, read_json

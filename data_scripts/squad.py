@@ -15,12 +15,14 @@ under its own name. The papers split sentences with SpaCy, whose models are no p
 splits them with pysbd. Texts keep their case.
 """
 
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+
+# isort: split
 import hashlib
 import itertools
 import sys
 from typing import List, NamedTuple, Tuple
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
 from corpus import from_archive, make_parser, refuse_empty, run, write_split, write_stats
 from fetching import download
 

@@ -19,11 +19,13 @@ like) become brackets, sacremoses joins the words, and <num>, which stands for a
 the text, becomes ``--number``. A question that occurs twice stays twice, with two ids.
 """
 
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+
+# isort: split
 import pathlib
 import re
 import sys
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
 from corpus import Statistics, counted, from_archive, make_parser, run, write_stats
 from fetching import download
 from sacremoses import MosesDetokenizer

@@ -8,13 +8,15 @@ Writes train.jsonl, dev.jsonl, test.jsonl and stats.json. ``--archive`` takes th
 folder of its WikiQA-{train,dev,test}.tsv files, plain or .gz.
 """
 
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+
+# isort: split
 import io
 import pathlib
 import struct
 import sys
 import zipfile
 
-import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
 from corpus import from_archive, make_parser, run, write_split, write_stats
 from fetching import download
 

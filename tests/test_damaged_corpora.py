@@ -29,9 +29,9 @@ from wqa.errors import DataError, StorageError
 from wqa.evaluation import read_run
 from wqa.evaluation.report import report
 
-asnq, trecqa, squad, retrieval, wikiqa, partition, fetching = map(
+asnq, trecqa, squad, retrieval, wikiqa, partition, fetching, encoders = map(
     importlib.import_module,
-    ("asnq", "trecqa", "squad", "retrieval", "wikiqa", "partition", "fetching"),
+    ("asnq", "trecqa", "squad", "retrieval", "wikiqa", "partition", "fetching", "encoders"),
 )
 
 UNPACKED = 1 << 20
@@ -713,6 +713,21 @@ def test_two_conversions_do_not_write_to_one_folder(tmp_path, capsys):
     with lock_output(tmp_path / "out"):
         error = refusal(capsys, *write_pairs(tmp_path / "in"), out=tmp_path / "out")
     assert "locked by process" in error
+
+
+def test_the_download_of_an_encoder_is_locked_and_stops_in_one_line(tmp_path, capsys, monkeypatch):
+    command = ["bert-base", "--out", str(tmp_path / "out")]
+    with lock_output(tmp_path / "out" / "bert-base"):
+        assert encoders.main(command) == 2
+    assert "locked by process" in capsys.readouterr().err
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(encoders, "fetch", interrupted)
+    assert encoders.main(command) == 130
+    assert capsys.readouterr().err == "interrupted; run the same command again\n"
+    assert not list((tmp_path / "out").iterdir())
 
 
 @pytest.mark.parametrize(
