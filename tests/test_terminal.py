@@ -361,6 +361,23 @@ ODD = ["0", "-1", "nan", "inf", "1e400", "", " ", "\u0663", "9" * 30, "9" * 5000
 ODD += [",", "0.3,", "2,1", "tuned", "-", "a\0b", "\udcff", "x" * 5000, "\n", ".", "/", "gpu:0-999"]
 
 
+@pytest.mark.parametrize(
+    "arguments, found",
+    [
+        ("rank x --question q --candidates x --top-k -1", "--top-k: -1; expected a whole number"),
+        ("bench --random bert_6_384_12 --seed -1", "--seed: -1; expected a whole number from 0"),
+        ("bench --random bert_6_384_12 --num-candidates 2147483647", "expected 1 to 1000000"),
+        ("bench x --random bert_6_384_12", "--random: with RUN or --data"),
+        (f"quantize x --data x --questions {'9' * 20}", "a whole number up to 2147483647"),
+        (f"bench x --rounds {'9' * 5000}", "invalid int value"),
+        ("tune x --data x --max-cost nan", "--max-cost: nan; expected a number"),
+    ],
+)
+def test_numbers_out_of_range(arguments, found, run_main):
+    code, out, err = run_main(*arguments.split())
+    assert code == 2 and not out and is_one_line(err, found) and len(err) < 500
+
+
 def test_odd_arguments(tiny_run, tmp_path, run_main):
     """Every failure of an odd command line is one line and exit status 2."""
     random = Random(7)
