@@ -22,10 +22,10 @@ from typing import IO, Any, Callable, Dict, Iterator, Optional, Type
 from wqa.data.files import PathLike
 from wqa.errors import DataError, StorageError, WqaError, shorten
 
-#: Raised while a damaged file is read, compressed or not.
-DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+#: Raised while a damaged file is read, compressed, in a tar, or neither.
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 #: Raised while the headers of a damaged tar are read.
-TAR_DAMAGE = (*DAMAGE, tarfile.TarError, ValueError, OverflowError, RecursionError, struct.error)
+TAR_DAMAGE = (*DAMAGE, ValueError, OverflowError, RecursionError, struct.error)
 
 #: Largest header of a tar, in bytes, its long names and extended records included.
 _LARGEST_HEADER = 1 << 24
