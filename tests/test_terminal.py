@@ -247,6 +247,9 @@ def test_a_bug_is_one_line_with_its_traceback_in_a_file(tmp_path):
     done = child(code=code, environment={"TMPDIR": str(tmp_path), "WQA_TRACEBACK": "1"})
     assert done.returncode == 70 and done.stderr.startswith("Traceback")
     assert len(list(tmp_path.iterdir())) == 1
+    error = "type('MXNetError', (Exception,), {})('std::bad_alloc')"
+    done = child(code=REPLACED.format(body=f"raise {error}"))
+    assert done.returncode == 2 and is_one_line(done.stderr, "memory: there is not enough")
 
 
 @pytest.mark.parametrize(
@@ -344,7 +347,7 @@ def test_importing_the_package_reads_no_variable():
     [
         (lambda text: "", "line 1: ''; expected names of columns"),
         (lambda text: text.replace("\trecipe", "\tx"), "table and row and drop_ratio and recipe"),
-        (lambda text: text.partition("\n")[0], "a header without rows"),
+        (lambda text: text.partition("\n")[0], "the table has no row"),
         (lambda text: text.replace("\t1.0", ""), "line 2: 4 columns; expected 5"),
     ],
 )
