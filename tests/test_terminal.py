@@ -247,6 +247,9 @@ def test_a_bug_is_one_line_with_its_traceback_in_a_file(tmp_path):
     done = child(code=code, environment={"TMPDIR": str(tmp_path), "WQA_TRACEBACK": "1"})
     assert done.returncode == 70 and done.stderr.startswith("Traceback")
     assert len(list(tmp_path.iterdir())) == 1
+    error = "type('MXNetError', (Exception,), {})('std::bad_alloc')"
+    done = child(code=REPLACED.format(body=f"raise {error}"))
+    assert done.returncode == 2 and is_one_line(done.stderr, "memory: there is not enough")
 
 
 @pytest.mark.parametrize(
@@ -344,7 +347,7 @@ def test_importing_the_package_reads_no_variable():
     [
         (lambda text: "", "line 1: ''; expected names of columns"),
         (lambda text: text.replace("\trecipe", "\tx"), "table and row and drop_ratio and recipe"),
-        (lambda text: text.partition("\n")[0], "a header without rows"),
+        (lambda text: text.partition("\n")[0], "the table has no row"),
         (lambda text: text.replace("\t1.0", ""), "line 2: 4 columns; expected 5"),
     ],
 )
@@ -359,6 +362,23 @@ def test_a_damaged_table_of_a_report(damage, found, tmp_path, run_main):
 
 ODD = ["0", "-1", "nan", "inf", "1e400", "", " ", "\u0663", "9" * 30, "9" * 5000, "1_0", "0x10"]
 ODD += [",", "0.3,", "2,1", "tuned", "-", "a\0b", "\udcff", "x" * 5000, "\n", ".", "/", "gpu:0-999"]
+
+
+@pytest.mark.parametrize(
+    "arguments, found",
+    [
+        ("rank x --question q --candidates x --top-k -1", "--top-k: -1; expected a whole number"),
+        ("bench --random bert_6_384_12 --seed -1", "--seed: -1; expected a whole number from 0"),
+        ("bench --random bert_6_384_12 --num-candidates 2147483647", "expected 1 to 1000000"),
+        ("bench x --random bert_6_384_12", "--random: with RUN or --data"),
+        (f"quantize x --data x --questions {'9' * 20}", "a whole number up to 2147483647"),
+        (f"bench x --rounds {'9' * 5000}", "invalid int value"),
+        ("tune x --data x --max-cost nan", "--max-cost: nan; expected a number"),
+    ],
+)
+def test_numbers_out_of_range(arguments, found, run_main):
+    code, out, err = run_main(*arguments.split())
+    assert code == 2 and not out and is_one_line(err, found) and len(err) < 500
 
 
 def test_odd_arguments(tiny_run, tmp_path, run_main):

@@ -33,6 +33,10 @@ from wqa.errors import OptionError, StorageError, TrainingStopped, WqaError, pri
 #: plus the number of SIGINT or SIGPIPE.
 FAILED, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 
+OUT_OF_MEMORY = StorageError(
+    "memory", "there is not enough of it", mend="take a smaller model or less data at a time"
+)
+
 COMMANDS = {
     "train": train,
     "evaluate": evaluate,
@@ -163,7 +167,7 @@ def _typed(error: Exception) -> WqaError:
     if isinstance(error, WqaError):
         return error
     if isinstance(error, MemoryError):
-        return StorageError("memory", "there is not enough of it", mend="take less data at a time")
+        return OUT_OF_MEMORY
     reason = error.strerror or str(error)  # type: ignore[attr-defined]
     where = error.filename or "operating system"  # type: ignore[attr-defined]
     return StorageError(os.fspath(where), reason, mend="check the path, its permissions and space")

@@ -26,6 +26,7 @@ from wqa.cli.output import add_json, show
 from wqa.config import BACKBONES, EngineConfig
 from wqa.errors import OptionError, shorten
 
+_MOST = 10**6  # candidates of a random question
 _DEFAULT = [("drop_ratio", ratio) for ratio in ("0", "0.3", "0.4", "0.5")]
 
 
@@ -129,6 +130,8 @@ def _of_run(options: argparse.Namespace) -> _Work:
 def _random(options: argparse.Namespace) -> _Work:
     from wqa.inference.random import random_questions, random_ranker
 
+    if options.run or options.data:
+        raise OptionError("random", "with RUN or --data", "one or the other")
     if options.random not in BACKBONES:
         raise OptionError("random", shorten(options.random), "one of " + ", ".join(BACKBONES))
     config = BACKBONES[options.random]
@@ -136,8 +139,10 @@ def _random(options: argparse.Namespace) -> _Work:
     shortest, longest = numbers(f"{low},{high or low}", "tokens")
     if not 4 <= shortest <= longest <= 512:
         raise OptionError("tokens", shorten(options.tokens), "lengths from 4 to 512, as 20-60")
-    if options.num_candidates < 1:
-        raise OptionError("num_candidates", options.num_candidates, "a whole number above 0")
+    if not 1 <= options.num_candidates <= _MOST:
+        raise OptionError("num_candidates", options.num_candidates, f"1 to {_MOST}")
+    if options.seed < 0:
+        raise OptionError("seed", options.seed, "a whole number from 0")
     questions = random_questions(
         min(options.count or 1, 20),
         options.num_candidates,

@@ -22,7 +22,7 @@ import threading
 import traceback
 from typing import Any, Optional, TextIO
 
-from wqa.cli import BROKEN_PIPE, FAILED, main
+from wqa.cli import BROKEN_PIPE, FAILED, OUT_OF_MEMORY, main
 from wqa.errors import StorageError, WqaError
 
 #: Exit status after an unexpected exception, EX_SOFTWARE of sysexits.h.
@@ -74,7 +74,7 @@ def run_process() -> int:
     except SystemExit as end:  # argparse, after --help
         status = int(end.code or 0)
     except Exception as error:
-        status = _report_bug(error)
+        status = _fail(OUT_OF_MEMORY) if _is_allocation(error) else _report_bug(error)
     status = _flush(status)
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to undo
@@ -143,6 +143,13 @@ def _repeat_interrupt(unraisable: Any) -> None:
     timer = threading.Timer(0.01, os.kill, (os.getpid(), signal.SIGINT))
     timer.daemon = True
     timer.start()
+
+
+def _is_allocation(error: Exception) -> bool:
+    """Whether MXNet, which has one type for all errors, could not allocate memory."""
+    if type(error).__name__ != "MXNetError":
+        return False
+    return "bad_alloc" in str(error) or "llocate CPU Memory" in str(error)
 
 
 def _report_bug(error: Exception) -> int:

@@ -21,7 +21,7 @@ from typing import Any, Dict, List
 from wqa.cli.drops import add_drops, one_drop_setting
 from wqa.cli.options import add_ranking, ranking_options
 from wqa.cli.output import add_json, show
-from wqa.errors import DataError, InputError, printable, shorten
+from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
 _WIDTH = 300  # characters of a sentence that the table shows
 
@@ -46,6 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa rank`` and print the ranking."""
+    if options.top_k < 0:
+        raise OptionError("top_k", options.top_k, "a whole number from 0, which is all")
     question = _utf8(options.question)
     candidates = read_candidates(options.candidates)
     setting = one_drop_setting(options.drops)

@@ -17,7 +17,7 @@ from wqa.config import RunConfig, TrainingConfig, read_run_config, to_json
 from wqa.data import atomic_writer
 from wqa.data.digests import RUN_FILES, forget_digests, record_digests
 from wqa.data.locks import lock_output
-from wqa.errors import OptionError, RunDirectoryError
+from wqa.errors import OptionError, RunDirectoryError, printable
 from wqa.models import library_versions, network_type, parse_devices
 from wqa.onednn import choose_engine
 from wqa.text import PairEncoder
@@ -136,7 +136,7 @@ def _as_json(own_config: Any) -> Dict[str, Any]:
 def _log_start(run: pathlib.Path, line: str) -> None:
     """Log the parts taken from another run, on standard error and in ``metrics.jsonl``."""
     if line and MetricsFile(run / "metrics.jsonl").log_start(line):
-        print(f"start: {line}", file=sys.stderr)
+        print(f"start: {printable(line)}", file=sys.stderr)
 
 
 def _fit(
