@@ -280,12 +280,12 @@ def test_state_that_is_no_json(tmp_path):
         _read_record(tmp_path)
 
 
-def test_a_state_of_the_version_before_is_understood(tmp_path):
+def test_a_state_of_the_version_before_is_understood():
     from wqa.training.checkpoint import State, _parse
 
     values = {"update": 4, "epoch": 1, "batch": 2, "loss_sum": 0.5, "loss_updates": 2}
     values.update(best_map=0.25, best_update=3, evaluations_since_best=1, finished=False)
-    record = _parse({"state": values, "sha256": {}}, tmp_path)
+    record = _parse({"state": values, "sha256": {}})
     assert record.format == 1
     assert record.state == State(
         update=4,

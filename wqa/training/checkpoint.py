@@ -292,9 +292,11 @@ def _read_record(folder: pathlib.Path) -> _Record:
     path = folder / "state.json"
     mend = f"delete {folder.name} to resume from the checkpoint before it"
     try:
-        record = _parse(read_json(path), path)
+        record = _parse(read_json(path))
         problem = _contradiction(record, folder)
-    except (OSError, ValueError, OverflowError, RunDirectoryError) as error:
+    except RunDirectoryError as error:
+        problem = f"{error.where}: {error.found}"
+    except (OSError, ValueError, OverflowError) as error:
         problem = f"cannot be read ({error})"
     if problem:
         raise RunDirectoryError(path, problem, "a checkpoint's state", mend)
@@ -318,7 +320,7 @@ def _read_record(folder: pathlib.Path) -> _Record:
     return record
 
 
-def _parse(values: Any, path: pathlib.Path) -> _Record:
+def _parse(values: Any) -> _Record:
     """The record in a ``state.json``, also of earlier versions of the package."""
     if isinstance(values, dict) and isinstance(values.get("state"), dict):
         state = dict(values["state"])
@@ -329,8 +331,11 @@ def _parse(values: Any, path: pathlib.Path) -> _Record:
             for field in dataclasses.fields(State):
                 if field.name not in state:
                     raise ValueError(f"the field {field.name} is missing")
+        # The default, before the first evaluation. No other number of a record is infinite.
+        if state.get("best_figure") == -math.inf:
+            del state["best_figure"]
         values = {**values, "state": state}
-    return from_dict(_Record, values, str(path))
+    return from_dict(_Record, values, "the record")
 
 
 def _contradiction(record: _Record, folder: pathlib.Path) -> str:
@@ -345,18 +350,10 @@ def _contradiction(record: _Record, folder: pathlib.Path) -> str:
         # An evaluation needs an update, and so does the end of an epoch.
         if value < 0 or (name != "batch" and value > state.update):
             return f"the field {name} is {value} after {state.update} updates"
-    for name, value in state.loss_sums.items():
-        if type(value) not in (int, float) or not math.isfinite(value):
-            return f"the sum of {shorten(name)} is {shorten(value)}"
-    if math.isnan(state.best_figure) or state.best_figure == math.inf:
-        return f"the field best_figure is {state.best_figure}"
     needed = {"model.params", record.optimizer}
     if state.best_update:
         needed.add("best.params")
     if set(record.sha256) != needed:
         named = ", ".join(sorted(record.sha256)) or "nothing"
         return f"holds the SHA-256 of {shorten(named)}, not of " + ", ".join(sorted(needed))
-    for name, digest in record.sha256.items():
-        if not isinstance(digest, str):
-            return f"the SHA-256 of {name} is {shorten(digest)}"
     return ""
