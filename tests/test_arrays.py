@@ -1,5 +1,6 @@
 """Folders of arrays: written block by block, continued after a stop, read once they are whole."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.data.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.data.array_writer import ArrayWriter
+from wqa.data.arrays import ArrayFolder, reusable_folder
 from wqa.errors import DataError, OptionError, StorageError
 
 TYPES = {"tokens": np.dtype("<u2"), "logits": np.dtype(("<f4", (3,))), "none": np.dtype("i1")}
@@ -29,11 +31,15 @@ def write(path, made_with=MADE_WITH, version=1):
 def test_a_whole_folder(tmp_path):
     path = write(tmp_path / "a.store")
     assert (path / "tokens.bin").read_bytes() == b"\x01\x00\x02\x01\xff\xff"
+    digests = {}
+    for name in TYPES:
+        digests[name] = hashlib.sha256((path / f"{name}.bin").read_bytes()).hexdigest()
     assert json.loads((path / "meta.json").read_text()) == {
         "format": 1,
         "source_sha256": "ab12",
         "rows": 1,
         "files": {"tokens": 6, "logits": 12, "none": 0},
+        "sha256": digests,
     }
     assert sorted(file.name for file in path.iterdir()) == [
         "logits.bin",
