@@ -414,9 +414,7 @@ def test_a_store_with_a_damaged_byte_is_never_trained_on(corpus, encoder, tmp_pa
             damaged = bytearray(whole)
             damaged[position] ^= 1 << rng.randrange(8)
             (path / f"{name}.bin").write_bytes(damaged)
-            with pytest.raises(
-                DataError, match="train.store.*delete the folder, then make it with"
-            ):
+            with pytest.raises(DataError, match="train.store.*delete the folder, then make it"):
                 StoredPairs(PairStore(path), encoder)
         (path / f"{name}.bin").write_bytes(whole)
     PairStore(path).check(encoder)
@@ -515,6 +513,7 @@ def same_files(folder, other):
 def test_a_stopped_build_with_a_damaged_journal_starts_again(
     corpus, encoder, tmp_path, monkeypatch, value
 ):
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # the real one is slow
     build_store(corpus, tmp_path / "whole.store", encoder)
     partial = stopped_build(corpus, encoder, tmp_path / "train.store", monkeypatch)
     kept = {path.name: path.read_bytes() for path in partial.iterdir()}
@@ -548,7 +547,6 @@ class FailingWrites:
     def __init__(self, patch, fails_at, error, is_done):
         self.calls = 0
         self.fails_at = fails_at
-        patch.setattr(os, "fsync", lambda handle: None)  # the real one is slow
         for owner, name in (
             (os, "fsync"),
             (os, "replace"),
@@ -577,6 +575,7 @@ def test_a_build_that_fails_at_any_write_goes_on(encoder, tmp_path, monkeypatch,
     questions = [Question(str(n), "who ?", (Candidate("moon", 1),) * 3) for n in range(3)]
     write_questions(tmp_path / "a.jsonl", questions)
     monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 4)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # the real one is slow
     whole = tmp_path / "whole.store"
     build_store(tmp_path / "a.jsonl", whole, encoder)
     error = KeyboardInterrupt() if kind == "stop" else OSError(errno.ENOSPC, "No space left")

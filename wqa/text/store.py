@@ -45,6 +45,9 @@ def is_store(path: PathLike) -> bool:
     return pathlib.Path(path).is_dir() or str(path).endswith(".store")
 
 
+#: Progress of a build that starts.
+_START = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0}
+
 _MEND = "make it with `wqa tokenize`"
 _MEND_DAMAGE = f"delete the folder, then {_MEND}"
 
@@ -202,9 +205,10 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
         return stored.meta
     types = array_types(encoder.tokenizer.vocab_size)
     with ArrayWriter(out, FORMAT, types, made_with) as writer:
+        writer.progress = writer.progress or dict(_START)
         if not _can_continue(writer):
             writer.restart()
-            writer.progress = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0}
+            writer.progress = dict(_START)
         _tokenize(source, encoder, writer)
         if not writer.progress["pairs"]:
             raise DataError(source, "no candidate has a token", "at least one that has")
@@ -215,7 +219,7 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
 def _can_continue(writer: ArrayWriter) -> bool:
     """Whether the arrays hold what the progress of a build that was stopped says."""
     progress = writer.progress
-    if set(progress) != {"questions", "pairs", "blank", "truncated"}:
+    if set(progress) != set(_START):
         return False
     counts = {
         "questions": writer.count("question_ends"),
