@@ -17,6 +17,7 @@ from wqa.data import read_questions
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import ArrayFolder, reusable_folder
 from wqa.data.files import PathLike, sha256
+from wqa.data.locks import lock_output
 from wqa.errors import DataError, shorten
 from wqa.text.array_checks import ascending, indices_below, values_below
 from wqa.text.encoding import PairEncoder
@@ -196,24 +197,27 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
         If ``out`` is a file, or a folder with other files.
     StorageError
         If the store cannot be written; what was written is kept, and a later build continues it.
+    OutputLocked
+        If another process builds it.
     """
     if not pathlib.Path(source).is_file():
         raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
-    made_with = {"source_sha256": sha256(source), **_settings(encoder)}
-    stored = reusable_folder(out, FORMAT, "store", made_with)
-    if stored is not None:
-        return stored.meta
-    types = array_types(encoder.tokenizer.vocab_size)
-    with ArrayWriter(out, FORMAT, types, made_with) as writer:
-        writer.progress = writer.progress or dict(_START)
-        if not _can_continue(writer):
-            writer.restart()
-            writer.progress = dict(_START)
-        _tokenize(source, encoder, writer)
-        if not writer.progress["pairs"]:
-            raise DataError(source, "no candidate has a token", "at least one that has")
-        writer.finish(writer.progress)
-    return PairStore(out).meta
+    with lock_output(out):
+        made_with = {"source_sha256": sha256(source), **_settings(encoder)}
+        stored = reusable_folder(out, FORMAT, "store", made_with)
+        if stored is not None:
+            return PairStore(out).meta
+        types = array_types(encoder.tokenizer.vocab_size)
+        with ArrayWriter(out, FORMAT, types, made_with) as writer:
+            writer.progress = writer.progress or dict(_START)
+            if not _can_continue(writer):
+                writer.restart()
+                writer.progress = dict(_START)
+            _tokenize(source, encoder, writer)
+            if not writer.progress["pairs"]:
+                raise DataError(source, "no candidate has a token", "at least one that has")
+            writer.finish(writer.progress)
+        return PairStore(out).meta
 
 
 def _can_continue(writer: ArrayWriter) -> bool:
