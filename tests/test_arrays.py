@@ -1,5 +1,6 @@
 """Folders of arrays: written block by block, continued after a stop, read once they are whole."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.data.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.data.array_writer import ArrayWriter
+from wqa.data.arrays import ArrayFolder, reusable_folder
 from wqa.errors import DataError, OptionError, StorageError
 
 TYPES = {"tokens": np.dtype("<u2"), "logits": np.dtype(("<f4", (3,))), "none": np.dtype("i1")}
@@ -29,11 +31,15 @@ def write(path, made_with=MADE_WITH, version=1):
 def test_a_whole_folder(tmp_path):
     path = write(tmp_path / "a.store")
     assert (path / "tokens.bin").read_bytes() == b"\x01\x00\x02\x01\xff\xff"
+    digests = {}
+    for name in TYPES:
+        digests[name] = hashlib.sha256((path / f"{name}.bin").read_bytes()).hexdigest()
     assert json.loads((path / "meta.json").read_text()) == {
         "format": 1,
         "source_sha256": "ab12",
         "rows": 1,
         "files": {"tokens": 6, "logits": 12, "none": 0},
+        "sha256": digests,
     }
     assert sorted(file.name for file in path.iterdir()) == [
         "logits.bin",
@@ -189,3 +195,63 @@ def test_rows_of_another_width_are_refused(tmp_path):
                 writer.append("logits", values)
         writer.finish({})
     assert len(open_folder(tmp_path / "a").arrays(TYPES)["logits"]) == 0
+
+
+def test_arrays_that_cannot_be_mapped(tmp_path):
+    path = write(tmp_path / "a")
+    folder = open_folder(path)
+    with pytest.raises(DataError, match="tokens.bin: 6 bytes; expected elements of 4 bytes"):
+        folder.arrays({"tokens": np.dtype("<f4")})
+    (path / "none.bin").unlink()
+    (path / "none.bin").mkdir()
+    with pytest.raises(DataError, match="none.bin: is no file; expected 0 bytes; delete the"):
+        open_folder(path)
+
+
+def test_digests_and_elements_are_checked_in_one_reading(tmp_path, monkeypatch):
+    monkeypatch.setattr("wqa.data.arrays.BLOCK", 4)
+    path = write(tmp_path / "a")
+    folder = open_folder(path)
+    arrays = folder.arrays(TYPES)
+    blocks = []
+
+    def check_block(block, start):
+        blocks.append((start, block.tolist()))
+        return "it is odd" if block[0] == 65535 else ""
+
+    with pytest.raises(DataError, match="tokens.bin: it is odd; delete the folder, then make it"):
+        folder.check("tokens", arrays["tokens"], check_block)
+    assert blocks == [(0, [1, 258]), (2, [65535])]
+    for name in ("logits", "none"):
+        folder.check(name, arrays[name], lambda block, start: "")
+    (path / "tokens.bin").write_bytes(b"\x01\x00\x02\x01\xff\x7f")
+    with pytest.raises(DataError, match="tokens.bin: SHA-256 [0-9a-f]{64}; expected [0-9a-f]{64}"):
+        folder.check("tokens", open_folder(path).arrays(TYPES)["tokens"], check_block)
+
+
+def test_a_full_disk_keeps_what_was_committed(tmp_path, monkeypatch):
+    class FullFile:
+        def __init__(self, file):
+            self._file = file
+
+        def write(self, content):
+            raise OSError(28, "No space left on device")
+
+        def __getattr__(self, name):
+            return getattr(self._file, name)
+
+    path = tmp_path / "a"
+    with ArrayWriter(path, 1, TYPES, MADE_WITH) as writer:
+        writer.append("tokens", np.array([1, 2]))
+        writer.progress["blocks"] = 1
+        writer.commit()
+        writer._files["tokens"] = FullFile(writer._files["tokens"])
+        with pytest.raises(StorageError, match="tokens.bin: could not be written .No space left"):
+            writer.append("tokens", np.array([3]))
+    with ArrayWriter(path, 1, TYPES, MADE_WITH) as writer:
+        assert writer.progress == {"blocks": 1} and writer.count("tokens") == 2
+        writer.restart()
+        assert writer.progress == {} and writer.count("tokens") == 0
+        writer.append("tokens", np.array([7]))
+        writer.finish({})
+    assert open_folder(path).arrays(TYPES)["tokens"].tolist() == [7]

@@ -1,4 +1,10 @@
+import contextlib
+import errno
+import hashlib
 import json
+import os
+import pathlib
+import random
 import shutil
 
 import numpy as np
@@ -17,7 +23,7 @@ from wqa.data import (
     read_questions,
     write_questions,
 )
-from wqa.errors import DataError, OptionError
+from wqa.errors import DataError, OptionError, StorageError
 from wqa.text import (
     PairEncoder,
     PairStore,
@@ -388,3 +394,207 @@ def test_a_store_of_another_familys_tokenizer_is_refused(tiny_run, tmp_path):
             max_length=64,
         )
     assert not (tmp_path / "run").exists()
+
+
+def without_digests(path):
+    """Make a store one of an earlier version."""
+    meta = json.loads((path / "meta.json").read_text())
+    meta.pop("sha256")
+    (path / "meta.json").write_text(json.dumps(meta))
+
+
+def test_a_store_with_a_damaged_byte_is_never_trained_on(corpus, encoder, tmp_path):
+    path = tmp_path / "train.store"
+    meta = build_store(corpus, path, encoder)
+    PairStore(path).check(encoder)
+    rng = random.Random(3)
+    for name, digest in meta["sha256"].items():
+        whole = (path / f"{name}.bin").read_bytes()
+        assert hashlib.sha256(whole).hexdigest() == digest
+        for position in [0, len(whole) - 1, *(rng.randrange(len(whole)) for _ in range(6))]:
+            damaged = bytearray(whole)
+            damaged[position] ^= 1 << rng.randrange(8)
+            (path / f"{name}.bin").write_bytes(damaged)
+            with pytest.raises(DataError, match="train.store.*delete the folder, then make it"):
+                StoredPairs(PairStore(path), encoder)
+        (path / f"{name}.bin").write_bytes(whole)
+    PairStore(path).check(encoder)
+
+
+@pytest.mark.parametrize(
+    "name, index, value, problem",
+    [
+        ("candidate_tokens", 7, 60000, "token id 60000 at index 7, not from 0 to"),
+        ("question_tokens", 0, 60000, "token id 60000 at index 0, not from 0 to"),
+        ("labels", 3, 2, "label 2 at index 3, not from 0 to 1"),
+        ("labels", 3, -1, "label -1 at index 3, not from 0 to 1"),
+        ("question_of", 2, 10**6, "question index 1000000 of pair 2, of 28 questions"),
+        ("question_of", 9, -4, "question index -4 of pair 9, of 28 questions"),
+        ("candidate_ends", 4, 10**12, "text 4 has .* tokens, not from 1 to 40"),
+        ("candidate_ends", 0, -1, "text 0 has -1 tokens, not from 1 to 40"),
+        ("question_ends", 5, 0, "text 5 has .* tokens, not from 1 to 40"),
+        ("candidate_ends", -1, 10**12, "candidate_tokens.bin: .* expected 1000000000000 elements"),
+    ],
+)
+def test_values_of_an_earlier_store_that_would_index_outside(
+    corpus, encoder, tmp_path, name, index, value, problem
+):
+    path = tmp_path / "train.store"
+    build_store(corpus, path, encoder)
+    without_digests(path)
+    StoredPairs(PairStore(path), encoder)
+    element = array_types(encoder.tokenizer.vocab_size)[name]
+    values = np.fromfile(path / f"{name}.bin", element)
+    values[index] = value
+    values.tofile(path / f"{name}.bin")
+    with pytest.raises(DataError, match=problem):
+        StoredPairs(PairStore(path), encoder)
+
+
+def test_a_pair_of_an_earlier_store_that_is_too_long(encoder, tmp_path):
+    question = Question("q", "who ?", (Candidate("moon " * 80, 1),))
+    write_questions(tmp_path / "a.jsonl", [question])
+    build_store(tmp_path / "a.jsonl", tmp_path / "a.store", PairEncoder(encoder.tokenizer, 41))
+    meta = json.loads((tmp_path / "a.store" / "meta.json").read_text())
+    (tmp_path / "a.store" / "meta.json").write_text(json.dumps({**meta, "max_length": 40}))
+    with pytest.raises(DataError, match="a pair of 41 tokens; expected at most 40; delete"):
+        StoredPairs(PairStore(tmp_path / "a.store"), encoder)
+
+
+@pytest.mark.parametrize("value", [None, -1, 10**12, 1.5, True, "1", [], {"a": [1]}, float("nan")])
+def test_values_of_meta_that_no_build_writes(corpus, encoder, tmp_path, value):
+    path = tmp_path / "train.store"
+    meta = build_store(corpus, path, encoder)
+    counts = ("blank", "truncated")  # of which any number may be right
+    for name in meta:
+        if name in counts and value == 10**12:
+            continue
+        (path / "meta.json").write_text(json.dumps({**meta, name: value}))
+        with pytest.raises(DataError):
+            PairStore(path).check(encoder)
+    for field in ("files", "sha256"):
+        for name in meta[field]:
+            changed = {**meta, field: {**meta[field], name: value}}
+            (path / "meta.json").write_text(json.dumps(changed))
+            with pytest.raises(DataError):
+                PairStore(path)
+    (path / "meta.json").write_text(json.dumps({**meta, "files": {"../labels": 1}}))
+    with pytest.raises(DataError, match="is no store"):
+        PairStore(path)
+    (path / "meta.json").write_text("[" * 100000)
+    with pytest.raises(DataError, match="is no store"):
+        PairStore(path)
+
+
+def stopped_build(corpus, encoder, path, monkeypatch):
+    """Stop a build at its twelfth question; return its partial folder."""
+    with monkeypatch.context() as patch:
+        patch.setattr(store_module, "COMMIT_CANDIDATES", 20)
+        seen, real = [], PairEncoder.segments
+
+        def stop(self, *arguments):
+            seen.append(arguments)
+            if len(seen) == 12:
+                raise KeyboardInterrupt
+            return real(self, *arguments)
+
+        patch.setattr(PairEncoder, "segments", stop)
+        with pytest.raises(KeyboardInterrupt):
+            build_store(corpus, path, encoder)
+    return path.with_name(f".{path.name}.partial")
+
+
+def same_files(folder, other):
+    for path in folder.iterdir():
+        assert path.read_bytes() == (other / path.name).read_bytes(), path
+    assert len(list(folder.iterdir())) == len(list(other.iterdir()))
+
+
+@pytest.mark.parametrize("value", [None, -1, 10**12, 1.5, True, "1", [], {"a": [1]}])
+def test_a_stopped_build_with_a_damaged_journal_starts_again(
+    corpus, encoder, tmp_path, monkeypatch, value
+):
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # the real one is slow
+    build_store(corpus, tmp_path / "whole.store", encoder)
+    partial = stopped_build(corpus, encoder, tmp_path / "train.store", monkeypatch)
+    kept = {path.name: path.read_bytes() for path in partial.iterdir()}
+    journal = json.loads(kept["journal.json"])
+    harms = [{**journal, name: value} for name in journal]
+    for field in ("progress", "files", "sha256"):
+        harms.append({**journal, field: {**journal[field], next(iter(journal[field])): value}})
+    for harm in harms:
+        partial.mkdir(exist_ok=True)
+        for name, content in kept.items():
+            (partial / name).write_bytes(content)
+        (partial / "journal.json").write_text(json.dumps(harm))
+        build_store(corpus, tmp_path / "train.store", encoder)
+        same_files(tmp_path / "whole.store", tmp_path / "train.store")
+        shutil.rmtree(tmp_path / "train.store")
+
+
+def test_a_stopped_build_with_a_damaged_array_starts_again(corpus, encoder, tmp_path, monkeypatch):
+    build_store(corpus, tmp_path / "whole.store", encoder)
+    partial = stopped_build(corpus, encoder, tmp_path / "train.store", monkeypatch)
+    content = bytearray((partial / "candidate_tokens.bin").read_bytes())
+    content[5] ^= 4
+    (partial / "candidate_tokens.bin").write_bytes(content)
+    build_store(corpus, tmp_path / "train.store", encoder)
+    same_files(tmp_path / "whole.store", tmp_path / "train.store")
+
+
+class FailingWrites:
+    """Raises an error in one call of the functions that change the disk, before or after it."""
+
+    def __init__(self, patch, fails_at, error, is_done):
+        self.calls = 0
+        self.fails_at = fails_at
+        for owner, name in (
+            (os, "fsync"),
+            (os, "replace"),
+            (os, "rename"),
+            (pathlib.Path, "unlink"),
+            (pathlib.Path, "mkdir"),
+            (store_module.ArrayWriter, "append"),
+        ):
+            if name == "append" and isinstance(error, OSError):
+                continue  # test_arrays.py has a file that cannot be written
+            patch.setattr(owner, name, self.wrap(getattr(owner, name), error, is_done))
+
+    def wrap(self, function, error, is_done):
+        def wrapped(*arguments, **options):
+            self.calls += 1
+            if self.calls != self.fails_at:
+                return function(*arguments, **options)
+            if is_done:
+                function(*arguments, **options)
+            raise error
+
+        return wrapped
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.parametrize("kind", ["stop", "full"])
+def test_a_build_that_fails_at_any_write_goes_on(encoder, tmp_path, monkeypatch, kind, is_done):
+    questions = [Question(str(n), "who ?", (Candidate("moon", 1),) * 3) for n in range(3)]
+    write_questions(tmp_path / "a.jsonl", questions)
+    monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 4)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)  # the real one is slow
+    whole = tmp_path / "whole.store"
+    build_store(tmp_path / "a.jsonl", whole, encoder)
+    error = KeyboardInterrupt() if kind == "stop" else OSError(errno.ENOSPC, "No space left")
+    fails_at = 0
+    failed = True
+    while failed:
+        fails_at += 1
+        path = tmp_path / f"{fails_at}.store"
+        with monkeypatch.context() as patch:
+            writes = FailingWrites(patch, fails_at, error, is_done)
+            with contextlib.suppress(KeyboardInterrupt, StorageError):
+                build_store(tmp_path / "a.jsonl", path, encoder)
+            failed = writes.calls >= fails_at
+        build_store(tmp_path / "a.jsonl", path, encoder)
+        PairStore(path).check(encoder)
+        for file in whole.iterdir():
+            assert file.read_bytes() == (path / file.name).read_bytes(), (fails_at, file)
+    assert fails_at > 40
+    assert not list(tmp_path.glob(".*.partial"))

@@ -2,28 +2,33 @@
 
 The folder holds one file ``NAME.bin`` an array, which is the bare values, and ``meta.json``: the
 version of the format, what the arrays were computed from, facts about them, and the size of every
-file in bytes.
+file in bytes and its SHA-256.
 
-While it is written the folder is called ``.NAME.partial``, and ``journal.json`` holds how many
-bytes of each file are valid. A writer that was stopped continues from there. A folder under its
-final name is whole, or it is refused.
+A folder under its final name is whole, or it is refused: its sizes are checked when it is opened,
+its digests by `ArrayFolder.check`. `wqa.data.array_writer` writes it.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import hashlib
 import pathlib
+import re
 import shutil
-from typing import IO, Any, Dict, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from wqa.config import parse_json, read_json
-from wqa.data.files import PathLike, atomic_writer, storage_errors, sync_directory
+from wqa.config import read_json
+from wqa.data.files import PathLike, storage_errors
 from wqa.errors import DataError, OptionError, shorten
 
 Types = Mapping[str, np.dtype]
+
+#: Says what is wrong with a block of elements, given the index of its first; empty if nothing is.
+BlockCheck = Callable[[np.ndarray, int], str]
+
+#: Bytes of an array that are read, and checked, at once.
+BLOCK = 1 << 22
 
 
 class ArrayFolder:
@@ -40,7 +45,7 @@ class ArrayFolder:
     mend : str
         Remedy that errors name: how to make such a folder.
     facts : sequence of str
-        Fields that ``meta.json`` has in a folder of this kind.
+        Fields that ``meta.json`` has in a folder of this kind, each a number from 0 on.
 
     Attributes
     ----------
@@ -59,34 +64,46 @@ class ArrayFolder:
         self, path: PathLike, version: int, kind: str, mend: str, facts: Sequence[str] = ()
     ) -> None:
         self.path = pathlib.Path(path)
+        self._mend = f"delete the folder, then {mend}"
         try:
-            text = (self.path / "meta.json").read_text(encoding="utf-8")
-            self.meta: Dict[str, Any] = parse_json(text)
-            needed = {name: self.meta[name] for name in ("files", "format", *facts)}
-            self._sizes: Dict[str, int] = dict(needed["files"])
-        except (OSError, ValueError, KeyError, TypeError):
+            self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
+            needed = {name: self.meta[name] for name in ("format", *facts)}
+            self._sizes = file_sizes(self.meta["files"])
+            self._digests = file_digests(self.meta.get("sha256", {}), self._sizes)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise DataError(
                 self.path, f"is no {kind}, or one that is not whole", f"a whole {kind}", mend
             ) from None
-        if needed["format"] != version:
+        stored_version = needed.pop("format")
+        if not _is_count(stored_version) or stored_version != version:
             raise DataError(
                 self.path,
-                f"a {kind} of format {shorten(needed['format'])}",
+                f"a {kind} of format {shorten(stored_version)}",
                 f"format {version}",
                 mend,
             )
+        for name, value in needed.items():
+            if not _is_count(value):
+                raise DataError(
+                    self.path / "meta.json",
+                    f"{name} is {shorten(value)}",
+                    "a number from 0 on",
+                    self._mend,
+                )
         for name, size in self._sizes.items():
-            self._check_size(self.path / f"{name}.bin", size, mend)
+            self._check_size(self.path / f"{name}.bin", size)
 
-    @staticmethod
-    def _check_size(path: pathlib.Path, size: int, mend: str) -> None:
-        if not path.exists():
+    def _check_size(self, path: pathlib.Path, size: int) -> None:
+        try:
+            actual = path.stat().st_size
+            if path.is_file() and actual == size:
+                return
+            problem = f"{actual} bytes" if path.is_file() else "is no file"
+        except FileNotFoundError:
             problem = "is missing"
-        elif path.stat().st_size != size:
-            problem = f"{path.stat().st_size} bytes"
-        else:
-            return
-        raise DataError(path, problem, f"{size} bytes", f"delete the folder, then {mend}")
+        except OSError as error:
+            problem = f"cannot be read ({error.strerror})"
+        raise DataError(path, problem, f"{size} bytes", self._mend)
 
     def arrays(self, types: Types) -> Dict[str, np.ndarray]:
         """Map the arrays into memory; their pages are read when they are used.
@@ -104,19 +121,61 @@ class ArrayFolder:
         Raises
         ------
         DataError
-            If the folder has no array of one of the names.
+            If the folder has no array of one of the names, one does not consist of whole elements,
+            or it cannot be read.
         """
         arrays = {}
         for name, element in types.items():
             if name not in self._sizes:
                 raise DataError(self.path, f"has no array {name}", "the arrays " + ", ".join(types))
+            path = self.path / f"{name}.bin"
+            if self._sizes[name] % element.itemsize:
+                raise DataError(
+                    path,
+                    f"{self._sizes[name]} bytes",
+                    f"elements of {element.itemsize} bytes",
+                    self._mend,
+                )
             if self._sizes[name] == 0:  # an empty file cannot be mapped
                 arrays[name] = np.zeros(0, element)
-            else:
-                mapped = np.memmap(self.path / f"{name}.bin", element, "r")
-                # A plain array: slices of a memmap are slow to make.
-                arrays[name] = mapped.view(np.ndarray)
+                continue
+            try:
+                mapped = np.memmap(path, element, "r")
+            except (OSError, ValueError) as error:
+                raise DataError(path, f"cannot be read ({error})", mend=self._mend) from None
+            # A plain array: slices of a memmap are slow to make.
+            arrays[name] = mapped.view(np.ndarray)
         return arrays
+
+    def check(self, name: str, values: np.ndarray, check_block: BlockCheck) -> None:
+        """Read an array once, and check its digest and its elements.
+
+        Parameters
+        ----------
+        name : str
+            The array.
+        values : numpy.ndarray
+            Its elements, from `arrays`.
+        check_block : callable
+            Takes a block of elements and the index of its first one. Returns an empty string, or
+            what is wrong with an element.
+
+        Raises
+        ------
+        DataError
+            If the array is not the one that was written, or an element is wrong. The digest is
+            not checked in a folder of an earlier version, which has none.
+        """
+        path = self.path / f"{name}.bin"
+        digest = hashlib.sha256()
+        problem = ""
+        for start, block in _blocks(values):
+            digest.update(block.view(np.uint8).data)
+            problem = problem or check_block(block, start)
+        if self._digests.get(name, digest.hexdigest()) != digest.hexdigest():
+            raise DataError(path, f"SHA-256 {digest.hexdigest()}", self._digests[name], self._mend)
+        if problem:
+            raise DataError(path, problem, mend=self._mend)
 
     def check_made_with(self, settings: Mapping[str, Any], mend: str) -> None:
         """Check the settings that a folder was computed with.
@@ -139,6 +198,70 @@ class ArrayFolder:
                 raise DataError(
                     self.path, f"made with {name} {shorten(stored)}", shorten(expected), mend
                 )
+
+
+def _blocks(values: np.ndarray) -> Iterator[Tuple[int, np.ndarray]]:
+    """Blocks of an array, with the index of the first element of each."""
+    rows = max(1, BLOCK // max(1, values[:1].nbytes))
+    for start in range(0, len(values), rows):
+        yield start, values[start : start + rows]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def file_sizes(files: Mapping[str, Any]) -> Dict[str, int]:
+    """Take the sizes of files from a ``meta.json`` or a journal.
+
+    Parameters
+    ----------
+    files : dict
+        What the file holds: size in bytes of each array's file, by the array's name.
+
+    Returns
+    -------
+    dict of str to int
+        The sizes.
+
+    Raises
+    ------
+    ValueError
+        If a name or a size is none.
+    """
+    for name, size in files.items():
+        if not re.fullmatch(r"\w+", name) or not _is_count(size):
+            raise ValueError(f"file {shorten(name)} of {shorten(size)} bytes")
+    return dict(files)
+
+
+def file_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[str, str]:
+    """Take the digests of files from a ``meta.json`` or a journal.
+
+    Parameters
+    ----------
+    digests : dict
+        What the file holds: SHA-256 of each array's file, by the array's name. It is empty in
+        folders of earlier versions.
+    sizes : dict of str to int
+        The sizes of the files.
+
+    Returns
+    -------
+    dict of str to str
+        The digests in hexadecimal.
+
+    Raises
+    ------
+    ValueError
+        If one is no digest, or they are not those of these files.
+    """
+    if digests and set(digests) != set(sizes):
+        raise ValueError("digests of other files")
+    for digest in digests.values():
+        if not re.fullmatch("[0-9a-f]{64}", digest):
+            raise ValueError(f"digest {shorten(digest)}")
+    return dict(digests)
 
 
 def reusable_folder(
@@ -204,163 +327,3 @@ def _is_remainder(folder: pathlib.Path, made_with: Mapping[str, Any]) -> bool:
     except (OSError, ValueError):
         return True
     return isinstance(meta, dict) and all(name in meta for name in made_with)
-
-
-class ArrayWriter:
-    """Writes a folder of arrays; continues where a writer of the same arrays was stopped.
-
-    It is a context manager. Leaving it before `finish` keeps what was committed.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Name of the folder once it is complete.
-    version : int
-        Version of the format.
-    types : dict of str to numpy.dtype
-        Element type of each array, by name. A type such as ``np.dtype(("<f4", (3,)))`` stores
-        rows of three numbers.
-    made_with : dict
-        Settings that the arrays are computed with, in JSON values, for ``meta.json``. A partial
-        folder that was computed with other settings is deleted.
-
-    Attributes
-    ----------
-    progress : dict
-        The caller's record of its progress, in JSON values; empty at the start. Each commit stores
-        it, and a writer that continues restores it.
-    """
-
-    def __init__(
-        self, path: PathLike, version: int, types: Types, made_with: Mapping[str, Any]
-    ) -> None:
-        self.path = pathlib.Path(path)
-        self.progress: Dict[str, Any] = {}
-        self._partial = self.path.with_name(f".{self.path.name}.partial")
-        self._types = {name: np.dtype(element) for name, element in types.items()}
-        self._made_with = {"format": version, **made_with}
-        self._sizes = dict.fromkeys(self._types, 0)
-        self._files: Dict[str, IO[bytes]] = {}
-
-    def __enter__(self) -> ArrayWriter:
-        with storage_errors(self._partial):
-            journal = self._read_journal()
-            if journal is None:
-                shutil.rmtree(self._partial, ignore_errors=True)
-                self._partial.mkdir(parents=True)
-            else:
-                self._sizes = journal["files"]
-                self.progress = journal["progress"]
-            for name, size in self._sizes.items():
-                self._files[name] = open(self._file(name), "ab")
-                # What was written after the last entry of the journal may be incomplete.
-                self._files[name].truncate(size)
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def _file(self, name: str) -> pathlib.Path:
-        return self._partial / f"{name}.bin"
-
-    def _read_journal(self) -> Optional[Dict[str, Any]]:
-        """The journal of a writer that was stopped, or None where there is nothing to continue."""
-        try:
-            journal = read_json(self._partial / "journal.json")
-            if journal["made_with"] != self._made_with or not isinstance(journal["progress"], dict):
-                return None
-            if set(journal["files"]) != set(self._types):
-                return None
-            for name, size in journal["files"].items():
-                if self._file(name).stat().st_size < size:
-                    return None
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return journal
-
-    def count(self, name: str) -> int:
-        """Number of elements of an array so far.
-
-        Parameters
-        ----------
-        name : str
-            The array.
-
-        Returns
-        -------
-        int
-            Elements appended by this writer and by those that it continues.
-        """
-        return self._sizes[name] // self._types[name].itemsize
-
-    def append(self, name: str, values: np.ndarray) -> None:
-        """Append elements to an array. They are valid from the next `commit` on.
-
-        Parameters
-        ----------
-        name : str
-            The array.
-        values : numpy.ndarray
-            The elements, converted to the array's type.
-
-        Raises
-        ------
-        StorageError
-            If they cannot be written.
-        """
-        element = self._types[name]
-        values = np.ascontiguousarray(values, element.base)
-        if values.shape[1:] != element.shape:
-            raise ValueError(
-                f"array {name} takes elements of shape {element.shape}, not {values.shape[1:]}"
-            )
-        with storage_errors(self._file(name)):
-            self._files[name].write(values.tobytes())
-        self._sizes[name] += values.nbytes
-
-    def commit(self) -> None:
-        """Flush all arrays to the disk and enter their sizes and the progress in the journal.
-
-        Raises
-        ------
-        StorageError
-            If they cannot be written; what was committed before stays valid.
-        """
-        with storage_errors(self._partial):
-            for file in self._files.values():
-                file.flush()
-                os.fsync(file.fileno())
-            journal = {
-                "made_with": self._made_with,
-                "progress": self.progress,
-                "files": self._sizes,
-            }
-            with atomic_writer(self._partial / "journal.json") as journal_file:
-                json.dump(journal, journal_file)
-
-    def finish(self, facts: Mapping[str, Any]) -> None:
-        """Commit, write ``meta.json``, and give the folder its final name.
-
-        Parameters
-        ----------
-        facts : dict
-            Further fields of ``meta.json``, in JSON values.
-
-        Raises
-        ------
-        StorageError
-            If the folder cannot be written or renamed; what was committed stays valid.
-        """
-        self.commit()
-        meta = {**self._made_with, **facts, "files": self._sizes}
-        with atomic_writer(self._partial / "meta.json") as file:
-            json.dump(meta, file, indent=2)
-            file.write("\n")
-        with storage_errors(self.path):
-            if self.path.exists():
-                self.path.rmdir()  # it is empty
-            os.rename(self._partial, self.path)
-            sync_directory(self.path.parent)
-            # Last, so that a writer that is stopped before the rename can continue.
-            (self.path / "journal.json").unlink()

@@ -64,10 +64,12 @@ def lock_output(path: PathLike) -> Iterator[None]:
         yield
     finally:
         # A process that waits for neither file takes a new lock only when both are gone.
-        for file in (holder_path, lock_path):
-            with contextlib.suppress(OSError):
-                file.unlink()
-        lock.release()
+        try:
+            for file in (holder_path, lock_path):
+                with contextlib.suppress(OSError):
+                    file.unlink()
+        finally:
+            lock.release()
 
 
 def _files_of(target: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:

@@ -7,16 +7,19 @@ A store is a folder of arrays (see `wqa.data.arrays`), those of `wqa.text.tokeni
 from __future__ import annotations
 
 import pathlib
+import re
 import sys
 from typing import Any, Dict
 
 from tqdm import tqdm
 
 from wqa.data import read_questions
-from wqa.data.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.data.array_writer import ArrayWriter
+from wqa.data.arrays import ArrayFolder, reusable_folder
 from wqa.data.files import PathLike, sha256
 from wqa.data.locks import lock_output
-from wqa.errors import DataError
+from wqa.errors import DataError, shorten
+from wqa.text.array_checks import ascending, indices_below, values_below
 from wqa.text.encoding import PairEncoder
 from wqa.text.tokenized import PairTokenizer, TokenizedPairs, array_types
 
@@ -43,6 +46,13 @@ def is_store(path: PathLike) -> bool:
     return pathlib.Path(path).is_dir() or str(path).endswith(".store")
 
 
+#: Progress of a build that starts.
+_START = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0}
+
+_MEND = "make it with `wqa tokenize`"
+_MEND_DAMAGE = f"delete the folder, then {_MEND}"
+
+
 class PairStore(TokenizedPairs):
     """A store, open for reading. Its arrays are memory-mapped.
 
@@ -61,17 +71,76 @@ class PairStore(TokenizedPairs):
     Raises
     ------
     DataError
-        If the store is absent, incomplete, or truncated.
+        If the store is absent, incomplete, or truncated, or the lengths of its arrays contradict
+        one another. Their elements are not read.
     """
 
     def __init__(self, path: PathLike) -> None:
-        mend = "make it with `wqa tokenize`"
-        facts = ("vocab_size", "blank", "truncated")
-        self._folder = ArrayFolder(path, FORMAT, "store", mend, facts)
+        facts = ("vocab_size", "max_length", "questions", "pairs", "blank", "truncated")
+        self._folder = ArrayFolder(path, FORMAT, "store", _MEND, facts)
         self.path = self._folder.path
         self.meta = self._folder.meta
+        source = str(self.meta.get("source_sha256"))
+        if not re.fullmatch("[0-9a-f]{64}", source):
+            raise DataError(
+                self.path / "meta.json",
+                f"source_sha256 is {shorten(source)}",
+                "64 hexadecimal digits",
+                _MEND_DAMAGE,
+            )
         arrays = self._folder.arrays(array_types(self.meta["vocab_size"]))
         super().__init__(arrays, self.meta["blank"], self.meta["truncated"])
+        lengths = {
+            "question_ends": self.meta["questions"],
+            "candidate_ends": self.meta["pairs"],
+            "question_of": self.meta["pairs"],
+            "labels": self.meta["pairs"],
+            "question_tokens": int(self.question_ends[-1:].sum()),
+            "candidate_tokens": int(self.candidate_ends[-1:].sum()),
+        }
+        for name, length in lengths.items():
+            if len(arrays[name]) != length:
+                raise DataError(
+                    self.path / f"{name}.bin",
+                    f"{len(arrays[name])} elements",
+                    f"{length} elements",
+                    _MEND_DAMAGE,
+                )
+
+    def check(self, encoder: PairEncoder) -> None:
+        """Read the whole store once, and refuse a damaged one or one of another encoder.
+
+        Parameters
+        ----------
+        encoder : PairEncoder
+            The encoder that its pairs are to be assembled by.
+
+        Raises
+        ------
+        DataError
+            If the store was made with another encoder, an array is not the one that was written,
+            a token id, a label or a question index is out of range, or a pair is too long.
+        """
+        self.check_fits(encoder)
+        ids = values_below(self.meta["vocab_size"], "token id")
+        checks = {
+            "labels": values_below(2, "label"),
+            "question_ends": ascending(self.meta["max_length"]),
+            "candidate_ends": ascending(self.meta["max_length"]),
+            "question_of": indices_below(len(self.question_ends)),
+            "question_tokens": ids,
+            "candidate_tokens": ids,
+        }
+        for name in tqdm(checks, desc="checking", unit="array", delay=2, file=sys.stderr):
+            self._folder.check(name, getattr(self, name), checks[name])
+        longest = int(self.lengths(encoder.form.specials).max(initial=0))
+        if longest > encoder.max_length:
+            raise DataError(
+                self.path,
+                f"a pair of {longest} tokens",
+                f"at most {encoder.max_length}",
+                _MEND_DAMAGE,
+            )
 
     def check_fits(self, encoder: PairEncoder) -> None:
         """Refuse a store of another tokenizer or length limit.
@@ -137,16 +206,32 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
         made_with = {"source_sha256": sha256(source), **_settings(encoder)}
         stored = reusable_folder(out, FORMAT, "store", made_with)
         if stored is not None:
-            return stored.meta
+            return PairStore(out).meta
         types = array_types(encoder.tokenizer.vocab_size)
         with ArrayWriter(out, FORMAT, types, made_with) as writer:
-            if not writer.progress:
-                writer.progress = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0}
+            writer.progress = writer.progress or dict(_START)
+            if not _can_continue(writer):
+                writer.restart()
+                writer.progress = dict(_START)
             _tokenize(source, encoder, writer)
             if not writer.progress["pairs"]:
                 raise DataError(source, "no candidate has a token", "at least one that has")
             writer.finish(writer.progress)
         return PairStore(out).meta
+
+
+def _can_continue(writer: ArrayWriter) -> bool:
+    """Whether the arrays hold what the progress of a build that was stopped says."""
+    progress = writer.progress
+    if set(progress) != set(_START):
+        return False
+    counts = {
+        "questions": writer.count("question_ends"),
+        "pairs": writer.count("labels"),
+        "blank": progress["blank"],
+        "truncated": progress["truncated"],
+    }
+    return progress == counts and all(type(count) is int for count in progress.values())
 
 
 def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> None:

@@ -142,9 +142,9 @@ class Tokenizer:
             If a text holds half a surrogate pair, which no encoding can represent.
         """
         try:
-            if needed is None:
+            limit = LONG_TEXT * (needed or 0)
+            if needed is None or max(map(len, texts), default=0) <= limit:
                 return self._all_ids(texts)
-            limit = LONG_TEXT * needed
             short_ids = iter(self._all_ids([text for text in texts if len(text) <= limit]))
             ids = []
             for text in texts:

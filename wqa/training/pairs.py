@@ -196,11 +196,11 @@ class StoredPairs(Pairs):
     Raises
     ------
     DataError, OptionError
-        As `Pairs` raises them, and if the store was made with another encoder.
+        As `Pairs` raises them, and if the store was made with another encoder or is damaged.
     """
 
     def __init__(
         self, store: PairStore, encoder: PairEncoder, filter: str = "all", shuffle: str = "pair"
     ) -> None:
-        store.check_fits(encoder)
+        store.check(encoder)
         super().__init__(store, encoder, filter, shuffle)

@@ -1,0 +1,88 @@
+"""Checks of the elements of a store's arrays, block by block, as `ArrayFolder.check` takes them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from wqa.data.arrays import BlockCheck
+
+
+def values_below(limit: int, name: str) -> BlockCheck:
+    """Check that values are from 0 up to a limit.
+
+    Parameters
+    ----------
+    limit : int
+        The least value that is too great.
+    name : str
+        Word for a value in errors.
+
+    Returns
+    -------
+    callable
+        The check.
+    """
+
+    def check(block: np.ndarray, start: int) -> str:
+        wrong = (block < 0) | (block >= limit)
+        if not wrong.any():
+            return ""
+        index = int(wrong.argmax())
+        return f"{name} {block[index]} at index {start + index}, not from 0 to {limit - 1}"
+
+    return check
+
+
+def ascending(longest: int) -> BlockCheck:
+    """Check the ends of texts: no text is empty, or longer than a limit.
+
+    Parameters
+    ----------
+    longest : int
+        Greatest length of a text.
+
+    Returns
+    -------
+    callable
+        The check. It takes the blocks in their order.
+    """
+    last = 0
+
+    def check(block: np.ndarray, start: int) -> str:
+        nonlocal last
+        lengths = np.diff(block, prepend=last)
+        last = block[-1]
+        wrong = (lengths < 1) | (lengths > longest)
+        if not wrong.any():
+            return ""
+        index = int(wrong.argmax())
+        return f"text {start + index} has {lengths[index]} tokens, not from 1 to {longest}"
+
+    return check
+
+
+def indices_below(limit: int) -> BlockCheck:
+    """Check the question indices of pairs: they never fall, and are below a limit.
+
+    Parameters
+    ----------
+    limit : int
+        Number of questions.
+
+    Returns
+    -------
+    callable
+        The check. It takes the blocks in their order.
+    """
+    last = 0
+
+    def check(block: np.ndarray, start: int) -> str:
+        nonlocal last
+        wrong = (np.diff(block, prepend=last) < 0) | (block >= limit)
+        last = block[-1]
+        if not wrong.any():
+            return ""
+        index = int(wrong.argmax())
+        return f"question index {block[index]} of pair {start + index}, of {limit} questions"
+
+    return check
