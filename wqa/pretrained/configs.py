@@ -136,13 +136,13 @@ def check_layers(config: BackboneConfig, where: object, tensors: int) -> None:
     Raises
     ------
     EncoderError
-        If the encoder has more layers than tensors.
+        If the encoder has more layers than tensors, and does not share a layer.
     """
-    if not config.shared_layers and config.num_layers > tensors:
+    if config.num_layers > tensors and not config.shared_layers:
         raise EncoderError(
             where,
             f"{config.num_layers} layers",
-            f"at most {tensors}, the number of tensors",
+            f"at most one for each of the {tensors} tensors",
             "check config.json against the weights",
         )
 
