@@ -263,7 +263,7 @@ WRONG_VALUES = [
     (("backbone", "layer_norm_eps"), -1.0, "layer_norm_eps: -1.0"),
     (("backbone", "dropout"), 1.5, "dropout: 1.5"),
     (("backbone", "num_layers"), 10**9, "num_layers: 1000000000"),
-    (("backbone", "num_layers"), 4000, "layers of config.json"),
+    (("backbone", "num_layers"), 900, "900 layers; expected at most .* tensors"),
     (("backbone", "units"), 2**30, "parameter .* of shape"),
     (("backbone", "units"), 10**12, "units: 1000000000000"),
     (("backbone", "vocab_size"), 2**31 - 1, "a tokenizer of|parameter .* of shape"),
@@ -318,6 +318,21 @@ def test_a_start_from_a_changed_run_is_refused(run, tmp_path):
     content[2000] ^= 1
     (run / "model.params").write_bytes(content)
     with pytest.raises(RunDirectoryError, match="model.params: has changed"):
+        training.train("cascade", str(builtin_path("dev")), str(tmp_path / "out"), init=str(run))
+
+
+def test_an_encoder_in_a_changed_run_is_refused(run):
+    content = bytearray((run / "model.params").read_bytes())
+    content[2000] ^= 1
+    (run / "model.params").write_bytes(content)
+    with pytest.raises(RunDirectoryError, match="model.params: has changed"):
+        load_backbone(run)
+
+
+@pytest.mark.parametrize("name, value", [("num_layers", 900), ("units", 2**30)])
+def test_a_training_does_not_take_memory_for_wrong_sizes(run, tmp_path, name, value):
+    write_config(run, with_value(read_config(run), ("backbone", name), value))
+    with pytest.raises(WqaError, match="900 layers|missing or of another shape"):
         training.train("cascade", str(builtin_path("dev")), str(tmp_path / "out"), init=str(run))
 
 

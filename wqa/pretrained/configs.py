@@ -7,6 +7,7 @@ import re
 from typing import Any, Dict, Iterable, Tuple
 
 from wqa.config import FAMILIES, BackboneConfig, read_json
+from wqa.config.encoders import MOST_LAYERS
 from wqa.errors import EncoderError, OptionError, shorten
 from wqa.pretrained.names import HUGGINGFACE, ZOO
 
@@ -39,9 +40,8 @@ SUPPORTED = {
 #: Greatest size of a JSON file in bytes. The index of 10,000 tensors has a million.
 MOST_JSON = 1 << 24
 
-#: Greatest size of an encoder's tables and layers, and greatest number of layers. Ten times the
-#: largest published ones.
-MOST_UNITS, MOST_LAYERS = 10_000_000, 1000
+#: Greatest size of an encoder's tables and layers. Ten times the largest published ones.
+MOST_UNITS = 10_000_000
 
 
 def read_object(path: pathlib.Path) -> Dict[str, Any]:
