@@ -272,7 +272,7 @@ WRONG_VALUES = [
     (("backbone", "num_heads"), 3, "multiple of the 3"),
     (("backbone",), None, "backbone: none"),
     (("network", "exits"), list(range(1, 10**6)), "exits: a list of 999999 values"),
-    (("network", "exits"), [1] * 4000, "exits: 1,1,1"),
+    (("network", "exits"), [1] * 900, "exits: 1,1,1"),
     (("network", "exits"), [1, "3"], "exits: '3'"),
     (("network",), [], "field network"),
     (("max_length",), 10**9, "at most 160, the positions"),

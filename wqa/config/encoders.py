@@ -100,7 +100,7 @@ FAMILIES: Dict[str, Family] = {family.name: family for family in _FAMILIES}
 
 #: Greatest size of an encoder's array along one axis: that of MXNet's 32-bit indices.
 MOST_SIZE = (1 << 31) - 1
-#: Greatest number of layers.
+#: Greatest number of layers, ten times that of the largest published encoders.
 MOST_LAYERS = 1000
 #: Least and greatest epsilon of a layer normalization. Below, it is 0 in float32.
 EPSILONS = (1e-37, 1.0)
