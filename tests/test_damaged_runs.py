@@ -472,7 +472,7 @@ def test_a_tokenizer_with_an_id_outside_the_word_table_is_refused(run):
     words = values["model"]["vocab"]
     words[next(word for word in words if len(word) == 3)] = 10**6
     path.write_text(json.dumps(values), encoding="utf-8")
-    with pytest.raises(RunDirectoryError, match="a tokenizer with the id 1000000"):
+    with pytest.raises(RunDirectoryError, match="a tokenizer of 1000001 ids"):
         load_ranker(run)
 
 

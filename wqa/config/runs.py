@@ -91,7 +91,8 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
     Parameters
     ----------
     kind : type
-        Dataclass of the configuration.
+        Dataclass of the configuration. A field of numbers that may be NaN or infinite has a true
+        entry ``infinite`` in its metadata.
     values : dict
         Values of its fields.
     where : str
@@ -117,7 +118,8 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
             raise RunDirectoryError(
                 where, f"unknown field {shorten(name)}", "one of " + ", ".join(sorted(fields))
             )
-        built[name] = _field(hints[name], value, f"{where}, field {name}")
+        finite = not fields[name].metadata.get("infinite")
+        built[name] = _field(hints[name], value, f"{where}, field {name}", finite)
     try:
         return kind(**built)
     except TypeError as error:
@@ -127,7 +129,7 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
         raise RunDirectoryError(where, problem, error.expected, error.mend or _MEND) from None
 
 
-def _field(hint: Any, value: Any, where: str) -> Any:
+def _field(hint: Any, value: Any, where: str, finite: bool = True) -> Any:
     """The value of a field in its type; ``where`` names the field in errors."""
     if hint is Any:
         return value
@@ -149,7 +151,7 @@ def _field(hint: Any, value: Any, where: str) -> Any:
     kind = origin or hint
     if not _is_of(kind, value):
         raise RunDirectoryError(where, shorten(value), f"a value of type {kind.__name__}", _MEND)
-    if kind is float:
+    if kind is float and finite:
         _check_finite(value, where)
     if origin is dict:
         item = typing.get_args(hint)[1]

@@ -51,7 +51,9 @@ class State:
     batch: int = 0  # next batch of the epoch
     loss_sums: Dict[str, float] = dataclasses.field(default_factory=dict)  # since the last log line
     loss_updates: int = 0  # number of updates in the sums
-    best_figure: float = -math.inf  # on the development questions
+    best_figure: float = dataclasses.field(  # on the development questions
+        default=-math.inf, metadata={"infinite": True}
+    )
     best_update: int = 0
     evaluations_since_best: int = 0
     finished: bool = False
