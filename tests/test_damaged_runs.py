@@ -263,7 +263,7 @@ WRONG_VALUES = [
     (("backbone", "layer_norm_eps"), -1.0, "layer_norm_eps: -1.0"),
     (("backbone", "dropout"), 1.5, "dropout: 1.5"),
     (("backbone", "num_layers"), 10**9, "num_layers: 1000000000"),
-    (("backbone", "num_layers"), 4000, "layers of config.json"),
+    (("backbone", "num_layers"), 900, "900 layers; expected at most .* tensors"),
     (("backbone", "units"), 2**30, "parameter .* of shape"),
     (("backbone", "units"), 10**12, "units: 1000000000000"),
     (("backbone", "vocab_size"), 2**31 - 1, "a tokenizer of|parameter .* of shape"),
@@ -272,7 +272,7 @@ WRONG_VALUES = [
     (("backbone", "num_heads"), 3, "multiple of the 3"),
     (("backbone",), None, "backbone: none"),
     (("network", "exits"), list(range(1, 10**6)), "exits: a list of 999999 values"),
-    (("network", "exits"), [1] * 4000, "exits: 1,1,1"),
+    (("network", "exits"), [1] * 900, "exits: 1,1,1"),
     (("network", "exits"), [1, "3"], "exits: '3'"),
     (("network",), [], "field network"),
     (("max_length",), 10**9, "at most 160, the positions"),
@@ -318,6 +318,21 @@ def test_a_start_from_a_changed_run_is_refused(run, tmp_path):
     content[2000] ^= 1
     (run / "model.params").write_bytes(content)
     with pytest.raises(RunDirectoryError, match="model.params: has changed"):
+        training.train("cascade", str(builtin_path("dev")), str(tmp_path / "out"), init=str(run))
+
+
+def test_an_encoder_in_a_changed_run_is_refused(run):
+    content = bytearray((run / "model.params").read_bytes())
+    content[2000] ^= 1
+    (run / "model.params").write_bytes(content)
+    with pytest.raises(RunDirectoryError, match="model.params: has changed"):
+        load_backbone(run)
+
+
+@pytest.mark.parametrize("name, value", [("num_layers", 900), ("units", 2**30)])
+def test_a_training_does_not_take_memory_for_wrong_sizes(run, tmp_path, name, value):
+    write_config(run, with_value(read_config(run), ("backbone", name), value))
+    with pytest.raises(WqaError, match="900 layers|missing or of another shape"):
         training.train("cascade", str(builtin_path("dev")), str(tmp_path / "out"), init=str(run))
 
 
@@ -457,7 +472,7 @@ def test_a_tokenizer_with_an_id_outside_the_word_table_is_refused(run):
     words = values["model"]["vocab"]
     words[next(word for word in words if len(word) == 3)] = 10**6
     path.write_text(json.dumps(values), encoding="utf-8")
-    with pytest.raises(RunDirectoryError, match="a tokenizer with the id 1000000"):
+    with pytest.raises(RunDirectoryError, match="a tokenizer of 1000001 ids"):
         load_ranker(run)
 
 

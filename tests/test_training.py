@@ -8,6 +8,7 @@ import pytest
 
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path, filter_questions, read_questions
+from wqa.data.digests import forget_digests
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
 from wqa.models import build_network, parse_devices
 from wqa.pretrained import initialize_from, read_backbone_config
@@ -338,6 +339,7 @@ def test_a_start_from_another_family_is_refused(tiny_run, tmp_path, family_encod
         max_length=64,
     )
     shutil.copyfile(tiny_run / "model.params", other / "model.params")
+    forget_digests(other)
     with pytest.raises(RunDirectoryError, match="another family or size"):
         train(
             "cascade",

@@ -18,6 +18,7 @@ from wqa.inference.engine import packing_obstacle
 from wqa.models import Network, network_type, parse_devices
 from wqa.onednn import read_quantized
 from wqa.onednn.quantize import QuantizedLayers
+from wqa.pretrained.configs import check_layers
 from wqa.pretrained.parameters import load_parameters, stored_layout
 from wqa.text import PairEncoder, load_tokenizer
 
@@ -126,9 +127,12 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> N
         if (folder / "checkpoints").is_dir():
             mend = "the training has not finished: resume it"
         raise RunDirectoryError(path, "the file is missing", "the parameters of the run", mend)
-    _check_layers(path, config)
     try:
+        if config.backbone is not None:
+            check_layers(config.backbone, folder / "config.json", len(stored_layout(path)))
         network = network_type(config.system)(config.backbone, own)
+    except EncoderError as error:
+        raise RunDirectoryError(error.where, error.found, error.expected, _MEND) from None
     except OptionError as error:
         problem = f"{error.where}: {error.found}"
         where = folder / "config.json"
@@ -164,20 +168,6 @@ def own_config(folder: pathlib.Path, config: RunConfig) -> Any:
         where = f"{path}, field system"
         raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
     return from_dict(kind.Config, config.network, f"{path}, field network")
-
-
-def _check_layers(path: pathlib.Path, config: RunConfig) -> None:
-    """Check that there are arrays for all layers, as a network of too many takes long to build."""
-    backbone, arrays = config.backbone, len(stored_layout(path))
-    if backbone is None or backbone.shared_layers:
-        return
-    if backbone.num_layers > arrays:
-        raise RunDirectoryError(
-            path,
-            f"{arrays} parameters for the {backbone.num_layers} layers of config.json",
-            "parameters of every layer",
-            _MEND,
-        )
 
 
 def quantized_path(folder: pathlib.Path) -> pathlib.Path:

@@ -6,12 +6,13 @@ import itertools
 import math
 import pathlib
 import re
-from typing import Any, Dict, Iterator, List, NamedTuple, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 import numpy as np
 from mxnet.gluon import HybridBlock, Parameter
 
 from wqa.config import BackboneConfig, read_run_config
+from wqa.data.digests import check_digest
 from wqa.errors import EncoderError, shorten
 from wqa.models import Backbone
 from wqa.models.heads import FirstPositionHead
@@ -31,6 +32,7 @@ class _Description(NamedTuple):
     names: Names  # plain names by parameter
     classifier: Dict[str, str]  # plain names of the dense layer and the output layer
     exits: Tuple[int, ...] = ()
+    digests: Mapping[str, str] = {}  # SHA-256 of a run's files
 
 
 #: The classifier of a directory that has the pooler alone, if anything.
@@ -79,7 +81,8 @@ class Source:
             description = _describe_run(path, self.weights)
         else:
             description = _describe_huggingface(values, path, self.weights)
-        self.config, self._plain, self._names, self._classifier, self.exits = description
+        self.config, self._plain, self._names, self._classifier, self.exits = description[:5]
+        self._digests = description.digests
 
     def check(self, backbone: Backbone) -> None:
         """Check all tensors of a backbone before memory is taken for its parameters.
@@ -132,8 +135,11 @@ class Source:
         ------
         EncoderError
             If tensors are missing or one has another shape; the message names them.
+        RunDirectoryError
+            If a run's parameters have changed since they were written.
         """
         self.check(backbone)
+        check_digest(self.weights.path, self._digests)
         parameters = backbone._collect_params_with_prefix()
         for name, tensors in self._names.items():
             self._write(parameters[name], tensors, self._optional_rows(name))
@@ -277,14 +283,14 @@ def _describe_run(path: pathlib.Path, weights: Weights) -> _Description:
     parameters = Backbone(run.backbone)._collect_params_with_prefix()
     names = {name: [name] for name in parameters}
     if run.system != "pairwise":
-        return _Description(run.backbone, plain, names, _POOLER)
+        return _Description(run.backbone, plain, names, _POOLER, (), run.sha256)
     exits: Any = run.network.get("exits")
     one = isinstance(exits, list) and len(exits) == 1 and type(exits[0]) is int
     if not one or not 1 <= exits[0] <= run.backbone.num_layers:
         raise EncoderError(path, f"exits {shorten(exits)}", "the one exit of a monolithic ranker")
     head = f"head_{exits[-1]}"
     classifier = {"dense": f"{head}.dense", "out": f"{head}.out"}
-    return _Description(run.backbone, plain, names, classifier, tuple(exits))
+    return _Description(run.backbone, plain, names, classifier, tuple(exits), run.sha256)
 
 
 def _describe_huggingface(values: dict, path: pathlib.Path, weights: Weights) -> _Description:

@@ -14,6 +14,7 @@ from wqa.data.digests import check_digest
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import Network
 from wqa.pretrained import encoder_directory, initialize_from, read_backbone_config
+from wqa.pretrained.configs import check_layers
 from wqa.pretrained.parameters import stored_layout, stored_parameter
 from wqa.text import Tokenizer, load_tokenizer
 
@@ -120,6 +121,8 @@ class RunStart(EncoderStart):
         backbone = read_run_config(self._folder / "config.json").backbone
         if backbone is None:
             raise RunDirectoryError(self._folder, "a run without an encoder", "one with an encoder")
+        layout = stored_layout(self._folder / "model.params")
+        check_layers(backbone, self._folder / "config.json", len(layout))
         return backbone
 
     def tokenizer(self) -> Tokenizer:
@@ -132,7 +135,6 @@ class RunStart(EncoderStart):
             super()._check_tokenizer(tokenizer)
 
     def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
-        super(EncoderStart, self).fill(network, devices)
         source = read_run_config(self._folder / "config.json")
         path = self._folder / "model.params"
         check_digest(path, source.sha256)
@@ -143,13 +145,17 @@ class RunStart(EncoderStart):
             for backbone in network.encoders
             for parameter in backbone.collect_params().values()
         }
+        # Before memory is taken for an encoder of the sizes that config.json names.
+        of_encoder = [name for name in parameters if id(parameters[name]) in encoders]
+        self._check_encoder(
+            [name for name in of_encoder if not _has(arrays, name, parameters[name])], path
+        )
+        super(EncoderStart, self).fill(network, devices)
         kept: List[str] = []
         new: List[str] = []
         for part, group in itertools.groupby(parameters, _part_of):
             names = list(group)
             differing = [name for name in names if not _has(arrays, name, parameters[name])]
-            of_encoder = [name for name in differing if id(parameters[name]) in encoders]
-            self._check_encoder(of_encoder, path)
             if any(id(parameters[name]) not in encoders for name in names):
                 (new if differing else kept).append(part)
             if not differing:
