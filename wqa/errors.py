@@ -71,6 +71,14 @@ class StorageError(WqaError):
     """A file that cannot be written; its old content is kept."""
 
 
+class ScoreError(WqaError):
+    """A score of a candidate that is not a finite number."""
+
+
+class ProcessError(WqaError):
+    """A forked process that uses what only its parent has."""
+
+
 class TrainingDiverged(WqaError):
     """A loss or a parameter that is not finite."""
 

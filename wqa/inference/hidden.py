@@ -11,6 +11,8 @@ from typing import IO, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 import mxnet as mx
 import numpy as np
 
+from wqa.errors import StorageError
+
 
 class _Spilled(NamedTuple):
     """A block in the temporary file. It is read, not mapped: a mapped page counts as memory."""
@@ -55,11 +57,19 @@ class _Store:
         self._blocks[:count] = [None] * count
 
     def _spill(self, rows: np.ndarray) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the store
-        offset = self._file.seek(0, 2)
-        self._file.write(rows.tobytes())
-        self._file.flush()
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the store
+            offset = self._file.seek(0, 2)
+            self._file.write(rows.tobytes())
+            self._file.flush()
+        except OSError as error:
+            raise StorageError(
+                "temporary file",
+                f"encodings between two exits cannot be written ({error})",
+                f"room for {rows.nbytes} bytes in the folder of temporary files",
+                "free space, set TMPDIR to another folder, or raise hidden_bytes",
+            ) from None
         self._blocks.append(_Spilled(self._file.fileno(), offset, rows.shape, rows.dtype))
 
 

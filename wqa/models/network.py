@@ -6,9 +6,10 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from typing import Any, List, Optional, Sequence, Tuple
 
-from mxnet.gluon import HybridBlock, nn
+from mxnet.gluon import Block, HybridBlock, nn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
@@ -47,6 +48,20 @@ def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
             "exits", f"layer {exits[-1]}", f"at most {num_layers}, the layers of the encoder"
         )
     return exits
+
+
+def refer_weakly(block: Block) -> None:
+    """Let the name scope of a block refer to it weakly, for ``block.apply``.
+
+    Gluon's own reference is a cycle: a dropped network would keep its parameters until Python
+    collects cycles.
+
+    Parameters
+    ----------
+    block : mxnet.gluon.Block
+        A block that is constructed.
+    """
+    block._scope._block = weakref.proxy(block)
 
 
 class Stage(HybridBlock):
