@@ -28,6 +28,7 @@ setup(
         "sacremoses",  # word tokenization, and detokenizing TREC-QA
         "tokenizers>=0.13",  # reads every pretrained encoder's tokenizer, offline
         "safetensors>=0.3",  # reads pretrained weights without PyTorch
+        "filelock>=3.12",  # one writer for each output, on every file system
         "tqdm",
     ],
     extras_require={

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import Iterable
+
+#: Characters that act on a terminal, reorder its text or cannot be seen: controls (C0, DEL, C1),
+#: the soft hyphen, bidirectional marks, embeddings, overrides and isolates, separators of lines
+#: and paragraphs, zero-width spaces, invisible operators, annotations, tags, lone surrogates. The
+#: two zero-width joiners are not among them, as Persian, Indic scripts and emoji need them.
+UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
 
 
 class WqaError(Exception):
@@ -32,7 +42,7 @@ class WqaError(Exception):
             parts.append(f"expected {self.expected}")
         if self.mend:
             parts.append(self.mend)
-        super().__init__("; ".join(" ".join(part.split()) for part in parts))
+        super().__init__(printable("; ".join(" ".join(part.split()) for part in parts)))
 
 
 class DataError(WqaError):
@@ -77,6 +87,24 @@ class ScoreError(WqaError):
 
 class ProcessError(WqaError):
     """A forked process that uses what only its parent has."""
+class OutputLocked(StorageError):
+    """An output that another process writes to.
+
+    Parameters
+    ----------
+    path : object
+        File or folder.
+    holder : object
+        Description of the process that holds the lock.
+    """
+
+    def __init__(self, path: object, holder: object) -> None:
+        super().__init__(
+            path,
+            holder,
+            "one writer at a time",
+            "wait until it ends, stop it, or choose another output",
+        )
 
 
 class TrainingDiverged(WqaError):
@@ -107,6 +135,23 @@ class MissingDependency(WqaError, ImportError):
     """A library that an extra of the package installs, and that is missing."""
 
 
+def printable(text: str) -> str:
+    r"""Escape what must not reach a terminal.
+
+    Parameters
+    ----------
+    text : str
+        Text from outside: a question, a candidate, an id, the name of a file.
+
+    Returns
+    -------
+    str
+        One line, in which each character of `UNPRINTABLE` is escaped as in a Python string:
+        ``\n``, ``\x1b``, ``\u202e``. All others stay, a backslash among them.
+    """
+    return UNPRINTABLE.sub(lambda match: repr(match[0])[1:-1], text)
+
+
 def shorten(value: object, width: int = 60) -> str:
     """Quote a value for a message, in at most ``width`` characters.
 
@@ -122,6 +167,8 @@ def shorten(value: object, width: int = 60) -> str:
     str
         The start of ``repr(value)``.
     """
+    if isinstance(value, (str, bytes)):
+        value = value[:width]  # the start gives the same result, in bounded memory
     text = repr(value)
     return text if len(text) <= width else text[: width - 3] + "..."
 

@@ -25,7 +25,7 @@ from wqa.cli import (
     tune,
 )
 from wqa.cli.messages import at_the_command_line
-from wqa.errors import TrainingStopped, WqaError
+from wqa.errors import TrainingStopped, WqaError, printable
 
 COMMANDS = {
     "train": train,
@@ -117,8 +117,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         parser = options.parser
         COMMANDS[options.command].run(options)
     except TrainingStopped as stopped:
-        message = f"{stopped.where}: {stopped.found}; resume with:\n{options.resume_command}"
-        print(message, file=sys.stderr)
+        message = f"{stopped.where}: {stopped.found}; resume with:"
+        print(f"{message}\n{printable(options.resume_command)}", file=sys.stderr)
         return 128 + stopped.signal
     except WqaError as error:
         text = at_the_command_line(error, parser) if parser else str(error)

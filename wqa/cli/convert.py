@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import shlex
 
+from wqa.errors import printable
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa convert`` to its parser."""
@@ -36,4 +38,4 @@ def run(options: argparse.Namespace) -> None:
     from wqa.pretrained import convert
 
     print(convert(options.source, options.out, options.check, shlex.join(options.command_line)))
-    print(f"wrote       {options.out}")
+    print(f"wrote       {printable(options.out)}")

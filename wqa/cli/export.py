@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import argparse
 
+from wqa.errors import printable
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa export`` to its parser."""
@@ -33,4 +35,4 @@ def run(options: argparse.Namespace) -> None:
 
     write = export_mxnet if options.format == "mxnet" else export_huggingface
     for name in write(options.run, options.out):
-        print(f"{options.out}/{name}")
+        print(printable(f"{options.out}/{name}"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 
-from wqa.errors import OptionError
+from wqa.errors import OptionError, printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,5 +48,5 @@ def run(options: argparse.Namespace) -> None:
         raise OptionError("questions", options.questions, "a whole number above 0")
     strength = STRENGTH if options.strength is None else options.strength
     pairs = quantize(options.run, read_questions(options.data), options.questions, strength)
-    print(f"{options.run}/int8.safetensors: calibrated on {pairs} pairs")
+    print(f"{printable(options.run)}/int8.safetensors: calibrated on {pairs} pairs")
     print(f"it ranks by --precision int8 on {where_int8_runs()}")

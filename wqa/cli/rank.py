@@ -20,7 +20,7 @@ from typing import Any, Dict, List
 from wqa.cli.drops import add_drops, one_drop_setting
 from wqa.cli.options import add_ranking, ranking_options
 from wqa.cli.output import add_json, show
-from wqa.errors import DataError, InputError
+from wqa.errors import DataError, InputError, printable
 
 _WIDTH = 300  # characters of a sentence that the table shows
 
@@ -128,7 +128,7 @@ def _table(rows: List[Dict[str, Any]], ranking: Any) -> str:
         score = "-"
         if row["score"] is not None:
             score = f"{row['score']:.3f}"
-        text = " ".join([*_notes(row, ranking), _shortened(row["sentence"])])
+        text = " ".join([*_notes(row, ranking), printable(_shortened(row["sentence"]))])
         lines.append(f"{row['rank']:4} {score:>8} {row['exit']:5}  {text}")
     lines.append(f"cost {100 * ranking.cost.relative:.0f} % of the full encoder")
     return "\n".join(lines)

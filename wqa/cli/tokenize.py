@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 
+from wqa.errors import printable
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa tokenize`` to its parser."""
@@ -51,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
         encoder = PairEncoder(load_tokenizer(folder), options.max_length)
     meta = build_store(options.data, options.out, encoder)
     print(
-        f"{options.out}: {meta['questions']:,} questions, {meta['pairs']:,} pairs, "
+        f"{printable(options.out)}: {meta['questions']:,} questions, {meta['pairs']:,} pairs, "
         f"{meta['truncated']:,} shortened, "
         f"{meta['blank']:,} blank candidates left out, {sum(meta['files'].values()):,} bytes"
     )

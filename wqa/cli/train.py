@@ -19,6 +19,7 @@ from typing import Any, Callable, Dict
 
 from wqa.cli.options import add_fields, add_filter, fields_of
 from wqa.config import EngineConfig, TrainingConfig
+from wqa.errors import printable
 
 _FILTERS = ("train_filter", "dev_filter")
 
@@ -128,9 +129,9 @@ def run(options: argparse.Namespace) -> None:
         **own,
     )
     if state.update == 0:
-        print(f"{options.out} is complete already")
+        print(f"{printable(options.out)} is complete already")
         return
-    message = f"{options.out}: {state.update} updates"
+    message = f"{printable(options.out)}: {state.update} updates"
     if state.best_update:
         metric = task_type(options.system).metric.upper()
         best = f"{100 * state.best_figure:.2f} at update {state.best_update}"

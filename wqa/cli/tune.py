@@ -23,6 +23,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from wqa.cli.options import add_filter, add_ranking, numbers, ranking_options
+from wqa.errors import printable
 
 if TYPE_CHECKING:
     from wqa.tuning import Tuning
@@ -101,7 +102,8 @@ def run(options: argparse.Namespace) -> None:
     )
     print(
         f"{tuning.questions} questions, filter {options.filter}; "
-        f"{len(tuning.configurations)} configurations in {tuning.seconds:.1f} s; {tuning.out}"
+        f"{len(tuning.configurations)} configurations in {tuning.seconds:.1f} s; "
+        f"{printable(str(tuning.out))}"
     )
     print("Pareto front:")
     print(table(tuning.front_rows()))
@@ -122,5 +124,5 @@ def _pick(tuning: Tuning, metric: str) -> str:
         f"picked drop ratios at exits {', '.join(ratios) or 'none'}; "
         f"{metric} {100 * configuration.metrics[metric]:.2f}, cost {configuration.cost:.3f}, "
         f"time {picked.seconds:.2f} s of {full:.2f} s at ratio 0 ({picked.seconds / full:.3f}); "
-        f"stored in {picked.path}"
+        f"stored in {printable(str(picked.path))}"
     )

@@ -8,6 +8,7 @@ import os
 import pathlib
 from typing import IO, Iterator, Union
 
+from wqa.data.temporary import remove_abandoned, temporary_path
 from wqa.errors import StorageError
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -58,6 +59,8 @@ def sync_directory(path: PathLike) -> None:
 def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
     """Open a file that appears under its name only when it is whole.
 
+    Temporary files that dead processes left for this name are removed.
+
     Parameters
     ----------
     path : str or path-like
@@ -76,11 +79,12 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
         If it cannot be written; the temporary file is removed and the old content stays.
     """
     target = pathlib.Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = temporary_path(target)
     text_options = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
         with storage_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
+            remove_abandoned(target)
             with open(temporary, mode, **text_options) as file:  # type: ignore[call-overload]
                 yield file
                 file.flush()

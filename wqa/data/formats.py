@@ -5,13 +5,16 @@ from __future__ import annotations
 import gzip
 import json
 import pathlib
-import zlib
 from typing import Any, Dict, Iterable, Iterator, List, Set, Tuple
 
 from wqa.config import parse_json
 from wqa.data.files import PathLike, atomic_writer
+from wqa.data.lines import text_lines
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, shorten
+
+#: Greatest length of a line, a question with its candidates, in bytes.
+LONGEST_QUESTION = 1 << 28
 
 
 def read_questions(path: PathLike) -> Iterator[Question]:
@@ -33,7 +36,7 @@ def read_questions(path: PathLike) -> Iterator[Question]:
         At the first line that is not canonical; the message names file and line.
     """
     lines_of_ids: Dict[str, int] = {}
-    for number, line in _lines(path):
+    for number, line in text_lines(path, LONGEST_QUESTION):
         where = f"{path}, line {number}"
         question = _question(_json(line, where), where)
         if question.id in lines_of_ids:
@@ -47,37 +50,6 @@ def read_questions(path: PathLike) -> Iterator[Question]:
         yield question
     if not lines_of_ids:
         raise DataError(path, "the file holds no question", "one JSON object a line")
-
-
-def _lines(path: PathLike) -> Iterator[Tuple[int, str]]:
-    """Numbers and texts of a file's lines."""
-    number = 0
-    open_file = gzip.open if str(path).endswith(".gz") else open
-    try:
-        with open_file(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
-                yield number, _decode(raw, f"{path}, line {number}")
-    except FileNotFoundError:
-        raise DataError(path, "there is no such file", mend="check the path") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{path}, after line {number}",
-            f"cannot be read ({error})",
-            "a whole file",
-            "fetch or write it again",
-        ) from None
-
-
-def _decode(raw: bytes, where: str) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            where,
-            f"byte {error.start} is not UTF-8",
-            "UTF-8 text",
-            "convert the file, for example with iconv",
-        ) from None
 
 
 def _json(line: str, where: str) -> Any:

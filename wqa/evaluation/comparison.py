@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.data import Question
-from wqa.errors import OptionError
+from wqa.errors import OptionError, printable
 from wqa.evaluation.evaluate import evaluate, filter_qrels, score_run
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.rankers import Row, cost_of, questions_that_count, rank_questions
@@ -205,7 +205,8 @@ def comparison_table(comparison: Mapping[str, Any]) -> str:
         A title, and a table with a row for each metric.
     """
     title = (
-        f"{comparison['second']} less {comparison['first']}; Spearman's rho of the rankings "
+        f"{printable(comparison['second'])} less {printable(comparison['first'])}; "
+        f"Spearman's rho of the rankings "
         f"{comparison['spearman']:.3f} (deviation {comparison['spearman_deviation']:.3f})"
     )
     return title + "\n" + table([_readable(row) for row in comparison["metrics"]])

@@ -12,7 +12,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from wqa.data import Question, filter_questions
-from wqa.errors import OptionError
+from wqa.errors import OptionError, printable
 from wqa.evaluation.evaluate import evaluate
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.trec import write_qrels, write_run
@@ -77,7 +77,7 @@ def rank_questions(
     bar = tqdm(
         ranker.rank_all(questions),
         total=len(questions),
-        desc=title,
+        desc=printable(title),
         unit="question",
         delay=1,
         leave=False,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence, Union
 
+from wqa.errors import printable
+
 Cell = Union[str, float, None]
 
 
@@ -34,7 +36,7 @@ def align(lines: Sequence[Sequence[str]], left: int = 0) -> str:
     Parameters
     ----------
     lines : sequence of sequence of str
-        Cells, all lines of one length.
+        Cells, all lines of one length. What must not reach a terminal is escaped.
     left : int
         How many columns are flush left; those after them are flush right.
 
@@ -44,7 +46,8 @@ def align(lines: Sequence[Sequence[str]], left: int = 0) -> str:
         The lines, with two spaces between columns.
     """
     columns = []
-    for number, cells in enumerate(zip(*lines)):
+    for number, column in enumerate(zip(*lines)):
+        cells = list(map(printable, column))
         width = max(map(len, cells))
         side = ">"
         if number < left:

@@ -10,34 +10,27 @@ import numpy as np
 
 from wqa.data import Question, atomic_writer
 from wqa.data.files import PathLike
+from wqa.data.lines import text_lines
 from wqa.data.records import check_document_ids
 from wqa.errors import DataError, shorten
 
 Run = Dict[str, Dict[str, float]]
 Qrels = Dict[str, Dict[str, int]]
 
+#: A number as C reads it; Python's own reader takes digits of other scripts and underscores too.
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+
 
 def _rows(path: PathLike, columns: Sequence[str]) -> Iterator[Tuple[str, List[str]]]:
-    number = 0
-    try:
-        with open(path, "rb") as file:
-            for number, raw in enumerate(file, 1):
-                where = f"{path}, line {number}"
-                # Only ASCII white space separates: a document id may hold any other character.
-                fields = [
-                    field for field in re.split(r"[ \t\r\n\f\v]+", raw.decode("utf-8")) if field
-                ]
-                if len(fields) != len(columns):
-                    raise DataError(
-                        where, f"{len(fields)} columns", f"{len(columns)}: " + " ".join(columns)
-                    )
-                yield where, fields
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}, line {number}", f"byte {error.start} is not UTF-8", "UTF-8 text"
-        ) from None
-    except OSError as error:
-        raise DataError(path, f"cannot be read ({error.strerror})", mend="check the path") from None
+    for number, line in text_lines(path):
+        where = f"{path}, line {number}"
+        # Only ASCII white space separates: a document id may hold any other character.
+        fields = [field for field in re.split(r"[ \t\r\n\f\v]+", line) if field]
+        if len(fields) != len(columns):
+            raise DataError(
+                where, f"{len(fields)} columns", f"{len(columns)}: " + " ".join(columns)
+            )
+        yield where, fields
 
 
 def read_run(path: PathLike) -> Run:
@@ -56,18 +49,15 @@ def read_run(path: PathLike) -> Run:
     Raises
     ------
     DataError
-        For a malformed line, a score that is not a number, or a document ranked twice.
+        For a malformed line, a score that is no finite number, or a document ranked twice.
     """
     run: Run = {}
     for where, (qid, _, doc, _, score, _) in _rows(
         path, ("qid", "Q0", "docid", "rank", "score", "tag")
     ):
-        try:
-            value = float(score)
-        except ValueError:
-            value = math.nan
-        if math.isnan(value):
-            raise DataError(where, f"score {shorten(score)}", "a number")
+        value = float(score) if _NUMBER.fullmatch(score) else math.nan
+        if not math.isfinite(value):
+            raise DataError(where, f"score {shorten(score)}", "a finite number")
         if doc in run.setdefault(qid, {}):
             raise DataError(
                 where, f"document {shorten(doc)} is ranked twice for {shorten(qid)}", "once"

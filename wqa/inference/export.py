@@ -13,6 +13,7 @@ from safetensors.numpy import save_file
 
 from wqa.config import PAIR_FORMS
 from wqa.data.files import PathLike
+from wqa.data.parameter_files import read_layout
 from wqa.errors import OptionError
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.load import load_network_ranker
@@ -112,8 +113,8 @@ def _write_network(
     path = f"{prefix}-0000.params"
     try:
         mx.nd.save(path, arrays)
-        mx.nd.load(path)  # MXNet does not check its last write
-    except mx.base.MXNetError as error:
+        read_layout(path)  # MXNet does not check its last write
+    except (mx.base.MXNetError, ValueError) as error:
         raise OSError(str(error).strip().splitlines()[-1]) from None
 
 

@@ -7,8 +7,6 @@ import pathlib
 import tarfile
 from typing import Any, Callable, Dict, List, Optional, Union
 
-import mxnet as mx
-
 from wqa.config import EngineConfig, RunConfig, from_dict, read_json, read_run_config
 from wqa.data.files import sha256
 from wqa.errors import EncoderError, OptionError, RunDirectoryError, shorten
@@ -22,6 +20,7 @@ from wqa.models import Network, network_type, parse_devices
 from wqa.onednn import check_precision, read_quantized
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.pretrained import encoder_directory, load_classifier
+from wqa.pretrained.parameters import load_parameters
 from wqa.text import PairEncoder, load_tokenizer
 
 #: Greatest length of a pair, for a classifier whose files do not record it.
@@ -204,16 +203,7 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> N
         if (folder / "checkpoints").is_dir():
             mend = "the training has not finished: resume it"
         raise RunDirectoryError(path, "the file is missing", "the parameters of the run", mend)
-    try:
-        network.load_parameters(str(path), ctx=parse_devices(ctx))
-    except (mx.base.MXNetError, AssertionError, ValueError, OSError) as error:
-        reason = str(error).strip().splitlines()[-1]
-        raise RunDirectoryError(
-            path,
-            f"does not load ({reason})",
-            "parameters that fit config.json",
-            "restore the file from its run",
-        ) from None
+    load_parameters(network, path, parse_devices(ctx))
     return network
 
 

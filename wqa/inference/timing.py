@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 import numpy as np
 
-from wqa.errors import OptionError
+from wqa.errors import OptionError, printable
 from wqa.inference.cost import total
 from wqa.inference.ranker import Ranker, Ranking
 
@@ -201,7 +201,7 @@ def _milliseconds(
 
     bar = tqdm(
         range(count + 1),
-        desc=title,
+        desc=printable(title),
         unit="question",
         delay=1,
         disable=not progress,

@@ -7,7 +7,6 @@ import math
 import os
 import pathlib
 import subprocess
-import tempfile
 from typing import Dict, List, Tuple
 
 import mxnet as mx
@@ -15,7 +14,8 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig, RunConfig, to_json
-from wqa.errors import EncoderError
+from wqa.data.temporary import scratch_folder
+from wqa.errors import EncoderError, printable
 from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer, library_versions
 from wqa.pretrained import reference
 from wqa.pretrained.configs import to_huggingface
@@ -95,7 +95,7 @@ class Report:
             f"tensors     {self.read} read, {self.mapped} mapped, {len(self.missing)} missing",
             f"unused      {len(self.unused)}",
         ]
-        lines += [f"            {name}" for name in self.unused]
+        lines += [f"            {printable(name)}" for name in self.unused]
         numbers = f"{self.parameters:,} in the encoder, {self.head_parameters:,} in the {head}"
         lines.append(f"parameters  {numbers}")
         lines += [f"difference  {value:.1e} {part}" for part, value in self.differences.items()]
@@ -266,7 +266,7 @@ def _live(
     kind = to_huggingface(config)["architectures"][0]
     if not is_classifier:
         kind = kind.replace("ForSequenceClassification", "Model")
-    with tempfile.TemporaryDirectory() as scratch:
+    with scratch_folder("check") as scratch:
         inputs, outputs = os.path.join(scratch, "inputs.npz"), os.path.join(scratch, "outputs.npz")
         np.savez(inputs, **_random_rows(config))
         try:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import shutil
 from typing import Iterator
 
 import mxnet as mx
 from mxnet.gluon import Block
 
+from wqa.data.locks import lock_output
+from wqa.data.parameter_files import read_layout
+from wqa.data.temporary import remove, remove_abandoned, temporary_path
 from wqa.errors import OptionError, StorageError
 from wqa.pretrained.locate import PathLike
 
@@ -33,31 +35,36 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
     ------
     OptionError
         If a file or a directory with files has this name.
+    OutputLocked
+        If another process writes it.
     StorageError
         If a file cannot be written. The temporary directory is deleted then.
     """
     target = pathlib.Path(path)
-    if target.is_file() or (target.is_dir() and any(target.iterdir())):
-        raise OptionError(
-            target, "exists already", "a new directory", "choose another name or delete it"
-        )
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        temporary.mkdir(parents=True)
-        yield temporary
-        os.replace(temporary, target)
-    except OSError as error:
-        raise StorageError(
-            target,
-            f"could not be written ({error.strerror or error})",
-            mend="free space or choose another path, then run again",
-        ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with lock_output(target):
+        if target.is_file() or (target.is_dir() and any(target.iterdir())):
+            raise OptionError(
+                target, "exists already", "a new directory", "choose another name or delete it"
+            )
+        temporary = temporary_path(target)
+        try:
+            remove_abandoned(target)
+            remove(temporary)  # of an earlier process of this number
+            temporary.mkdir(parents=True)
+            yield temporary
+            os.replace(temporary, target)
+        except OSError as error:
+            raise StorageError(
+                target,
+                f"could not be written ({error.strerror or error})",
+                mend="free space or choose another path, then run again",
+            ) from error
+        finally:
+            remove(temporary)
 
 
 def write_parameters(block: Block, path: pathlib.Path) -> None:
-    """Write a block's parameters and read them back, as MXNet does not check its last write.
+    """Write a block's parameters and check the file, as MXNet does not check its last write.
 
     Parameters
     ----------
@@ -73,6 +80,6 @@ def write_parameters(block: Block, path: pathlib.Path) -> None:
     """
     try:
         block.save_parameters(str(path))
-        mx.nd.load(str(path))
-    except mx.base.MXNetError as error:
+        read_layout(path)
+    except (mx.base.MXNetError, ValueError) as error:
         raise OSError(str(error).strip().splitlines()[-1]) from None

@@ -9,10 +9,10 @@ import os
 import pathlib
 import shutil
 import tarfile
-import tempfile
 import zlib
 from typing import Iterator, Sequence, Union
 
+from wqa.data.temporary import scratch_folder
 from wqa.errors import EncoderError, shorten
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -46,8 +46,8 @@ def encoder_directory(name: PathLike) -> Iterator[pathlib.Path]:
     if not path.is_file():
         yield locate_encoder(str(name))
         return
-    with tempfile.TemporaryDirectory(prefix="wqa-encoder-") as folder:
-        yield _unpack(path, pathlib.Path(folder))
+    with scratch_folder("encoder") as folder:
+        yield _unpack(path, folder)
 
 
 def locate_encoder(name: str) -> pathlib.Path:

@@ -6,11 +6,11 @@ import math
 import pathlib
 from typing import Any, Dict, Iterator, List, Tuple
 
-import mxnet as mx
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from wqa.config import parse_json, read_json
+from wqa.data.parameter_files import is_finite, read_array, read_layout
 from wqa.errors import EncoderError, shorten
 from wqa.pretrained.pickled import PickledTensors
 from wqa.pretrained.tensors import TensorFile, widen
@@ -77,7 +77,7 @@ class SafeTensors(TensorFile):
 
 
 class ParameterFile(TensorFile):
-    """Arrays of an MXNet ``.params`` file. All of them are in memory until they are read.
+    """Arrays of an MXNet ``.params`` file.
 
     Parameters
     ----------
@@ -93,25 +93,24 @@ class ParameterFile(TensorFile):
     def __init__(self, path: pathlib.Path) -> None:
         super().__init__(path)
         try:
-            arrays = mx.nd.load(str(path))
-        except (mx.base.MXNetError, ValueError) as error:
-            reason = str(error).strip().splitlines()[-1]
+            self._layout = read_layout(path)
+        except (OSError, ValueError) as error:
             raise EncoderError(
-                path, f"cannot be read ({reason})", mend="fetch the file again"
+                path,
+                f"cannot be read ({error})",
+                "a file that save_parameters wrote",
+                "fetch the file again",
             ) from None
-        if not isinstance(arrays, dict):
-            raise EncoderError(
-                path, "holds arrays without names", "a file that save_parameters wrote"
-            )
-        self._arrays = arrays
-        self.shapes = {name: array.shape for name, array in arrays.items()}
+        self.shapes = {name: stored.shape for name, stored in self._layout.items()}
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read rows of an array, as `TensorFile.read`; the last row frees the array's memory."""
-        rows = self._arrays[name][start:stop].asnumpy()
-        if stop == self.shapes[name][0]:
-            del self._arrays[name]
-        return rows
+        """Read rows of an array, as `TensorFile.read`."""
+        try:
+            return read_array(self.path, self._layout[name], start, stop)
+        except (OSError, ValueError) as error:
+            raise EncoderError(
+                self.path, f"cannot be read ({error})", mend="fetch the file again"
+            ) from None
 
 
 class Weights:
@@ -158,11 +157,23 @@ class Weights:
             Number of the first row.
         numpy.ndarray
             The rows, float32.
+
+        Raises
+        ------
+        EncoderError
+            If a row cannot be read, or holds NaN or infinity.
         """
         count, *row_shape = self.shapes[name]
         step = max(1, PART // max(1, math.prod(row_shape)))
         for start in range(0, count, step):
             rows = self._files[name].read(name, start, min(count, start + step))
+            if not is_finite(rows):
+                raise EncoderError(
+                    self._files[name].path,
+                    f"tensor {name} holds NaN or infinity",
+                    "finite numbers",
+                    "fetch the file again",
+                )
             yield start, rows.astype(np.float32, copy=False)
 
 

@@ -23,6 +23,7 @@ from wqa.data import atomic_writer, storage_errors
 from wqa.data.files import sha256, sync_directory
 from wqa.errors import RunDirectoryError
 from wqa.pretrained.folders import write_parameters
+from wqa.pretrained.parameters import load_parameters
 
 #: Number of checkpoints on disk.
 KEPT = 2
@@ -186,7 +187,7 @@ class Checkpoints:
             return None
         newest = checkpoints[-1]
         record = _read_record(newest)
-        model.load_parameters(str(newest / "model.params"), ctx=ctx)
+        load_parameters(model, newest / "model.params", ctx)
         load_optimizer(str(newest / "optimizer.states"))
         best = newest / "best.params"
         self._best = best if best.exists() else None

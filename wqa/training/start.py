@@ -13,6 +13,7 @@ from wqa.config import BackboneConfig, read_run_config
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import Network
 from wqa.pretrained import encoder_directory, initialize_from, read_backbone_config
+from wqa.pretrained.parameters import stored_layout, stored_parameter
 from wqa.text import Tokenizer, load_tokenizer
 
 #: Standard deviation of new parameters.
@@ -128,12 +129,7 @@ class RunStart(EncoderStart):
         super(EncoderStart, self).fill(network, devices)
         source = read_run_config(self._folder / "config.json")
         path = self._folder / "model.params"
-        try:
-            arrays = mx.nd.load(str(path))
-        except mx.base.MXNetError:
-            raise RunDirectoryError(
-                path, "is missing or truncated", "the parameters of a finished run"
-            ) from None
+        arrays = stored_layout(path)
         parameters = network._collect_params_with_prefix()
         encoders = {
             id(parameter)
@@ -151,7 +147,8 @@ class RunStart(EncoderStart):
                 (new if differing else kept).append(part)
             if not differing:
                 for name in names:
-                    parameters[name].set_data(arrays[name])
+                    values = stored_parameter(path, name, arrays[name])
+                    parameters[name].set_data(mx.nd.array(values, dtype=values.dtype))
         line = f"{self.name} ({source.system})"
         if encoders:
             line = f"encoder of {line}"

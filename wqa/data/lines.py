@@ -1,0 +1,142 @@
+"""Lines of files, in bounded memory, whatever a file holds.
+
+Only ``\\n`` ends a line. The other line ends of Unicode, such as U+0085 and U+2028, are text.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+from typing import IO, Iterator, Optional, Tuple
+
+from wqa.data.archives import DAMAGE
+from wqa.data.files import PathLike
+from wqa.errors import DataError
+
+#: Greatest length of a line, in bytes.
+LONGEST_LINE = 1 << 26
+
+
+def open_bytes(path: PathLike) -> IO[bytes]:
+    """Open a file for reading bytes.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; it is unpacked if its name ends in ``.gz``.
+
+    Returns
+    -------
+    file object
+        The open file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened.
+    """
+    if str(path).endswith(".gz"):
+        return gzip.open(path, "rb")  # type: ignore[return-value]
+    return open(path, "rb")
+
+
+def bounded_lines(
+    file: IO[bytes], where: object, longest: int = LONGEST_LINE, largest: Optional[int] = None
+) -> Iterator[Tuple[int, bytes]]:
+    """Read the lines of an open file.
+
+    Parameters
+    ----------
+    file : file object
+        The file, open for reading bytes.
+    where : object
+        Its name, for messages.
+    longest : int
+        Greatest length of a line in bytes.
+    largest : int, optional
+        Greatest length of the whole file in bytes, unpacked; by default it is not bounded.
+
+    Yields
+    ------
+    tuple of int and bytes
+        Number of the line, counted from 1, and the line with its line end.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or it or a line is longer than it may be.
+    """
+    number = total = 0
+    read_line = functools.partial(file.readline, longest + 1)
+    try:
+        for line in iter(read_line, b""):
+            number += 1
+            total += len(line)
+            if len(line) > longest:
+                raise DataError(
+                    f"{where}, line {number}",
+                    f"more than {longest:,} bytes",
+                    "shorter lines",
+                    "check that it is a file of this format",
+                )
+            if largest is not None and total > largest:
+                raise DataError(
+                    f"{where}, line {number}",
+                    f"the file has more than {largest:,} bytes",
+                    "a file of this corpus",
+                    "fetch it again",
+                )
+            yield number, line
+    except DAMAGE as error:
+        raise DataError(
+            f"{where}, after line {number}",
+            f"cannot be read ({error})",
+            "a whole file",
+            "fetch or write it again",
+        ) from None
+
+
+def text_lines(
+    path: PathLike, longest: int = LONGEST_LINE, largest: Optional[int] = None
+) -> Iterator[Tuple[int, str]]:
+    """Read the lines of a file of UTF-8 text.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; it is unpacked if its name ends in ``.gz``.
+    longest : int
+        Greatest length of a line in bytes.
+    largest : int, optional
+        Greatest length of the whole file in bytes, unpacked; by default it is not bounded.
+
+    Yields
+    ------
+    tuple of int and str
+        Number of the line, counted from 1, and the line with its line end.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, is not UTF-8, or it or a line is longer than it may be.
+    """
+    try:
+        file = open_bytes(path)
+    except FileNotFoundError:
+        raise DataError(path, "there is no such file", mend="check the path") from None
+    except OSError as error:
+        raise DataError(
+            path, f"cannot be read ({error.strerror})", "a file", "check the path"
+        ) from None
+    with file:
+        for number, raw in bounded_lines(file, path, longest, largest):
+            try:
+                line = raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}, line {number}",
+                    f"byte {error.start} is not UTF-8",
+                    "UTF-8 text",
+                    "convert the file, for example with iconv",
+                ) from None
+            yield number, line

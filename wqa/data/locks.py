@@ -1,0 +1,144 @@
+"""Locks of outputs: two processes never write to the same run, store or folder.
+
+The lock of ``runs/wikiqa`` is the file ``runs/.wikiqa.lock``, and ``runs/.wikiqa.holder`` says
+which process holds it. Both are removed when the lock is released. The kernel releases the lock of
+a process that dies; its files then stay until the next writer of the same output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import shlex
+import sys
+import time
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+from filelock import FileLock, Timeout
+
+from wqa.config import read_json
+from wqa.data.files import PathLike, storage_errors
+from wqa.data.temporary import process_is_alive
+from wqa.errors import OutputLocked
+
+#: Attempts to take a lock whose file is removed at the same moment.
+_ATTEMPTS = 100
+#: Attempts to read who holds a lock; a process writes that just after it takes the lock.
+_READINGS = 10
+_PAUSE = 0.02  # seconds
+
+
+@contextlib.contextmanager
+def lock_output(path: PathLike) -> Iterator[None]:
+    """Hold the lock of an output inside the ``with`` block.
+
+    It does not wait. Readers need no lock.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file or folder that is written; it need not exist. Two names of one folder have one
+        lock.
+
+    Raises
+    ------
+    OutputLocked
+        If another process, or another thread, holds the lock.
+    StorageError
+        If the lock cannot be written.
+    """
+    target = pathlib.Path(path)
+    with storage_errors(target):
+        lock_path, holder_path = _files_of(target)
+        lock = FileLock(str(lock_path))
+        try:
+            _acquire(lock, lock_path)
+        except Timeout:
+            raise OutputLocked(target, _holder_of(holder_path)) from None
+    try:
+        with storage_errors(target):
+            _write_holder(holder_path)
+        yield
+    finally:
+        # A process that waits for neither file takes a new lock only when both are gone.
+        for file in (holder_path, lock_path):
+            with contextlib.suppress(OSError):
+                file.unlink()
+        lock.release()
+
+
+def _files_of(target: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:
+    """The lock file and the holder file of an output."""
+    resolved = target.resolve()
+    folder, name = resolved.parent, f".{resolved.name}"
+    if resolved.is_dir() and not os.access(folder, os.W_OK):
+        folder, name = resolved, ""  # the folder is all that may be written to
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.lock", folder / f"{name}.holder"
+
+
+def _acquire(lock: FileLock, path: pathlib.Path) -> None:
+    """Take a lock, whose file must still have its name: the holder before may have removed it."""
+    for _ in range(_ATTEMPTS):
+        try:
+            lock.acquire(timeout=0)
+        except NotImplementedError:
+            return  # a file system without locks
+        except FileNotFoundError:
+            continue  # removed while it was opened
+        if _has_name(lock, path):
+            return
+        lock.release()
+    raise Timeout(str(path))
+
+
+def _has_name(lock: FileLock, path: pathlib.Path) -> bool:
+    """Whether the locked file still has its name; filelock before version 4 does not check."""
+    descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return descriptor is None or os.path.samestat(status, os.fstat(descriptor))
+
+
+def _write_holder(path: pathlib.Path) -> None:
+    holder = {
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "start": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "command": shlex.join(sys.argv),
+    }
+    # Not flushed to the disk: the lock does not outlive the machine's memory either.
+    path.write_text(json.dumps(holder), encoding="utf-8")
+
+
+def _holder_of(path: pathlib.Path) -> str:
+    """Describe the process that holds a lock."""
+    for _ in range(_READINGS):
+        holder = _read_holder(path)
+        if holder is not None:
+            return (
+                f"locked by process {holder['pid']} on {holder['host']} since "
+                f"{holder['start']} ({holder['command']})"
+            )
+        time.sleep(_PAUSE)
+    return "locked by another process"
+
+
+def _read_holder(path: pathlib.Path) -> Optional[Dict[str, Any]]:
+    """The holder, or None if it is not written yet or is that of a dead process."""
+    try:
+        holder = read_json(path)
+        is_here = holder["host"] == platform.node()
+        if not isinstance(holder["pid"], int):
+            return None
+        if is_here and not process_is_alive(holder["pid"]):
+            return None
+        return {name: holder[name] for name in ("pid", "host", "start", "command")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

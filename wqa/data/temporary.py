@@ -1,0 +1,149 @@
+"""Names of temporary files, which say whose they are, and the removal of those left behind.
+
+A temporary file or folder is called ``.NAME.MACHINE.PID.tmp``, beside the file that it becomes. A
+process that is killed leaves it. The next writer of the same name removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import pathlib
+import platform
+import re
+import shutil
+import tempfile
+import time
+import zlib
+from typing import Iterator
+
+#: Seconds after which a file of another machine, where processes cannot be looked up, is abandoned.
+ABANDONED_AFTER = 24 * 3600.0
+
+_OWNER = re.compile(r"(?:(?P<machine>[0-9a-f]{8})\.)?(?P<pid>[0-9]+)(?:\.\w+)?\.tmp")
+
+
+@functools.lru_cache(maxsize=None)
+def _machine() -> str:
+    """Digest of the host and, for containers, of the namespace that numbers its processes."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return f"{zlib.crc32((platform.node() + namespace).encode('utf-8')):08x}"
+
+
+def process_is_alive(pid: int) -> bool:
+    """Whether a process of this machine lives.
+
+    Parameters
+    ----------
+    pid : int
+        Number of the process.
+
+    Returns
+    -------
+    bool
+        False only if there is no such process.
+    """
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another user's process
+        return True
+    return True
+
+
+def temporary_path(target: pathlib.Path) -> pathlib.Path:
+    """The temporary name of a file or folder that this process writes.
+
+    Parameters
+    ----------
+    target : pathlib.Path
+        Final name.
+
+    Returns
+    -------
+    pathlib.Path
+        Name in the same folder.
+    """
+    return target.with_name(f".{target.name}.{_machine()}.{os.getpid()}.tmp")
+
+
+def remove_abandoned(target: pathlib.Path) -> None:
+    """Remove the temporary files and folders that dead processes left for a name.
+
+    Files of another machine are removed when they have not changed for a day. What cannot be
+    removed stays.
+
+    Parameters
+    ----------
+    target : pathlib.Path
+        Final name, as `temporary_path` takes it.
+    """
+    _remove_abandoned(target.parent, f".{target.name}.")
+
+
+def _remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith(prefix)]
+    except OSError:
+        return
+    for name in names:
+        owner = _OWNER.fullmatch(name[len(prefix) :])
+        if owner is not None and _is_abandoned(folder / name, owner):
+            remove(folder / name)
+
+
+def _is_abandoned(path: pathlib.Path, owner: re.Match) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    if status.st_uid != os.geteuid():
+        return False
+    if owner["machine"] == _machine():
+        return not process_is_alive(int(owner["pid"]))
+    return time.time() - status.st_mtime > ABANDONED_AFTER
+
+
+def remove(path: pathlib.Path) -> None:
+    """Remove a file or a folder if that is possible.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file or folder; it may be missing.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+@contextlib.contextmanager
+def scratch_folder(name: str) -> Iterator[pathlib.Path]:
+    """Make a folder for intermediate files, which is removed when the context ends.
+
+    It lies in the system's folder for temporary files (``TMPDIR``). Folders of the same name that
+    dead processes left there are removed.
+
+    Parameters
+    ----------
+    name : str
+        Word for the purpose, part of the folder's name.
+
+    Yields
+    ------
+    pathlib.Path
+        The folder, empty.
+    """
+    parent = pathlib.Path(tempfile.gettempdir())
+    prefix = f".wqa-{name}."
+    _remove_abandoned(parent, prefix)
+    owned = f"{prefix}{_machine()}.{os.getpid()}."
+    with tempfile.TemporaryDirectory(prefix=owned, suffix=".tmp", dir=parent) as folder:
+        yield pathlib.Path(folder)
