@@ -27,7 +27,7 @@ EXITS = (1, 2, 4)
 
 
 def by(engine):
-    return EngineConfig(engine=engine)
+    return EngineConfig(engine=engine, threads=1)
 
 
 def groups(count):

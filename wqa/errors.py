@@ -87,6 +87,8 @@ class ScoreError(WqaError):
 
 class ProcessError(WqaError):
     """A forked process that uses what only its parent has."""
+
+
 class OutputLocked(StorageError):
     """An output that another process writes to.
 

@@ -3,8 +3,8 @@
 An engine plans micro-batches, runs consecutive stages on them, and stores the encodings of pairs
 between stages. The ranker decides which pairs are dropped (`wqa.inference.cascade`). An engine
 keeps no results: `Engine.run` returns the input of the heads, and `Engine.scores` the scores. Both
-hold the engine's lock, so that several threads may rank at once. Neither reads what a call before
-it has left, so that an exception at any moment leaves the engine as good as new.
+hold the engine's lock, so that several threads may rank at once. Neither reads results of a call
+before it, which an exception may have interrupted.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, TypeVar
 
 import mxnet as mx
 import numpy as np
+from mxnet.gluon import HybridBlock
 
 from wqa.config import PAIR_FORMS, EngineConfig
 from wqa.errors import OptionError
-from wqa.inference.exclusive import MXNET_LOCK, engine_lock
+from wqa.inference.exclusive import MXNET_LOCK, engine_lock, name_scope_kept
 from wqa.inference.hidden import HiddenStore, RowStore
 from wqa.models import Network, parse_devices
-from wqa.models.network import refer_weakly
+from wqa.models.backbone import break_cycles
 from wqa.onednn import DenseChain, PackedBatch, PackedLayers, choose_engine, encoding_kind
 from wqa.onednn.packing import round_up
 from wqa.onednn.process import in_working_thread, openmp_threads
@@ -64,8 +65,10 @@ class Engine:
     ) -> None:
         self._network, self._typed, self._padding_id = network, typed, padding_id
         self._config = config
+        network.apply(break_cycles)
         self._lock = engine_lock()
-        network.apply(refer_weakly)  # a dropped ranker then frees its network at once
+        self._hybridized: List[HybridBlock] = []  # blocks that MXNet traces
+        self._is_whole = True  # whether no call was interrupted
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         """Divide pairs into micro-batches.
@@ -149,9 +152,23 @@ class Engine:
         raise NotImplementedError
 
     def _alone(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function while no other thread uses the engine."""
-        with self._lock:
-            return function(*arguments)
+        """Call a function while no other thread uses the engine, and nothing is half traced."""
+        with self._lock, name_scope_kept():
+            if not self._is_whole:
+                self._hybridize()
+            self._is_whole = False
+            try:
+                result = function(*arguments)
+            except BaseException:
+                self._hybridize()
+                raise
+            self._is_whole = True
+            return result
+
+    def _hybridize(self) -> None:
+        """Let MXNet trace the blocks anew."""
+        for block in self._hybridized:
+            block.hybridize()
 
 
 class HybridEngine(Engine):
@@ -167,9 +184,8 @@ class HybridEngine(Engine):
         self._ctx = parse_devices(config.ctx)[0]
         self._stages = network.stages()
         self._lock = MXNET_LOCK
-        for stage in self._stages:
-            stage.apply(refer_weakly)
-            stage.hybridize()
+        self._hybridized = self._stages
+        self._hybridize()
         if config.threads is not None:
             mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(config.threads))
 
@@ -251,10 +267,11 @@ class PackedEngine(Engine):
         # A head of dense layers runs where the layers run, without a change of threads.
         self._chains: List[Optional[DenseChain]] = []
         for stage in self._stages:
-            stage.apply(refer_weakly)
-            stage.head.hybridize()
             layers_of_head = stage.head.chain()
             self._chains.append(DenseChain(layers_of_head) if layers_of_head else None)
+            if not layers_of_head:
+                self._hybridized.append(stage.head)
+        self._hybridize()
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return pack_batches(lengths, self._tokens)
@@ -266,8 +283,8 @@ class PackedEngine(Engine):
         return in_working_thread(self._with_threads, function, *arguments)
 
     def _with_threads(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        with self._lock, openmp_threads(self._config.threads):
-            return function(*arguments)
+        with openmp_threads(self._config.threads):
+            return super()._alone(function, *arguments)
 
     def _run(
         self,

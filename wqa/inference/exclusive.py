@@ -1,13 +1,17 @@
-"""Locks of engines, which a fork of the process hands over free."""
+"""Locks of engines, which a fork of the process hands over free; name scopes after an interrupt."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
 import threading
 import weakref
-from typing import Any, List
+from typing import Any, Iterator, List
+
+from mxnet.gluon.block import _BlockScope
+from mxnet.name import NameManager
 
 #: Lock of all that MXNet computes for rankers: networks share blocks, whose tracing is not safe in
 #: several threads. A thread may take it while it holds that of an engine, never the reverse.
@@ -34,6 +38,19 @@ def engine_lock() -> Any:
     lock = threading.RLock()
     _locks[next(_numbers)] = lock
     return lock
+
+
+@contextlib.contextmanager
+def name_scope_kept() -> Iterator[None]:
+    """Restore Gluon's name scopes of the thread, in which an interrupt can leave a block."""
+    scopes = (_BlockScope._current, NameManager._current)  # local to the thread
+    before = [dict(vars(scope)) for scope in scopes]
+    try:
+        yield
+    finally:
+        for scope, values in zip(scopes, before):
+            vars(scope).clear()
+            vars(scope).update(values)
 
 
 @functools.lru_cache(maxsize=None)

@@ -6,14 +6,13 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from typing import Any, List, Optional, Sequence, Tuple
 
-from mxnet.gluon import Block, HybridBlock, nn
+from mxnet.gluon import HybridBlock, ParameterDict, nn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.backbone import Backbone, Embeddings, LayerStack
+from wqa.models.backbone import Backbone, Embeddings, LayerStack, break_cycles
 from wqa.models.heads import Head, score
 from wqa.models.runtime import Tensor
 
@@ -50,20 +49,6 @@ def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
     return exits
 
 
-def refer_weakly(block: Block) -> None:
-    """Let the name scope of a block refer to it weakly, for ``block.apply``.
-
-    Gluon's own reference is a cycle: a dropped network would keep its parameters until Python
-    collects cycles.
-
-    Parameters
-    ----------
-    block : mxnet.gluon.Block
-        A block that is constructed.
-    """
-    block._scope._block = weakref.proxy(block)
-
-
 class Stage(HybridBlock):
     """Consecutive layers and the head after them.
 
@@ -95,6 +80,7 @@ class Stage(HybridBlock):
         if last and head.reads == "first":
             layers = layers.of_first_positions()
         self.embeddings, self.layers, self.head, self.last = embeddings, layers, head, last
+        break_cycles(self)
 
     def hybrid_forward(self, F, *inputs: Tensor) -> Tuple[Tensor, Tensor]:
         *start, valid_length = inputs
@@ -138,6 +124,10 @@ class Network(HybridBlock):
         self.config: Any = backbone
         #: Configuration of the system; defaults that depend on the encoder are filled in.
         self.own_config: Any = self.Config() if config is None else config
+
+    def collect_params(self, select: Optional[str] = None) -> ParameterDict:
+        self.apply(break_cycles)
+        return super().collect_params(select)
 
     @property
     def num_layers(self) -> int:

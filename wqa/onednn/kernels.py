@@ -45,7 +45,7 @@ class _Argument(ctypes.Structure):
 
 @functools.lru_cache(maxsize=None)
 def _argument_array(count: int) -> Any:
-    """ctypes' type of several arguments; a type of each call would be freed by the collector alone."""
+    """ctypes' type of several arguments, kept: the types are cycles of references."""
     return _Argument * count
 
 
