@@ -219,7 +219,7 @@ class Broken(Ranker):
         self._value = value
 
     def rank_all(self, questions):
-        for question in questions:
+        for _ in questions:
             scores = np.array([1.0, self._value])
             none = np.zeros(2, dtype=bool)
             order, exits = np.arange(2), np.ones(2, dtype=int)

@@ -9,7 +9,7 @@ before it, which an exception may have interrupted.
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, TypeVar
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -29,8 +29,6 @@ from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan
 
 #: Values of `wqa.models.Head.reads` that oneDNN's engine supports.
 READ_ROWS = ("first", "mean")
-
-Result = TypeVar("Result")
 
 #: Default number of tokens of a micro-batch.
 _HYBRID_TOKENS, _PACKED_TOKENS = 2048, 1024
@@ -151,7 +149,7 @@ class Engine:
         """`scores`, while no other thread uses the engine."""
         raise NotImplementedError
 
-    def _alone(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    def _alone(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function while no other thread uses the engine, and nothing is half traced."""
         with self._lock, name_scope_kept():
             if not self._is_whole:
@@ -279,10 +277,10 @@ class PackedEngine(Engine):
     def store(self) -> RowStore:
         return RowStore(self._config.hidden_bytes)
 
-    def _alone(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    def _alone(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return in_working_thread(self._with_threads, function, *arguments)
 
-    def _with_threads(self, function: Callable[..., Result], *arguments: Any) -> Result:
+    def _with_threads(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with openmp_threads(self._config.threads):
             return super()._alone(function, *arguments)
 
