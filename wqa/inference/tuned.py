@@ -8,6 +8,7 @@ from typing import List, Union
 
 from wqa.config import read_json, read_run_config
 from wqa.errors import OptionError, RunDirectoryError, shorten
+from wqa.inference.run_directory import own_config
 from wqa.models.cascade import drop_ratios
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -45,9 +46,9 @@ def read_tuned(run: PathLike) -> List[float]:
         raise RunDirectoryError(
             path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again"
         ) from None
-    exits = len(read_run_config(pathlib.Path(run) / "config.json").network.get("exits", ()))
+    own = own_config(path.parent, read_run_config(path.parent / "config.json"))
     try:
-        return drop_ratios(values, exits)
+        return drop_ratios(values, len(getattr(own, "exits", ())))
     except (OptionError, TypeError):
         raise RunDirectoryError(
             path,

@@ -39,9 +39,8 @@ def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
     """
     exits = tuple(exits)
     if not exits or exits[0] < 1 or any(low >= high for low, high in zip(exits, exits[1:])):
-        raise OptionError(
-            "exits", ",".join(map(str, exits)) or "nothing", "increasing layer numbers from 1"
-        )
+        text = ",".join(map(str, exits[:20])) or "nothing"
+        raise OptionError("exits", text, "increasing layer numbers from 1")
     if exits[-1] > num_layers:
         raise OptionError(
             "exits", f"layer {exits[-1]}", f"at most {num_layers}, the layers of the encoder"
@@ -230,6 +229,11 @@ class ExitNetwork(Network):
         Sizes of the encoder.
     config : ExitConfig, optional
         Exits of the network.
+
+    Raises
+    ------
+    OptionError
+        If there is no encoder, or an exit is not one of its layers.
     """
 
     Config: Any = ExitConfig
@@ -238,6 +242,8 @@ class ExitNetwork(Network):
         self, backbone: BackboneConfig, config: Optional[ExitConfig] = None, **kwargs
     ) -> None:
         super().__init__(backbone, config, **kwargs)
+        if backbone is None:
+            raise OptionError("backbone", "none", "the sizes of the network's encoder")
         exits = self.own_config.exits or self.default_exits(backbone)
         self.exits = check_exits(exits, backbone.num_layers)
         self.own_config = dataclasses.replace(self.own_config, exits=self.exits)

@@ -15,11 +15,15 @@ import numpy as np
 
 from wqa.config import RunConfig, TrainingConfig, read_run_config, to_json
 from wqa.data import atomic_writer
+from wqa.data.digests import RUN_FILES, forget_digests, record_digests
+from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import library_versions, network_type, parse_devices
 from wqa.onednn import choose_engine
 from wqa.text import PairEncoder
 from wqa.training.checkpoint import State
+from wqa.training.messages import lossy_messages
+from wqa.training.metrics import MetricsFile
 from wqa.training.registry import task_type
 from wqa.training.start import open_start
 from wqa.training.task import Task
@@ -45,6 +49,8 @@ def train(
     **options: Any,
 ) -> State:
     """Train a system into a run directory.
+
+    Messages and progress bars that standard error does not take are dropped.
 
     Parameters
     ----------
@@ -88,30 +94,32 @@ def train(
     kind = task_type(system)
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
-    with open_start(encoder, init) as start:
-        own_config = _own_config(system, options)
-        task = kind.create(system, start, own_config, train_file, config, max_length)
-        choose_engine(config.engine_config, gradient_obstacle(task.network))
-        evaluator = make_evaluator(task.encoder) if make_evaluator else None
-        record = RunConfig(
-            system=system,
-            backbone=task.network.config,
-            network=_as_json(task.network.own_config),
-            max_length=max_length,
-            training=config,
-            encoder=start.name,
-            train_sha256=task.digest,
-            versions=library_versions(),
-            command=command,
-        )
-        if _begin(run, record, resume):
-            # They remain if the process is killed after the last rename.
-            shutil.rmtree(run / "checkpoints", ignore_errors=True)
-            return State(finished=True)
-        task.encoder.tokenizer.save(run / "tokenizer.json")
-        _seed(config.seed)
-        _log_start(run, task.initialize(start, devices))
-    return _fit(task, config, run, evaluator, resume)
+    with lossy_messages(), lock_output(run):
+        with open_start(encoder, init) as start:
+            own_config = _own_config(system, options)
+            task = kind.create(system, start, own_config, train_file, config, max_length)
+            choose_engine(config.engine_config, gradient_obstacle(task.network))
+            evaluator = make_evaluator(task.encoder) if make_evaluator else None
+            record = RunConfig(
+                system=system,
+                backbone=task.network.config,
+                network=_as_json(task.network.own_config),
+                max_length=max_length,
+                training=config,
+                encoder=start.name,
+                train_sha256=task.digest,
+                versions=library_versions(),
+                command=command,
+            )
+            if _begin(run, record, resume):
+                # They remain if the process is killed after the last rename.
+                shutil.rmtree(run / "checkpoints", ignore_errors=True)
+                record_digests(run, [name for name in RUN_FILES if (run / name).is_file()])
+                return State(finished=True)
+            task.encoder.tokenizer.save(run / "tokenizer.json")
+            _seed(config.seed)
+            _log_start(run, task.initialize(start, devices))
+        return _fit(task, config, run, evaluator, resume)
 
 
 def _own_config(system: str, options: Dict[str, Any]) -> Any:
@@ -127,10 +135,8 @@ def _as_json(own_config: Any) -> Dict[str, Any]:
 
 def _log_start(run: pathlib.Path, line: str) -> None:
     """Log the parts taken from another run, on standard error and in ``metrics.jsonl``."""
-    if line and not (run / "metrics.jsonl").exists():
+    if line and MetricsFile(run / "metrics.jsonl").log_start(line):
         print(f"start: {line}", file=sys.stderr)
-        with open(run / "metrics.jsonl", "w", encoding="utf-8") as log:
-            log.write(json.dumps({"update": 0, "start": line}) + "\n")
 
 
 def _fit(
@@ -145,6 +151,7 @@ def _fit(
         trainer.resume()
     state = trainer.fit()
     trainer.checkpoints.finish(task.network, run / "model.params")
+    record_digests(run)
     return state
 
 
@@ -175,7 +182,10 @@ def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     new = dataclasses.asdict(record.training or TrainingConfig())
     for name in old:
         _compare(path, name, old[name], new[name])
-    return (run / "model.params").exists()
+    if (run / "model.params").exists():
+        return True
+    forget_digests(run)
+    return False
 
 
 def _compare(path: pathlib.Path, name: str, old: Any, new: Any) -> None:
