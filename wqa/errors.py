@@ -81,6 +81,14 @@ class StorageError(WqaError):
     """A file that cannot be written; its old content is kept."""
 
 
+class ScoreError(WqaError):
+    """A score of a candidate that is not a finite number."""
+
+
+class ProcessError(WqaError):
+    """A forked process that uses what only its parent has."""
+
+
 class OutputLocked(StorageError):
     """An output that another process writes to.
 

@@ -5,13 +5,15 @@ of similar lengths. At an exit that drops candidates, each question keeps its be
 survivors of all questions form new micro-batches, so that dropped candidates cost nothing more. At
 an exit that drops none, a micro-batch continues with the next layers. A thread tokenizes and
 encodes the next group meanwhile.
+
+Nothing outlives a group: its pairs, scores and stored encodings belong to one `_Group`.
 """
 
 from __future__ import annotations
 
+import functools
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Iterable, Iterator, List, Optional, Sequence
+from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -22,7 +24,8 @@ from wqa.errors import OptionError, check_choice
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.engine import build_engine
-from wqa.inference.ranker import Capabilities, Ranker, Ranking
+from wqa.inference.lookahead import LookAhead
+from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name, score_error
 from wqa.models import Network
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.text import Encoded, PairEncoder
@@ -99,54 +102,61 @@ class CascadeRanker(Ranker):
         return Capabilities(self._system, stages, network.exits, network.num_layers)
 
     def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
-        return self.rank_pairs([self.encoder.encode(question, candidates)])[0]
+        pairs = self.encoder.encode(question, candidates)
+        return self.rank_pairs([pairs], [question_name(Question("", question, ()))])[0]
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        groups = self._groups(questions)
-        with ThreadPoolExecutor(1) as thread:
-            upcoming = thread.submit(next, groups, None)
-            while True:
-                group = upcoming.result()
-                if group is None:
-                    return
-                upcoming = thread.submit(next, groups, None)
-                yield from self.rank_pairs(group)
+        encode = functools.partial(_encode, self.encoder)
+        with LookAhead(questions, encode, self._group_tokens) as groups:
+            for group in groups:
+                pairs, names = zip(*group)
+                yield from self.rank_pairs(pairs, names)
 
-    def _groups(self, questions: Iterable[Question]) -> Iterator[List[List[Encoded]]]:
-        group: List[List[Encoded]] = []
-        tokens = 0
-        for question in questions:
-            pairs = self.encoder.encode(question.question, question.texts, question.id)
-            size = sum(len(pair.token_ids) for pair in pairs)
-            if group and tokens + size > self._group_tokens:
-                yield group
-                group, tokens = [], 0
-            group.append(pairs)
-            tokens += size
-        if group:
-            yield group
-
-    def rank_pairs(self, group: Sequence[Sequence[Encoded]]) -> List[Ranking]:
+    def rank_pairs(
+        self, group: Sequence[Sequence[Encoded]], names: Sequence[str] = ()
+    ) -> List[Ranking]:
         """Rank encoded questions as one group.
 
         Parameters
         ----------
         group : sequence of sequence of Encoded
             Pairs of each question.
+        names : sequence of str
+            Name of each question in errors; by default its number in the group.
 
         Returns
         -------
         list of Ranking
             Ranking of each question.
+
+        Raises
+        ------
+        ScoreError
+            If a score is not finite.
         """
-        return _Group(self, group).rank()
+        return _Group(self, group, names).rank()
+
+
+class _Named(NamedTuple):
+    """An encoded question."""
+
+    pairs: List[Encoded]
+    name: str
+
+
+def _encode(encoder: PairEncoder, question: Question) -> Tuple[_Named, int]:
+    """Encode a question; returns its number of tokens too."""
+    pairs = encoder.encode(question.question, question.texts, question.id)
+    return _Named(pairs, question_name(question)), sum(len(pair.token_ids) for pair in pairs)
 
 
 class _Group:
     """A group of questions on its way through the stages. Pairs are numbered over the group."""
 
-    def __init__(self, ranker: CascadeRanker, group: Sequence[Sequence[Encoded]]) -> None:
-        self._ranker, self._drops = ranker, ranker.drops
+    def __init__(
+        self, ranker: CascadeRanker, group: Sequence[Sequence[Encoded]], names: Sequence[str]
+    ) -> None:
+        self._ranker, self._drops, self._names = ranker, ranker.drops, names
         self._pairs = [pair for pairs in group for pair in pairs]
         self._lengths = np.array([len(pair.token_ids) for pair in self._pairs])
         self._filled = np.array([not pair.empty for pair in self._pairs])
@@ -216,8 +226,21 @@ class _Group:
             # A head runs once for all micro-batches: reading its weights costs more than its rows.
             for stage, stage_readings in zip(stages, readings):
                 rows = np.concatenate(stage_readings)
-                self._scores[stage, order] = engine.scores(stage, rows)
+                scores = engine.scores(stage, rows)
+                self._check(stage, order, scores)
+                self._scores[stage, order] = scores
         return following
+
+    def _check(self, stage: int, pairs: np.ndarray, scores: np.ndarray) -> None:
+        """Check scores of pairs: NaN stands for a candidate that was not scored."""
+        wrong = np.flatnonzero(~np.isfinite(scores))
+        if len(wrong):
+            first = wrong[pairs[wrong].argmin()]
+            index = int(np.searchsorted(self._starts, pairs[first], side="right")) - 1
+            name = self._names[index] if self._names else f"question {index + 1} of the group"
+            candidate = int(pairs[first] - self._starts[index])
+            where = f"{name}, scores after layer {self._layers[stage]}"
+            raise score_error(where, candidate, scores[first])
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
         """Candidates of a pool that the stage keeps; ties keep the earlier candidate."""

@@ -2,23 +2,28 @@
 
 An engine plans micro-batches, runs consecutive stages on them, and stores the encodings of pairs
 between stages. The ranker decides which pairs are dropped (`wqa.inference.cascade`). An engine
-keeps no results: `Engine.run` returns the input of the heads, and `Engine.scores` the scores.
+keeps no results: `Engine.run` returns the input of the heads, and `Engine.scores` the scores. Both
+hold the engine's lock, so that several threads may rank at once. Neither reads results of a call
+before it, which an exception may have interrupted.
 """
 
 from __future__ import annotations
 
-import ctypes
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
+from mxnet.gluon import HybridBlock
 
 from wqa.config import PAIR_FORMS, EngineConfig
 from wqa.errors import OptionError
+from wqa.inference.exclusive import MXNET_LOCK, engine_lock, name_scope_kept
 from wqa.inference.hidden import HiddenStore, RowStore
 from wqa.models import Network, parse_devices
+from wqa.models.backbone import break_cycles
 from wqa.onednn import DenseChain, PackedBatch, PackedLayers, choose_engine, encoding_kind
 from wqa.onednn.packing import round_up
+from wqa.onednn.process import in_working_thread, openmp_threads
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
 
@@ -58,6 +63,10 @@ class Engine:
     ) -> None:
         self._network, self._typed, self._padding_id = network, typed, padding_id
         self._config = config
+        network.apply(break_cycles)
+        self._lock = engine_lock()
+        self._hybridized: List[HybridBlock] = []  # blocks that MXNet traces
+        self._is_whole = True  # whether no call was interrupted
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         """Divide pairs into micro-batches.
@@ -106,7 +115,7 @@ class Engine:
         Readings
             Positions that ran, and the input of the heads.
         """
-        raise NotImplementedError
+        return self._alone(self._run, stages, numbers, pairs, store, following)
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         """Scores of a stage.
@@ -123,13 +132,47 @@ class Engine:
         numpy.ndarray
             (pairs,) log-odds.
         """
+        return self._alone(self._scores, stage, rows)
+
+    def _run(
+        self,
+        stages: Sequence[int],
+        numbers: np.ndarray,
+        pairs: Sequence[Encoded],
+        store: Any,
+        following: Any,
+    ) -> Readings:
+        """`run`, while no other thread uses the engine."""
         raise NotImplementedError
+
+    def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
+        """`scores`, while no other thread uses the engine."""
+        raise NotImplementedError
+
+    def _alone(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function while no other thread uses the engine, and nothing is half traced."""
+        with self._lock, name_scope_kept():
+            if not self._is_whole:
+                self._hybridize()
+            self._is_whole = False
+            try:
+                result = function(*arguments)
+            except BaseException:
+                self._hybridize()
+                raise
+            self._is_whole = True
+            return result
+
+    def _hybridize(self) -> None:
+        """Let MXNet trace the blocks anew."""
+        for block in self._hybridized:
+            block.hybridize()
 
 
 class HybridEngine(Engine):
     """MXNet's hybridized stages on padded micro-batches, on any device, in float32.
 
-    It reads the current parameters of the network at each run.
+    It reads the current parameters of the network at each run. All such engines have one lock.
     """
 
     def __init__(
@@ -138,8 +181,9 @@ class HybridEngine(Engine):
         super().__init__(network, typed, padding_id, config)
         self._ctx = parse_devices(config.ctx)[0]
         self._stages = network.stages()
-        for stage in self._stages:
-            stage.hybridize()
+        self._lock = MXNET_LOCK
+        self._hybridized = self._stages
+        self._hybridize()
         if config.threads is not None:
             mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(config.threads))
 
@@ -149,7 +193,7 @@ class HybridEngine(Engine):
     def store(self) -> HiddenStore:
         return HiddenStore(self._config.hidden_bytes)
 
-    def run(
+    def _run(
         self,
         stages: Sequence[int],
         numbers: np.ndarray,
@@ -177,7 +221,7 @@ class HybridEngine(Engine):
         positions = np.full(len(pairs), length)
         return Readings(positions, [stage_scores.asnumpy() for stage_scores in scores])
 
-    def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
+    def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         return rows
 
 
@@ -221,9 +265,11 @@ class PackedEngine(Engine):
         # A head of dense layers runs where the layers run, without a change of threads.
         self._chains: List[Optional[DenseChain]] = []
         for stage in self._stages:
-            stage.head.hybridize()
             layers_of_head = stage.head.chain()
             self._chains.append(DenseChain(layers_of_head) if layers_of_head else None)
+            if not layers_of_head:
+                self._hybridized.append(stage.head)
+        self._hybridize()
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return pack_batches(lengths, self._tokens)
@@ -231,7 +277,14 @@ class PackedEngine(Engine):
     def store(self) -> RowStore:
         return RowStore(self._config.hidden_bytes)
 
-    def run(
+    def _alone(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return in_working_thread(self._with_threads, function, *arguments)
+
+    def _with_threads(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        with openmp_threads(self._config.threads):
+            return super()._alone(function, *arguments)
+
+    def _run(
         self,
         stages: Sequence[int],
         numbers: np.ndarray,
@@ -239,8 +292,6 @@ class PackedEngine(Engine):
         store: Optional[RowStore],
         following: Optional[RowStore],
     ) -> Readings:
-        if self._config.threads:
-            _openmp().omp_set_num_threads(self._config.threads)
         lengths = np.array([len(pair.token_ids) for pair in pairs])
         layers, batch = self._layers, PackedBatch(lengths)
         if store is None:
@@ -263,18 +314,15 @@ class PackedEngine(Engine):
             return layers.layer_of_first_rows(end - 1, batch)
         return layers.means(batch) if stage.head.reads == "mean" else layers.first_rows(batch)
 
-    def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
+    def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         chain = self._chains[stage]
         if chain is not None:
             return chain(rows)[:, 0]
         # The number of rows is rounded up, so that few shapes are compiled.
         padded = np.zeros((round_up(len(rows)), rows.shape[1]), np.float32)
         padded[: len(rows)] = rows
-        return self._stages[stage].head(mx.nd.array(padded)).asnumpy()[: len(rows)]
-
-
-def _openmp() -> ctypes.CDLL:
-    return ctypes.CDLL("libgomp.so.1")
+        with MXNET_LOCK:
+            return self._stages[stage].head(mx.nd.array(padded)).asnumpy()[: len(rows)]
 
 
 def packing_obstacle(network: Network) -> str:
@@ -338,7 +386,8 @@ def build_engine(
     chosen = choose_engine(config, packing_obstacle(network))
     shared = (network, PAIR_FORMS[tokenizer.pair_form].typed, tokenizer.padding_id, config)
     if chosen == "mxnet":
-        return HybridEngine(*shared)
+        with MXNET_LOCK:
+            return HybridEngine(*shared)
     if config.precision == "int8" and quantized is None:
         raise OptionError(
             "precision",
@@ -346,4 +395,5 @@ def build_engine(
             "a calibrated run",
             "calibrate the run with `wqa quantize`",
         )
-    return PackedEngine(*shared, quantized=quantized)
+    with MXNET_LOCK:
+        return PackedEngine(*shared, quantized=quantized)

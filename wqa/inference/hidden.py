@@ -6,10 +6,12 @@ import itertools
 import operator
 import os
 import tempfile
-from typing import IO, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import mxnet as mx
 import numpy as np
+
+from wqa.errors import StorageError
 
 
 class _Spilled(NamedTuple):
@@ -41,7 +43,7 @@ class _Store:
     def __init__(self, budget: int) -> None:
         self._budget, self._used = budget, 0
         self._blocks: List[Block] = []
-        self._file: Optional[IO[bytes]] = None
+        self._file: Optional[Any] = None
 
     def _reserve(self, size: int) -> bool:
         """Reserve bytes of the budget; False if too few are left."""
@@ -55,11 +57,21 @@ class _Store:
         self._blocks[:count] = [None] * count
 
     def _spill(self, rows: np.ndarray) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the store
-        offset = self._file.seek(0, 2)
-        self._file.write(rows.tobytes())
-        self._file.flush()
+        try:
+            if self._file is None:
+                # Without a buffer, which would be written again where the disk is full.
+                self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - as the store
+            offset = self._file.seek(0, 2)
+            left = memoryview(rows.tobytes())
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            raise StorageError(
+                "temporary file",
+                f"encodings between two exits cannot be written ({error})",
+                f"room for {rows.nbytes} bytes in the folder of temporary files",
+                "free space, set TMPDIR to another folder, or raise hidden_bytes",
+            ) from None
         self._blocks.append(_Spilled(self._file.fileno(), offset, rows.shape, rows.dtype))
 
 

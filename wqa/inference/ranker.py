@@ -8,6 +8,7 @@ from typing import Any, Iterable, Iterator, List, Sequence, Tuple
 import numpy as np
 
 from wqa.data import Candidate, Question
+from wqa.errors import ScoreError, shorten
 from wqa.inference.cost import Cost
 from wqa.inference.dropping import Drop, DropRatio, Keep, check_drops
 
@@ -15,6 +16,8 @@ from wqa.inference.dropping import Drop, DropRatio, Keep, check_drops
 @dataclasses.dataclass(frozen=True)
 class Ranking:
     """Candidates of one question, ranked. All arrays but ``order`` are indexed by candidate.
+
+    A ranking cannot hold a score that is not finite, whatever ranker creates it.
 
     Attributes
     ----------
@@ -32,6 +35,11 @@ class Ranking:
         Multiply-adds of the ranking.
     exit_scores : numpy.ndarray
         (N, k) score after each stage, NaN where the candidate was not scored there.
+
+    Raises
+    ------
+    ScoreError
+        If a score of a candidate with text is not finite.
     """
 
     order: np.ndarray
@@ -41,6 +49,15 @@ class Ranking:
     blank: np.ndarray
     cost: Cost
     exit_scores: np.ndarray
+
+    def __post_init__(self) -> None:
+        wrong = ~np.isfinite(self.scores)
+        wrong |= np.isinf(self.exit_scores).any(axis=0)
+        wrong &= ~self.blank
+        if wrong.any():
+            candidate = int(wrong.argmax())
+            scores = [self.scores[candidate], *self.exit_scores[:, candidate]]
+            raise score_error("scores", candidate, next(filter(_is_wrong, scores)))
 
     def order_at(self, index: int) -> np.ndarray:
         """Order by the scores of one stage; candidates that it did not score come last.
@@ -56,6 +73,51 @@ class Ranking:
             (k,) candidate indices, best first.
         """
         return np.argsort(-np.nan_to_num(self.exit_scores[index], nan=-np.inf), kind="stable")
+
+
+def score_error(where: str, candidate: int, score: float) -> ScoreError:
+    """Create the error of a score that is not finite.
+
+    Parameters
+    ----------
+    where : str
+        Question and stage of the score.
+    candidate : int
+        Index of the candidate, from 0.
+    score : float
+        The score.
+
+    Returns
+    -------
+    ScoreError
+        The error, to be raised.
+    """
+    return ScoreError(
+        where,
+        f"{score} for candidate {candidate + 1}",
+        "finite scores",
+        "the weights are damaged or diverged: restore them, or train again from a checkpoint",
+    )
+
+
+def question_name(question: Question) -> str:
+    """Name of a question in errors: its id, or its text if it has none.
+
+    Parameters
+    ----------
+    question : Question
+        The question.
+
+    Returns
+    -------
+    str
+        Part of a message.
+    """
+    return f"question {shorten(question.id or question.question)}"
+
+
+def _is_wrong(score: float) -> bool:
+    return not np.isfinite(score)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +147,16 @@ class Capabilities:
 
 
 class Ranker:
-    """Base class of rankers. A system implements `rank_all` and `capabilities`."""
+    """Base class of rankers. A system implements `rank_all` and `capabilities`.
+
+    Several threads may rank by one ranker, by rankers that share a network, and by rankers of both
+    engines at once; `set_drops` in one thread applies to groups of questions that begin later in
+    any. An engine computes one micro-batch at a time. Training, and other use of MXNet, must not
+    run beside rankings in other threads.
+
+    An exception or an interrupt, at any moment, leaves a ranker as it was. A process may be forked:
+    the child uses its copy of a ranker, but calls `rank_all` itself.
+    """
 
     #: Network that the ranker ranks with, where it is a single one.
     network: Any = None
@@ -151,6 +222,8 @@ class Ranker:
         ------
         InputError
             If the question or the candidate list is empty, or the question is too long.
+        ScoreError
+            If a score is not finite.
         """
         record = Question("", question, tuple(Candidate(text) for text in candidates))
         return next(iter(self.rank_all([record])))
@@ -161,11 +234,20 @@ class Ranker:
         Parameters
         ----------
         questions : iterable of Question
-            Questions with their candidates. Labels are not read.
+            Questions with their candidates, read in another thread. Labels are not read. A source
+            that waits for its questions gets the rankings of those it has given.
 
         Yields
         ------
         Ranking
             Ranking of each question, in order.
+
+        Raises
+        ------
+        ScoreError
+            If a score is not finite.
+        InputError
+            If a question cannot be ranked. This error, and any of the source, comes after the
+            rankings of the questions before it.
         """
         raise NotImplementedError

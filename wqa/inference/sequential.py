@@ -7,14 +7,15 @@ rankers share no computation. The paper's SR consists of independently trained m
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, NamedTuple, Sequence
+from typing import Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from wqa.data import Question
+from wqa.data import Candidate, Question
 from wqa.errors import OptionError
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import Drop, DropRatio, Keep
+from wqa.inference.lookahead import LookAhead
 from wqa.inference.ranker import Capabilities, Ranker, Ranking
 
 
@@ -64,16 +65,14 @@ class SequentialRanker(Ranker):
         layers = self.rankers[-1].capabilities.num_layers
         return Capabilities("sequence", len(self.rankers), (), layers, tuple(self.rankers))
 
+    def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
+        texts = tuple(Candidate(text) for text in candidates)
+        return self._rank_group([Question("", question, texts)])[0]
+
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        group: List[Question] = []
-        size = 0
-        for question in questions:
-            if group and size + len(question.candidates) > self._group_candidates:
+        with LookAhead(questions, _sized, self._group_candidates) as groups:
+            for group in groups:
                 yield from self._rank_group(group)
-                group, size = [], 0
-            group.append(question)
-            size += len(question.candidates)
-        yield from self._rank_group(group)
 
     def _rank_group(self, group: List[Question]) -> List[Ranking]:
         states = [_State(question, len(self.rankers)) for question in group]
@@ -83,6 +82,10 @@ class SequentialRanker(Ranker):
             for state, ranking in zip(running, rankings):
                 state.update(index, ranking, drop)
         return [state.ranking() for state in states]
+
+
+def _sized(question: Question) -> Tuple[Question, int]:
+    return question, len(question.candidates)
 
 
 class _Step(NamedTuple):

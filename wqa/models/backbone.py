@@ -7,16 +7,37 @@ the width of the embeddings' tables.
 from __future__ import annotations
 
 import math
+import weakref
 from typing import Any, List, Optional, Sequence
 
 import mxnet as mx
-from mxnet.gluon import HybridBlock, nn
+from mxnet.gluon import Block, HybridBlock, nn
 
 from wqa.config import BackboneConfig
 from wqa.models.runtime import Tensor
 
 #: Added to the attention scores of padding; far below any score, and finite.
 MASKED = -1e9
+
+
+def break_cycles(block: Block) -> None:
+    """Break Gluon's cycles of references to a block, for ``block.apply``.
+
+    With them a dropped network keeps its parameters until Python collects cycles. The name scope
+    of a block refers to it. The check for blocks in lists and dicts, at each ``collect_params``,
+    keeps all children in a recursive closure.
+
+    Parameters
+    ----------
+    block : mxnet.gluon.Block
+        A block that is constructed, without blocks in lists or dicts.
+    """
+    block._scope._block = weakref.proxy(block)
+    block._check_container_with_block = _check_nothing
+
+
+def _check_nothing() -> None:
+    pass
 
 
 def attention_mask(F, hidden: Tensor, valid_length: Tensor, heads: int) -> Tensor:
@@ -220,6 +241,7 @@ class LayerStack(HybridBlock):
         self._computation = computation or Computation()
         for layer in dict.fromkeys(layers):
             self.register_child(layer)
+        break_cycles(self)
 
     def __len__(self) -> int:
         return len(self._sequence)

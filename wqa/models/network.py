@@ -8,11 +8,11 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, List, Optional, Sequence, Tuple
 
-from mxnet.gluon import HybridBlock, nn
+from mxnet.gluon import HybridBlock, ParameterDict, nn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.backbone import Backbone, Embeddings, LayerStack
+from wqa.models.backbone import Backbone, Embeddings, LayerStack, break_cycles
 from wqa.models.heads import Head, score
 from wqa.models.runtime import Tensor
 
@@ -79,6 +79,7 @@ class Stage(HybridBlock):
         if last and head.reads == "first":
             layers = layers.of_first_positions()
         self.embeddings, self.layers, self.head, self.last = embeddings, layers, head, last
+        break_cycles(self)
 
     def hybrid_forward(self, F, *inputs: Tensor) -> Tuple[Tensor, Tensor]:
         *start, valid_length = inputs
@@ -122,6 +123,10 @@ class Network(HybridBlock):
         self.config: Any = backbone
         #: Configuration of the system; defaults that depend on the encoder are filled in.
         self.own_config: Any = self.Config() if config is None else config
+
+    def collect_params(self, select: Optional[str] = None) -> ParameterDict:
+        self.apply(break_cycles)
+        return super().collect_params(select)
 
     @property
     def num_layers(self) -> int:

@@ -11,6 +11,7 @@ from wqa.onednn.kernels import Call
 from wqa.onednn.operations import Operations, Workspace
 from wqa.onednn.packing import round_up
 from wqa.onednn.parameters import Dense
+from wqa.onednn.process import check_thread
 
 #: Rows that run together.
 CHUNK = 256
@@ -50,6 +51,7 @@ class DenseChain:
         numpy.ndarray
             (n, out) float32.
         """
+        check_thread()
         chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]
         return np.concatenate([self._run(chunk) for chunk in chunks])
 

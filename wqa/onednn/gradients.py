@@ -24,6 +24,7 @@ from wqa.errors import OptionError
 from wqa.models.backbone import MASKED, Embeddings, LayerStack
 from wqa.onednn.layer_gradients import LayerCompiler, Part, compile_embedding
 from wqa.onednn.padded import Mask, PaddedOperations, Run, Shape
+from wqa.onednn.process import check_thread
 from wqa.onednn.recording import ADD, NULL, Gradient, record
 from wqa.onednn.trained import Trained, TrainedEmbeddings, TrainedLayer, view
 
@@ -171,6 +172,7 @@ class GradientEngine:
                 f"a mini-batch of {shape.pairs} x {shape.length} positions",
                 f"at most {tokens} positions in all and {length} a pair",
             )
+        check_thread()
         mx.nd.waitall()  # the optimizer may still be writing
         return shape
 

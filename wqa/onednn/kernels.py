@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from wqa.onednn.library import (
@@ -42,6 +43,12 @@ class _Argument(ctypes.Structure):
     _fields_ = [("number", ctypes.c_int), ("memory", Pointer)]
 
 
+@functools.lru_cache(maxsize=None)
+def _argument_array(count: int) -> Any:
+    """ctypes' type of several arguments, kept: the types are cycles of references."""
+    return _Argument * count
+
+
 class Call:
     """An operation bound to its arrays; calling it runs it.
 
@@ -59,7 +66,7 @@ class Call:
         self._execute = library().dnnl_primitive_execute
         self._primitive, self._count = kernel.handle, len(arrays)
         arguments = [_Argument(number, array.handle) for number, array in arrays.items()]
-        self._arguments = (_Argument * len(arrays))(*arguments)
+        self._arguments = _argument_array(len(arrays))(*arguments)
         self._kept = (kernel, arrays)
 
     def __call__(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Optional, Sequence
 import numpy as np
 
 from wqa.errors import MissingDependency
+from wqa.onednn.process import note_forks
 
 #: Element types: oneDNN's number, and the NumPy type that carries it (bfloat16 as its 16 bits).
 TYPES = {"bfloat16": (2, np.uint16), "float32": (3, np.float32), "int8": (5, np.int8)}
@@ -59,6 +60,7 @@ def library() -> ctypes.CDLL:
     for name in ("memory", "memory_desc", "primitive", "primitive_desc", "primitive_attr"):
         getattr(library, f"dnnl_{name}_destroy").argtypes = [Pointer]
     library.dnnl_post_ops_destroy.argtypes = [Pointer]
+    note_forks()
     return library
 
 

@@ -26,6 +26,7 @@ from wqa.onednn.operations import Operations, Workspace
 from wqa.onednn.packed_parts import PackedAttention, PackedEmbeddings, PackedLayer
 from wqa.onednn.packing import PackedBatch, round_up
 from wqa.onednn.parameters import Dense, Quantized
+from wqa.onednn.process import check_thread
 from wqa.text import Encoded
 
 #: Size of the cache of compiled attentions; the least recently used is freed first.
@@ -117,6 +118,7 @@ class PackedLayers:
         batch : PackedBatch
             Rows of the pairs.
         """
+        check_thread()
         width = self._embeddings.width
         sums, normed = (self._memory(name, width, "float32") for name in ("sums", "normed"))
         self._embeddings.sum(pairs, batch, sums, normed)
@@ -131,6 +133,7 @@ class PackedLayers:
         rows : sequence of numpy.ndarray
             Encodings of each pair, (length, C).
         """
+        check_thread()
         np.concatenate(rows, out=self.encodings[: sum(map(len, rows))])
 
     def layer(self, index: int, batch: PackedBatch, watch: Optional[Watch] = None) -> None:
@@ -213,6 +216,8 @@ class PackedLayers:
         ones[:count] = 0
         for row, (start, end) in enumerate(zip(batch.starts.tolist(), batch.starts[1:].tolist())):
             ones[row, start + 1 : end] = one(self.kind)
+        # What earlier batches left past the tokens is multiplied by 0, which makes NaN of infinity.
+        self.encodings[batch.tokens : batch.rows] = 0
         sums = self._array("first sums", pairs, units, "float32")
         if key not in self._calls:
             source = self._array("ones", pairs, batch.rows, self.kind)
@@ -249,7 +254,7 @@ class PackedLayers:
             scratch = self._operations.scratch
             attention = PackedAttention(scratch, *key, self.config, self.kind, self._buffers)
             self._attentions[key] = attention
-            if len(self._attentions) > ATTENTIONS:
+            while len(self._attentions) > ATTENTIONS:
                 self._attentions.popitem(last=False)
         self._attentions.move_to_end(key)
         return attention

@@ -70,7 +70,7 @@ class ScoredQuestions:
     Raises
     ------
     DataError
-        If there is no question, or a candidate has no label.
+        If there is no question, or a candidate with text has no label, or no score at an exit.
     """
 
     def __init__(
@@ -104,6 +104,12 @@ class ScoredQuestions:
                 f"question {shorten(question.id)}",
                 "a candidate has no label",
                 "a label, 0 or 1, on each",
+            )
+        if np.isnan(ranking.exit_scores[:, ~ranking.blank]).any():
+            raise DataError(
+                f"question {shorten(question.id)}",
+                "a candidate has no score at an exit",
+                "rankings that drop nothing",
             )
         count = len(question.candidates)
         self._scores[:, row, :count] = np.nan_to_num(ranking.exit_scores, nan=-np.inf)

@@ -1,0 +1,401 @@
+"""Threads, forks, look-ahead and memory of rankers."""
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+from conftest import child_environment, needs_onednn
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.config import BackboneConfig, EngineConfig
+from wqa.data import Candidate, Question, builtin_path, read_questions
+from wqa.inference import CascadeRanker, SequentialRanker, load_ranker, lookahead
+from wqa.inference.lookahead import LookAhead
+from wqa.inference.random import random_pairs, random_ranker
+
+ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
+CONFIG = BackboneConfig(
+    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
+)
+EXITS = (1, 2, 4)
+
+
+def by(engine):
+    return EngineConfig(engine=engine, threads=1)
+
+
+def groups(count):
+    rng = np.random.default_rng(3)
+    return [[random_pairs(rng, 6, 4, 30, 200)] for _ in range(count)]
+
+
+def is_same(ranking, expected):
+    equal = np.array_equal(ranking.exit_scores, expected.exit_scores, equal_nan=True)
+    return equal and np.array_equal(ranking.order, expected.order)
+
+
+def in_threads(functions):
+    """Run functions in threads at once; returns what they raised."""
+    errors = []
+
+    def run(function):
+        try:
+            function()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(function,)) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    return errors
+
+
+def check_rankings(ranker, parts, expected, rounds):
+    def run():
+        for _ in range(rounds):
+            for part, settings in zip(parts, zip(*expected)):
+                [ranking] = ranker.rank_pairs(part)
+                assert any(is_same(ranking, reference) for reference in settings)
+
+    return run
+
+
+# Threads
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_threads_share_a_ranker_and_set_its_drops(engine):
+    parts = groups(3)
+    expected = []
+    for drop_ratio in (0.0, 0.4):
+        alone = random_ranker(CONFIG, EXITS, engine=by(engine), drop_ratio=drop_ratio)
+        expected.append([alone.rank_pairs(part)[0] for part in parts])
+    shared = random_ranker(CONFIG, EXITS, engine=by(engine))
+
+    def change_drops():
+        for drop_ratio in [0.4, 0.0] * 20:
+            shared.set_drops(drop_ratio)
+            time.sleep(0.001)
+
+    run = check_rankings(shared, parts, expected, 10 if engine == "onednn" else 1)
+    assert in_threads([run, run, run, change_drops]) == []
+
+
+@needs_onednn
+def test_rankers_of_both_engines_share_a_network():
+    parts = groups(2)
+    first = random_ranker(CONFIG, EXITS, engine=by("mxnet"))
+    expected = {}
+    for engine in ("mxnet", "onednn"):
+        alone = CascadeRanker(first.network, first.encoder, engine=by(engine))
+        expected[engine] = [[alone.rank_pairs(part)[0] for part in parts]]
+    for _ in range(2):  # new rankers trace their stages at once
+        runs = []
+        for engine in ("mxnet", "onednn") * 2:
+            ranker = CascadeRanker(first.network, first.encoder, engine=by(engine))
+            runs.append(check_rankings(ranker, parts, expected[engine], 1))
+        assert in_threads(runs) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_threads_rank_single_questions_and_many(tiny_run, engine):
+    ranker = load_ranker(tiny_run, drop_ratio=0.3, engine=engine)
+    questions = list(read_questions(builtin_path("test")))[:6]
+    together = list(ranker.rank_all(questions))
+    single = [ranker.rank(question.question, question.texts) for question in questions]
+
+    def rank_all():
+        assert all(map(is_same, ranker.rank_all(questions), together))
+
+    def rank():
+        for question, expected in zip(questions, single):
+            assert is_same(ranker.rank(question.question, question.texts), expected)
+
+    assert in_threads([rank_all, rank, rank_all, rank]) == []
+
+
+def test_no_lock_is_held_between_two_rankings(tiny_run):
+    ranker = load_ranker(tiny_run, engine="mxnet")
+    questions = list(read_questions(builtin_path("test")))[:3]
+    rankings = ranker.rank_all(questions)
+    next(rankings)
+    assert in_threads([lambda: list(ranker.rank_all(questions))]) == []
+    assert len(list(rankings)) == 2
+
+
+# Forks
+
+FORKS = """
+import multiprocessing, os, signal, sys, threading, time
+import numpy as np
+from wqa.config import EngineConfig
+from wqa.data import builtin_path, read_questions
+from wqa.errors import ProcessError
+from wqa.inference import load_ranker
+
+engine, run = sys.argv[1:]
+ranker = load_ranker(run, drop_ratio=0.3, engine=engine)
+questions = list(read_questions(builtin_path("test")))[:2]
+expected = list(ranker.rank_all(questions))
+begun = ranker.rank_all(questions * 2)
+next(begun)
+
+def check():
+    rankings = list(ranker.rank_all(questions))
+    for ranking, reference in zip(rankings, expected):
+        assert np.allclose(ranking.exit_scores, reference.exit_scores, atol=1e-5, equal_nan=True)
+    list(load_ranker(run, engine=engine).rank_all(questions))  # a new one in the child
+
+def check_refusals():
+    try:
+        list(begun)
+    except ProcessError as error:
+        assert "call rank_all in the child" in str(error)
+    else:
+        raise AssertionError("a ranking of the parent's call")
+    if engine == "onednn":
+        layers = ranker._engine._layers
+        try:
+            layers.load([])
+        except ProcessError as error:
+            assert "spawn" in str(error)
+        else:
+            raise AssertionError("layers that hang")
+
+def child():
+    check()
+    check_refusals()
+    grandchild = multiprocessing.get_context("fork").Process(target=check)
+    grandchild.start()
+    grandchild.join(60)
+    assert grandchild.exitcode == 0
+
+stop = threading.Event()
+def rank_until_stopped():
+    while not stop.is_set():
+        ranker.rank(questions[0].question, questions[0].texts)
+
+busy = threading.Thread(target=rank_until_stopped)
+busy.start()
+process = os.fork()  # while another thread ranks
+if not process:
+    signal.alarm(60)
+    code = 1
+    try:
+        child()
+        code = 0
+    finally:
+        os._exit(code)
+assert os.waitpid(process, 0)[1] == 0
+stop.set()
+busy.join()
+other = multiprocessing.get_context("fork").Process(target=child)
+other.start()
+other.join(60)
+assert other.exitcode == 0, other.exitcode
+check()
+print("done")
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_forked_child_ranks_as_its_parent_does(tiny_run, engine):
+    process = subprocess.run(
+        [sys.executable, "-c", FORKS, engine, str(tiny_run)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=child_environment(
+            OMP_NUM_THREADS="2" if engine == "onednn" else "1", OMP_WAIT_POLICY="passive"
+        ),
+    )
+    assert process.stdout == "done\n", process.stderr
+
+
+# Look-ahead
+
+
+def sized(size):
+    return size, size
+
+
+def grouped(sizes, limit):
+    expected = []
+    for size in sizes:
+        if expected and sum(expected[-1]) + size <= limit:
+            expected[-1].append(size)
+        else:
+            expected.append([size])
+    return expected
+
+
+@given(st.lists(st.integers(1, 9), max_size=30), st.integers(1, 20))
+def test_groups_depend_on_the_items_alone(sizes, limit):
+    with LookAhead(iter(sizes), sized, limit) as reader:
+        assert list(reader) == grouped(sizes, limit)
+
+
+def test_slow_preparation_divides_no_group(monkeypatch):
+    monkeypatch.setattr(lookahead, "PATIENCE", 0.02)
+
+    def prepare(size):
+        time.sleep(0.05)
+        return size, size
+
+    with LookAhead([1, 2, 3, 4], prepare, 6) as reader:
+        assert list(reader) == [[1, 2, 3], [4]]
+
+
+def test_the_source_is_read_one_group_ahead():
+    given_items = []
+
+    def source():
+        for number in range(100):
+            given_items.append(number)
+            yield 1
+
+    with LookAhead(source(), sized, 5) as reader:
+        iterator = iter(reader)
+        assert next(iterator) == [1] * 5
+        time.sleep(0.2)
+        assert len(given_items) <= 11
+
+
+def waiting_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "wqa look-ahead"]
+
+
+def await_no_thread():
+    end = time.monotonic() + 10
+    while waiting_threads() and time.monotonic() < end:
+        time.sleep(0.01)
+    assert waiting_threads() == []
+
+
+@pytest.fixture(params=["cascade", "sequence"])
+def ranker(request, tiny_run):
+    cascade = load_ranker(tiny_run, drop_ratio=0.3, engine="mxnet")
+    return cascade if request.param == "cascade" else SequentialRanker([cascade])
+
+
+def question(number):
+    return Question(f"Q{number}", "how are caves formed ?", (Candidate("by ice"), Candidate("no")))
+
+
+def test_a_live_source_gets_each_ranking_before_it_gives_more(ranker):
+    is_ranked = threading.Event()
+    was_ranked = []
+
+    def source():
+        for number in range(3):
+            yield question(number)
+            was_ranked.append(is_ranked.wait(20))
+            is_ranked.clear()
+
+    for ranking in ranker.rank_all(source()):
+        assert len(ranking.order) == 2
+        is_ranked.set()
+    assert was_ranked == [True] * 3
+    await_no_thread()
+
+
+def test_rankings_are_closed_while_the_source_blocks(ranker):
+    release = threading.Event()
+
+    def source():
+        yield question(1)
+        release.wait(60)
+
+    rankings = ranker.rank_all(source())
+    next(rankings)
+    begin = time.monotonic()
+    rankings.close()
+    assert time.monotonic() - begin < 5
+    release.set()
+    await_no_thread()
+
+
+def test_an_exception_of_the_source_comes_after_the_rankings_before_it(ranker):
+    def source():
+        yield question(1)
+        yield question(2)
+        raise LookupError("no more questions")
+
+    rankings = ranker.rank_all(source())
+    assert len(next(rankings).order) == len(next(rankings).order) == 2
+    with pytest.raises(LookupError, match="no more questions"):
+        next(rankings)
+    await_no_thread()
+
+
+def test_an_abandoned_generator_leaves_no_thread(ranker):
+    rankings = ranker.rank_all(question(number) for number in range(100))
+    next(rankings)
+    del rankings
+    await_no_thread()
+    ranker.rank_all([question(1)])  # never begun
+    assert waiting_threads() == []
+
+
+# Memory
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_dropped_ranker_is_freed_at_once(tiny_run, engine):
+    questions = list(read_questions(builtin_path("test")))[:3]
+    gc.collect()
+    gc.disable()
+    try:
+        ranker = load_ranker(tiny_run, drop_ratio=0.3, engine=engine)
+        list(ranker.rank_all(questions))
+        sequence = SequentialRanker([ranker])
+        sequence.rank(questions[0].question, questions[0].texts)
+        parameters = ranker.network.collect_params().values()
+        owners = [ranker, ranker._engine, ranker.network, sequence, *parameters]
+        if engine == "onednn":
+            owners.append(ranker._engine._layers._embeddings._words)
+        references = list(map(weakref.ref, owners))
+        del ranker, sequence, parameters, owners
+        assert [reference() for reference in references if reference() is not None] == []
+    finally:
+        gc.enable()
+
+
+GROWTH = """
+import gc, resource, sys
+import numpy as np
+from wqa.config import BackboneConfig, EngineConfig
+from wqa.inference.random import random_pairs, random_ranker
+
+gc.disable()
+config = BackboneConfig(
+    vocab_size=12000, units=64, hidden_size=128, num_layers=2, num_heads=2, max_positions=64
+)
+pairs = random_pairs(np.random.default_rng(0), 4, 10, 20, 12000)
+peaks = []
+for _ in range(31):
+    random_ranker(config, (1, 2), engine=EngineConfig(engine=sys.argv[1])).rank_pairs([pairs])
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(peaks[-1] - peaks[0])
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_rankers_that_come_and_go_take_the_memory_of_a_few(engine):
+    growth = subprocess.run(
+        [sys.executable, "-c", GROWTH, engine],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=child_environment(OMP_NUM_THREADS="1"),
+    )
+    assert int(growth.stdout) < 40 * 1024, growth.stderr  # KiB; the weights alone are 3.4 MB

@@ -1,0 +1,262 @@
+"""Rankers after interrupts and exceptions, and scores that are not finite."""
+
+import ctypes
+import random
+import re
+import resource
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from conftest import needs_onednn
+
+from wqa.cli import main
+from wqa.config import BackboneConfig, EngineConfig
+from wqa.data import Candidate, Question, builtin_path, read_questions
+from wqa.errors import DataError, ScoreError, StorageError, WqaError
+from wqa.inference import Cost, Ranker, Ranking, SequentialRanker, load_ranker
+from wqa.inference.engine import HybridEngine
+from wqa.inference.random import random_pairs, random_ranker
+from wqa.tuning.scored import ScoredQuestions
+
+ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
+CONFIG = BackboneConfig(
+    vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
+)
+EXITS = (1, 2, 4)
+
+
+def spilling_ranker(engine):
+    """A ranker that drops candidates, and spills encodings to a file."""
+    config = EngineConfig(engine=engine, threads=1, hidden_bytes=3000, batch_tokens=150)
+    return random_ranker(CONFIG, EXITS, engine=config, drop_ratio=0.3)
+
+
+def group():
+    rng = np.random.default_rng(5)
+    return [random_pairs(rng, 8, 4, 40, 200) for _ in range(2)]
+
+
+def check_same(rankings, expected):
+    assert len(rankings) == len(expected)
+    for ranking, reference in zip(rankings, expected):
+        np.testing.assert_array_equal(ranking.exit_scores, reference.exit_scores)
+        np.testing.assert_array_equal(ranking.order, reference.order)
+
+
+# Interrupts
+
+
+class Injection:
+    """A trace function that raises an exception at the n-th line of some modules."""
+
+    def __init__(self, files, line, error):
+        self._files, self._line, self._error = re.compile(files), line, error
+        self.lines = 0
+
+    def __call__(self, frame, event, argument):
+        if event == "call":
+            return self if self._files.search(frame.f_code.co_filename) else None
+        if event == "line":
+            self.lines += 1
+            if self.lines == self._line:
+                raise self._error
+        return self
+
+    def run(self, function, *arguments):
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            return function(*arguments)
+        except (KeyboardInterrupt, MemoryError):
+            return None
+        finally:
+            sys.settrace(before)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(
+    "engine, files, tries",
+    [
+        ("mxnet", "wqa/inference", 6),
+        # Tracing, which gluon/block.py does: an interrupt leaves half of its arguments.
+        ("mxnet", "mxnet/gluon/block", 6),
+        pytest.param("onednn", "wqa/(inference|onednn)", 60, marks=needs_onednn),
+    ],
+)
+def test_an_interrupt_at_any_line_leaves_the_next_ranking_as_it_was(engine, files, tries):
+    pairs, generator = group(), random.Random(7)
+    expected = spilling_ranker(engine).rank_pairs(pairs)
+    counter = Injection(files, -1, None)
+    counter.run(spilling_ranker(engine).rank_pairs, pairs)
+    assert counter.lines > 100
+    for attempt in range(tries):
+        if attempt % 3 == 0:  # one that has not compiled anything yet
+            ranker = spilling_ranker(engine)
+        line = generator.randrange(1, counter.lines)
+        error = generator.choice([KeyboardInterrupt, MemoryError])
+        Injection(files, line, error).run(ranker.rank_pairs, pairs)
+        check_same(ranker.rank_pairs(pairs), expected)
+
+
+def test_half_traced_stages_are_traced_anew(monkeypatch):
+    """An interrupt after the first of the traced arguments, at the first ranking."""
+    ranker, pairs = spilling_ranker("mxnet"), group()
+    stage = ranker._engine._stages[0]
+    build = stage._build_cache
+
+    def interrupted(*arguments):
+        build(*arguments)
+        stage._cached_op, stage._cached_op_args = None, stage._cached_op_args[:1]
+        raise KeyboardInterrupt
+
+    stage._build_cache = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        ranker.rank_pairs(pairs)
+    stage._build_cache = build
+    check_same(ranker.rank_pairs(pairs), spilling_ranker("mxnet").rank_pairs(pairs))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_signals_while_many_questions_are_ranked(tiny_run, engine):
+    questions = list(read_questions(builtin_path("test")))[:8]
+    ranker = load_ranker(tiny_run, drop_ratio=0.3, engine=engine)
+    expected = list(ranker.rank_all(questions))
+    begin = time.perf_counter()
+    check_same(list(ranker.rank_all(questions)), expected)
+    seconds = time.perf_counter() - begin
+    generator = random.Random(11)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(5):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, seconds * generator.uniform(0.05, 0.9))
+                list(ranker.rank_all(questions))
+                time.sleep(seconds)
+            except KeyboardInterrupt:
+                pass
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            check_same(list(ranker.rank_all(questions)), expected)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    other = threading.Thread(target=lambda: list(ranker.rank_all(questions)))  # no lock is held
+    other.start()
+    other.join(60)
+    assert not other.is_alive()
+
+
+@needs_onednn
+def test_nothing_that_an_earlier_ranking_left_is_read():
+    ranker, pairs = spilling_ranker("onednn"), group()
+    expected = ranker.rank_pairs(pairs)
+    for buffer in ranker._engine._layers._workspace._buffers.values():
+        buffer.view(np.uint8)[:] = 0xFF  # NaN
+    check_same(ranker.rank_pairs(pairs), expected)
+
+
+@needs_onednn
+def test_the_threads_of_a_ranker_are_its_own():
+    openmp = ctypes.CDLL("libgomp.so.1")
+    before = openmp.omp_get_max_threads()
+    openmp.omp_set_num_threads(2)
+    try:
+        spilling_ranker("onednn").rank_pairs(group())  # one thread
+        assert openmp.omp_get_max_threads() == 2
+    finally:
+        openmp.omp_set_num_threads(before)
+
+
+def test_a_full_disk_is_named_and_the_ranker_goes_on():
+    ranker, pairs = spilling_ranker("mxnet"), group()
+    expected = ranker.rank_pairs(pairs)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="temporary file.*hidden_bytes"):
+            ranker.rank_pairs(pairs)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    check_same(ranker.rank_pairs(pairs), expected)
+
+
+# Scores
+
+
+def damaged_ranker(run, engine, value):
+    """A ranker whose second exit scores ``value``; the run's parameters are finite."""
+    intact = load_ranker(run, engine="mxnet")
+    intact.network.heads[1].out.bias.set_data(np.full(1, value))
+    return type(intact)(intact.network, intact.encoder, engine=EngineConfig(engine=engine))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_scores_that_are_not_finite_name_the_question_and_the_layer(tiny_run, engine, value):
+    ranker = damaged_ranker(tiny_run, engine, value)
+    blank, *questions = list(read_questions(builtin_path("test")))[:3]
+    blank = blank._replace(candidates=(Candidate(" "),))
+    rankings = ranker.rank_all([blank, *questions])
+    expected = f"question '{questions[0].id}', scores after layer 2: {value} for candidate 1;"
+    with pytest.raises(ScoreError, match=re.escape(expected)):
+        list(rankings)
+    with pytest.raises(ScoreError, match=r"question 'how is ice .*', scores after layer 2"):
+        ranker.rank("how is ice made in caves ?", ["", "by frost"])
+    with pytest.raises(ScoreError, match=r"question 2 of the group, .*candidate 2"):
+        pairs = ranker.encoder.encode("how is ice made ?", ["", "by frost"])
+        ranker.rank_pairs([pairs[:1], pairs])
+    [ranking] = ranker.rank_all([blank])
+    assert ranking.scores.tolist() == [-np.inf] and ranking.blank.all()
+
+
+class Broken(Ranker):
+    """A system of its own, whose second candidate scores a given value."""
+
+    def __init__(self, value):
+        self._value = value
+
+    def rank_all(self, questions):
+        for _ in questions:
+            scores = np.array([1.0, self._value])
+            none = np.zeros(2, dtype=bool)
+            order, exits = np.arange(2), np.ones(2, dtype=int)
+            yield Ranking(order, scores, exits, none, none, Cost(0, 0, 0, 0, 0, 0), scores[None])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_no_system_ranks_by_scores_that_are_not_finite(value):
+    question = Question("Q1", "how ?", (Candidate("a"), Candidate("b")))
+    for ranker in (Broken(value), SequentialRanker([Broken(value)])):
+        with pytest.raises(ScoreError, match=f"{value} for candidate 2"):
+            list(ranker.rank_all([question]))
+    assert list(SequentialRanker([Broken(0.0)]).rank_all([question]))[0].scores.tolist() == [1, 0]
+
+
+def test_the_command_line_refuses_scores_that_are_not_finite(tiny_run, monkeypatch, capsys):
+    monkeypatch.setattr(HybridEngine, "_scores", lambda engine, stage, rows: rows * np.nan)
+    for command in ("evaluate", "tune"):
+        arguments = [command, str(tiny_run), "--data", str(builtin_path("dev"))]
+        if command == "evaluate":
+            arguments += ["--engine", "mxnet"]
+        else:
+            monkeypatch.setattr("wqa.inference.engine.choose_engine", lambda *_: "mxnet")
+        try:
+            status = main(arguments)
+        except (SystemExit, WqaError) as error:
+            status = getattr(error, "code", error)
+        assert status == 2
+        printed = capsys.readouterr()
+        assert "MAP" not in printed.out
+        assert re.search(r"question '.*', scores after layer 1: nan", printed.err)
+
+
+def test_tuning_takes_no_missing_score_for_a_blank_candidate():
+    question = Question("Q1", "how ?", (Candidate("a", 1), Candidate("b", 0)))
+    none, scores = np.zeros(2, dtype=bool), np.array([[1.0, 2.0], [1.0, np.nan]])
+    cost = Cost(0, 0, 0, 0, 0, 0)
+    ranking = Ranking(np.arange(2), scores[0], np.ones(2), none, none, cost, scores)
+    with pytest.raises(DataError, match="Q1.*no score at an exit"):
+        ScoredQuestions([ranking], [question], (1, 2), 2)
