@@ -38,6 +38,8 @@ class Attack:
 
     def __init__(self, material, folder):
         self.material, self.folder = material, folder
+        #: What this machine lacks for a part of the attack, a line each.
+        self.lacks = []
         self.prepare()
 
     def prepare(self):

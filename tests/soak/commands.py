@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shutil
+import time
 
 from soak.attack import Fault, Unavailable
 from soak.material import TRAINING
@@ -13,8 +14,6 @@ from soak.processes import LIMIT, Child
 
 #: Fields of JSON files that differ between runs, because the clock decides them.
 CLOCK = re.compile(r"second|time|date")
-#: Files of locks stay by design.
-LOCK = re.compile(r"\.lock$")
 #: Temporary names.
 TEMPORARY = re.compile(r"\.tmp$|\.partial$|^\.")
 
@@ -129,8 +128,6 @@ class Commands:
     def expected(self, name):
         """What an undisturbed command writes, as `contents` gives it, and its seconds."""
         if name not in self._expected:
-            import time
-
             self.clear(name)
             begin = time.monotonic()
             code = self.start(name, "expected.txt").wait()
@@ -213,7 +210,7 @@ def contents(folder, prefix=""):
     files = {}
     for path in sorted(folder.rglob("*")):
         name = prefix + path.relative_to(folder).as_posix()
-        if path.is_file() and not LOCK.search(name):
+        if path.is_file():
             files[name] = _comparable(path.name, path.read_bytes())
         elif path.is_dir() and not any(path.iterdir()):
             files[f"{name}/"] = b""

@@ -31,6 +31,8 @@ class Kills(Attack):
         self._commands = Commands(self.material, self.folder)
         self._calls = {}
         self._can_trace = can_trace()
+        if not self._can_trace:
+            self.lacks.append("strace is missing or may not attach: no kills at system calls")
 
     def attempt(self, random):
         commands = self._commands

@@ -4,16 +4,17 @@ import gzip
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import tarfile
 
 from wqa.data import builtin_path, read_questions, write_questions
 
 #: Options of the trainings, which take a third of a second.
-TRAINING = (
+TRAINING = shlex.split(
     "--exits 1,2,3 --max-length 64 --max-updates 8 --epochs 9 --seed 1 --learning-rate 1e-2 "
     "--warmup-updates 3 --tokens-per-batch 600 --checkpoint-every 3 --eval-every 3 --log-every 2"
-).split()
+)
 
 #: Files of `tests.data.pickled`, by the name of the encoder that they become.
 PICKLED = {"zipped": "zip.bin", "legacy": "legacy.bin"}
@@ -152,7 +153,12 @@ def _write_trecqa(folder):
     for number in range(5):
         lines += [f"<QApairs id='{number}'>", "<question>", f"who\tis\t{number}\t?", "</question>"]
         for kind in ("positive", "negative", "negative"):
-            lines += [f"<{kind}>", f"He\tis\t{kind}\t{number}\t.", "PRP\tVBZ\tJJ\tCD\t.", f"</{kind}>"]
+            lines += [
+                f"<{kind}>",
+                f"He\tis\t{kind}\t{number}\t.",
+                "PRP\tVBZ\tJJ\tCD\t.",
+                f"</{kind}>",
+            ]
         lines.append("</QApairs>")
     for name in ("train2393.cleanup.xml", "train.xml", "dev.xml", "test.xml"):
         _write(folder / name, lines)

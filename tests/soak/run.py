@@ -15,6 +15,8 @@ import functools
 import json
 import os
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,9 +43,13 @@ def main(arguments=None):
 
         prepare(options.prepare)
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the workers
     os.nice(5)
     names = options.only or list(ATTACKS)
     tallies = {name: Tally(name) for name in names}
+    for name in names:
+        for old in options.faults.glob(f"{name}-*"):
+            shutil.rmtree(old)
     with tempfile.TemporaryDirectory(prefix="wqa-soak-") as temporary:
         work = pathlib.Path(temporary)
         places = {"material": work / "material", "work": work, "faults": options.faults}

@@ -1,6 +1,7 @@
 """The parent of the workers: it starts them, reads their reports, and watches time and memory."""
 
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -161,10 +162,8 @@ class Slice:
 
     def stop(self):
         """End the worker and the processes that it started."""
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self._process.wait()
 
     def _close(self):

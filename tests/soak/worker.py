@@ -4,12 +4,14 @@ A report is a line of JSON. A try is reported before it begins, so that the pare
 crashed, hangs or takes all memory.
 """
 
+import collections
 import importlib
 import itertools
 import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import sys
 import time
@@ -28,8 +30,8 @@ ATTACKS = {
     "forks": ("soak.forks", "Forks"),
 }
 
-#: Folders of faults that are kept of one attack; further faults are only counted.
-KEPT = 30
+#: Faults of one attack, and of one kind in one slice, that are kept; further ones are counted.
+KEPT, KEPT_OF_A_KIND = 60, 2
 
 
 def attack_type(name):
@@ -103,6 +105,7 @@ class Worker:
         self._name, self._seed = options["attack"], options["seed"]
         self._folder = pathlib.Path(options["folder"])
         self._faults = pathlib.Path(options["faults"])
+        self._kinds = collections.Counter()
         # Whatever the package prints goes to a file, and only reports to the pipe.
         self._reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
         output = os.open(self._folder.with_suffix(".txt"), os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
@@ -118,6 +121,8 @@ class Worker:
         except Unavailable as reason:
             self._report("unavailable", text=str(reason))
             return
+        for text in attack.lacks:
+            self._report("unavailable", text=text)
         end = time.monotonic() + (options["seconds"] or 1e9)
         for number in itertools.count(options["first"]):
             if number - options["first"] == options["tries"] or time.monotonic() >= end:
@@ -144,7 +149,11 @@ class Worker:
     def _fault(self, number, text, trace):
         sys.stdout.flush()
         sys.stderr.flush()
-        kept = keep(self._name, number, self._seed, trace, self._folder, self._faults)
+        kind = re.sub(r"\d+|/\S+", "", text)[:80]
+        self._kinds[kind] += 1
+        kept = "not kept"
+        if self._kinds[kind] <= KEPT_OF_A_KIND:
+            kept = keep(self._name, number, self._seed, trace, self._folder, self._faults)
         self._report("fault", number=number, text=text, folder=kept)
 
     def _report(self, kind, **fields):
