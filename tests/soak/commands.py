@@ -157,7 +157,7 @@ class Commands:
             before = contents(self._material / copied, prefix=f"{copied}/")
         for path, content in contents(self.out).items():
             hidden = any(TEMPORARY.search(part) for part in path.split("/"))
-            if hidden or "checkpoints/" in path or path.endswith("metrics.jsonl"):
+            if hidden or "checkpoints/" in path or path.endswith(("/", "metrics.jsonl")):
                 continue
             if path not in expected:
                 raise Fault(f"`{name}` leaves {path}, which an undisturbed one does not")
