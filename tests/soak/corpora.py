@@ -64,7 +64,7 @@ class Corpora(Attack):
             "asnq": Format(lines("asnq", "dev.tsv"), _read_asnq, 2),
             "pairs": Format(lines("retrieval", "pairs"), _read_pairs, 2),
             "texts": Format(lines("retrieval", "sentences"), _read_texts, 2),
-            "trecqa": Format(lines("trecqa", "dev.xml")[:19], self._read_trecqa, 0.3),
+            "trecqa": Format(lines("trecqa", "dev.xml")[:34], self._read_trecqa, 0.3),
             "squad": Format(lines("squad", "dev-v2.0.json"), _read_squad, 0.02, is_json=True),
         }
         for name, form in self._formats.items():
