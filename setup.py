@@ -59,5 +59,5 @@ setup(
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
         "test": ["pytest", "hypothesis", "ruff", "mypy", "pytrec-eval-terrier"],
     },
-    entry_points={"console_scripts": ["wqa=wqa.cli:main"]},
+    entry_points={"console_scripts": ["wqa=wqa.__main__:main"]},
 )

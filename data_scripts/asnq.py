@@ -16,19 +16,23 @@ count 20.4 million training pairs, where the release has 23.7 million.
 takes a folder with the lists.
 """
 
+import contextlib
 import gzip
+import hashlib
 import io
 import pathlib
 import sys
-import tarfile
-import tempfile
-import zlib
+from typing import IO, Any, Dict, NamedTuple
 
-from corpus import make_parser, open_bytes, run, write_stats
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+from corpus import make_parser, run, write_stats
 from fetching import download
-from partition import Partition, identify
+from partition import MOST_QUESTIONS, Partition, identify
 
-from wqa.errors import DataError, shorten
+from wqa.data.archives import checked_members, open_tar, tar_errors
+from wqa.data.lines import bounded_lines, text_lines
+from wqa.data.temporary import scratch_folder
+from wqa.errors import DataError, printable, shorten
 
 URL = "https://wqa-public.s3.amazonaws.com/tanda-aaai-2020/data/asnq.tar"
 LISTS_URL = "https://raw.githubusercontent.com/alexa/wqa-cascade-transformers/master/data/asnq/"
@@ -38,47 +42,65 @@ LISTS = {
     "train": "ba364dcb39a6ecc5ca805db7cf17b6647e1e9e9f496920b2efcc47585b047ee2",
 }
 LABELS = {b"1": 0, b"2": 0, b"3": 0, b"4": 1}
+#: Greatest sizes in bytes: of a table and of a list, unpacked, and of a question.
+LARGEST_TABLE = 1 << 36
+LARGEST_LIST = 1 << 26
+LONGEST_QUESTION = 10_000
 
 
 def read_list(path):
     """Return the questions of a published list, as UTF-8 bytes."""
-    try:
-        with open_bytes(path) as file:
-            content = file.read()
-        content.decode("utf-8")
-        return {line.strip() for line in content.splitlines() if line.strip()}
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(
-            path, f"cannot be read ({error})", "a list of questions, one a line, plain or .gz"
-        ) from None
+    questions = set()
+    for _, line in text_lines(path, largest=LARGEST_LIST):
+        question = line.encode("utf-8").strip()
+        if question:
+            questions.add(question)
+    return questions
 
 
+class Table(NamedTuple):
+    """An open table of the release."""
+
+    #: The table as bytes.
+    file: IO[bytes]
+    #: The file under it, whose position shows the progress.
+    raw: IO[bytes]
+    #: Size of ``raw`` in bytes.
+    size: int
+    #: Identification of the content.
+    source: Dict[str, Any]
+
+
+@contextlib.contextmanager
 def open_table(archive, name):
-    """Open a table of the release.
+    """Open a table of the release, as a `Table`."""
+    with contextlib.ExitStack() as stack:
+        if archive.is_dir():
+            yield _table_of_folder(stack, archive, f"{name}.tsv")
+        else:
+            with tar_errors(archive, "asnq.tar, or a folder of train.tsv and dev.tsv"):
+                table = _table_of_tar(stack, archive, f"{name}.tsv")
+            yield table
 
-    Returns the table as a file of bytes, the file on disk under it, whose position shows the
-    progress, the size of the latter, and an identification of the content.
-    """
-    table = f"{name}.tsv"
-    if archive.is_dir():
-        for path in (archive / table, archive / f"{table}.gz"):
-            if path.exists():
-                raw = open(path, "rb")  # noqa: SIM115 - the caller closes it
-                file = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw
-                return file, raw, path.stat().st_size, identify(path)
-        raise DataError(archive, f"holds neither {table} nor {table}.gz", "the two tables of ASNQ")
-    try:
-        tar = tarfile.open(archive)  # noqa: SIM115 - its members are read later
-        for member in tar:
-            if pathlib.PurePosixPath(member.name).name == table and member.isfile():
-                raw = tar.extractfile(member)
-                file = io.BufferedReader(raw, 1 << 20)
-                return file, raw, member.size, identify(archive, member=member.name)
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise DataError(
-            archive, f"cannot be read ({error})", "asnq.tar, or a folder of train.tsv and dev.tsv"
-        ) from None
-    raise DataError(archive, f"holds no {table}", "the official asnq.tar")
+
+def _table_of_folder(stack, folder, name):
+    for path in (folder / name, folder / f"{name}.gz"):
+        if path.exists():
+            raw = file = stack.enter_context(path.open("rb"))
+            if path.suffix == ".gz":
+                file = stack.enter_context(gzip.GzipFile(fileobj=raw))
+            return Table(file, raw, path.stat().st_size, identify(path))
+    raise DataError(folder, f"holds neither {name} nor {name}.gz", "the two tables of ASNQ")
+
+
+def _table_of_tar(stack, archive, name):
+    tar = stack.enter_context(open_tar(archive, 3 * LARGEST_TABLE))
+    for member in checked_members(tar, LARGEST_TABLE):
+        if member.isfile() and pathlib.PurePosixPath(member.name).name == name:
+            raw = stack.enter_context(tar.extractfile(member))
+            file = stack.enter_context(io.BufferedReader(raw, 1 << 20))
+            return Table(file, raw, member.size, identify(archive, member=member.name))
+    raise DataError(archive, f"holds no {name}", "the official asnq.tar")
 
 
 def parse(file, raw, where, split_of):
@@ -86,20 +108,11 @@ def parse(file, raw, where, split_of):
 
     ``split_of`` returns the split of a question, or None to leave it out.
     """
-    number = 0
-    try:
-        for number, line in enumerate(file, 1):
-            question, sentence, label = parse_line(line, f"{where}, line {number}")
-            split = split_of(question)
-            if split:
-                yield raw.tell(), split, question, sentence, label
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(
-            f"{where}, after line {number}",
-            f"cannot be read ({error})",
-            "a whole file",
-            "fetch it again",
-        ) from None
+    for number, line in bounded_lines(file, where, largest=LARGEST_TABLE):
+        question, sentence, label = parse_line(line, f"{where}, line {number}")
+        split = split_of(question)
+        if split:
+            yield raw.tell(), split, question, sentence, label
 
 
 def parse_line(line, where):
@@ -116,8 +129,12 @@ def parse_line(line, where):
         line.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(where, f"byte {error.start} is not UTF-8", "UTF-8 text") from None
-    if not question.strip():
-        raise DataError(where, "an empty question", "text")
+    if not 0 < len(question.strip()) <= LONGEST_QUESTION:
+        raise DataError(
+            where,
+            f"a question of {len(question):,} bytes" if question.strip() else "an empty question",
+            f"text of at most {LONGEST_QUESTION:,} bytes",
+        )
     return question.strip(), sentence, LABELS[label]
 
 
@@ -134,6 +151,9 @@ class Lists:
                 "lists without a question in common",
             )
         self._seen, self._left_out = set(), set()
+        listed = (b"\n".join(sorted(questions)) for questions in self._splits.values())
+        #: What identifies the lists: other lists divide the table in another way.
+        self.source = {"lists": hashlib.sha256(b"\n\n".join(listed)).hexdigest()}
 
     @staticmethod
     def _find(folder, split):
@@ -154,6 +174,10 @@ class Lists:
                 self._seen.add(question)
                 return split
         self._left_out.add(question)
+        if len(self._left_out) > MOST_QUESTIONS:
+            raise DataError(
+                "dev.tsv", f"more than {MOST_QUESTIONS:,} questions in neither list", "ASNQ's dev"
+            )
         return None
 
     def report(self):
@@ -165,6 +189,8 @@ class Lists:
 
 class TrainList:
     """The published list of training questions, compared with the table's questions."""
+
+    source = {}
 
     def __init__(self, folder):
         self._folder = folder
@@ -189,29 +215,30 @@ def note(questions, text):
     """Print a note on a set of questions, if there are any."""
     if questions:
         first = sorted(questions)[0].decode("utf-8")
-        print(f"note: {len(questions)} {text}, such as {shorten(first)}", file=sys.stderr)
+        example = printable(shorten(first))
+        print(f"note: {len(questions)} {text}, such as {example}", file=sys.stderr)
 
 
 def convert(archive, splits, out):
     """Write the three splits and their counts, and return the counts."""
-    held_out = convert_table(archive, "dev", ("dev", "test"), Lists(splits), out)
-    train = convert_table(archive, "train", ("train",), TrainList(splits), out)
-    stats = {**train, **held_out}
+    held_out, dev = convert_table(archive, "dev", ("dev", "test"), Lists(splits), out)
+    stats, train = convert_table(archive, "train", ("train",), TrainList(splits), out)
+    stats.update(held_out)
     write_stats(out, stats)
+    # Only now: an interrupted run finds all that it has done.
+    dev.close()
+    train.close()
     return stats
 
 
 def convert_table(archive, name, splits, lists, out):
-    """Write the splits of a table and return their counts."""
-    file, raw, size, source = open_table(archive, name)
-    partition = Partition(out, f"asnq-{name}", source)
-    with file:
-        lines = parse(file, raw, f"{archive}, {name}.tsv", lists.split_of)
-        if partition.distribute(lines, size):
+    """Write the splits of a table; return their counts and the temporary files."""
+    with open_table(archive, name) as table:
+        partition = Partition(out, f"asnq-{name}", {**table.source, **lists.source})
+        lines = parse(table.file, table.raw, f"{archive}, {name}.tsv", lists.split_of)
+        if partition.distribute(lines, table.size):
             lists.report()
-    stats = {split: partition.write(split, split) for split in splits}
-    partition.close()
-    return stats
+    return {split: partition.write(split, split) for split in splits}, partition
 
 
 def fetch_lists(folder):
@@ -239,10 +266,10 @@ def main(arguments=None):
                 download(URL, archive)
         if options.splits:
             return convert(archive, options.splits, options.out)
-        with tempfile.TemporaryDirectory() as folder:
-            return convert(archive, fetch_lists(pathlib.Path(folder)), options.out)
+        with scratch_folder("corpus") as folder:
+            return convert(archive, fetch_lists(folder), options.out)
 
-    return run(work)
+    return run(work, options.out)
 
 
 if __name__ == "__main__":

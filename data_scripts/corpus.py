@@ -1,14 +1,18 @@
 """Parts of all corpus scripts: splits written with their counts, and the command line."""
 
 import argparse
-import gzip
+import contextlib
 import json
+import os
 import pathlib
 import sys
-import tempfile
+
+import interrupts
 
 from wqa.data import FILTERS, atomic_writer, count, write_questions
-from wqa.errors import WqaError
+from wqa.data.locks import lock_output
+from wqa.data.temporary import scratch_folder
+from wqa.errors import DataError, WqaError
 
 COUNTS = ("questions", "candidates", "correct")
 
@@ -44,22 +48,26 @@ class Statistics:
         return {**totals, **averages}
 
 
-def counted(questions, statistics):
-    """Yield the questions and count them."""
+def counted(questions, statistics, split):
+    """Yield the questions and count them; a split without a question is an error."""
     for question in questions:
         statistics.add(question)
         yield question
+    refuse_empty(split, statistics.totals["all"]["questions"])
 
 
-def open_bytes(path):
-    """Open a file for reading bytes; a name in .gz is unpacked."""
-    return gzip.open(path, "rb") if str(path).endswith(".gz") else open(path, "rb")
+def refuse_empty(split, questions):
+    """Raise an error if the number of a split's questions is zero."""
+    if not questions:
+        raise DataError(
+            f"split {split}", "it holds no question", "at least one", "check that its file is whole"
+        )
 
 
 def write_split(out, split, questions):
     """Write a split one question at a time and return its counts."""
     statistics = Statistics()
-    write_questions(out / f"{split}.jsonl", counted(questions, statistics))
+    write_questions(out / f"{split}.jsonl", counted(questions, statistics, split))
     return statistics.figures()
 
 
@@ -98,18 +106,93 @@ def from_archive(options, fetch, convert):
     """
     if options.archive:
         return convert(options.archive, options.out)
-    with tempfile.TemporaryDirectory() as folder:
-        return convert(fetch(pathlib.Path(folder)), options.out)
+    with scratch_folder("corpus") as folder:
+        return convert(fetch(folder), options.out)
 
 
-def run(work):
+def run(work, out):
     """Call ``work``, print the counts that it returns, and return the exit status.
 
-    An error becomes one line and the exit status 2.
+    The folder ``out`` is locked meanwhile.
     """
-    try:
-        show(work())
-    except WqaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+
+    def locked():
+        with lock_output(out):
+            stats = work()
+        show(stats)
+
+    return exit_status(locked)
+
+
+def exit_status(work):
+    """Call ``work`` and return the exit status of the script.
+
+    An error becomes one line and the status 2, an interrupt one line and the status 130. A reader
+    that closes its end of standard output is no error.
+    """
+    with writable_stderr():
+        try:
+            work()
+            if sys.stdout is not None:
+                sys.stdout.flush()
+        except KeyboardInterrupt:
+            print("interrupted; run the same command again", file=sys.stderr)
+            return interrupts.INTERRUPTED
+        except BrokenPipeError:
+            discard(sys.stdout)
+        except WqaError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
+        except OSError as error:
+            discard(sys.stdout)
+            print(f"error: {error.filename or 'standard output'}: {error}", file=sys.stderr)
+            return 2
     return 0
+
+
+@contextlib.contextmanager
+def writable_stderr():
+    """Let notes and progress bars be lost where standard error is closed or full."""
+    stderr = sys.stderr
+    with contextlib.ExitStack() as stack:
+        if stderr is None:
+            sys.stderr = stack.enter_context(open(os.devnull, "w"))
+        else:
+            sys.stderr = _Forgiving(stderr)
+        try:
+            yield
+        finally:
+            sys.stderr = stderr
+
+
+class _Forgiving:
+    """A stream whose writes never fail."""
+
+    def __init__(self, stream):
+        self._stream = stream
+
+    def write(self, text):
+        """Write a text, or lose it."""
+        try:
+            self._stream.write(text)
+        except (OSError, ValueError):
+            discard(self._stream)
+        return len(text)
+
+    def flush(self):
+        """Flush the stream, or lose what it holds."""
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            discard(self._stream)
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+def discard(stream):
+    """Send what a stream still holds, and all that follows, to the null device."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

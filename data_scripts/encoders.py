@@ -18,11 +18,17 @@ import pathlib
 import re
 import shutil
 import sys
-import tarfile
 
 from fetching import download, file_sha256, read_small
 
 from wqa.data import atomic_writer, storage_errors
+from wqa.data.archives import (
+    checked_members,
+    copy_member,
+    open_tar,
+    require_space,
+    tar_errors,
+)
 from wqa.errors import DataError, WqaError
 
 HUB = "https://huggingface.co"
@@ -59,6 +65,9 @@ def tanda_encoders():
 
 #: Encoders by name: the repository of the hub or the file of TANDA's store, and the use.
 ENCODERS = {**HUB_ENCODERS, **tanda_encoders()}
+
+#: Greatest size of a tar of an encoder, unpacked, and of a file in it, in bytes.
+LARGEST_TAR, LARGEST_FILE = 32 << 30, 8 << 30
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZER = (
@@ -113,31 +122,42 @@ def published_sha256(pointer, where):
 
 def take_archive(archive, folder):
     """Copy the encoder's files from a local directory or tar."""
-    names = {"config.json", *WEIGHTS, *TOKENIZER}
+    if archive.is_dir():
+        names = {"config.json", *WEIGHTS, *TOKENIZER}
+        paths = [path for path in archive.iterdir() if path.name in names and path.is_file()]
+        require_space(folder, sum(path.stat().st_size for path in paths))
+        for path in paths:
+            copy(path, folder / path.name)
+        return
+    with tar_errors(archive, "a directory or a tar"), open_tar(archive, LARGEST_TAR) as tar:
+        members = find_members(tar, archive)
+        require_space(folder, sum(member.size for member in members.values()))
+        for name, member in members.items():
+            with atomic_writer(folder / name, "wb") as target:
+                copy_member(tar, member, target)
+
+
+def find_members(tar, archive):
+    """Return the encoder's files in a tar by name."""
+    members = {}
+    for member in checked_members(tar, LARGEST_FILE):
+        # The last part of the member's path is its name here, so nothing leaves the folder.
+        name = pathlib.PurePosixPath(member.name).name
+        if member.isfile() and name in {"config.json", *WEIGHTS, *TOKENIZER}:
+            if name in members:
+                raise DataError(archive, f"holds {name} twice", "one encoder")
+            members[name] = member
+    return members
+
+
+def copy(path, target):
+    """Copy a file; the copy appears when it is whole."""
     try:
-        if archive.is_dir():
-            for path in archive.iterdir():
-                if path.name in names:
-                    with open(path, "rb") as source:
-                        copy(source, folder / path.name)
-            return
-        with tarfile.open(archive) as tar:
-            for member in tar.getmembers():
-                # The last part of the member's path is its name here, so nothing leaves the folder.
-                name = pathlib.PurePosixPath(member.name).name
-                if member.isfile() and name in names:
-                    if (folder / name).exists():
-                        raise DataError(archive, f"holds {name} twice", "one encoder")
-                    with tar.extractfile(member) as source:
-                        copy(source, folder / name)
-    except (OSError, EOFError, tarfile.TarError) as error:
-        raise DataError(archive, f"cannot be read ({error})", "a directory or a tar") from None
-
-
-def copy(source, path):
-    """Write an open file to a path."""
-    with atomic_writer(path, "wb") as target:
-        shutil.copyfileobj(source, target)
+        source = open(path, "rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise DataError(path, f"cannot be read ({error})", "a file") from None
+    with source, atomic_writer(target, "wb") as file:
+        shutil.copyfileobj(source, file)
 
 
 def check(folder, where):
@@ -159,8 +179,7 @@ def fetch(name, out, archive, site):
         target = out / f"{name}.tar"
         if archive is None:
             return target, {target.name: download(f"{site or TANDA}/{source}", target)}
-        with open(archive, "rb") as file:
-            copy(file, target)
+        copy(archive, target)
         return target, {target.name: file_sha256(target)}
     target, partial = out / name, out / f".{name}.partial"
     if archive is None:

@@ -1,6 +1,8 @@
 """Downloads of the data scripts: resumed, checked, and given their name only when complete."""
 
+import contextlib
 import hashlib
+import http.client
 import os
 import urllib.error
 import urllib.request
@@ -8,22 +10,30 @@ import urllib.request
 from tqdm import tqdm
 
 from wqa.data import storage_errors
+from wqa.data.archives import require_space
 from wqa.errors import DataError
 
 BLOCK = 1 << 20
+#: Greatest size of a small file, in bytes.
+SMALL = 1 << 26
+#: Raised where a server cannot be reached, or breaks off.
+FAILURES = (OSError, http.client.HTTPException)
 
 
 def read_small(url):
     """Return the bytes of a small file, or None if the server has no such file."""
     try:
         with urllib.request.urlopen(url, timeout=60) as source:
-            return source.read()
+            content = source.read(SMALL + 1)
     except urllib.error.HTTPError as error:
         if error.code in (403, 404):  # some stores answer 403 for a missing file
             return None
         raise _unreachable(url, error) from None
-    except OSError as error:
+    except FAILURES as error:
         raise _unreachable(url, error) from None
+    if len(content) > SMALL:
+        raise DataError(url, f"more than {SMALL:,} bytes", "a small file")
+    return content
 
 
 def download(url, target, sha256=""):
@@ -45,7 +55,7 @@ def download(url, target, sha256=""):
     except urllib.error.HTTPError as error:
         if error.code != 416:  # nothing is left to download; the digest decides
             raise _unreachable(url, error) from None
-    except OSError as error:
+    except FAILURES as error:
         raise _unreachable(url, error) from None
     digest = file_sha256(part)
     if sha256 and digest != sha256:
@@ -63,6 +73,7 @@ def download(url, target, sha256=""):
 
 def _write_rest(source, part, start, target):
     """Write a response to ``part`` from byte ``start`` on, with a progress bar."""
+    require_space(target.parent, source.length or 0)
     bar = tqdm(
         total=start + (source.length or 0),
         initial=start,
@@ -70,9 +81,14 @@ def _write_rest(source, part, start, target):
         unit_scale=True,
         desc=target.name,
     )
-    with bar, storage_errors(target), open(part, "ab" if start else "wb") as file:
-        while block := source.read(BLOCK):
-            bar.update(file.write(block))
+    with storage_errors(target):
+        file = open(part, "ab" if start else "wb")  # noqa: SIM115 - closed below
+    with bar, contextlib.closing(file):
+        while block := source.read(BLOCK):  # its errors are the server's, not the disk's
+            with storage_errors(target):
+                file.write(block)
+                file.flush()
+            bar.update(len(block))
     if source.length:
         raise OSError(f"{source.length} bytes are missing; run the command again to go on")
 

@@ -17,16 +17,19 @@ stand apart. The tables may be .gz. The splits written so far are counted togeth
 import argparse
 import pathlib
 import sys
-import zlib
 
-from corpus import open_bytes, run, write_split, write_stats
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+from corpus import run, write_split, write_stats
 
 from wqa.data import Candidate, Question, read_json
+from wqa.data.lines import text_lines
 from wqa.errors import DataError, OptionError, shorten
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.trec import trec_order
 
 SPLITS = ("train", "dev", "test")
+#: Greatest size of a table in bytes, unpacked; its texts are held in memory.
+LARGEST_TABLE = 1 << 34
 
 
 def lines(path, counts, form):
@@ -34,20 +37,11 @@ def lines(path, counts, form):
 
     ``counts`` are the allowed numbers of columns, and ``form`` describes a line.
     """
-    number = 0
-    try:
-        with open_bytes(path) as file:
-            for number, raw in enumerate(file, 1):
-                fields = raw.decode("utf-8").rstrip("\r\n").split("\t")
-                if len(fields) not in counts:
-                    raise DataError(f"{path}, line {number}", f"{len(fields)} columns", form)
-                yield f"{path}, line {number}", fields
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}, line {number + 1}", f"byte {error.start} is not UTF-8", "UTF-8 text"
-        ) from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(path, f"cannot be read ({error})", form) from None
+    for number, line in text_lines(path, largest=LARGEST_TABLE):
+        fields = line.rstrip("\r\n").split("\t")
+        if len(fields) not in counts:
+            raise DataError(f"{path}, line {number}", f"{len(fields)} columns", form)
+        yield f"{path}, line {number}", fields
 
 
 def read_texts(path):
@@ -127,6 +121,8 @@ def convert(options):
         stats = read_json(options.out / "stats.json")
     except (OSError, ValueError):
         stats = {}
+    if not isinstance(stats, dict):
+        stats = {}
     stats[options.split] = figures
     write_stats(options.out, {split: stats[split] for split in SPLITS if split in stats})
     return {options.split: figures}
@@ -151,7 +147,7 @@ def main(arguments=None):
         "--top-k", type=int, default=0, metavar="K", help="candidates to keep a question, 0: all"
     )
     options = parser.parse_args(arguments)
-    return run(lambda: convert(options))
+    return run(lambda: convert(options), options.out)
 
 
 if __name__ == "__main__":

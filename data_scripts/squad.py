@@ -18,16 +18,31 @@ splits them with pysbd. Texts keep their case.
 import hashlib
 import itertools
 import sys
-import zlib
+from typing import List, NamedTuple, Tuple
 
-from corpus import from_archive, make_parser, open_bytes, run, write_split, write_stats
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+from corpus import from_archive, make_parser, refuse_empty, run, write_split, write_stats
 from fetching import download
 
 from wqa.data import Candidate, Question, parse_json
+from wqa.data.archives import DAMAGE
+from wqa.data.lines import open_bytes
 from wqa.errors import DataError, MissingDependency, shorten
 
 URL = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
 NAMES = {"train": "train-v2.0", "dev": "dev-v2.0"}
+#: Greatest size of a file in bytes, unpacked, and of a paragraph in characters.
+LARGEST_FILE = 1 << 29
+LONGEST_PARAGRAPH = 100_000
+
+
+class Entry(NamedTuple):
+    """A question of a paragraph."""
+
+    id: str
+    question: str
+    #: Start and text of each annotated answer.
+    spans: List[Tuple[int, str]]
 
 
 def find(archive):
@@ -50,9 +65,12 @@ def read(path):
     """Return the paragraphs of a file as its JSON has them."""
     try:
         with open_bytes(path) as file:
-            articles = parse_json(file.read())["data"]
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise DataError(path, f"more than {LARGEST_FILE:,} bytes", "a file of SQuAD 2.0")
+        articles = parse_json(content)["data"]
         return list(itertools.chain(*[article["paragraphs"] for article in articles]))
-    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+    except (*DAMAGE, ValueError, KeyError, TypeError) as error:
         raise DataError(
             path, f"cannot be read ({type(error).__name__}: {error})", "a file of SQuAD 2.0"
         ) from None
@@ -84,17 +102,11 @@ def make_segmenter():
 def convert(path):
     """Yield the questions of a file."""
     segmenter = make_segmenter()
+    ids = set()
     for number, paragraph in enumerate(read(path), 1):
         where = f"{path}, paragraph {number}"
-        try:
-            text = paragraph["context"]
-            entries = [entry for entry in paragraph["qas"] if not entry.get("is_impossible")]
-            answers = {entry["id"]: _spans(entry) for entry in entries}
-        except (KeyError, TypeError) as error:
-            raise DataError(
-                where, f"{type(error).__name__}: {error}", "context and qas as in SQuAD 2.0"
-            ) from None
-        spans = sum(answers.values(), [])
+        text, entries = read_paragraph(paragraph, where)
+        spans = [span for entry in entries for span in entry.spans]
         for begin, answer in spans:
             if text[begin : begin + len(answer)] != answer:
                 raise DataError(
@@ -104,15 +116,45 @@ def convert(path):
                 )
         bounds = sentences(segmenter, text, spans)
         for entry in entries:
-            candidates = _candidates(text, bounds, answers[entry["id"]])
-            question = Question(entry["id"], entry["question"].strip(), candidates)
+            if entry.id in ids:
+                raise DataError(where, f"id {shorten(entry.id)} occurs twice", "each id once")
+            ids.add(entry.id)
+            question = Question(entry.id, entry.question, _candidates(text, bounds, entry.spans))
             if 1 in question.labels and question.question:
                 yield question
 
 
-def _spans(entry):
-    """Start and text of each annotated answer."""
-    return [(answer["answer_start"], answer["text"]) for answer in entry["answers"]]
+def read_paragraph(paragraph, where):
+    """Return the text of a paragraph and its questions that have an answer."""
+    try:
+        text = _text(paragraph["context"])
+        if len(text) > LONGEST_PARAGRAPH:
+            raise ValueError(f"a paragraph of {len(text):,} characters")
+        answered = [entry for entry in paragraph["qas"] if not entry.get("is_impossible")]
+        return text, [_entry(entry) for entry in answered]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DataError(
+            where, f"{type(error).__name__}: {error}", "context and qas as in SQuAD 2.0"
+        ) from None
+
+
+def _entry(entry):
+    spans = []
+    for answer in entry["answers"]:
+        start, text = answer["answer_start"], _text(answer["text"])
+        if type(start) is not int or start < 0 or not text:
+            raise ValueError(f"answer {shorten(text)} at {shorten(start)}")
+        spans.append((start, text))
+    if not _text(entry["id"]).strip():
+        raise ValueError("an empty id")
+    return Entry(entry["id"], _text(entry["question"]).strip(), spans)
+
+
+def _text(value):
+    if not isinstance(value, str):
+        raise TypeError(f"{shorten(value)} is no string")
+    value.encode("utf-8")  # raises a ValueError for half a surrogate pair
+    return value
 
 
 def _candidates(text, bounds, spans):
@@ -133,16 +175,16 @@ def is_dev(question):
 
 def write(archive, out):
     """Write the splits of the files in the archive and their counts, and return the counts."""
-    files, stats = find(archive), {}
+    files, splits = find(archive), {}
     if "train" in files:
-        train, dev = [], []
+        splits = {"train": [], "dev": []}
         for question in convert(files["train"]):
-            split = dev if is_dev(question) else train
-            split.append(question)
-        stats["train"] = write_split(out, "train", train)
-        stats["dev"] = write_split(out, "dev", dev)
+            splits["dev" if is_dev(question) else "train"].append(question)
     if "dev" in files:
-        stats["test"] = write_split(out, "test", convert(files["dev"]))
+        splits["test"] = list(convert(files["dev"]))
+    for split, questions in splits.items():  # all are read before one is written
+        refuse_empty(split, len(questions))
+    stats = {split: write_split(out, split, questions) for split, questions in splits.items()}
     write_stats(out, stats)
     return stats
 
@@ -157,7 +199,7 @@ def fetch(folder):
 def main(arguments=None):
     """Run the command line."""
     options = make_parser(__doc__).parse_args(arguments)
-    return run(lambda: from_archive(options, fetch, write))
+    return run(lambda: from_archive(options, fetch, write), options.out)
 
 
 if __name__ == "__main__":

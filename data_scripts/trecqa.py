@@ -20,22 +20,16 @@ the text, becomes ``--number``. A question that occurs twice stays twice, with t
 """
 
 import pathlib
+import re
 import sys
-import zlib
 
-from corpus import (
-    Statistics,
-    counted,
-    from_archive,
-    make_parser,
-    open_bytes,
-    run,
-    write_stats,
-)
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+from corpus import Statistics, counted, from_archive, make_parser, run, write_stats
 from fetching import download
 from sacremoses import MosesDetokenizer
 
-from wqa.data import FILTERS, Candidate, Question, parse_json, write_questions
+from wqa.data import FILTERS, Candidate, Question, parse_json, storage_errors, write_questions
+from wqa.data.lines import text_lines
 from wqa.errors import DataError, shorten
 
 URL = (
@@ -50,6 +44,14 @@ PSEUDO_XML = {
     "test": "data/test.xml",
 }
 SPLITS = tuple(PSEUDO_XML)
+#: Greatest size of a file in bytes, unpacked.
+LARGEST_FILE = 1 << 29
+PAIRS = re.compile(r"<QApairs id='[^'<>]+'>")
+#: Tags of a line of their own, inside <QApairs> and </QApairs>.
+TAGS = ("<question>", "<positive>", "<negative>")
+#: Rows that a sentence may have: its tokens alone; with some of the annotations, which are parts of
+#: speech, relations, heads and entities; with the answer and its offset besides.
+ROWS = (1, 2, 3, 4, 5, 7)
 #: Characters by the tokens that stand for them.
 CHARACTERS = {
     "-LRB-": "(",
@@ -105,48 +107,128 @@ def find(archive):
 
 def read(path, split, detokenize):
     """Yield the questions of a file."""
-    try:
-        with open_bytes(path) as file:
-            lines = file.read().decode("utf-8").splitlines()
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(
-            path, f"cannot be read ({error})", "a whole file of UTF-8 text, plain or .gz"
-        ) from None
+    lines = text_lines(path, largest=LARGEST_FILE)
     parse = parse_jsonl if ".jsonl" in path.name else parse_xml
     return parse(lines, path, split, detokenize)
+
+
+class PseudoXml:
+    """The lines of a file of pseudo-XML, read by its grammar.
+
+    A file is a sequence of <QApairs>. One of them holds a <question>, then any number of <positive>
+    and <negative>. Each tag is a line. A sentence is a row of tokens and perhaps rows of
+    annotations, of as many columns.
+    """
+
+    def __init__(self, lines, path):
+        self._lines = iter(lines)
+        self._path = path
+        self.where = f"{path}, line 1"
+        #: Sentences whose rows are not those of the original files, and the first of them.
+        self.irregular, self.first_irregular = 0, ""
+
+    def _next(self):
+        """Return the next line, None at the end of the file."""
+        for number, line in self._lines:
+            self.where = f"{self._path}, line {number}"
+            return line.rstrip("\n").rstrip("\r")
+        return None
+
+    def expect(self, *tags):
+        """Return the next line, which is one of the tags."""
+        line = self._next()
+        if line is None:
+            self._end()
+        if line not in tags:
+            raise DataError(self.where, shorten(line), " or ".join(tags), "fetch the file again")
+        return line
+
+    def opens(self):
+        """Whether a further <QApairs> opens, the file being at its end otherwise."""
+        line = self._next()
+        while line == "":
+            line = self._next()
+        if line is None:
+            return False
+        if not PAIRS.fullmatch(line):
+            raise DataError(self.where, shorten(line), "<QApairs id='...'>", "fetch the file again")
+        return True
+
+    def sentence(self, tag):
+        """Return the tokens between a tag and its end."""
+        close = f"</{tag[1:]}"
+        start, rows = self.where, []
+        line = self._next()
+        while line != close:
+            if line is None:
+                self._end()
+            if line in TAGS or line.startswith(("<QApairs", "</")):
+                raise DataError(self.where, f"{shorten(line)} inside {tag}", close)
+            rows.append(line)
+            line = self._next()
+        if not rows or not rows[0].strip():
+            raise DataError(start, f"{tag} without a sentence", "a row of tokens")
+        if not _is_regular(rows):
+            self.irregular += 1
+            self.first_irregular = self.first_irregular or start
+        return rows[0]
+
+    def _end(self):
+        raise DataError(
+            self.where, "the file ends inside a question", "a whole file", "fetch it again"
+        )
+
+
+def _is_regular(rows):
+    """Whether the rows of a sentence are those that its annotators wrote."""
+    annotated = [row.split("\t") for row in rows[:5]]
+    heads = annotated[3] if len(rows) > 3 else []
+    return (
+        len(rows) in ROWS
+        and len({len(columns) for columns in annotated}) == 1
+        and all(re.fullmatch("[0-9]+", head) for head in heads)
+    )
 
 
 def parse_xml(lines, path, split, detokenize):
     """Yield the questions of the pseudo-XML.
 
-    The first line of a sentence holds its tokens; the other lines are annotations.
+    The first row of a sentence holds its tokens; the other rows are annotations. A sentence that
+    lost a row has the wrong number of rows. That is an error, but in train-all, whose rows were
+    edited by hand, it is counted and said.
     """
-    number, question, candidates, tag, where = 0, None, [], None, f"{path}, line 1"
-    for line_number, line in enumerate(lines, 1):
-        where = f"{path}, line {line_number}"
-        if line.startswith("<QApairs"):
-            number, question, candidates, tag = number + 1, None, [], None
-        elif line in ("<question>", "<positive>", "<negative>"):
-            tag = line
-        elif line.startswith("</QApairs"):
-            yield _question(f"{split}-{number}", question, candidates, where)
-            question = None
-        elif tag and not line.startswith("</"):
-            text = detokenize(line)
-            if tag == "<question>":
-                question = text
-            else:
-                candidates.append(Candidate(text, int(tag == "<positive>")))
-            tag = None
-    if question is not None or not number:
-        raise DataError(
-            where, "the file ends inside a question" if number else "no <QApairs>", "a whole file"
+    reader = PseudoXml(lines, path)
+    number = 0
+    while reader.opens():
+        number += 1
+        question = detokenize(reader.sentence(reader.expect("<question>")))
+        candidates = []
+        tag = reader.expect("<positive>", "<negative>", "</QApairs>")
+        while tag != "</QApairs>":
+            text = detokenize(reader.sentence(tag))
+            candidates.append(Candidate(text, int(tag == "<positive>")))
+            tag = reader.expect("<positive>", "<negative>", "</QApairs>")
+        if reader.irregular and split != "train-all":
+            raise DataError(
+                reader.first_irregular,
+                "a sentence whose rows do not fit one another",
+                "a row of tokens, then rows of annotations of as many columns",
+                "fetch the file again",
+            )
+        yield _question(f"{split}-{number}", question, candidates, reader.where)
+    if not number:
+        raise DataError(reader.where, "no <QApairs>", "a whole file")
+    if reader.irregular:
+        print(
+            f"note: {reader.first_irregular}: the rows of this sentence, and of "
+            f"{reader.irregular} in all, do not fit one another; their first row is taken",
+            file=sys.stderr,
         )
 
 
 def parse_jsonl(lines, path, split, detokenize):
     """Yield the questions of JSON lines."""
-    for number, line in enumerate(lines, 1):
+    for number, line in lines:
         where = f"{path}, line {number}"
         try:
             entry = parse_json(line)
@@ -173,21 +255,33 @@ def _question(qid, text, candidates, where):
     return Question(qid, text, tuple(candidates))
 
 
+def write_clean(path, questions):
+    """Write the questions that have both a correct and a wrong candidate, if there is one."""
+    clean = [question for question in questions if FILTERS["clean"](question)]
+    if clean:
+        write_questions(path, clean)
+        return
+    with storage_errors(path):
+        if path.exists():  # of another archive
+            path.unlink()
+    print(f"note: {path} is not written: no question has both kinds of candidate", file=sys.stderr)
+
+
 def convert(archive, out, number):
     """Write the splits and their counts, and return the counts."""
-    stats, detokenize = {}, Detokenizer(number)
-    for split, path in find(archive).items():
-        questions = list(read(path, split, detokenize))
+    detokenize = Detokenizer(number)
+    files = find(archive)
+    splits, stats = {}, {}
+    for split, path in files.items():  # all are read before one is written
         statistics = Statistics()
-        clean = [
-            question for question in counted(questions, statistics) if FILTERS["clean"](question)
-        ]
-        if "-filtered" not in path.name:
-            write_questions(out / f"{split}.jsonl", questions)
-        write_questions(out / f"{split}-clean.jsonl", clean)
+        splits[split] = list(counted(read(path, split, detokenize), statistics, split))
         stats[split] = statistics.figures()
-        texts = {question.question for question in questions}
+        texts = {question.question for question in splits[split]}
         stats[split]["all"]["distinct_questions"] = len(texts)
+    for split, questions in splits.items():
+        if "-filtered" not in files[split].name:
+            write_questions(out / f"{split}.jsonl", questions)
+        write_clean(out / f"{split}-clean.jsonl", questions)
     write_stats(out, stats)
     return stats
 
@@ -210,7 +304,7 @@ def main(arguments=None):
     def convert_numbers(archive, out):
         return convert(archive, out, options.number)
 
-    return run(lambda: from_archive(options, fetch, convert_numbers))
+    return run(lambda: from_archive(options, fetch, convert_numbers), options.out)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,17 @@ folder of its WikiQA-{train,dev,test}.tsv files, plain or .gz.
 
 import io
 import pathlib
+import struct
 import sys
 import zipfile
-import zlib
 
-from corpus import from_archive, make_parser, open_bytes, run, write_split, write_stats
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+from corpus import from_archive, make_parser, run, write_split, write_stats
 from fetching import download
 
 from wqa.data import Candidate, Question
+from wqa.data.archives import DAMAGE
+from wqa.data.lines import bounded_lines, decoded_lines, text_lines
 from wqa.errors import DataError, shorten
 
 URL = "https://download.microsoft.com/download/E/5/F/E5FCFCEE-7005-4814-853D-DAA7C66507E0/WikiQACorpus.zip"
@@ -32,59 +35,78 @@ HEADER = [
     "Label",
 ]
 SPLITS = ("train", "dev", "test")
+#: Greatest size of a table in bytes, unpacked.
+LARGEST_TABLE = 1 << 28
+#: Raised while a damaged zip is read.
+ZIP_DAMAGE = (*DAMAGE, zipfile.BadZipFile, RuntimeError, ValueError, OverflowError, struct.error)
 
 
 def read_split(archive, split):
-    """Return the text of a split's table, and its name for messages."""
+    """Return the numbered lines of a split's table, and its name for messages."""
     name = f"WikiQA-{split}.tsv"
+    if archive.is_dir():
+        for path in (archive / name, archive / f"{name}.gz"):
+            if path.exists():
+                return text_lines(path, largest=LARGEST_TABLE), path
+        raise DataError(
+            archive, f"holds neither {name} nor {name}.gz", "the three tables of WikiQA"
+        )
     try:
-        raw, where = _from_folder(archive, name) if archive.is_dir() else _from_zip(archive, name)
-        return raw.decode("utf-8"), where
-    except UnicodeDecodeError as error:
+        raw, where = _from_zip(archive, name)
+    except ZIP_DAMAGE as error:
         raise DataError(
-            f"{archive}, {name}", f"byte {error.start} is not UTF-8", "UTF-8 text"
+            archive,
+            f"cannot be read ({error})",
+            "a zip, or a folder of .tsv or .tsv.gz",
+            "fetch it again",
         ) from None
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(
-            archive, f"cannot be read ({error})", "a zip, or a folder of .tsv or .tsv.gz"
-        ) from None
-
-
-def _from_folder(folder, name):
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.exists():
-            with open_bytes(path) as file:
-                return file.read(), str(path)
-    raise DataError(folder, f"holds neither {name} nor {name}.gz", "the three tables of WikiQA")
+    return decoded_lines(bounded_lines(io.BytesIO(raw), where), where), where
 
 
 def _from_zip(archive, name):
+    """Return a table's bytes, of which there are no more than it declares."""
     with zipfile.ZipFile(archive) as packed:
-        for member in packed.namelist():
-            if pathlib.PurePosixPath(member).name == name and "__MACOSX" not in member:
-                return packed.read(member), f"{archive}, {member}"
+        for member in packed.infolist():
+            if pathlib.PurePosixPath(member.filename).name != name or "__MACOSX" in member.filename:
+                continue
+            where = f"{archive}, {shorten(member.filename)}"
+            if member.flag_bits & 1:
+                raise DataError(where, "is encrypted", "the official zip, which is not")
+            if member.file_size > LARGEST_TABLE:
+                raise DataError(
+                    where,
+                    f"unpacks to {member.file_size:,} bytes",
+                    f"a table of at most {LARGEST_TABLE:,}",
+                )
+            return packed.read(member), where
     raise DataError(archive, f"holds no {name}", "the official WikiQACorpus.zip")
 
 
-def parse(text, where):
+def parse(lines, where):
     """Return the questions of a table, candidates in the order of their lines."""
-    rows = io.StringIO(text, newline="\n")
-    header = next(rows, "").rstrip("\r\n").split("\t")
+    _, first = next(lines, (1, ""))
+    header = first.rstrip("\r\n").split("\t")
     if header != HEADER:
         raise DataError(f"{where}, line 1", shorten(header), "the header " + " ".join(HEADER))
     texts, candidates = {}, {}
-    for number, line in enumerate(rows, 2):
+    for number, line in lines:
         fields = line.rstrip("\r\n").split("\t")
         if len(fields) != len(HEADER) or fields[-1] not in ("0", "1"):
             raise DataError(
                 f"{where}, line {number}", shorten(line), f"{len(HEADER)} columns, the last 0 or 1"
             )
         qid, question, _, _, _, sentence, label = fields
+        if not qid.strip() or not question.strip():
+            raise DataError(f"{where}, line {number}", "no question or no id of it", "text in both")
         if texts.setdefault(qid, question) != question:
             raise DataError(
-                f"{where}, line {number}", f"another text for question {qid}", shorten(texts[qid])
+                f"{where}, line {number}",
+                f"another text for question {shorten(qid)}",
+                shorten(texts[qid]),
             )
         candidates.setdefault(qid, []).append(Candidate(sentence, int(label)))
+    if not texts:
+        raise DataError(where, "it holds no question", "rows after the header")
     return [Question(qid, texts[qid], tuple(candidates[qid])) for qid in texts]
 
 
@@ -105,7 +127,7 @@ def fetch(folder):
 def main(arguments=None):
     """Run the command line."""
     options = make_parser(__doc__).parse_args(arguments)
-    return run(lambda: from_archive(options, fetch, convert))
+    return run(lambda: from_archive(options, fetch, convert), options.out)
 
 
 if __name__ == "__main__":

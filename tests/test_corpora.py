@@ -125,7 +125,10 @@ def test_asnq_lines_that_do_not_fit(archive, tmp_path, capsys, line, message):
 
 
 def test_asnq_lists_that_name_unknown_questions_are_counted_and_said(archive, tmp_path, capsys):
-    folder = archive(lists=("d one\nghost\nspirit", "nobody"))
+    folder = archive(
+        dev="d one\tx\t4\ne one\ty\t1\nf one\tz\t2\n",
+        lists=("d one\nghost\nspirit", "f one\nnobody"),
+    )
     (folder / "unique.train").write_text("t one\nt nine\n")
     assert convert_asnq(folder, tmp_path / "out") == 0
     error = capsys.readouterr().err
@@ -154,8 +157,7 @@ def test_asnq_that_was_stopped_goes_on(archive, tmp_path, monkeypatch):
         return real(question)
 
     monkeypatch.setattr(partition, "to_line", stop)
-    with pytest.raises(KeyboardInterrupt):
-        convert_asnq(folder, tmp_path / "out")
+    assert convert_asnq(folder, tmp_path / "out") == 130
     monkeypatch.setattr(
         partition, "to_line", lambda question: written.append(question.id) or real(question)
     )
@@ -313,7 +315,7 @@ def test_trecqa_as_pseudo_xml(tmp_path, packed, monkeypatch):
         ("", "no <QApairs>"),
         (
             XML.replace("<positive>", "<p>").replace("<negative>", "<n>"),
-            "line 14: no question or no candidate",
+            "line 6: '<n>'; expected <positive> or <negative>",
         ),
     ],
 )

@@ -1,19 +1,38 @@
 """Damaged, hostile and interrupted corpora: readers refuse them by name, and nothing is lost."""
 
 import bz2
+import functools
 import gzip
+import http.client
+import importlib
 import io
 import json
 import lzma
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
 import tarfile
+import zipfile
 
 import pytest
+from conftest import child_environment
 
 from wqa.data import read_questions
 from wqa.data.archives import checked_members, open_tar, require_space, tar_errors
 from wqa.data.lines import text_lines
+from wqa.data.locks import lock_output
 from wqa.errors import DataError, StorageError
 from wqa.evaluation import read_run
+from wqa.evaluation.report import report
+
+asnq, trecqa, squad, retrieval, wikiqa, partition, fetching = map(
+    importlib.import_module,
+    ("asnq", "trecqa", "squad", "retrieval", "wikiqa", "partition", "fetching"),
+)
 
 UNPACKED = 1 << 20
 
@@ -149,3 +168,584 @@ def test_a_score_that_is_no_finite_number_is_refused_by_line(tmp_path, score):
     (tmp_path / "run").write_text(f"q Q0 a 1 2.5e-3 t\nq Q0 b 2 {score} t\n", encoding="utf-8")
     with pytest.raises(DataError, match="run, line 2: score .*; expected a finite number"):
         read_run(tmp_path / "run")
+
+
+class Killed(BaseException):
+    """The process is killed: nothing of it runs any more."""
+
+
+class Killer:
+    """Raises `Killed` before the n-th change of the file system, and before all that follow."""
+
+    CHANGES = ("os.remove", "os.rmdir", "os.mkdir", "os.rename")
+
+    def __init__(self):
+        self.left = None  # changes until the kill, None while there is none
+        sys.addaudithook(self.hear)
+
+    def hear(self, event, arguments):
+        if self.left is None:
+            return
+        writes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR)
+        if event in self.CHANGES or writes:
+            self.left -= 1
+            if self.left < 0:
+                raise Killed
+
+    def run(self, left, work):
+        """Whether the work was killed after so many changes."""
+        self.left = left
+        try:
+            work()
+            return False
+        except Killed:
+            return True
+        finally:
+            self.left = None
+
+
+@pytest.fixture(scope="module")
+def killer():
+    return Killer()
+
+
+def write_asnq(folder):
+    folder.mkdir()
+    pairs = [f"q {n % 5}\ts {n}\t{n % 4 + 1}\n" for n in range(8)]
+    (folder / "train.tsv").write_text("".join(pairs))
+    (folder / "dev.tsv").write_text("d one\tx\t4\ne one\ty\t1\nd one\tz\t2\n")
+    (folder / "unique.dev").write_text("d one\n")
+    (folder / "unique.test").write_text("e one\n")
+    return [asnq, "--archive", folder, "--splits", folder]
+
+
+def write_wikiqa(folder):
+    folder.mkdir()
+    for split in wikiqa.SPLITS:
+        row = "Q1\twho ?\tD1\tTitle\tD1-0\tHe said so .\t1"
+        (folder / f"WikiQA-{split}.tsv").write_text("\t".join(wikiqa.HEADER) + f"\n{row}\n")
+    return [wikiqa, "--archive", folder]
+
+
+def write_trecqa(folder, text=None):
+    folder.mkdir()
+    (folder / "dev.xml").write_text(text or xml_file(random.Random(0), 2))
+    return [trecqa, "--archive", folder]
+
+
+def write_pairs(folder):
+    folder.mkdir()
+    (folder / "pairs.tsv").write_text("q\ta\t1\nr\tb\t0\n")
+    return [retrieval, "--split", "dev", "--table", folder / "pairs.tsv"]
+
+
+def convert(script, *arguments, out):
+    """Run a script in this process and return its exit status."""
+    return script.main([*map(str, arguments), "--out", str(out)])
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("write", [write_asnq, write_wikiqa, write_trecqa, write_pairs])
+def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
+    tmp_path, monkeypatch, killer, write
+):
+    monkeypatch.setattr(partition, "QUESTIONS", 4)
+    monkeypatch.setattr(trecqa, "Detokenizer", lambda number: str)
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    command = write(tmp_path / "in")
+    assert convert(*command, out=tmp_path / "whole" / "x") == 0
+    left = 0
+    out = tmp_path / "out"
+    while killer.run(left, lambda: convert(*command, out=out / "x")):
+        assert convert(*command, out=out / "x") == 0, f"killed after {left} changes"
+        assert contents(out / "x") == contents(tmp_path / "whole" / "x"), left
+        assert [path.name for path in out.iterdir()] == ["x"], left
+        shutil.rmtree(out)
+        left += 1
+    assert left > 5
+
+
+def xml_sentence(rng, tag, positive_rows=False):
+    """A sentence with its rows of annotations, as the corpus has them."""
+    size = rng.randint(2, 6)
+    rows = [
+        [f"w{rng.randrange(100)}" for _ in range(size)],
+        ["NN"] * size,
+        ["NMOD"] * size,
+        [str(rng.randrange(size)) for _ in range(size)],
+        ["-"] * size,
+    ]
+    if positive_rows:
+        rows += [["w1", ""], ["1", ""]]
+    lines = "".join("\t".join(row) + "\n" for row in rows)
+    return f"<{tag}>\n{lines}</{tag}>\n"
+
+
+def xml_file(rng, questions=5):
+    text = ""
+    for number in range(questions):
+        tags = [rng.choice(("positive", "negative")) for _ in range(rng.randint(1, 4))]
+        sentences = [xml_sentence(rng, tag, tag == "positive" and number % 2) for tag in tags]
+        text += f"<QApairs id='{number}.1'>\n{xml_sentence(rng, 'question')}"
+        text += "".join(sentences) + "</QApairs>\n"
+    return text
+
+
+def read_xml(path, raw):
+    path.write_bytes(raw)
+    return list(trecqa.read(path, "dev", str))
+
+
+def damage(rng, raw):
+    """A damaged copy of a file."""
+    lines = raw.splitlines(keepends=True)
+    number = rng.randrange(len(lines))
+    kind = rng.choice(("flip", "delete", "twice", "cut", "insert"))
+    if kind == "flip":
+        at = rng.randrange(len(raw))
+        return raw[:at] + bytes([raw[at] ^ 1 << rng.randrange(8)]) + raw[at + 1 :]
+    if kind == "cut":
+        return raw[: rng.randrange(1, len(raw))]
+    if kind == "insert":
+        at = rng.randrange(len(raw))
+        character = rng.choice("\x85\u2028\u2029\x0b\x0c\x1c\r")
+        return raw[:at] + character.encode("utf-8") + raw[at:]
+    if kind == "delete":
+        del lines[number]
+    else:
+        lines.insert(number, lines[number])
+    return b"".join(lines)
+
+
+def structure(questions):
+    return [(question.id, question.labels) for question in questions]
+
+
+def test_damaged_pseudo_xml_is_refused_or_holds_every_candidate(tmp_path):
+    rng = random.Random(17)
+    path = tmp_path / "dev.xml"
+    refused = 0
+    for _ in range(500):
+        raw = xml_file(rng, 3).encode("utf-8")
+        whole = read_xml(path, raw)
+        damaged = damage(rng, raw)
+        try:
+            questions = read_xml(path, damaged)
+        except DataError as error:
+            assert f"{path}, line " in str(error)
+            refused += 1
+            continue
+        if raw.startswith(damaged) and damaged.rstrip().endswith(b"</QApairs>"):
+            whole = whole[: damaged.count(b"</QApairs>")]  # cut between two questions
+        assert structure(questions) == structure(whole), damaged
+        changed = sum(a != b for a, b in zip(all_texts(questions), all_texts(whole)))
+        assert changed <= 1  # a flip inside a word
+        # A row of annotations is never taken for the sentence.
+        assert not any("NN\tNN" in sentence for sentence in all_texts(questions))
+    assert refused > 200
+
+
+def test_rows_of_train_all_that_were_edited_by_hand_are_counted(tmp_path, capsys):
+    text = xml_file(random.Random(3), 2)
+    lost = text.replace("NMOD\tNMOD", "NMOD", 1)
+    with pytest.raises(DataError, match="dev.xml, line 2: a sentence whose rows do not fit"):
+        read_xml(tmp_path / "dev.xml", lost.encode("utf-8"))
+    whole = read_xml(tmp_path / "dev.xml", text.encode("utf-8"))
+    path = tmp_path / "train2393.cleanup.xml"
+    path.write_text(lost)
+    assert all_texts(trecqa.read(path, "train-all", str)) == all_texts(whole)
+    assert "line 2: the rows of this sentence, and of 1 in all" in capsys.readouterr().err
+
+
+def all_texts(questions):
+    return [text for question in questions for text in (question.question, *question.texts)]
+
+
+def refusal(capsys, script, *arguments, out, written=()):
+    """The one line that a script prints when it refuses its input, after some splits."""
+    capsys.readouterr()
+    assert convert(script, *arguments, out=out) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    assert sorted(path.name for path in out.glob("*.js*")) == list(written)
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    "kind, message",
+    [
+        ("cut in a member", "after line 0: cannot be read (unexpected end of data)"),
+        ("sparse", "'train.tsv' is sparse"),
+        ("cut xz", "cannot be read (Compressed file ended"),
+        ("damaged gzip", "cannot be read ("),
+    ],
+)
+def test_a_damaged_asnq_tar_is_one_line(tmp_path, capsys, kind, message):
+    folder = tmp_path / "in"
+    write_asnq(folder)
+    rows = b"d one\tx\t4\n" + b"e one\ty\t1\n" * 900
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        member = tarfile.TarInfo("data/dev.tsv")
+        member.size = len(rows)
+        tar.addfile(member, io.BytesIO(rows))
+        tar.addfile(sparse_member(5 << 30))
+    raw = raw.getvalue()
+    raw = {
+        "cut in a member": raw[:530],
+        "sparse": raw,
+        "cut xz": lzma.compress(raw)[:90],
+        "damaged gzip": gzip.compress(raw)[:60] + bytes(200),
+    }[kind]
+    (folder / "asnq.tar").write_bytes(raw)
+    command = [asnq, "--archive", folder / "asnq.tar", "--splits", folder]
+    written = ("dev.jsonl", "test.jsonl") if kind == "sparse" else ()
+    error = refusal(capsys, *command, out=tmp_path / "out", written=written)
+    assert "asnq.tar" in error and message in error
+
+
+def zip_of(path, rows=b"", name="WikiQACorpus/WikiQA-train.tsv"):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        packed.writestr(name, rows)
+    return path
+
+
+def encrypted(path):
+    """Set the mark of encryption in both headers of a zip."""
+    raw = bytearray(path.read_bytes())
+    for magic, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        raw[raw.index(magic) + offset] |= 1
+    path.write_bytes(raw)
+
+
+def test_a_hostile_zip_is_one_line(tmp_path, capsys, monkeypatch):
+    path = zip_of(tmp_path / "x.zip")
+    encrypted(path)
+    refused = functools.partial(refusal, capsys, wikiqa, "--archive", path, out=tmp_path / "out")
+    assert "'WikiQACorpus/WikiQA-train.tsv': is encrypted" in refused()
+    zip_of(path, name="../\x1b[31m\x00\u202e" * 1000 + "/WikiQA-train.tsv")
+    assert "\x1b" not in refused()
+    monkeypatch.setattr(wikiqa, "LARGEST_TABLE", 1 << 20)
+    zip_of(path, bytes(1 << 21))
+    assert "unpacks to 2,097,152 bytes; expected a table of at most 1,048,576" in refused()
+    raw = zip_of(path, b"text" * 1000).read_bytes()
+    path.write_bytes(raw.replace(b"WikiQA-train.tsv", b"WikiQA-train.tsx", 1))
+    assert "cannot be read (File name in directory" in refused()
+
+
+NO_QUESTION = "it holds no question; expected at least one"
+
+
+def test_a_split_without_a_question_is_an_error_in_every_script(tmp_path, capsys):
+    folder = tmp_path / "in"
+    write_wikiqa(folder)
+    (folder / "WikiQA-dev.tsv").write_text("\t".join(wikiqa.HEADER) + "\n")
+    assert "WikiQA-dev.tsv: it holds no question" in refusal(
+        capsys, wikiqa, "--archive", folder, out=tmp_path / "a"
+    )
+    write_asnq(tmp_path / "asnq")
+    (tmp_path / "asnq" / "train.tsv").write_text("")
+    options = ["--archive", tmp_path / "asnq", "--splits", tmp_path / "asnq"]
+    written = ("dev.jsonl", "test.jsonl")
+    assert f"split train: {NO_QUESTION}" in refusal(
+        capsys, asnq, *options, out=tmp_path / "b", written=written
+    )
+    (tmp_path / "trecqa").mkdir()
+    (tmp_path / "trecqa" / "dev.jsonl").write_text("")
+    assert f"split dev: {NO_QUESTION}" in refusal(
+        capsys, trecqa, "--archive", tmp_path / "trecqa", out=tmp_path / "c"
+    )
+    (tmp_path / "pairs").write_text("")
+    assert f"split dev: {NO_QUESTION}" in refusal(
+        capsys, retrieval, "--split", "dev", "--table", tmp_path / "pairs", out=tmp_path / "d"
+    )
+    squad_file(tmp_path / "squad", {"paragraphs": []})
+    assert f"split test: {NO_QUESTION}" in refusal(
+        capsys, squad, "--archive", tmp_path / "squad", out=tmp_path / "e"
+    )
+
+
+def test_a_clean_split_without_a_question_is_not_written(tmp_path, capsys):
+    folder = tmp_path / "in"
+    entry = {"question": "q", "candidates": [{"sentence": "s", "label": 1}]}
+    folder.mkdir()
+    (folder / "dev.jsonl").write_text(json.dumps(entry) + "\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "dev-clean.jsonl").write_text("of an earlier conversion")
+    assert convert(trecqa, "--archive", folder, out=tmp_path / "out") == 0
+    assert sorted(contents(tmp_path / "out")) == ["dev.jsonl", "stats.json"]
+    assert "dev-clean.jsonl is not written" in capsys.readouterr().err
+
+
+def squad_file(folder, *articles):
+    folder.mkdir(exist_ok=True)
+    (folder / "dev-v2.0.json").write_text(json.dumps({"data": articles}))
+
+
+ANSWER = {"text": "One.", "answer_start": 0}
+ENTRY = {"id": "1", "question": "who ?", "answers": [ANSWER]}
+BAD_SQUAD = {
+    "start true": {"answers": [{**ANSWER, "answer_start": True}]},
+    "start 1e400": {"answers": [{**ANSWER, "answer_start": float("inf")}]},
+    "start negative": {"answers": [{**ANSWER, "answer_start": -4}]},
+    "start text": {"answers": [{**ANSWER, "answer_start": "0"}]},
+    "empty answer": {"answers": [{**ANSWER, "text": ""}]},
+    "answer 1": {"answers": [{**ANSWER, "text": 1}]},
+    "no answers": {"answers": None},
+    "id 7": {"id": 7},
+    "id list": {"id": []},
+    "id empty": {"id": " "},
+    "question null": {"question": None},
+    "half a surrogate": {"question": "\ud83d ?"},
+}
+
+
+@pytest.mark.parametrize("kind", BAD_SQUAD)
+def test_values_of_squad_that_do_not_fit_name_the_paragraph(tmp_path, capsys, kind):
+    entry = {**ENTRY, **BAD_SQUAD[kind]}
+    squad_file(tmp_path, {"paragraphs": [{"context": "One. Two.", "qas": [entry]}]})
+    error = refusal(capsys, squad, "--archive", tmp_path, out=tmp_path / "out")
+    assert "dev-v2.0.json, paragraph 1: " in error and "context and qas" in error
+
+
+def test_the_same_id_twice_in_squad(tmp_path, capsys):
+    squad_file(tmp_path, {"paragraphs": [{"context": "One. Two.", "qas": [ENTRY, ENTRY]}]})
+    error = refusal(capsys, squad, "--archive", tmp_path, out=tmp_path / "out")
+    assert "paragraph 1: id '1' occurs twice" in error
+
+
+@pytest.mark.parametrize("depth", [10**5])
+def test_json_that_is_nested_too_deeply_is_one_line(tmp_path, capsys, depth):
+    for script, name in ((trecqa, "dev.jsonl"), (squad, "dev-v2.0.json")):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / name).write_text("[" * depth)
+        assert "nested too deeply" in refusal(
+            capsys, script, "--archive", folder, out=tmp_path / "out"
+        )
+
+
+@pytest.mark.parametrize(
+    "label", ["true", "1.0", "1e400", "NaN", "-Infinity", '"1"', "null", "2", "[]", "1" * 5000]
+)
+def test_a_label_that_is_not_0_or_1_is_refused(tmp_path, capsys, label):
+    row = '{"question": "q", "candidates": [{"sentence": "s", "label": LABEL}]}\n'
+    (tmp_path / "dev.jsonl").write_text(row.replace("LABEL", label))
+    error = refusal(capsys, trecqa, "--archive", tmp_path, out=tmp_path / "out")
+    assert "dev.jsonl, line 1" in error
+    line = f'{{"id": "a", "question": "q", "candidates": [{{"text": "s", "label": {label}}}]}}'
+    (tmp_path / "q.jsonl").write_text(line)
+    with pytest.raises(DataError, match="q.jsonl, line 1"):
+        list(read_questions(tmp_path / "q.jsonl"))
+
+
+def test_half_a_surrogate_pair_is_not_written(tmp_path, capsys):
+    (tmp_path / "dev.jsonl").write_text(
+        '{"question": "\\ud83d", "candidates": [{"sentence": "s", "label": 1}]}'
+    )
+    error = refusal(capsys, trecqa, "--archive", tmp_path, out=tmp_path / "out")
+    assert "question 'dev-1': its texts hold half a surrogate pair" in error
+
+
+def test_a_line_of_a_collection_is_named_by_its_number(tmp_path, capsys):
+    (tmp_path / "pairs").write_bytes(b"q\ta\t1\nq\t\xff\t0\n")
+    arguments = [retrieval, "--split", "dev", "--table", tmp_path / "pairs"]
+    error = refusal(capsys, *arguments, out=tmp_path / "out")
+    assert "pairs, line 2: byte 2 is not UTF-8" in error
+    (tmp_path / "out" / "stats.json").write_text("[7]")
+    (tmp_path / "pairs").write_text("q\ta\t1\n")
+    assert convert(*arguments, out=tmp_path / "out") == 0
+    assert list(json.loads((tmp_path / "out" / "stats.json").read_text())) == ["dev"]
+
+
+def test_a_table_of_wikiqa_without_an_id_or_a_question(tmp_path, capsys):
+    write_wikiqa(tmp_path / "in")
+    for row in ("\twho ?\tD\tT\tS\ttext\t1", "Q1\t \tD\tT\tS\ttext\t1"):
+        (tmp_path / "in" / "WikiQA-dev.tsv").write_text("\t".join(wikiqa.HEADER) + f"\n{row}\n")
+        error = refusal(capsys, wikiqa, "--archive", tmp_path / "in", out=tmp_path / "out")
+        assert "WikiQA-dev.tsv, line 2: no question or no id" in error
+
+
+def test_other_lists_divide_asnq_anew(tmp_path, monkeypatch):
+    """A conversion that stopped goes on only with the lists that it began with."""
+    command = write_asnq(tmp_path / "in")
+
+    def stop(question):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(partition, "to_line", stop)
+        assert convert(*command, out=tmp_path / "out") == 130
+    (tmp_path / "in" / "unique.dev").write_text("e one\n")
+    (tmp_path / "in" / "unique.test").write_text("d one\n")
+    assert convert(*command, out=tmp_path / "out") == 0
+    [question] = read_questions(tmp_path / "out" / "dev.jsonl")
+    assert question.question == "e one"
+
+
+def test_temporary_files_that_were_damaged_meanwhile_are_written_again(tmp_path, monkeypatch):
+    command = write_asnq(tmp_path / "in")
+    assert convert(*command, out=tmp_path / "whole") == 0
+    folder = tmp_path / "out" / ".asnq-train.partial"
+    for name, content in (
+        ("shared.json", "[]"),
+        ("train-00000.tsv", "x"),
+        ("train-00000.json", ""),
+    ):
+        with monkeypatch.context() as context:
+            context.setattr(partition.Partition, "close", lambda self: None)
+            assert convert(*command, out=tmp_path / "out") == 0
+        (folder / name).write_text(content)
+        assert convert(*command, out=tmp_path / "out") == 0
+        assert contents(tmp_path / "out") == contents(tmp_path / "whole")
+
+
+def test_a_table_with_too_many_questions_or_too_little_room(tmp_path, capsys, monkeypatch):
+    script, *arguments = write_asnq(tmp_path / "in")
+    with monkeypatch.context() as context:
+        context.setattr(partition, "MOST_QUESTIONS", 3)
+        assert convert(script, *arguments, out=tmp_path / "out") == 2
+    assert "split train: more than 3 questions; expected a table of ASNQ" in capsys.readouterr().err
+    with monkeypatch.context() as context:
+        context.setattr(partition, "CHECK_EVERY", 10)
+        context.setattr(partition, "LARGEST_FILE", 50)
+        assert convert(script, *arguments, out=tmp_path / "out") == 2
+    assert "500 questions with more than 50 bytes of sentences" in capsys.readouterr().err
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=40))
+    assert "40 bytes are free on its disk; expected " in refusal(
+        capsys, script, *arguments, out=tmp_path / "other", written=("dev.jsonl", "test.jsonl")
+    )
+
+
+def run_script(tmp_path, command, **options):
+    """Run a script in a process of its own."""
+    script, *arguments = command
+    line = [sys.executable, script.__file__, *map(str, arguments), "--out", str(tmp_path / "out")]
+    pipe = subprocess.PIPE
+    options = {"stdout": pipe, "stderr": pipe, "env": child_environment(), **options}
+    return subprocess.run(line, text=True, timeout=60, **options)
+
+
+def limit_file_size():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50, 50))
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tmp_path):
+    for write in (write_asnq, write_pairs):
+        done = run_script(tmp_path, write(tmp_path / write.__name__), preexec_fn=limit_file_size)
+        assert done.returncode == 2 and "Traceback" not in done.stderr
+        assert "could not be written (File too large)" in done.stderr.splitlines()[-1]
+        assert not list((tmp_path / "out").glob("*.jsonl"))
+
+
+def closed(number):
+    return lambda: os.close(number)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_closed_stream_stops_no_conversion(tmp_path, number):
+    done = run_script(tmp_path, write_asnq(tmp_path / "in"), preexec_fn=closed(number))
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert (tmp_path / "out" / "stats.json").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_stream_that_takes_nothing(tmp_path):
+    command = write_asnq(tmp_path / "in")
+    with open("/dev/full", "w") as full:
+        done = run_script(tmp_path, command, stdout=full)
+        assert done.returncode == 2
+        assert done.stderr.splitlines()[-1].startswith("error: standard output: ")
+        assert "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+        assert run_script(tmp_path, command, stderr=full).returncode == 0
+    for stream in ("stdout", "stderr"):
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = run_script(tmp_path, command, **{stream: writing})
+        os.close(writing)
+        assert done.returncode == 0 and "Traceback" not in (done.stderr or "")
+
+
+@pytest.mark.parametrize("moment", ["imports", "work"])
+def test_ctrl_c_is_one_line(tmp_path, moment):
+    """The script waits for its table, or for a library, when the interrupt comes."""
+    folder = tmp_path / "in"
+    command = write_asnq(folder)
+    environment = child_environment()
+    if moment == "work":
+        (folder / "train.tsv").unlink()
+        os.mkfifo(folder / "train.tsv")
+    else:
+        (tmp_path / "slow").mkdir()
+        (tmp_path / "slow" / "tqdm.py").write_text(
+            "import sys, time\nprint('ready', file=sys.stderr, flush=True)\ntime.sleep(60)\n"
+        )
+        path = f"{tmp_path / 'slow'}{os.pathsep}{environment['PYTHONPATH']}"
+        environment["PYTHONPATH"] = path
+    line = [sys.executable, asnq.__file__, *map(str, command[1:]), "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, env=environment, text=True)
+    if moment == "work":
+        writing = (folder / "train.tsv").open("w")  # the script has opened it for reading
+    else:
+        assert process.stderr.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "Traceback" not in error and error.splitlines()[-1].startswith("interrupted")
+    if moment == "work":
+        writing.close()
+        (folder / "train.tsv").unlink()
+        (folder / "train.tsv").write_text("q\ts\t4\n")
+        assert convert(*command, out=tmp_path / "out") == 0
+        assert sorted(contents(tmp_path / "out")) == [
+            "dev.jsonl",
+            "stats.json",
+            "test.jsonl",
+            "train.jsonl",
+        ]
+
+
+def test_two_conversions_do_not_write_to_one_folder(tmp_path, capsys):
+    with lock_output(tmp_path / "out"):
+        error = refusal(capsys, *write_pairs(tmp_path / "in"), out=tmp_path / "out")
+    assert "locked by process" in error
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("table\trow\tdrop_ratio\trecipe\n", "the table has no row"),
+        ("row\tdrop_ratio\nx\t0\n", "table and row and drop_ratio and recipe among them"),
+    ],
+)
+def test_a_published_table_that_is_not_whole(tmp_path, text, message):
+    folder = tmp_path / "paper" / "published"
+    folder.mkdir(parents=True)
+    (folder / "table1.tsv").write_text(text)
+    with pytest.raises(DataError, match=message):
+        report("paper", tmp_path)
+
+
+def test_a_server_that_breaks_off_is_one_typed_error(tmp_path, monkeypatch):
+    class Response(io.BytesIO):
+        status, length = 200, 10
+
+        def read(self, size=-1):
+            raise http.client.IncompleteRead(b"")
+
+    monkeypatch.setattr(fetching.urllib.request, "urlopen", lambda *_, **__: Response())
+    with pytest.raises(DataError, match="cannot be fetched"):
+        fetching.download("http://x/y", tmp_path / "y")
+    with pytest.raises(DataError, match="cannot be fetched"):
+        fetching.read_small("http://x/y")
+    Response.read = lambda self, size=-1: b"x" * size
+    monkeypatch.setattr(fetching, "SMALL", 1000)
+    with pytest.raises(DataError, match="more than 1,000 bytes"):
+        fetching.read_small("http://x/y")
+    Response.length = 1 << 60
+    with pytest.raises(StorageError, match="bytes are free on its disk"):
+        fetching.download("http://x/y", tmp_path / "y")

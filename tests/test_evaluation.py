@@ -242,7 +242,7 @@ def test_empty_and_absent_files(tmp_path):
     for read in (read_run, read_qrels):
         with pytest.raises(DataError, match="holds no"):
             read(tmp_path / "empty")
-        with pytest.raises(DataError, match="there is no such file"):
+        with pytest.raises(DataError, match="cannot be read"):
             read(tmp_path / "absent")
     with pytest.raises(DataError, match="white space"):
         write_qrels(tmp_path / "q", [QUESTIONS[0]._replace(id="a b")])

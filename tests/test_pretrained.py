@@ -496,8 +496,8 @@ def test_configurations_that_do_not_fit(tmp_path):
         ({"hidden_act": "swish"}, "hidden_act 'swish'"),
         ({"num_attention_heads": 3}, "multiple of the 3"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
-        ({"hidden_size": "16"}, "wrong type"),
-        ({"hidden_size": None}, "wrong type"),
+        ({"hidden_size": "16"}, "hidden_size '16'; expected a whole number"),
+        ({"hidden_size": None}, "hidden_size None; expected a whole number"),
     ):
         (folder / "config.json").write_text(json.dumps({**config, **change}))
         with pytest.raises(EncoderError, match=message):

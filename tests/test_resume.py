@@ -207,10 +207,10 @@ def test_a_damaged_checkpoint_is_not_loaded(tiny_encoder, uninterrupted, tmp_pat
     out = tmp_path / "run"
     run(command(tiny_encoder, out), ("wqa.training.trainer", "Trainer._step", "10", "before"))
     newest = out / "checkpoints" / "update-00000008"
-    whole = (newest / "optimizer.states").read_bytes()
-    (newest / "optimizer.states").write_bytes(whole[:-10])
+    whole = (newest / "optimizer.safetensors").read_bytes()
+    (newest / "optimizer.safetensors").write_bytes(whole[:-10])
     refused = run(command(tiny_encoder, out, "--resume"))
-    assert refused.returncode == 2 and "optimizer.states: SHA-256" in refused.stderr
+    assert refused.returncode == 2 and "optimizer.safetensors: SHA-256" in refused.stderr
     assert "delete update-00000008" in refused.stderr
     import shutil
 
@@ -280,12 +280,14 @@ def test_state_that_is_no_json(tmp_path):
         _read_record(tmp_path)
 
 
-def test_a_state_of_the_version_before_is_understood():
-    from wqa.training.checkpoint import State, _state
+def test_a_state_of_the_version_before_is_understood(tmp_path):
+    from wqa.training.checkpoint import State, _parse
 
     values = {"update": 4, "epoch": 1, "batch": 2, "loss_sum": 0.5, "loss_updates": 2}
     values.update(best_map=0.25, best_update=3, evaluations_since_best=1, finished=False)
-    assert _state(values) == State(
+    record = _parse({"state": values, "sha256": {}}, tmp_path)
+    assert record.format == 1
+    assert record.state == State(
         update=4,
         epoch=1,
         batch=2,

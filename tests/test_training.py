@@ -253,8 +253,8 @@ def test_early_stopping_keeps_the_best(make_trainer):
         0.5,
         True,
     )
-    trainer.checkpoints.finish(trainer.network, trainer._metrics.with_name("model.params"))
-    best = mx.nd.load(str(trainer._metrics.with_name("model.params")))
+    trainer.checkpoints.finish(trainer.network, trainer.metrics.path.with_name("model.params"))
+    best = mx.nd.load(str(trainer.metrics.path.with_name("model.params")))
     for name, value in kept[4].items():
         np.testing.assert_array_equal(best[name].asnumpy(), value)
 

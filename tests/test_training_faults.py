@@ -1,20 +1,42 @@
 """Faults around a training and other writers: two processes, kills, forged and damaged files."""
 
+import json
 import os
 import pathlib
+import pickle
+import random
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import mxnet as mx
+import numpy as np
 import pytest
 from conftest import child_environment
+from safetensors.numpy import load_file, save_file
 
-from wqa.data import atomic_writer
+from wqa.cli import main
+from wqa.config import TrainingConfig
+from wqa.data import atomic_writer, builtin_path, read_questions, write_questions
+from wqa.data.files import sha256
 from wqa.data.locks import lock_output
 from wqa.data.temporary import remove_abandoned, scratch_folder, temporary_path
-from wqa.errors import OutputLocked
+from wqa.errors import (
+    OutputLocked,
+    RunDirectoryError,
+    StorageError,
+    TrainingDiverged,
+    TrainingStopped,
+)
+from wqa.training import train
+from wqa.training.checkpoint import Checkpoints
+from wqa.training.metrics import MetricsFile
+from wqa.training.pickled_states import unpickle_state
+from wqa.training.trainer import Trainer
 
 #: Takes the lock of an output and waits to be killed.
 HOLDER = """
@@ -147,3 +169,545 @@ def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch):
     with scratch_folder("test") as own:
         assert names(tmp_path) == [own.name]
     assert names(tmp_path) == []
+
+
+def test_a_new_directory_replaces_what_a_killed_process_left(tmp_path, monkeypatch):
+    from wqa.pretrained.folders import new_directory
+
+    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "getpid", lambda: int(dead.stdout))
+        left = temporary_path(tmp_path / "out")
+    left.mkdir()
+    (left / "model.params").write_text("half")
+    with new_directory(tmp_path / "out") as folder:
+        (folder / "config.json").write_text("{}")
+    assert names(tmp_path) == ["out"] and names(tmp_path / "out") == ["config.json"]
+
+
+# Locks of the commands
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """Five questions to train on."""
+    path = tmp_path_factory.mktemp("few") / "train.jsonl"
+    write_questions(path, list(read_questions(builtin_path("dev")))[:5])
+    return path
+
+
+COMMANDS = {
+    "train": "train pairwise --encoder {encoder} --train {data} --out {out} --max-length 64 "
+    "--max-updates 1 --warmup-updates 1 --tokens-per-batch 300",
+    "tokenize": "tokenize --encoder {encoder} --data {data} --out {out} --max-length 64",
+    "convert": "convert {encoder} {out}",
+    "export": "export {run} {out}",
+    "quantize": "quantize {run} --data {data}",
+    "tune": "tune {run} --data {data} --no-picture --grid 0.3",
+    "tune --out": "tune {run} --data {data} --no-picture --grid 0.3 --out {out} --max-cost 0.9",
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_refused_while_another_process_writes(
+    name, few, tiny_encoder, tiny_run, tmp_path, capsys
+):
+    run, out = tmp_path / "run", tmp_path / "out"
+    shutil.copytree(tiny_run, run)
+    before = names(run)
+    arguments = COMMANDS[name].format(encoder=tiny_encoder, data=few, run=run, out=out).split()
+    process, _ = started(HOLDER, run if name in ("quantize", "tune") else out)
+    assert main(arguments) == 2
+    assert f"locked by process {process.pid} on " in capsys.readouterr().err
+    assert names(run) == before and not out.exists()
+    kill(process)
+    assert main(arguments) == 0
+    assert names(tmp_path) == ["out", "run"] or names(tmp_path) == ["run"]
+
+
+# A training that is interrupted in a test
+
+
+class Interrupted(BaseException):
+    """Stands for any exception."""
+
+
+def interrupt():
+    raise Interrupted
+
+
+def at_call(monkeypatch, owner, name, number, action=interrupt):
+    """Do something at a call of a function, before it."""
+    real, calls = getattr(owner, name), []
+
+    def raising(*arguments, **options):
+        calls.append(1)
+        if len(calls) == number:
+            action()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, raising)
+
+
+def trained(encoder, data, out, resume=False, evaluator=None, **changes):
+    """Six updates, two checkpoints."""
+    settings = {"max_updates": 6, "epochs": 9, "learning_rate": 1e-2, "warmup_updates": 2}
+    settings.update(tokens_per_batch=300, checkpoint_every=2, log_every=1, eval_every=3)
+    settings.update(changes)
+    config = TrainingConfig(**settings)
+    start = {"encoder": str(encoder), "max_length": 64, "exits": (1, 3)}
+    make = None if evaluator is None else lambda _: evaluator
+    train(
+        "cascade", str(data), str(out), config=config, resume=resume, make_evaluator=make, **start
+    )
+    return (out / "model.params").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_encoder, few, tmp_path_factory):
+    """Parameters and metrics of a training without a fault, by devices."""
+    results = {}
+    for ctx in ("cpu", "cpu:0-1"):
+        out = tmp_path_factory.mktemp("whole") / "run"
+        results[ctx] = trained(tiny_encoder, few, out, ctx=ctx)
+    return results
+
+
+@pytest.fixture(scope="module")
+def interrupted_runs(tiny_encoder, few, tmp_path_factory):
+    """Runs that were interrupted at the fourth update, after a checkpoint of the second."""
+    runs = {}
+    for ctx in ("cpu", "cpu:0-1"):
+        runs[ctx] = tmp_path_factory.mktemp("interrupted") / "run"
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+            at_call(patch, Trainer, "_step", 4)
+            trained(tiny_encoder, few, runs[ctx], ctx=ctx)
+        assert names(runs[ctx] / "checkpoints") == ["update-00000002"]
+    return runs
+
+
+@pytest.fixture
+def interrupted(interrupted_runs, tmp_path):
+    """Copy such a run."""
+
+    def copy(ctx="cpu"):
+        return pathlib.Path(shutil.copytree(interrupted_runs[ctx], tmp_path / "run"))
+
+    return copy
+
+
+def reseal(checkpoint, **changes):
+    """Write state.json with the digests of the files as they are, as a forger does."""
+    record = json.loads((checkpoint / "state.json").read_text())
+    files = [path for path in checkpoint.iterdir() if path.name != "state.json"]
+    record["sha256"] = {path.name: sha256(path) for path in files}
+    record.update(changes)
+    (checkpoint / "state.json").write_text(json.dumps(record))
+    return record
+
+
+def test_two_resumes_of_one_run(interrupted, tiny_encoder, few):
+    out = interrupted()
+    arguments = f"train cascade --encoder {tiny_encoder} --train {few} --out {out} --max-length 64"
+    arguments += " --exits 1,3 --max-updates 6 --epochs 9 --learning-rate 1e-2 --warmup-updates 2"
+    arguments += " --tokens-per-batch 300 --checkpoint-every 2 --log-every 1 --eval-every 3"
+    processes = []
+    for _ in range(2):
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "wqa", *arguments.split(), "--resume"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=child_environment(),
+            )
+        )
+    said = [process.communicate(timeout=120)[0] for process in processes]
+    codes = [process.returncode for process in processes]
+    # The second may come when the first has finished.
+    assert codes.count(0) >= 1 and set(codes) <= {0, 2}, said
+    for code, text in zip(codes, said):
+        assert code == 0 or "locked by process" in text
+    assert (out / "model.params").exists() and not (out / "checkpoints").exists()
+    updates = [json.loads(line)["update"] for line in (out / "metrics.jsonl").open()]
+    assert updates == [1, 2, 3, 4, 5, 6]
+
+
+# The optimizer's state
+
+
+@pytest.mark.parametrize("ctx", ["cpu", "cpu:0-1"])
+def test_resumed_from_arrays_it_gives_the_same_bits(interrupted, tiny_encoder, few, whole, ctx):
+    out = interrupted(ctx)
+    checkpoint = out / "checkpoints" / "update-00000002"
+    assert "optimizer.states" not in names(checkpoint)
+    stored = load_file(str(checkpoint / "optimizer.safetensors"))
+    assert {name.rsplit("/", 1)[1] for name in stored} == {"mean", "variance"}
+    assert trained(tiny_encoder, few, out, resume=True, ctx=ctx) == whole[ctx]
+
+
+@pytest.fixture
+def old_checkpoint(tiny_encoder, few, tmp_path, monkeypatch):
+    """Make a checkpoint in the format of earlier versions, with MXNet's pickle."""
+
+    def make(ctx="cpu"):
+        def save(trainer, parameters, path):
+            trainer.save_states(str(path))
+
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr("wqa.training.trainer.save_optimizer", save)
+            at_call(patch, Trainer, "_step", 4)
+            trained(tiny_encoder, few, tmp_path / "run", ctx=ctx)
+        checkpoint = tmp_path / "run" / "checkpoints" / "update-00000002"
+        os.rename(checkpoint / "optimizer.safetensors", checkpoint / "optimizer.states")
+        record = reseal(checkpoint)
+        del record["format"]
+        (checkpoint / "state.json").write_text(json.dumps(record))
+        return checkpoint
+
+    return make
+
+
+@pytest.mark.parametrize("ctx", ["cpu", "cpu:0-1"])
+def test_resumed_from_an_earlier_version_it_gives_the_same_bits(
+    old_checkpoint, tiny_encoder, few, whole, ctx
+):
+    out = old_checkpoint(ctx).parent.parent
+    assert trained(tiny_encoder, few, out, resume=True, ctx=ctx) == whole[ctx]
+
+
+class Forged:
+    """Runs a command when Python unpickles it."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+def test_a_forged_pickle_runs_nothing(old_checkpoint, tiny_encoder, few, tmp_path):
+    checkpoint = old_checkpoint()
+    (checkpoint / "optimizer.states").write_bytes(pickle.dumps(({}, Forged(tmp_path / "ran"))))
+    reseal(checkpoint)
+    with pytest.raises(RunDirectoryError, match="asks for .*system.* nothing of it was run"):
+        trained(tiny_encoder, few, checkpoint.parent.parent, resume=True)
+    assert not (tmp_path / "ran").exists()
+
+
+def deep(opcode, count=100_000):
+    """A pickle of containers in containers."""
+    return b"\x80\x04" + b"N" + opcode * count
+
+
+HOSTILE = {
+    "nothing": b"",
+    "a deep tuple": deep(b"\x85") + b".",
+    "a deep key": b"\x80\x04}N" + b"\x85" * 100_000 + b"Ns.",
+    "a deep count": b"\x80\x04}" + b"N" + b"\x85" * 100_000 + b"\x86.",
+    "another pickle": pickle.dumps({"mean": 1}),
+    "no Adam": pickle.dumps(({}, {})),
+    "attributes of a dictionary": b"\x80\x04}}b.",
+    "a long text": b"\x80\x04X\xff\xff\xff\xffa.",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_pickle_of_something_else_is_refused(name, tmp_path):
+    path = tmp_path / "optimizer.states"
+    path.write_bytes(HOSTILE[name])
+    with pytest.raises(RunDirectoryError, match="cannot be read"):
+        unpickle_state(path, ["weight"], [0])
+
+
+def test_damaged_pickles_are_read_or_refused(tmp_path):
+    updater = mx.optimizer.get_updater(mx.optimizer.create("adam"))
+    weight = mx.nd.ones((2, 3))
+    updater(0, weight, weight)
+    raw = updater.get_states(dump_optimizer=True)
+    path, rng = tmp_path / "optimizer.states", random.Random(0)
+    path.write_bytes(raw)
+    state = unpickle_state(path, ["weight"], [0])
+    assert state.updates == 1 and state.moments["weight"].counts == [1]
+    np.testing.assert_array_equal(state.moments["weight"].arrays[0], updater.states[0][0].asnumpy())
+    refused = 0
+    for _ in range(500):
+        damaged = bytearray(raw)
+        for _ in range(rng.choice([1, 1, 4])):
+            damaged[rng.randrange(len(raw))] = rng.randrange(256)
+        path.write_bytes(damaged[: rng.choice([len(raw), rng.randrange(1, len(raw))])])
+        try:
+            unpickle_state(path, ["weight"], [0])
+        except RunDirectoryError:
+            refused += 1
+    assert refused > 250
+
+
+def other_name(tensors, metadata):
+    return {name.replace("head_3", "head_9"): array for name, array in tensors.items()}, {
+        **metadata,
+        "state": metadata["state"].replace("head_3", "head_9"),
+    }
+
+
+def change(name, function):
+    def apply(tensors, metadata):
+        return {**tensors, name: function(tensors[name])}, metadata
+
+    return apply
+
+
+def counted(old, new):
+    return lambda tensors, metadata: (
+        tensors,
+        {**metadata, "state": metadata["state"].replace(old, new)},
+    )
+
+
+MEAN, VARIANCE = "head_3.out.bias/mean", "head_3.out.bias/variance"
+OTHER_STATES = {
+    "another network": (other_name, "head_9"),
+    "another shape": (change(MEAN, lambda array: np.zeros(7, "f4")), "head_3.out.bias"),
+    "another type": (change(MEAN, lambda array: array.astype("f8")), "head_3.out.bias"),
+    "NaN": (change(MEAN, lambda array: array * np.nan), "head_3.out.bias is not finite"),
+    "negative": (change(VARIANCE, lambda array: array - 1), "head_3.out.bias has negative"),
+    "a moment missing": (
+        lambda tensors, metadata: ({k: v for k, v in tensors.items() if k != MEAN}, metadata),
+        "head_3.out.bias/mean",
+    ),
+    "counts": (counted('"updates": 2', '"updates": "2"'), "number of updates is '2'"),
+    "huge counts": (counted("[2]", "[1000000000000]"), "1000000000000"),
+    "counts of two devices": (counted("[2]", "[2, 2]"), "one for each device"),
+    "no counts": (counted('"counts"', '"count"'), "metadata"),
+    "another format": (lambda tensors, metadata: (tensors, {**metadata, "format": "7"}), "format"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_STATES)
+def test_the_state_of_another_optimizer_is_refused(name, interrupted, tiny_encoder, few):
+    from safetensors import safe_open
+
+    out = interrupted()
+    checkpoint = out / "checkpoints" / "update-00000002"
+    path, (forge, said) = checkpoint / "optimizer.safetensors", OTHER_STATES[name]
+    with safe_open(str(path), "np") as file:
+        metadata = file.metadata()
+    tensors, metadata = forge(load_file(str(path)), metadata)
+    save_file(tensors, str(path), metadata)
+    reseal(checkpoint)
+    with pytest.raises(RunDirectoryError) as caught:
+        trained(tiny_encoder, few, out, resume=True)
+    assert "optimizer.safetensors" in str(caught.value) and said in str(caught.value)
+
+
+# The state of the training
+
+
+def changed(**fields):
+    return lambda record: {**record, "state": {**record["state"], **fields}}
+
+
+def without(record):
+    del record["state"]["batch"]
+    return record
+
+
+STATES = {
+    "text": (changed(update="2"), "field update"),
+    "negative": (changed(epoch=-1), "epoch is -1"),
+    "another update": (changed(update=3), "that of update 3"),
+    "huge": (changed(best_update=10**12), "best_update is 1000000000000"),
+    "huge batch": (changed(batch=10**12), "mini-batch 1000000000000"),
+    "NaN": (changed(best_figure=float("nan")), "best_figure is nan"),
+    "too large": (changed(best_figure=10**400), "too large"),
+    "a loss that is text": (changed(loss_sums={"loss": "x"}), "'loss' is 'x'"),
+    "infinite loss": (changed(loss_sums={"loss": float("inf")}), "'loss' is inf"),
+    "missing": (without, "batch is missing"),
+    "extra": (changed(more=1), "unknown field 'more'"),
+    "no state": (lambda record: {**record, "state": None}, "a JSON object"),
+    "a list": (lambda record: [record], "a JSON object"),
+    "another format": (lambda record: {**record, "format": 99}, "format 99"),
+    "no digests": (lambda record: {**record, "sha256": {}}, "SHA-256 of 'nothing'"),
+    "a digest that is a number": (
+        lambda record: {**record, "sha256": dict.fromkeys(record["sha256"], 7)},
+        "is 7",
+    ),
+    "best parameters missing": (changed(best_update=1), "best.params"),
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_a_forged_state_is_refused(name, interrupted, tiny_encoder, few):
+    out = interrupted()
+    path, (forge, said) = out / "checkpoints" / "update-00000002" / "state.json", STATES[name]
+    path.write_text(json.dumps(forge(json.loads(path.read_text()))))
+    with pytest.raises(RunDirectoryError) as caught:
+        trained(tiny_encoder, few, out, resume=True)
+    assert "checkpoints" in str(caught.value) and said in str(caught.value)
+
+
+MOMENTS = {
+    "an update": (Trainer, "_step", 5),
+    "an evaluation": (Trainer, "_evaluate", 2),
+    "best parameters": (Checkpoints, "keep_best", 2),
+    "a checkpoint": (Checkpoints, "save", 2),
+    "the end of a checkpoint": (Checkpoints, "_prune", 2),
+    "the end": (Checkpoints, "finish", 1),
+    "the rename of a checkpoint": (os, "rename", 2),
+    "the first metrics": (MetricsFile, "append", 1),
+}
+
+
+@pytest.fixture(scope="module")
+def evaluated(tiny_encoder, few, tmp_path_factory):
+    out = tmp_path_factory.mktemp("evaluated") / "run"
+    return trained(tiny_encoder, few, out, evaluator=norm)
+
+
+def norm(network):
+    """Stands for the figures on dev."""
+    return {"map": float(network.head(0).out.weight.data().norm().asscalar())}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_an_exception_at_any_moment_leaves_a_run_that_resumes(
+    moment, tiny_encoder, few, tmp_path, monkeypatch, evaluated
+):
+    out = tmp_path / "run"
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        at_call(patch, *MOMENTS[moment])
+        trained(tiny_encoder, few, out, evaluator=norm)
+    assert not list(tmp_path.rglob("*.tmp")) and names(tmp_path) == ["run"]
+    assert trained(tiny_encoder, few, out, resume=True, evaluator=norm) == evaluated
+    updates = [json.loads(line)["update"] for line in (out / "metrics.jsonl").open()]
+    assert updates == [1, 2, 3, 3, 4, 5, 6, 6]
+
+
+def test_what_killed_processes_left_in_a_run_is_removed(interrupted, tiny_encoder, few, whole):
+    out = interrupted()
+    (out / "checkpoints" / ".update-00000004.tmp").mkdir()
+    (out / "checkpoints" / "best-00000003.tmp").write_text("half")
+    (out / "checkpoints" / "update-notes").mkdir()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+        at_call(patch, Trainer, "_step", 1)
+        trained(tiny_encoder, few, out, resume=True)
+    assert names(out / "checkpoints") == ["update-00000002", "update-notes"]
+    assert trained(tiny_encoder, few, out, resume=True) == whole["cpu"]
+
+
+SIGNALLED = {
+    "the first update": (Trainer, "_backward", 1),
+    "a checkpoint": (Checkpoints, "save", 1),
+    "the end of a checkpoint": (Checkpoints, "_prune", 1),
+    "best parameters": (Checkpoints, "keep_best", 1),
+}
+
+
+@pytest.mark.parametrize("moment", SIGNALLED)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_any_moment_leaves_a_run_that_resumes(
+    moment, number, tiny_encoder, few, tmp_path, evaluated
+):
+    out = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(TrainingStopped) as caught:
+        at_call(patch, *SIGNALLED[moment], lambda: os.kill(os.getpid(), number))
+        trained(tiny_encoder, few, out, evaluator=norm)
+    assert caught.value.signal == number and names(tmp_path) == ["run"]
+    assert trained(tiny_encoder, few, out, resume=True, evaluator=norm) == evaluated
+
+
+# Standard error
+
+
+STDERR = {
+    "pipe": 'exec "$@" 2>&1',
+    "full": 'exec "$@" 2>/dev/full',
+    "closed": 'exec "$@" 2>&-',
+}
+
+
+def test_a_training_outlives_its_standard_error(few, tiny_encoder, tmp_path):
+    processes = {}
+    for kind, shell in STDERR.items():
+        out = tmp_path / kind
+        arguments = COMMANDS["train"].format(encoder=tiny_encoder, data=few, out=out).split()
+        arguments += ["--dev", str(few), "--max-updates", "12", "--epochs", "99"]
+        arguments += ["--eval-every", "2"]
+        processes[kind] = subprocess.Popen(
+            ["sh", "-c", shell, "sh", sys.executable, "-m", "wqa", *arguments],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=child_environment(),
+        )
+    processes["pipe"].stdout.readline()
+    processes["pipe"].stdout.close()  # as head -1 does
+    processes["pipe"].wait(timeout=120)
+    for kind in ("full", "closed"):
+        said, _ = processes[kind].communicate(timeout=120)
+        assert processes[kind].returncode == 0 and "12 updates" in said
+    for kind in STDERR:
+        out = tmp_path / kind
+        assert (out / "model.params").exists() and not (out / "checkpoints").exists()
+        assert json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["update"] == 12
+
+
+# metrics.jsonl
+
+
+def test_a_full_disk_in_the_metrics_is_an_error_and_the_run_resumes(
+    tiny_encoder, few, tmp_path, whole
+):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "metrics.jsonl").symlink_to("/dev/full")
+    with pytest.raises(StorageError, match="metrics.jsonl: could not be written"):
+        trained(tiny_encoder, few, out)
+    (out / "metrics.jsonl").unlink()
+    assert trained(tiny_encoder, few, out, resume=True) == whole["cpu"]
+
+
+def test_damaged_lines_of_metrics_are_dropped(interrupted, tiny_encoder, few):
+    out = interrupted()
+    path = out / "metrics.jsonl"
+    lines = path.read_bytes().splitlines()
+    lines[1:1] = [b"[]", b'{"loss": 1}', b"\xff\xfe", b'{"update": "1"}', b"[" * 100_000, b"null"]
+    path.write_bytes(b"\n".join(lines) + b'\n{"upda')
+    trained(tiny_encoder, few, out, resume=True)
+    assert [json.loads(line)["update"] for line in path.open()] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_start_that_was_not_written_is_written_again(tiny_run, few, tmp_path):
+    config = TrainingConfig(max_updates=2, tokens_per_batch=300, checkpoint_every=1, log_every=1)
+    start = {"init": str(tiny_run), "max_length": 64, "exits": (1, 2, 3), "config": config}
+    out = tmp_path / "run"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+        at_call(patch, Trainer, "_step", 2)
+        train("cascade", str(few), str(out), **start)
+    first, *rest = (out / "metrics.jsonl").read_text().splitlines()
+    for left in ("", first[:10], "\n".join(rest) + "\n"):
+        (out / "metrics.jsonl").write_text(left)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+            at_call(patch, Trainer, "_step", 1)
+            train("cascade", str(few), str(out), resume=True, **start)
+        assert (out / "metrics.jsonl").read_text().splitlines()[0] == first
+
+
+# Divergence
+
+
+def test_the_advice_after_divergence_can_be_followed(tiny_encoder, few, tmp_path):
+    with pytest.raises(TrainingDiverged) as caught:
+        trained(tiny_encoder, few, tmp_path / "run", learning_rate=1e30, max_updates=40)
+    assert "train again into another directory" in str(caught.value)
+    trained(tiny_encoder, few, tmp_path / "other", learning_rate=1e-3)
+
+
+def test_best_parameters_are_finite(tiny_encoder, few, tmp_path):
+    def spoil(network):
+        network.head(0).out.weight.data()[:] = np.nan
+        return {"map": 1.0}
+
+    out = tmp_path / "run"
+    with pytest.raises(TrainingDiverged, match=r"head_1.out.weight is not finite"):
+        trained(tiny_encoder, few, out, evaluator=spoil)
+    assert names(out / "checkpoints") == ["update-00000002"]

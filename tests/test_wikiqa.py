@@ -71,7 +71,7 @@ def test_archives(tmp_path, kind):
         ((HEADER, ROW, ROW[:-1] + "2"), "line 3"),
         ((HEADER, "Q1\twho ?"), "line 2"),
         (("a\tb", ROW), "line 1"),
-        ((HEADER, ROW, ROW.replace("who", "what")), "another text for question Q1"),
+        ((HEADER, ROW, ROW.replace("who", "what")), "another text for question 'Q1'"),
     ],
 )
 def test_bad_tables(tmp_path, capsys, rows, found):

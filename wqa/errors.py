@@ -159,11 +159,14 @@ def shorten(value: object, width: int = 60) -> str:
     Returns
     -------
     str
-        The start of ``repr(value)``.
+        The start of ``repr(value)``; for a value that is nested too deeply, its type.
     """
     if isinstance(value, (str, bytes)):
         value = value[:width]  # the start gives the same result, in bounded memory
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a deeply nested {type(value).__name__}"
     return text if len(text) <= width else text[: width - 3] + "..."
 
 

@@ -7,8 +7,9 @@ The module of a subcommand has two functions. ``add_arguments(parser)`` adds its
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from typing import Optional, Sequence
+from typing import NoReturn, Optional, Sequence
 
 import wqa
 from wqa.cli import (
@@ -25,7 +26,12 @@ from wqa.cli import (
     tune,
 )
 from wqa.cli.messages import at_the_command_line
-from wqa.errors import TrainingStopped, WqaError, printable
+from wqa.cli.options import check_number
+from wqa.errors import OptionError, StorageError, TrainingStopped, WqaError, printable, shorten
+
+#: Exit status after an error of the user, and after an interrupt or the end of a pipe's reader: 128
+#: plus the number of SIGINT or SIGPIPE.
+FAILED, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
 
 COMMANDS = {
     "train": train,
@@ -42,6 +48,19 @@ COMMANDS = {
 }
 
 
+#: Characters of a parser's message, which may quote an argument of any length.
+_LONGEST = 300
+
+
+class _Parser(argparse.ArgumentParser):
+    """Parser whose errors are one line, as all others are."""
+
+    def error(self, message: str) -> NoReturn:
+        if len(message) > _LONGEST:
+            message = message[: _LONGEST - 3] + "..."
+        raise OptionError(self.prog, message, mend=f"{self.prog} --help explains its arguments")
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of all subcommands.
 
@@ -50,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
     argparse.ArgumentParser
         Its options include ``command`` and the ``parser`` of the subcommand.
     """
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="wqa",
         description="Answer sentence selection: put the sentence that answers a question first.",
     )
@@ -85,15 +104,19 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
 
     Raises
     ------
-    WqaError
-        If the system is unknown.
+    OptionError
+        If an argument is unknown or malformed, or the system is unknown.
     """
+    given = sys.argv[1:] if arguments is None else arguments
+    for argument in given:
+        if "\0" in argument:
+            raise OptionError(shorten(argument), "holds the character NUL", "text without it")
     parser = build_parser()
     options, _ = parser.parse_known_args(arguments)
     if options.command == "train":
         train.add_own_options(options.parser, options.system)
     options = parser.parse_args(arguments)
-    options.command_line = ["wqa", *(sys.argv[1:] if arguments is None else arguments)]
+    options.command_line = ["wqa", *given]
     return options
 
 
@@ -108,26 +131,39 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     Returns
     -------
     int
-        Exit code: 0; 2 after an error, with one line on standard error; 128 plus the number of a
-        signal.
+        Exit status: 0; 2 after an error, with one line on standard error; 141 if the reader of
+        standard output closed it; 128 plus the number of a signal that stopped the command.
     """
     parser = None
     try:
         options = parse(arguments)
         parser = options.parser
+        for name, value in vars(options).items():
+            check_number(value, name)
         COMMANDS[options.command].run(options)
     except TrainingStopped as stopped:
         message = f"{stopped.where}: {stopped.found}; resume with:"
         print(f"{message}\n{printable(options.resume_command)}", file=sys.stderr)
         return 128 + stopped.signal
-    except WqaError as error:
-        text = at_the_command_line(error, parser) if parser else str(error)
+    except BrokenPipeError:
+        return BROKEN_PIPE
+    except (WqaError, OSError, MemoryError) as error:
+        typed = _typed(error)
+        text = at_the_command_line(typed, parser) if parser else str(typed)
         print(f"error: {text}", file=sys.stderr)
-        return 2
-    except BrokenPipeError:  # the reader of a pipe has closed it
-        sys.stderr.close()
-        return 0
+        return FAILED
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     return 0
+
+
+def _typed(error: Exception) -> WqaError:
+    """The typed error for one of the operating system."""
+    if isinstance(error, WqaError):
+        return error
+    if isinstance(error, MemoryError):
+        return StorageError("memory", "there is not enough of it", mend="take less data at a time")
+    reason = error.strerror or str(error)  # type: ignore[attr-defined]
+    where = error.filename or "operating system"  # type: ignore[attr-defined]
+    return StorageError(os.fspath(where), reason, mend="check the path, its permissions and space")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import typing
 from typing import Any, Dict, List, Sequence
 
 from wqa.data.filters import FILTERS
 from wqa.errors import OptionError, shorten
+
+#: Greatest whole number of an option, that of 32 bits with a sign.
+MOST = 2**31 - 1
 
 #: Metavar of an option, by name or type of the configuration's field.
 _METAVARS: Dict[Any, str] = {"ctx": "DEVICE", int: "N", float: "X", str: "TEXT"}
@@ -37,10 +41,34 @@ def numbers(text: str, option: str, kind: type = int) -> List:
         If an entry is not such a number.
     """
     try:
-        return [kind(part) for part in text.split(",")]
+        values = [kind(part) for part in text.split(",")]
     except ValueError:
         expected = "whole numbers" if kind is int else "numbers"
         raise OptionError(option, shorten(text), f"{expected} separated by commas") from None
+    for value in values:
+        check_number(value, option)
+    return values
+
+
+def check_number(value: Any, option: str) -> None:
+    """Check that the value of an option is a number that every library takes.
+
+    Parameters
+    ----------
+    value : Any
+        Value of the option; other types are not checked.
+    option : str
+        Name of the option, for errors.
+
+    Raises
+    ------
+    OptionError
+        If it is NaN, or a whole number of more than 32 bits.
+    """
+    if isinstance(value, float) and math.isnan(value):
+        raise OptionError(option, value, "a number")
+    if isinstance(value, int) and abs(value) > MOST:
+        raise OptionError(option, shorten(value), f"a whole number up to {MOST}")
 
 
 def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None:

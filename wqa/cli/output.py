@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from typing import Any, Mapping, Sequence
+
+from wqa.errors import UNPRINTABLE
 
 #: Figures that are shown in a line above the table.
 _ABOVE = ("questions", "filter")
@@ -36,18 +39,35 @@ def show(text: str, value: Any, path: str) -> None:
     value : Any
         The result in types of JSON.
     path : str
-        JSON file to write; empty for none, ``-`` to print JSON instead of the text.
+        JSON file to write; empty for none, ``-`` to print JSON instead of the text. Its strings
+        are equal to those of ``value``: what must not reach a terminal, and what the encoding of
+        standard output lacks, is written as an escape of JSON.
     """
     from wqa.data import atomic_writer
 
-    document = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    document = _document(value)
     if path == "-":
+        try:
+            document.encode(sys.stdout.encoding or "utf-8")
+        except UnicodeEncodeError:
+            document = json.dumps(value, indent=2) + "\n"
         sys.stdout.write(document)
         return
     print(text)
     if path:
         with atomic_writer(path) as file:
             file.write(document)
+
+
+def _document(value: Any) -> str:
+    """A value as JSON, with an escape for each character that must not reach a terminal."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    lines = [UNPRINTABLE.sub(_escape, line) for line in text.split("\n")]
+    return "\n".join(lines) + "\n"
+
+
+def _escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
 
 
 def figures_table(rows: Sequence[Mapping[str, Any]]) -> str:

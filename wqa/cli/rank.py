@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from typing import Any, Dict, List
 
 from wqa.cli.drops import add_drops, one_drop_setting
 from wqa.cli.options import add_ranking, ranking_options
 from wqa.cli.output import add_json, show
-from wqa.errors import DataError, InputError, printable
+from wqa.errors import DataError, InputError, printable, shorten
 
 _WIDTH = 300  # characters of a sentence that the table shows
 
@@ -45,19 +46,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa rank`` and print the ranking."""
-    from wqa.inference import load_ranker
-
+    question = _utf8(options.question)
     candidates = read_candidates(options.candidates)
     setting = one_drop_setting(options.drops)
+    # MXNet takes a second to load, longer than the errors above need.
+    from wqa.inference import load_ranker
+
     ranker = load_ranker(
         options.run, progress=True, **setting.arguments, **ranking_options(options)
     )
-    ranking = ranker.rank(options.question, candidates)
+    ranking = ranker.rank(question, candidates)
     order = ranking.order.tolist()
     if options.top_k > 0:
         order = order[: options.top_k]
     rows = [_row(rank, index, ranking, candidates) for rank, index in enumerate(order, 1)]
-    result = {"question": options.question, "cost": ranking.cost.relative, "ranking": rows}
+    result = {"question": question, "cost": ranking.cost.relative, "ranking": rows}
     show(_table(rows, ranking), result, options.json)
 
 
@@ -85,6 +88,8 @@ def read_candidates(path: str) -> List[str]:
     try:
         if path == "-":
             name = "standard input"
+            if sys.stdin is None:
+                raise DataError(name, "it is closed", "candidates, one a line")
             raw = sys.stdin.buffer.read()
         else:
             with open(path, "rb") as file:
@@ -107,6 +112,14 @@ def read_candidates(path: str) -> List[str]:
     if not lines:
         raise InputError(name, "the candidate list is empty", "at least one candidate, one a line")
     return lines
+
+
+def _utf8(text: str) -> str:
+    """An argument as the UTF-8 that was typed, in a locale of any encoding."""
+    try:
+        return os.fsencode(text).decode("utf-8")
+    except UnicodeError:
+        raise InputError("question", shorten(text), "UTF-8 text") from None
 
 
 def _row(rank: int, index: int, ranking: Any, candidates: List[str]) -> Dict[str, Any]:

@@ -22,16 +22,18 @@ from typing import IO, Any, Callable, Dict, Iterator, Optional, Type
 from wqa.data.files import PathLike
 from wqa.errors import DataError, StorageError, WqaError, shorten
 
-#: Raised while a damaged file is read, compressed or not.
-DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError)
+#: Raised while a damaged file is read, compressed, in a tar, or neither.
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 #: Raised while the headers of a damaged tar are read.
-TAR_DAMAGE = (*DAMAGE, tarfile.TarError, ValueError, OverflowError, RecursionError, struct.error)
+TAR_DAMAGE = (*DAMAGE, ValueError, OverflowError, RecursionError, struct.error)
 
 #: Largest header of a tar, in bytes, its long names and extended records included.
 _LARGEST_HEADER = 1 << 24
 #: Largest block that is read at once, in bytes.
 _LARGEST_READ = 1 << 26
 _MOST_MEMBERS = 100_000
+#: Size of the blocks in which a member is copied, in bytes.
+_BLOCK = 1 << 20
 
 _OPENERS: Dict[bytes, Callable[[Any, str], Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -218,3 +220,41 @@ def require_space(folder: PathLike, size: int) -> None:
             f"{size:,} or more",
             "free space or choose another folder, then run again",
         )
+
+
+def copy_member(tar: tarfile.TarFile, member: tarfile.TarInfo, target: IO[bytes]) -> None:
+    """Write the content of a tar's member to an open file.
+
+    Parameters
+    ----------
+    tar : tarfile.TarFile
+        The archive, as `open_tar` opens it.
+    member : tarfile.TarInfo
+        A member from `checked_members`.
+    target : file object
+        File open for writing bytes.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written. An error of reading is no `OSError`.
+    Exception
+        One of `TAR_DAMAGE` if the member cannot be read or is no plain file.
+    """
+    source = tar.extractfile(member)
+    if source is None:
+        raise tarfile.ReadError(f"the member {shorten(member.name)} is no plain file")
+    with source:
+        for block in _blocks(source):
+            target.write(block)
+
+
+def _blocks(source: IO[bytes]) -> Iterator[bytes]:
+    while True:
+        try:
+            block = source.read(_BLOCK)
+        except OSError as error:
+            raise tarfile.ReadError(str(error)) from None
+        if not block:
+            return
+        yield block

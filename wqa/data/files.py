@@ -59,7 +59,8 @@ def sync_directory(path: PathLike) -> None:
 def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
     """Open a file that appears under its name only when it is whole.
 
-    Temporary files that dead processes left for this name are removed.
+    Temporary files that dead processes left for this name are removed. A device or a pipe, such as
+    ``/dev/stdout`` or a shell's ``>(command)``, is written directly: a rename would replace it.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
     Yields
     ------
     file object
-        The temporary file.
+        The temporary file, or the device or pipe.
 
     Raises
     ------
@@ -79,8 +80,14 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
         If it cannot be written; the temporary file is removed and the old content stays.
     """
     target = pathlib.Path(path)
-    temporary = temporary_path(target)
     text_options = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    if target.is_dir():
+        raise StorageError(target, "is a folder", "the name of a file")
+    if target.exists() and not target.is_file():
+        with storage_errors(target), open(target, mode, **text_options) as file:  # type: ignore[call-overload]
+            yield file
+        return
+    temporary = temporary_path(target)
     try:
         with storage_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -178,11 +178,11 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
     Raises
     ------
     DataError
-        If the ids of a question's candidates are not canonical.
+        If the ids of a question's candidates are not canonical, or a text is not valid Unicode.
     StorageError
         If the file cannot be written.
     """
-    lines = ((to_line(question) + "\n").encode("utf-8") for question in questions)
+    lines = map(_to_bytes, questions)
     with atomic_writer(path, "wb") as raw:
         if pathlib.Path(path).suffix == ".gz":
             # No name and no time in the header: the same questions give the same bytes.
@@ -190,3 +190,14 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
                 packed.writelines(lines)
         else:
             raw.writelines(lines)
+
+
+def _to_bytes(question: Question) -> bytes:
+    try:
+        return (to_line(question) + "\n").encode("utf-8")
+    except UnicodeEncodeError:
+        raise DataError(
+            f"question {shorten(question.id)}",
+            "its texts hold half a surrogate pair",
+            "whole characters",
+        ) from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import gzip
-from typing import IO, Iterator, Optional, Tuple
+from typing import IO, Iterable, Iterator, Optional, Tuple
 
 from wqa.data.archives import DAMAGE
 from wqa.data.files import PathLike
@@ -96,6 +96,39 @@ def bounded_lines(
         ) from None
 
 
+def decoded_lines(lines: Iterable[Tuple[int, bytes]], where: object) -> Iterator[Tuple[int, str]]:
+    """Decode lines of UTF-8 text.
+
+    Parameters
+    ----------
+    lines : iterable of tuple of int and bytes
+        Numbers and lines, as `bounded_lines` reads them.
+    where : object
+        Name of the file, for messages.
+
+    Yields
+    ------
+    tuple of int and str
+        Number of the line and its text.
+
+    Raises
+    ------
+    DataError
+        If a line is not UTF-8.
+    """
+    for number, raw in lines:
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{where}, line {number}",
+                f"byte {error.start} is not UTF-8",
+                "UTF-8 text",
+                "convert the file, for example with iconv",
+            ) from None
+        yield number, line
+
+
 def text_lines(
     path: PathLike, longest: int = LONGEST_LINE, largest: Optional[int] = None
 ) -> Iterator[Tuple[int, str]]:
@@ -123,20 +156,10 @@ def text_lines(
     try:
         file = open_bytes(path)
     except FileNotFoundError:
-        raise DataError(path, "there is no such file", mend="check the path") from None
+        raise DataError(path, "cannot be read (no such file)", mend="check the path") from None
     except OSError as error:
         raise DataError(
             path, f"cannot be read ({error.strerror})", "a file", "check the path"
         ) from None
     with file:
-        for number, raw in bounded_lines(file, path, longest, largest):
-            try:
-                line = raw.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}, line {number}",
-                    f"byte {error.start} is not UTF-8",
-                    "UTF-8 text",
-                    "convert the file, for example with iconv",
-                ) from None
-            yield number, line
+        yield from decoded_lines(bounded_lines(file, path, longest, largest), path)

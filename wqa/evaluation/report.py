@@ -14,20 +14,27 @@ from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.data import atomic_writer
 from wqa.data.files import PathLike
+from wqa.data.lines import text_lines
 from wqa.errors import DataError, OptionError, shorten
 from wqa.evaluation.tables import align
 
 #: Columns that are no figures.
 KEYS = ("table", "row", "drop_ratio", "recipe")
+#: Greatest size of a table in bytes.
+LARGEST_TABLE = 1 << 26
 
 
-def read_rows(path: PathLike) -> List[Dict[str, str]]:
+def read_rows(
+    path: PathLike, needed: Sequence[str] = ("row", "drop_ratio")
+) -> List[Dict[str, str]]:
     """Read a table of tab-separated values with a header.
 
     Parameters
     ----------
     path : str or path-like
         File with a header.
+    needed : sequence of str
+        Names of columns that the table must have.
 
     Returns
     -------
@@ -37,26 +44,23 @@ def read_rows(path: PathLike) -> List[Dict[str, str]]:
     Raises
     ------
     DataError
-        If it cannot be read, a line has too few or too many columns, or a needed column is absent.
+        If it cannot be read, a line has too few or too many columns, a needed column is absent, or
+        it has no row.
     """
-    try:
-        lines = pathlib.Path(path).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(
-            path, f"cannot be read ({error})", "a table of tab-separated values"
-        ) from None
-    first = lines[0] if lines else ""
+    lines = (line.rstrip("\r\n") for _, line in text_lines(path, largest=LARGEST_TABLE))
+    first = next(lines, "")
     header = first.split("\t")
-    if not {"row", "drop_ratio"} <= set(header) or len(set(header)) < len(header):
-        raise DataError(
-            f"{path}, line 1", shorten(first), "column names, row and drop_ratio among them"
-        )
+    if not set(needed) <= set(header) or len(set(header)) < len(header):
+        expected = "names of columns, each once, " + " and ".join(needed) + " among them"
+        raise DataError(f"{path}, line 1", shorten(first), expected)
     rows = []
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in enumerate(lines, 2):
         values = line.split("\t")
         if len(values) != len(header):
             raise DataError(f"{path}, line {number}", f"{len(values)} columns", f"{len(header)}")
         rows.append(dict(zip(header, values)))
+    if not rows:
+        raise DataError(path, "the table has no row", "a line for each row after the header")
     return rows
 
 
@@ -207,7 +211,7 @@ class _Table(NamedTuple):
 
 
 def _table(published: pathlib.Path, results: pathlib.Path) -> _Table:
-    rows = read_rows(published)
+    rows = read_rows(published, KEYS)
     reproduced = []
     if results.exists():
         reproduced = read_rows(results)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-from typing import Iterable
+from typing import Iterable, List
 
 from wqa.data import Question, atomic_writer
 from wqa.data.files import PathLike, sha256
+from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
+from wqa.inference.cascade import CascadeRanker
 from wqa.inference.engine import packing_obstacle
 from wqa.inference.load import load_network_ranker, quantized_path
 from wqa.onednn.quantize import STRENGTH, calibrate, write_quantized
@@ -43,6 +45,8 @@ def quantize(
         layers.
     RunDirectoryError, StorageError
         If the run cannot be read, or the file cannot be written.
+    OutputLocked
+        If another process writes to the run.
     """
     if not 0 <= strength <= 1:
         raise OptionError("strength", strength, "a number from 0 to 1")
@@ -62,10 +66,19 @@ def quantize(
     calibration = list(itertools.islice(questions, most))
     if not calibration:
         raise OptionError("questions", "no question", "at least one")
+    with lock_output(folder):
+        return _calibrate(folder, ranker, calibration, strength)
+
+
+def _calibrate(
+    folder: pathlib.Path, ranker: CascadeRanker, calibration: List[Question], strength: float
+) -> int:
+    """Calibrate a run on questions and write the file; returns the number of pairs."""
     pairs = []
     for question in calibration:
         encoded = ranker.encoder.encode(question.question, question.texts, question.id)
         pairs += [pair for pair in encoded if not pair.empty]
+    network = ranker.network
     stages = network.encoder_stages()
     layers = [layer for stage in stages for layer in stage.layers]
     quantized = calibrate(network.config, network.encoders[0].embeddings, layers, pairs, strength)

@@ -2,7 +2,9 @@
 
 MXNet reads ``OMP_NUM_THREADS`` when it is first imported. By default it uses half of the
 processors, as for hyper-threads. This module sets the variable to all processors that the process
-may use, unless it is already set.
+may use, unless it is already set. A list, which OpenMP takes and MXNet does not, is reduced to its
+first number. The values of this and of the other variables are checked first: MXNet aborts the
+process on a value that it cannot parse.
 
 The CUDA wheel links libraries from other wheels (the extra ``cu112``), in folders that the loader
 does not search. They are loaded by path first.
@@ -27,6 +29,7 @@ import re
 from typing import Dict, List, Union
 
 import wqa
+from wqa.config.environment import check_environment, openmp_threads
 from wqa.errors import DeviceError, MissingDependency, shorten
 
 #: Ordered by dependence.
@@ -62,7 +65,10 @@ def _has_amx() -> bool:
         return False
 
 
-os.environ.setdefault("OMP_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+check_environment(os.environ)
+os.environ["OMP_NUM_THREADS"] = openmp_threads(
+    os.environ.get("OMP_NUM_THREADS", ""), len(os.sched_getaffinity(0))
+)
 if not {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"} & set(os.environ) and _has_amx():
     os.environ["DNNL_MAX_CPU_ISA"] = "AVX512_CORE_AMX"
 try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import re
-from typing import Any, Dict, Iterable, Optional, Tuple
+from typing import Any, Dict, Iterable, Tuple
 
 from wqa.config import FAMILIES, BackboneConfig, read_json
 from wqa.errors import EncoderError, OptionError, shorten
@@ -36,6 +36,13 @@ SUPPORTED = {
     "is_decoder": False,
 }
 
+#: Greatest size of a JSON file in bytes. The index of 10,000 tensors has a million.
+MOST_JSON = 1 << 24
+
+#: Greatest size of an encoder's tables and layers, and greatest number of layers. Ten times the
+#: largest published ones.
+MOST_UNITS, MOST_LAYERS = 10_000_000, 1000
+
 
 def read_object(path: pathlib.Path) -> Dict[str, Any]:
     """Read a JSON object from an encoder's directory.
@@ -55,16 +62,18 @@ def read_object(path: pathlib.Path) -> Dict[str, Any]:
     EncoderError
         If the file is missing or holds something else.
     """
+    if not path.exists():
+        raise EncoderError(path, "the file is missing", "a Hugging Face directory")
+    if not path.is_file() or path.stat().st_size > MOST_JSON:
+        raise EncoderError(path, f"is no file of at most {MOST_JSON} bytes", "a JSON object")
     try:
         values = read_json(path)
-    except FileNotFoundError:
-        raise EncoderError(path, "the file is missing", "a Hugging Face directory") from None
     except (OSError, ValueError) as error:
         raise EncoderError(
             path, f"cannot be read as JSON ({error})", mend="fetch the file again"
         ) from None
     if not isinstance(values, dict):
-        raise EncoderError(path, shorten(values), "a JSON object")
+        raise EncoderError(path, f"a {type(values).__name__}", "a JSON object")
     return values
 
 
@@ -93,10 +102,10 @@ def from_huggingface(
     EncoderError
         If a setting is missing, or its value is not supported.
     """
+    tensors = list(tensors)
     name = _family_name(values, tensors)
-    if name not in HUGGINGFACE:
+    if not isinstance(name, str) or name not in HUGGINGFACE:
         raise EncoderError(path, f"model_type {shorten(name)}", "one of " + ", ".join(HUGGINGFACE))
-    assert name is not None
     values = {**DEFAULTS, **HUGGINGFACE[name].defaults, **values}
     for setting, supported in SUPPORTED.items():
         value = values.get(setting, supported)
@@ -107,58 +116,149 @@ def from_huggingface(
                 shorten(supported),
                 "this variant is not supported",
             )
-    if values["hidden_act"] not in ACTIVATIONS:
-        raise EncoderError(
-            path, f"hidden_act {shorten(values['hidden_act'])}", "one of " + ", ".join(ACTIVATIONS)
-        )
     try:
-        return _config(name, values)
-    except KeyError as error:
-        raise EncoderError(
-            path, f"no field {error}", f"the configuration of a {name} encoder"
-        ) from None
-    except (TypeError, ValueError) as error:
-        raise EncoderError(
-            path, f"a field of the wrong type ({error})", f"the configuration of a {name} encoder"
-        ) from None
+        config = _config(name, _Settings(values, name, path))
     except OptionError as error:
         raise EncoderError(path, f"{error.where} {error.found}", error.expected) from None
+    check_layers(config, path, len(tensors))
+    return config
 
 
-def _config(name: str, values: Dict[str, Any]) -> BackboneConfig:
+def check_layers(config: BackboneConfig, where: object, tensors: int) -> None:
+    """Check the number of layers against the tensors, before anything is built for the layers.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Configuration of the encoder.
+    where : object
+        File of the configuration, for messages.
+    tensors : int
+        Number of tensors in the encoder's files.
+
+    Raises
+    ------
+    EncoderError
+        If the encoder has more layers than tensors, or more than `MOST_LAYERS`.
+    """
+    most = MOST_LAYERS
+    if not config.shared_layers:
+        most = min(most, tensors)
+    if config.num_layers > most:
+        raise EncoderError(
+            where,
+            f"{config.num_layers} layers",
+            f"at most {most}, for {tensors} tensors",
+            "check config.json against the weights",
+        )
+
+
+class _Settings:
+    """Settings of a ``config.json``, each checked for its type and range when it is read."""
+
+    def __init__(self, values: Dict[str, Any], name: str, path: pathlib.Path) -> None:
+        self._values = values
+        self._name = name
+        self._path = path
+
+    def size(self, setting: str, least: int = 1) -> int:
+        """A whole number."""
+        value = self._get(setting)
+        if type(value) is not int or not least <= value <= MOST_UNITS:
+            self._refuse(setting, f"a whole number from {least} to {MOST_UNITS}")
+        return value
+
+    def rate(self, setting: str) -> float:
+        """A dropout rate."""
+        value = self._number(setting)
+        if not 0 <= value < 1:
+            self._refuse(setting, "a number from 0 and below 1")
+        return value
+
+    def epsilon(self, setting: str) -> float:
+        """Epsilon of a normalization."""
+        value = self._number(setting)
+        if not 0 < value < 1:
+            self._refuse(setting, "a number between 0 and 1")
+        return value
+
+    def choice(self, setting: str, choices: Iterable[str]) -> str:
+        """One of a few words."""
+        value = self._get(setting)
+        if not isinstance(value, str) or value not in choices:
+            self._refuse(setting, "one of " + ", ".join(choices))
+        return value
+
+    def has(self, setting: str) -> bool:
+        """Whether the setting has a value."""
+        return self._values.get(setting) is not None
+
+    def _number(self, setting: str) -> float:
+        value = self._get(setting)
+        if type(value) not in (int, float):
+            self._refuse(setting, "a number")
+        # No setting exceeds 1, and larger whole numbers may be too large for a float.
+        return float(min(value, 2))
+
+    def _get(self, setting: str) -> Any:
+        if setting not in self._values:
+            raise EncoderError(
+                self._path, f"no field {setting!r}", f"the configuration of a {self._name} encoder"
+            )
+        return self._values[setting]
+
+    def _refuse(self, setting: str, expected: str) -> None:
+        value = self._values[setting]
+        raise EncoderError(
+            self._path,
+            f"{setting} {shorten(value)}",
+            expected,
+            "fetch the file again",
+        )
+
+
+def _config(name: str, settings: _Settings) -> BackboneConfig:
     family, names = FAMILIES[name], HUGGINGFACE[name]
-    units = values["hidden_size"]
-    width = values.get("embedding_size", names.embedding_size) if names.embedding_size else units
-    first = values["pad_token_id"] + 1 if family.positions_after_padding else 0
-    dropout = float(values["hidden_dropout_prob"])
-    head_dropout = values.get(names.head_dropout)
+    units = settings.size("hidden_size")
+    width = units
+    if names.embedding_size:
+        width = names.embedding_size
+        if settings.has("embedding_size"):
+            width = settings.size("embedding_size")
+    first = settings.size("pad_token_id", 0) + 1 if family.positions_after_padding else 0
+    dropout = settings.rate("hidden_dropout_prob")
+    head_dropout = dropout
+    if settings.has(names.head_dropout):
+        head_dropout = settings.rate(names.head_dropout)
     return BackboneConfig(
         layout=name,
-        vocab_size=values["vocab_size"],
+        vocab_size=settings.size("vocab_size"),
         units=units,
-        hidden_size=values["intermediate_size"],
-        num_layers=values["num_hidden_layers"],
-        num_heads=values["num_attention_heads"],
-        token_types=values["type_vocab_size"],
-        max_positions=values["max_position_embeddings"] - first,
-        layer_norm_eps=float(values["layer_norm_eps"]),
-        activation=ACTIVATIONS[values["hidden_act"]],
+        hidden_size=settings.size("intermediate_size"),
+        num_layers=settings.size("num_hidden_layers"),
+        num_heads=settings.size("num_attention_heads"),
+        token_types=settings.size("type_vocab_size"),
+        max_positions=settings.size("max_position_embeddings") - first,
+        layer_norm_eps=settings.epsilon("layer_norm_eps"),
+        activation=ACTIVATIONS[settings.choice("hidden_act", ACTIVATIONS)],
         dropout=dropout,
-        attention_dropout=float(values["attention_probs_dropout_prob"]),
-        head_dropout=dropout if head_dropout is None else float(head_dropout),
+        attention_dropout=settings.rate("attention_probs_dropout_prob"),
+        head_dropout=head_dropout,
         embedding_size=width if width != units or names.always_projects else 0,
         first_position=first,
         shared_layers=family.shared_layers,
     )
 
 
-def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Optional[str]:
+def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Any:
     if values.get("model_type") is not None:
         return values["model_type"]
-    architectures = values.get("architectures") or [""]
-    for name, names in HUGGINGFACE.items():
-        if re.match(rf"{names.class_name}(For|Model)", str(architectures[0]), re.IGNORECASE):
-            return name
+    architectures = values.get("architectures")
+    if isinstance(architectures, list) and architectures:
+        for name, names in HUGGINGFACE.items():
+            pattern = rf"{names.class_name}(For|Model)"
+            if re.match(pattern, str(architectures[0]), re.IGNORECASE):
+                return name
     for tensor in tensors:
         for name, names in HUGGINGFACE.items():
             if tensor.startswith(f"{names.prefix}."):
@@ -235,29 +335,37 @@ def from_zoo(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]]) -> Backbone
             "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do",
         )
     known = ZOO[match[1]]
-    token_types = known.token_types
+    sizes: Dict[str, Any] = {
+        "vocab_size": _rows(path, shapes, "word_embed.0.weight"),
+        "max_positions": _rows(path, shapes, "encoder.position_weight"),
+        "hidden_size": _rows(path, shapes, "encoder.transformer_cells.0.ffn.ffn_1.weight"),
+        "token_types": known.token_types,
+    }
+    if known.token_types > 1:
+        sizes["token_types"] = _rows(path, shapes, "token_type_embed.0.weight")
     try:
-        vocab_size = shapes["word_embed.0.weight"][0]
-        max_positions = shapes["encoder.position_weight"][0]
-        hidden_size = shapes["encoder.transformer_cells.0.ffn.ffn_1.weight"][0]
-        if token_types > 1:
-            token_types = shapes["token_type_embed.0.weight"][0]
-    except KeyError as error:
+        config = BackboneConfig(
+            layout=match[1],
+            units=int(match[3]),
+            num_layers=int(match[2]),
+            num_heads=int(match[4]),
+            layer_norm_eps=known.layer_norm_eps,
+            first_position=known.first_position,
+            **sizes,
+        )
+    except OptionError as error:
+        raise EncoderError(path, f"{error.where} {error.found}", error.expected) from None
+    check_layers(config, path, len(shapes))
+    return config
+
+
+def _rows(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]], name: str) -> int:
+    """Number of rows of a tensor of the zoo."""
+    if not shapes.get(name):
         raise EncoderError(
             path,
-            f"tensor {error} is missing",
+            f"tensor {name!r} is missing",
             "an encoder of GluonNLP's zoo",
             "fetch the file again",
-        ) from None
-    return BackboneConfig(
-        layout=match[1],
-        vocab_size=vocab_size,
-        units=int(match[3]),
-        hidden_size=hidden_size,
-        num_layers=int(match[2]),
-        num_heads=int(match[4]),
-        max_positions=max_positions,
-        token_types=token_types,
-        layer_norm_eps=known.layer_norm_eps,
-        first_position=known.first_position,
-    )
+        )
+    return shapes[name][0]

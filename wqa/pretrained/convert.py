@@ -160,6 +160,7 @@ def _load(files: Source) -> HybridBlock:
         model = PairwiseTransformer(files.config, PairwiseConfig(files.exits))
     else:
         model = PretrainedEncoder(files.config, files.has_pooler())
+    files.check(model.backbone)
     without_gradients(model)
     model.initialize(mx.init.Zero())
     files.fill(model.backbone)

@@ -68,6 +68,7 @@ def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
     with encoder_directory(directory) as folder:
         source = Source(folder)
         backbone = Backbone(source.config)
+        source.check(backbone)
         _initialize(backbone, mx.init.Zero(), ctx)
         source.fill(backbone)
     with_gradients(backbone)
@@ -94,6 +95,8 @@ def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) ->
         If a file or a tensor is missing, cut off or of another shape.
     """
     source = Source(pathlib.Path(directory))
+    for backbone in model.encoders:
+        source.check(backbone)
     _initialize(model, mx.init.Normal(INITIAL_SIGMA), ctx)
     for backbone in model.encoders:
         source.fill(backbone)
@@ -136,6 +139,7 @@ def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransfo
                 "train a system from this encoder",
             )
         model = PairwiseTransformer(source.config, PairwiseConfig(source.exits))
+        source.check(model.backbone)
         _initialize(model, mx.init.Zero(), ctx)
         source.fill(model.backbone)
         source.fill_classifier(model.head(0))

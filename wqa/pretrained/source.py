@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import math
 import pathlib
 import re
-from typing import Dict, Iterator, List, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Set, Tuple
 
 import numpy as np
-from mxnet.gluon import HybridBlock
+from mxnet.gluon import HybridBlock, Parameter
 
 from wqa.config import BackboneConfig, read_run_config
-from wqa.errors import EncoderError
+from wqa.errors import EncoderError, shorten
 from wqa.models import Backbone
 from wqa.models.heads import FirstPositionHead
-from wqa.pretrained.configs import from_huggingface, from_zoo, read_object
+from wqa.pretrained.configs import check_layers, from_huggingface, from_zoo, read_object
 from wqa.pretrained.names import HUGGINGFACE, Names, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
 
@@ -80,6 +81,45 @@ class Source:
             description = _describe_huggingface(values, path, self.weights)
         self.config, self._plain, self._names, self._classifier, self.exits = description
 
+    def check(self, backbone: Backbone) -> None:
+        """Check all tensors of a backbone before memory is taken for its parameters.
+
+        Parameters
+        ----------
+        backbone : Backbone
+            Backbone of this configuration. It need not be initialized.
+
+        Raises
+        ------
+        EncoderError
+            If tensors are missing, one has another shape, or several are views of the same numbers;
+            the message names them.
+        """
+        missing = self.missing()
+        if missing:
+            named = ", ".join(missing[:NAMED])
+            if len(missing) > NAMED:
+                named += f" and {len(missing) - NAMED} more"
+            raise EncoderError(
+                self.directory,
+                f"missing tensors: {named}",
+                "all tensors of the encoder",
+                "fetch the file again",
+            )
+        parameters = backbone._collect_params_with_prefix()
+        numbers = 0
+        for name, tensors in self._names.items():
+            for plain in tensors:
+                self._check_shape(parameters[name], plain, len(tensors), self._optional_rows(name))
+                numbers += math.prod(self._shape(plain))
+        if numbers > self.weights.size:
+            raise EncoderError(
+                self.weights.path,
+                f"{numbers} numbers in {self.weights.size} bytes",
+                "an encoder whose tensors have numbers of their own",
+                "fetch the file again",
+            )
+
     def fill(self, backbone: Backbone) -> None:
         """Write the tensors into a backbone, one at a time.
 
@@ -93,22 +133,10 @@ class Source:
         EncoderError
             If tensors are missing or one has another shape; the message names them.
         """
+        self.check(backbone)
         parameters = backbone._collect_params_with_prefix()
-        missing = self.missing()
-        if missing:
-            named = ", ".join(missing[:NAMED])
-            if len(missing) > NAMED:
-                named += f" and {len(missing) - NAMED} more"
-            raise EncoderError(
-                self.directory,
-                f"missing tensors: {named}",
-                "all tensors of the encoder",
-                "fetch the file again",
-            )
         for name, tensors in self._names.items():
-            # The zoo's position tables lack the rows before the first position.
-            optional = self.config.first_position if name == "embeddings.position_weight" else 0
-            self._write(parameters[name], tensors, optional)
+            self._write(parameters[name], tensors, self._optional_rows(name))
 
     def missing(self) -> List[str]:
         """Tensors of the encoder that the files lack, by their plain names."""
@@ -142,8 +170,11 @@ class Source:
 
     def labels(self) -> int:
         """Number of outputs of the classifier. 0: there is no classifier."""
-        shape = self._shape(f"{self._classifier['out']}.weight")
-        return shape[0] if shape and self._shape(f"{self._classifier['dense']}.weight") else 0
+        out, dense = (f"{self._classifier[part]}.weight" for part in ("out", "dense"))
+        if out not in self._plain or dense not in self._plain:
+            return 0
+        shape = self._shape(out)
+        return shape[0] if shape else 0
 
     def fill_classifier(self, head: FirstPositionHead) -> None:
         """Write a fine-tuned classifier into a head.
@@ -170,15 +201,21 @@ class Source:
         self.fill_pooler(head.dense)
         for kind, parameter in head.out._collect_params_with_prefix().items():
             name = self._classifier_tensor("out", kind)
+            needed = (self.labels(), *parameter.shape[1:])
+            if self._shape(name) != needed:
+                self._refuse_shape(name, needed)
             value = np.concatenate([rows for _, rows in self._parts(name)])
-            if self.labels() == 2 and len(value) == 2:
+            if self.labels() == 2:
                 value = value[1:] - value[:1]
-            if value.shape != parameter.shape:
-                self._refuse_shape(name, value.shape, parameter.shape)
             _set(parameter, 0, value)
 
-    def _shape(self, plain: str) -> Optional[Tuple[int, ...]]:
-        return self.weights.shapes[self._plain[plain]] if plain in self._plain else None
+    def _optional_rows(self, name: str) -> int:
+        """Number of rows of a parameter that a tensor may lack."""
+        # The zoo's position tables lack the rows before the first position.
+        return self.config.first_position if name == "embeddings.position_weight" else 0
+
+    def _shape(self, plain: str) -> Tuple[int, ...]:
+        return self.weights.shapes[self._plain[plain]]
 
     def _classifier_tensor(self, part: str, kind: str) -> str:
         name = f"{self._classifier[part]}.{kind}"
@@ -195,25 +232,31 @@ class Source:
         self.used.add(self._plain[plain])
         return self.weights.parts(self._plain[plain])
 
-    def _write(self, parameter, tensors: List[str], optional: int = 0) -> None:
+    def _write(self, parameter: Parameter, tensors: List[str], optional: int = 0) -> None:
         """Fill a parameter's rows from tensors in turn; the first ``optional`` rows may be
         absent."""
         start = 0
-        needed = (parameter.shape[0] // max(1, len(tensors)), *parameter.shape[1:])
         for plain in tensors:
-            shape = self.weights.shapes[self._plain[plain]]
-            if optional and shape == (needed[0] - optional, *needed[1:]):
-                start = optional
-            elif shape != needed:
-                self._refuse_shape(plain, shape, needed)
+            start += self._check_shape(parameter, plain, len(tensors), optional)
             for row, rows in self._parts(plain):
                 _set(parameter, start + row, rows)
-            start += shape[0]
+            start += self._shape(plain)[0]
 
-    def _refuse_shape(self, plain: str, shape: Tuple[int, ...], needed: Tuple[int, ...]) -> None:
+    def _check_shape(self, parameter: Parameter, plain: str, count: int, optional: int = 0) -> int:
+        """Check a tensor that fills one of ``count`` equal parts of a parameter; return the number
+        of rows that it lacks."""
+        needed = (parameter.shape[0] // count, *parameter.shape[1:])
+        shape = self._shape(plain)
+        if optional and shape == (needed[0] - optional, *needed[1:]):
+            return optional
+        if shape != needed:
+            self._refuse_shape(plain, needed)
+        return 0
+
+    def _refuse_shape(self, plain: str, needed: Tuple[int, ...]) -> None:
         raise EncoderError(
             f"{self.weights.path}, tensor {self._plain[plain]}",
-            f"shape {shape}",
+            f"shape {self._shape(plain)}",
             str(needed),
             "check config.json against the weights",
         )
@@ -230,14 +273,18 @@ def _describe_run(path: pathlib.Path, weights: Weights) -> _Description:
     if run.backbone is None:
         raise EncoderError(path, "a run without an encoder", "a run or an encoder")
     plain = {re.sub(r"^backbone\.", "", name): name for name in weights.shapes}
+    check_layers(run.backbone, path, len(weights.shapes))
     parameters = Backbone(run.backbone)._collect_params_with_prefix()
     names = {name: [name] for name in parameters}
     if run.system != "pairwise":
         return _Description(run.backbone, plain, names, _POOLER)
-    exits = tuple(run.network["exits"])
+    exits: Any = run.network.get("exits")
+    one = isinstance(exits, list) and len(exits) == 1 and type(exits[0]) is int
+    if not one or not 1 <= exits[0] <= run.backbone.num_layers:
+        raise EncoderError(path, f"exits {shorten(exits)}", "the one exit of a monolithic ranker")
     head = f"head_{exits[-1]}"
     classifier = {"dense": f"{head}.dense", "out": f"{head}.out"}
-    return _Description(run.backbone, plain, names, classifier, exits)
+    return _Description(run.backbone, plain, names, classifier, tuple(exits))
 
 
 def _describe_huggingface(values: dict, path: pathlib.Path, weights: Weights) -> _Description:
@@ -256,6 +303,6 @@ def _plain_name(name: str) -> str:
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
 
 
-def _set(parameter, start: int, rows: np.ndarray) -> None:
+def _set(parameter: Parameter, start: int, rows: np.ndarray) -> None:
     for array in parameter.list_data():
         array[start : start + len(rows)] = rows

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import math
+import os
 import pathlib
 from typing import Any, Dict, Iterator, List, Tuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from wqa.config import parse_json, read_json
+from wqa.config import parse_json
 from wqa.data.parameter_files import is_finite, read_array, read_layout
 from wqa.errors import EncoderError, shorten
+from wqa.pretrained.configs import read_object
 from wqa.pretrained.pickled import PickledTensors
 from wqa.pretrained.tensors import TensorFile, widen
 
 #: Names of the weights of each format: a single file, or the index of its shards.
 SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
 PICKLED = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+
+#: End of an index's name.
+INDEX = ".index.json"
+
+#: Types of a safetensors file's tensors that are weights.
+FLOATS = ("F64", "F32", "F16", "BF16")
 
 #: Numbers to read at a time.
 PART = 1 << 19
@@ -34,7 +42,7 @@ class SafeTensors(TensorFile):
     Raises
     ------
     EncoderError
-        If the file is cut off.
+        If the file is cut off or its header is damaged.
     """
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -43,16 +51,16 @@ class SafeTensors(TensorFile):
             self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read rows of a tensor, as `TensorFile.read`; 8-bit floats raise `EncoderError`."""
+        """Read rows of a tensor, as `TensorFile.read`; other types raise `EncoderError`."""
         # Closing the file releases the pages of the rows.
         with self._open() as file:
             tensor = file.get_slice(name)
             kind = tensor.get_dtype()
             if kind == "BF16":
                 return self._read_bfloat16(name, start, stop)
-            if kind.startswith("F8"):
+            if kind not in FLOATS:
                 raise EncoderError(
-                    self.path, f"tensor {name} is of type {kind}", "float32, float16 or bfloat16"
+                    self.path, f"tensor {name} is of type {kind}", "one of " + ", ".join(FLOATS)
                 )
             return tensor[start:stop]
 
@@ -127,6 +135,8 @@ class Weights:
         The file with the weights, or the index of the shards.
     shapes : dict of str to tuple of int
         Shapes of the tensors by the files' names.
+    size : int
+        Size of the files in bytes.
 
     Raises
     ------
@@ -138,7 +148,9 @@ class Weights:
         self.path = weights_path(directory)
         self._files: Dict[str, TensorFile] = {}
         self.shapes: Dict[str, Tuple[int, ...]] = {}
+        self.size = 0
         for path in _shards(self.path):
+            self.size += path.stat().st_size
             file = FORMATS[path.suffix](path)
             self._files.update(dict.fromkeys(file.shapes, file))
             self.shapes.update(file.shapes)
@@ -161,12 +173,20 @@ class Weights:
         Raises
         ------
         EncoderError
-            If a row cannot be read, or holds NaN or infinity.
+            If a row cannot be read, is of another type, or holds NaN or infinity in float32.
         """
         count, *row_shape = self.shapes[name]
         step = max(1, PART // max(1, math.prod(row_shape)))
         for start in range(0, count, step):
             rows = self._files[name].read(name, start, min(count, start + step))
+            if rows.dtype.kind != "f":
+                raise EncoderError(
+                    self._files[name].path,
+                    f"tensor {name} is of type {rows.dtype}",
+                    "floating-point numbers",
+                )
+            with np.errstate(over="ignore"):  # a float64 above float32's range becomes infinity
+                rows = rows.astype(np.float32, copy=False)
             if not is_finite(rows):
                 raise EncoderError(
                     self._files[name].path,
@@ -174,7 +194,7 @@ class Weights:
                     "finite numbers",
                     "fetch the file again",
                 )
-            yield start, rows.astype(np.float32, copy=False)
+            yield start, rows
 
 
 #: Readers by the ending of the file's name.
@@ -215,26 +235,27 @@ def weights_path(directory: pathlib.Path) -> pathlib.Path:
             "weights of one kind",
             f"keep {paths[0].name} and move the others away",
         )
+    if not paths[0].is_file():
+        raise EncoderError(paths[0], "is no file", "a file of weights")
     return paths[0]
 
 
 def _shards(path: pathlib.Path) -> List[pathlib.Path]:
     if path.suffix != ".json":
         return [path]
-    try:
-        index = read_json(path)
-        names = sorted(set(index["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    mapped = read_object(path).get("weight_map")
+    if not isinstance(mapped, dict):
         raise EncoderError(
-            path,
-            f"cannot be read ({error!r})",
-            "an index of sharded weights",
-            "fetch the file again",
-        ) from None
+            path, f"weight_map {shorten(mapped)}", "a shard by tensor", "fetch the file again"
+        )
+    ending = pathlib.Path(path.name[: -len(INDEX)]).suffix
+    for name in mapped.values():
+        beside = isinstance(name, str) and pathlib.PurePath(name).name == name
+        if not beside or not name.endswith(ending):
+            raise EncoderError(path, f"names a shard {shorten(name)}", f"{ending} files beside it")
+    names = sorted(set(mapped.values()))
     for name in names:
-        if pathlib.PurePath(name).name != name:
-            raise EncoderError(path, f"names a shard {shorten(name)}", "files beside it")
-        if not (path.parent / name).exists():
+        if not os.path.isfile(path.parent / name):
             raise EncoderError(
                 path.parent / name,
                 "the shard is missing",

@@ -172,15 +172,20 @@ class PairEncoder:
             )
         if not len(candidates):
             raise InputError(where, "the candidate list is empty", "at least one candidate")
-        question_ids, *candidate_ids = self.tokenizer.encode([question, *candidates])
+        # One id more than fits, so that longer texts are told from those that fit.
+        needed = self.max_length + 1
+        question_ids, *candidate_ids = self.tokenizer.encode([question, *candidates], needed)
         if not question_ids:
             raise InputError(where, "the question is empty", "text")
         room = self.max_length - self.form.specials - len(question_ids)
         if room < LEAST_CANDIDATE_TOKENS:
+            # Of a long question only the start is tokenized.
+            tokens = str(min(len(question_ids), needed))
+            if len(question_ids) >= needed:
+                tokens += " or more"
             raise QuestionTooLong(
                 where,
-                f"its {len(question_ids)} tokens leave {max(room, 0)} of {self.max_length} for "
-                "candidates",
+                f"its {tokens} tokens leave {max(room, 0)} of {self.max_length} for candidates",
                 f"at least {LEAST_CANDIDATE_TOKENS}",
                 "shorten the question or raise max_length",
             )

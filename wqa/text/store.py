@@ -15,6 +15,7 @@ from tqdm import tqdm
 from wqa.data import read_questions
 from wqa.data.arrays import ArrayFolder, ArrayWriter, reusable_folder
 from wqa.data.files import PathLike, sha256
+from wqa.data.locks import lock_output
 from wqa.errors import DataError
 from wqa.text.encoding import PairEncoder
 from wqa.text.tokenized import PairTokenizer, TokenizedPairs, array_types
@@ -127,22 +128,25 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
         If ``out`` is a file, or a folder with other files.
     StorageError
         If the store cannot be written; what was written is kept, and a later build continues it.
+    OutputLocked
+        If another process builds it.
     """
     if not pathlib.Path(source).is_file():
         raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
-    made_with = {"source_sha256": sha256(source), **_settings(encoder)}
-    stored = reusable_folder(out, FORMAT, "store", made_with)
-    if stored is not None:
-        return stored.meta
-    types = array_types(encoder.tokenizer.vocab_size)
-    with ArrayWriter(out, FORMAT, types, made_with) as writer:
-        if not writer.progress:
-            writer.progress = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0}
-        _tokenize(source, encoder, writer)
-        if not writer.progress["pairs"]:
-            raise DataError(source, "no candidate has a token", "at least one that has")
-        writer.finish(writer.progress)
-    return PairStore(out).meta
+    with lock_output(out):
+        made_with = {"source_sha256": sha256(source), **_settings(encoder)}
+        stored = reusable_folder(out, FORMAT, "store", made_with)
+        if stored is not None:
+            return stored.meta
+        types = array_types(encoder.tokenizer.vocab_size)
+        with ArrayWriter(out, FORMAT, types, made_with) as writer:
+            if not writer.progress:
+                writer.progress = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0}
+            _tokenize(source, encoder, writer)
+            if not writer.progress["pairs"]:
+                raise DataError(source, "no candidate has a token", "at least one that has")
+            writer.finish(writer.progress)
+        return PairStore(out).meta
 
 
 def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import pathlib
-from typing import List, Sequence, Union
+from typing import List, Optional, Sequence, Union
 
 import tokenizers
 
 from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig
 from wqa.data import atomic_writer
 from wqa.errors import EncoderError, InputError, shorten
+from wqa.text.long_text import StartTokenizer
 from wqa.text.vocabularies import byte_level, read_settings, sentencepiece, wordpiece, zoo_wordpiece
+
+#: A text of more characters for each id that is needed is not tokenized whole.
+LONG_TEXT = 32
 
 
 class Tokenizer:
@@ -42,6 +46,7 @@ class Tokenizer:
         inner.no_truncation()
         inner.no_padding()
         self._inner = inner
+        self._starts: Optional[StartTokenizer] = None
         # Families share tokens; each set of tokens is tried and named once.
         forms = {family.special_tokens: family.pair_form for family in FAMILIES.values()}
         for names, form in forms.items():
@@ -96,13 +101,17 @@ class Tokenizer:
                 f"at most {config.vocab_size}, the encoder's",
             )
 
-    def encode(self, texts: Sequence[str]) -> List[List[int]]:
-        """Tokenize texts, without special tokens and without a length limit.
+    def encode(self, texts: Sequence[str], needed: Optional[int] = None) -> List[List[int]]:
+        """Tokenize texts, without special tokens.
 
         Parameters
         ----------
         texts : sequence of str
             The texts.
+        needed : int, optional
+            Number of ids of a text that the caller needs, from the first on. The ids of a long
+            text may end behind them, so that the rest of it is not tokenized. Without it all ids
+            are returned.
 
         Returns
         -------
@@ -115,12 +124,28 @@ class Tokenizer:
             If a text holds half a surrogate pair, which no encoding can represent.
         """
         try:
-            encodings = self._inner.encode_batch(list(texts), add_special_tokens=False)
+            if needed is None:
+                return self._all_ids(texts)
+            limit = LONG_TEXT * needed
+            short_ids = iter(self._all_ids([text for text in texts if len(text) <= limit]))
+            ids = []
+            for text in texts:
+                ids.append(next(short_ids) if len(text) <= limit else self._first_ids(text, needed))
+            return ids
         except (UnicodeEncodeError, TypeError):
             for text in texts:
                 _check_text(text)
             raise
+
+    def _all_ids(self, texts: Sequence[str]) -> List[List[int]]:
+        encodings = self._inner.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
+
+    def _first_ids(self, text: str, count: int) -> List[int]:
+        _check_text(text)  # the whole text, as for a short one
+        if self._starts is None:
+            self._starts = StartTokenizer(self._inner)
+        return self._starts.first_ids(text, count)
 
     @property
     def fingerprint(self) -> str:

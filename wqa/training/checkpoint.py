@@ -3,7 +3,8 @@
 ``checkpoints/update-00000500/`` holds the parameters, the optimizer's state, the best parameters
 so far, and ``state.json`` with the state of the training and the SHA-256 of the other files. It is
 written under a temporary name and renamed, so that a process killed at any moment leaves the
-previous checkpoint intact.
+previous checkpoint intact. The lock of the run keeps other processes away; temporary files in the
+folder are those of dead ones.
 """
 
 from __future__ import annotations
@@ -13,20 +14,32 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 from typing import Any, Callable, Dict, List, Optional
 
 from mxnet.gluon import Block
 
-from wqa.config import read_json
+from wqa.config import from_dict, read_json
 from wqa.data import atomic_writer, storage_errors
 from wqa.data.files import sha256, sync_directory
-from wqa.errors import RunDirectoryError
+from wqa.data.temporary import remove, remove_abandoned, temporary_path
+from wqa.errors import RunDirectoryError, shorten
 from wqa.pretrained.folders import write_parameters
 from wqa.pretrained.parameters import load_parameters
+from wqa.training.optimizer_files import FILE as OPTIMIZER
+from wqa.training.optimizer_files import PICKLED as PICKLED_OPTIMIZER
 
 #: Number of checkpoints on disk.
 KEPT = 2
+#: Changes whenever older versions of the package cannot resume. Format 1, which has no number, has
+#: the optimizer's state as a pickle.
+FORMAT = 2
+
+#: Takes the path of a file, and writes or reads the optimizer's state.
+OptimizerFile = Callable[[pathlib.Path], None]
+
+_NAME = re.compile(r"update-(\d{8,12})")
 
 
 @dataclasses.dataclass
@@ -100,9 +113,7 @@ class Checkpoints:
                 temporary.unlink(missing_ok=True)
         self._best = path
 
-    def save(
-        self, state: State, model: Block, save_optimizer: Callable[[str], None]
-    ) -> pathlib.Path:
+    def save(self, state: State, model: Block, save_optimizer: OptimizerFile) -> pathlib.Path:
         """Write a checkpoint, then delete all but the last two.
 
         Parameters
@@ -112,7 +123,7 @@ class Checkpoints:
         model : mxnet.gluon.Block
             Network in training.
         save_optimizer : callable
-            Takes a path, to which it writes the optimizer's state.
+            Takes the path of a file, to which it writes the optimizer's state.
 
         Returns
         -------
@@ -128,47 +139,47 @@ class Checkpoints:
         temporary = self.folder / f".{target.name}.tmp"
         with storage_errors(target):
             try:
-                shutil.rmtree(temporary, ignore_errors=True)
+                remove(temporary)
                 temporary.mkdir(parents=True)
                 save_parameters(model, temporary / "model.params")
-                save_optimizer(str(temporary / "optimizer.states"))
+                save_optimizer(temporary / OPTIMIZER)
                 if self._best is not None:
                     _link(self._best, temporary / "best.params")
                 files = {path.name: sha256(path) for path in sorted(temporary.iterdir())}
+                record = {"format": FORMAT, "state": dataclasses.asdict(state), "sha256": files}
                 with atomic_writer(temporary / "state.json") as file:
-                    json.dump({"state": dataclasses.asdict(state), "sha256": files}, file, indent=2)
-                shutil.rmtree(target, ignore_errors=True)
+                    json.dump(record, file, indent=2)
+                remove(target)
                 os.rename(temporary, target)
                 sync_directory(self.folder)
             finally:
-                shutil.rmtree(temporary, ignore_errors=True)
+                remove(temporary)
         self._prune(target)
         return target
 
     def _prune(self, newest: pathlib.Path) -> None:
         for old in self.all()[:-KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+            remove(old)
         if self._best is not None:
             # The newest checkpoint holds a copy, which replaces the loose file.
             self._best = newest / "best.params"
         for loose in self.folder.glob("best-*"):
-            loose.unlink()
+            remove(loose)
 
     def all(self) -> List[pathlib.Path]:
         """Folders of the checkpoints, oldest first."""
-        return sorted(self.folder.glob("update-*")) if self.folder.is_dir() else []
+        folders = [path for path in self.folder.glob("update-*") if _number(path) >= 0]
+        return sorted(folders, key=_number)
 
-    def load_latest(
-        self, model: Block, load_optimizer: Callable[[str], None], ctx: Any
-    ) -> Optional[State]:
-        """Restore the newest checkpoint.
+    def load_latest(self, model: Block, load_optimizer: OptimizerFile, ctx: Any) -> Optional[State]:
+        """Restore the newest checkpoint, and delete what dead processes left beside it.
 
         Parameters
         ----------
         model : mxnet.gluon.Block
             Network that the parameters are loaded into.
         load_optimizer : callable
-            Takes a path, from which it reads the optimizer's state.
+            Takes the path of a file, from which it reads the optimizer's state.
         ctx : list of mxnet.Context
             Devices of the parameters.
 
@@ -180,20 +191,44 @@ class Checkpoints:
         Raises
         ------
         RunDirectoryError
-            If a file of the checkpoint is missing or has changed.
+            If a file of the checkpoint is missing or has changed, or holds what no training writes.
         """
+        for loose in [*self.folder.glob("best-*"), *self.folder.glob(".update-*.tmp")]:
+            remove(loose)
         checkpoints = self.all()
         if not checkpoints:
             return None
         newest = checkpoints[-1]
         record = _read_record(newest)
         load_parameters(model, newest / "model.params", ctx)
-        load_optimizer(str(newest / "optimizer.states"))
-        best = newest / "best.params"
-        self._best = best if best.exists() else None
-        for loose in [*self.folder.glob("best-*"), *self.folder.glob(".update-*.tmp")]:
-            shutil.rmtree(loose) if loose.is_dir() else loose.unlink()
-        return _state(record["state"])
+        load_optimizer(newest / record.optimizer)
+        self._best = newest / "best.params" if record.has_best else None
+        return record.state
+
+    def check_fits(self, state: State, total: int, accumulate: int) -> None:
+        """Check that a state belongs to a training of these settings.
+
+        Parameters
+        ----------
+        state : State
+            State of a checkpoint.
+        total : int
+            Number of updates of the training.
+        accumulate : int
+            Greatest number of mini-batches of an update.
+
+        Raises
+        ------
+        RunDirectoryError
+            If such a training never has this state.
+        """
+        if state.update > total or state.batch > state.update * accumulate:
+            raise RunDirectoryError(
+                self.folder,
+                f"a checkpoint of update {state.update} at mini-batch {state.batch}",
+                f"one of a training of {total} updates",
+                "restore the checkpoints from the run that wrote them",
+            )
 
     def finish(self, model: Block, path: pathlib.Path) -> None:
         """Write the final parameters of a run and delete the checkpoints.
@@ -205,9 +240,10 @@ class Checkpoints:
         path : pathlib.Path
             ``model.params`` of the run directory.
         """
-        temporary = path.with_name(f".{path.name}.tmp")
+        temporary = temporary_path(path)
         with storage_errors(path):
             try:
+                remove_abandoned(path)
                 if self._best is not None:
                     shutil.copyfile(self._best, temporary)
                 else:
@@ -221,15 +257,6 @@ class Checkpoints:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _state(values: Dict[str, Any]) -> State:
-    """The state in a checkpoint, also of the previous version's format."""
-    values = dict(values)
-    if "best_map" in values:
-        values["best_figure"] = values.pop("best_map")
-        values["loss_sums"] = {"loss": values.pop("loss_sum")}
-    return State(**values)
-
-
 def _link(source: pathlib.Path, target: pathlib.Path) -> None:
     try:
         os.link(source, target)
@@ -237,16 +264,41 @@ def _link(source: pathlib.Path, target: pathlib.Path) -> None:
         shutil.copyfile(source, target)
 
 
-def _read_record(folder: pathlib.Path) -> Dict[str, Any]:
+@dataclasses.dataclass
+class _Record:
+    """Content of a checkpoint's ``state.json``."""
+
+    state: State
+    sha256: Dict[str, str]
+    format: int = 1
+
+    @property
+    def optimizer(self) -> str:
+        return PICKLED_OPTIMIZER if self.format == 1 else OPTIMIZER
+
+    @property
+    def has_best(self) -> bool:
+        return "best.params" in self.sha256
+
+
+def _number(folder: pathlib.Path) -> int:
+    """The update in the name of a checkpoint; -1 for a folder that no training writes."""
+    match = _NAME.fullmatch(folder.name)
+    return int(match[1]) if match else -1
+
+
+def _read_record(folder: pathlib.Path) -> _Record:
+    """Read a checkpoint's ``state.json``, and check the other files by it."""
+    path = folder / "state.json"
     mend = f"delete {folder.name} to resume from the checkpoint before it"
     try:
-        record = read_json(folder / "state.json")
-        names = record["sha256"].items()
-    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        raise RunDirectoryError(
-            folder / "state.json", f"cannot be read ({error})", "a checkpoint's state", mend
-        ) from None
-    for name, expected in names:
+        record = _parse(read_json(path), path)
+        problem = _contradiction(record, folder)
+    except (OSError, ValueError, OverflowError, RunDirectoryError) as error:
+        problem = f"cannot be read ({error})"
+    if problem:
+        raise RunDirectoryError(path, problem, "a checkpoint's state", mend)
+    for name, expected in record.sha256.items():
         try:
             digest = sha256(folder / name)
         except OSError as error:
@@ -260,7 +312,51 @@ def _read_record(folder: pathlib.Path) -> Dict[str, Any]:
             raise RunDirectoryError(
                 folder / name,
                 f"SHA-256 {digest[:12]}...",
-                f"{expected[:12]}..., as it was written",
+                f"{shorten(expected[:12])}..., as it was written",
                 mend,
             )
     return record
+
+
+def _parse(values: Any, path: pathlib.Path) -> _Record:
+    """The record in a ``state.json``, also of earlier versions of the package."""
+    if isinstance(values, dict) and isinstance(values.get("state"), dict):
+        state = dict(values["state"])
+        if "best_map" in state:
+            state["best_figure"] = state.pop("best_map")
+            state["loss_sums"] = {"loss": state.pop("loss_sum", 0.0)}
+        if "format" in values:
+            for field in dataclasses.fields(State):
+                if field.name not in state:
+                    raise ValueError(f"the field {field.name} is missing")
+        values = {**values, "state": state}
+    return from_dict(_Record, values, str(path))
+
+
+def _contradiction(record: _Record, folder: pathlib.Path) -> str:
+    """What no training writes into ``state.json``; empty if there is nothing of that kind."""
+    state = record.state
+    if record.format not in (1, FORMAT):
+        return f"is of format {record.format}"
+    if state.update != _number(folder):
+        return f"is that of update {state.update}"
+    for name in ("epoch", "batch", "loss_updates", "best_update", "evaluations_since_best"):
+        value = getattr(state, name)
+        # An evaluation needs an update, and so does the end of an epoch.
+        if value < 0 or (name != "batch" and value > state.update):
+            return f"the field {name} is {value} after {state.update} updates"
+    for name, value in state.loss_sums.items():
+        if type(value) not in (int, float) or not math.isfinite(value):
+            return f"the sum of {shorten(name)} is {shorten(value)}"
+    if math.isnan(state.best_figure) or state.best_figure == math.inf:
+        return f"the field best_figure is {state.best_figure}"
+    needed = {"model.params", record.optimizer}
+    if state.best_update:
+        needed.add("best.params")
+    if set(record.sha256) != needed:
+        named = ", ".join(sorted(record.sha256)) or "nothing"
+        return f"holds the SHA-256 of {shorten(named)}, not of " + ", ".join(sorted(needed))
+    for name, digest in record.sha256.items():
+        if not isinstance(digest, str):
+            return f"the SHA-256 of {name} is {shorten(digest)}"
+    return ""

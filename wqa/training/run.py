@@ -15,11 +15,14 @@ import numpy as np
 
 from wqa.config import RunConfig, TrainingConfig, read_run_config, to_json
 from wqa.data import atomic_writer
+from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import library_versions, network_type, parse_devices
 from wqa.onednn import choose_engine
 from wqa.text import PairEncoder
 from wqa.training.checkpoint import State
+from wqa.training.messages import lossy_messages
+from wqa.training.metrics import MetricsFile
 from wqa.training.registry import task_type
 from wqa.training.start import open_start
 from wqa.training.task import Task
@@ -45,6 +48,8 @@ def train(
     **options: Any,
 ) -> State:
     """Train a system into a run directory.
+
+    Messages and progress bars that standard error does not take are dropped.
 
     Parameters
     ----------
@@ -88,30 +93,31 @@ def train(
     kind = task_type(system)
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
-    with open_start(encoder, init) as start:
-        own_config = _own_config(system, options)
-        task = kind.create(system, start, own_config, train_file, config, max_length)
-        choose_engine(config.engine_config, gradient_obstacle(task.network))
-        evaluator = make_evaluator(task.encoder) if make_evaluator else None
-        record = RunConfig(
-            system=system,
-            backbone=task.network.config,
-            network=_as_json(task.network.own_config),
-            max_length=max_length,
-            training=config,
-            encoder=start.name,
-            train_sha256=task.digest,
-            versions=library_versions(),
-            command=command,
-        )
-        if _begin(run, record, resume):
-            # They remain if the process is killed after the last rename.
-            shutil.rmtree(run / "checkpoints", ignore_errors=True)
-            return State(finished=True)
-        task.encoder.tokenizer.save(run / "tokenizer.json")
-        _seed(config.seed)
-        _log_start(run, task.initialize(start, devices))
-    return _fit(task, config, run, evaluator, resume)
+    with lossy_messages(), lock_output(run):
+        with open_start(encoder, init) as start:
+            own_config = _own_config(system, options)
+            task = kind.create(system, start, own_config, train_file, config, max_length)
+            choose_engine(config.engine_config, gradient_obstacle(task.network))
+            evaluator = make_evaluator(task.encoder) if make_evaluator else None
+            record = RunConfig(
+                system=system,
+                backbone=task.network.config,
+                network=_as_json(task.network.own_config),
+                max_length=max_length,
+                training=config,
+                encoder=start.name,
+                train_sha256=task.digest,
+                versions=library_versions(),
+                command=command,
+            )
+            if _begin(run, record, resume):
+                # They remain if the process is killed after the last rename.
+                shutil.rmtree(run / "checkpoints", ignore_errors=True)
+                return State(finished=True)
+            task.encoder.tokenizer.save(run / "tokenizer.json")
+            _seed(config.seed)
+            _log_start(run, task.initialize(start, devices))
+        return _fit(task, config, run, evaluator, resume)
 
 
 def _own_config(system: str, options: Dict[str, Any]) -> Any:
@@ -127,10 +133,8 @@ def _as_json(own_config: Any) -> Dict[str, Any]:
 
 def _log_start(run: pathlib.Path, line: str) -> None:
     """Log the parts taken from another run, on standard error and in ``metrics.jsonl``."""
-    if line and not (run / "metrics.jsonl").exists():
+    if line and MetricsFile(run / "metrics.jsonl").log_start(line):
         print(f"start: {line}", file=sys.stderr)
-        with open(run / "metrics.jsonl", "w", encoding="utf-8") as log:
-            log.write(json.dumps({"update": 0, "start": line}) + "\n")
 
 
 def _fit(

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-import json
 import math
 import pathlib
 import sys
 import time
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
 from tqdm import tqdm
 
-from wqa.config import TrainingConfig, parse_json
-from wqa.data import atomic_writer
+from wqa.config import TrainingConfig
+from wqa.data.parameter_files import is_finite
 from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
 from wqa.models import Network, parse_devices
 from wqa.onednn import GradientEngine, choose_engine
 from wqa.text import split_rows
 from wqa.training.accumulation import GradientSums
 from wqa.training.checkpoint import Checkpoints, State
+from wqa.training.metrics import MetricsFile
+from wqa.training.optimizer_files import load_optimizer, save_optimizer
 from wqa.training.sampling import dropout_seed, order_of_epoch
 from wqa.training.schedules import triangular
 from wqa.training.stopping import stop_on_signals
@@ -33,8 +35,6 @@ Evaluator = Callable[[Network], Dict[str, float]]
 
 #: Suffixes of parameters without weight decay.
 _UNDECAYED = ("bias", "gamma", "beta")
-
-_DIVERGED = "lower learning_rate or set clip_norm; the last checkpoint is intact"
 
 
 def gradient_obstacle(network: Network) -> str:
@@ -88,7 +88,7 @@ class Trainer:
         self.network = task.network
         self.devices = parse_devices(config.ctx)
         self.state, self.checkpoints = State(), Checkpoints(run)
-        self._metrics = run / "metrics.jsonl"
+        self.metrics = MetricsFile(run / "metrics.jsonl")
         # Ordered by structure, so that the optimizer's state fits a network that is built again.
         # Parameters that blocks share are listed under each of their names; one is enough.
         self._parameters: Dict[str, gluon.Parameter] = {}
@@ -141,22 +141,20 @@ class Trainer:
         return min(total, config.max_updates) if config.max_updates else total
 
     def resume(self) -> None:
-        """Load the newest checkpoint, or start from the beginning if there is none."""
-        loaded = self.checkpoints.load_latest(
-            self.network, self._optimizer.load_states, self.devices
-        )
-        self.state, self._epoch = loaded or State(), -1
-        if self._metrics.exists():
-            lines = self._metrics.read_text(encoding="utf-8").splitlines()
-            kept = [line for line in lines if self._is_before_resumption(line)]
-            with atomic_writer(self._metrics) as file:
-                file.writelines(line + "\n" for line in kept)
+        """Load the newest checkpoint, or start from the beginning if there is none.
 
-    def _is_before_resumption(self, line: str) -> bool:
-        try:
-            return parse_json(line)["update"] <= self.state.update
-        except ValueError:  # a line that was not written completely
-            return False
+        Raises
+        ------
+        RunDirectoryError
+            If the checkpoint is damaged, or is not that of this training.
+        StorageError
+            If ``metrics.jsonl`` cannot be written.
+        """
+        load = functools.partial(load_optimizer, self._optimizer, self._parameters)
+        loaded = self.checkpoints.load_latest(self.network, load, self.devices)
+        self.state, self._epoch = loaded or State(), -1
+        self.checkpoints.check_fits(self.state, self.total, self.config.accumulate)
+        self.metrics.keep_until(self.state.update)
 
     def fit(self) -> State:
         """Train to the end, or until the figures on the development questions stop improving.
@@ -175,7 +173,7 @@ class Trainer:
         TrainingStopped
             If a signal stopped the training.
         StorageError
-            If a checkpoint cannot be written; earlier checkpoints remain.
+            If a checkpoint or ``metrics.jsonl`` cannot be written; earlier checkpoints remain.
         """
         state = self.state
         self._since, self._rows_since = time.perf_counter(), 0
@@ -225,9 +223,7 @@ class Trainer:
         losses = self._backward(batches)
         for name, value in losses.items():
             if not math.isfinite(value):
-                raise TrainingDiverged(
-                    f"update {state.update}", f"the {name} is {value}", "a finite loss", _DIVERGED
-                )
+                self._raise_diverged(f"the {name} is {value}", "a finite loss")
             state.loss_sums[name] = state.loss_sums.get(name, 0.0) + value
         self._step(rate)
         state.loss_updates += 1
@@ -328,7 +324,7 @@ class Trainer:
         line["learning_rate"] = rate
         if len(means) > 1:
             line["losses"] = means
-        self._write({**line, "pairs_per_second": round(speed, 2)})
+        self.metrics.append({**line, "pairs_per_second": round(speed, 2)})
         bar.set_postfix_str(f"loss {loss:.4f}, rate {rate:.2e}, {speed:.1f} pairs/s", refresh=False)
         state.loss_sums, state.loss_updates = {}, 0
         self._since, self._rows_since = now, 0
@@ -349,13 +345,14 @@ class Trainer:
         figures = self.evaluator(self.network)
         if self._engines:
             self.task.hybridize(False)  # the evaluator's ranker may have hybridized the network
-        self._write({"update": state.update, "dev": figures})
+        self.metrics.append({"update": state.update, "dev": figures})
         shown = [
             f"{name} {100 * value:.2f}" for name, value in figures.items() if name != "questions"
         ]
         bar.write(f"update {state.update}: dev " + ", ".join(shown), file=sys.stderr)
         figure = self._deciding_figure(figures)
         if figure > state.best_figure:
+            self._check_parameters()
             state.best_figure, state.best_update = figure, state.update
             state.evaluations_since_best = 0
             self.checkpoints.keep_best(self.network, state.update)
@@ -371,27 +368,26 @@ class Trainer:
         if metric not in figures:
             raise OptionError("evaluator", f"no figure {metric!r}", "one of " + ", ".join(figures))
         if math.isnan(figures[metric]):
-            raise TrainingDiverged(
-                f"update {self.state.update}", f"{metric} on dev is not a number", "a number"
-            )
+            self._raise_diverged(f"{metric} on dev is not a number", "a number")
         return figures[metric]
 
     def _checkpoint(self) -> None:
-        for name, parameter in self._parameters.items():
-            if not math.isfinite(parameter.data(self.devices[0]).sum().asscalar()):
-                raise TrainingDiverged(
-                    f"update {self.state.update}",
-                    f"parameter {name} is not finite",
-                    "finite numbers",
-                    _DIVERGED,
-                )
+        self._check_parameters()
         begin = time.perf_counter()
-        self.checkpoints.save(self.state, self.network, self._optimizer.save_states)
+        self.metrics.sync()  # a resumed training does not write the lines before its checkpoint
+        save = functools.partial(save_optimizer, self._optimizer, self._parameters)
+        self.checkpoints.save(self.state, self.network, save)
         self._since += time.perf_counter() - begin
 
-    def _write(self, line: Dict[str, Any]) -> None:
-        with open(self._metrics, "a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+    def _check_parameters(self) -> None:
+        for name, parameter in self._parameters.items():
+            if not is_finite(parameter.data(self.devices[0]).asnumpy()):
+                self._raise_diverged(f"parameter {name} is not finite", "finite numbers")
+
+    def _raise_diverged(self, problem: str, expected: str) -> NoReturn:
+        # A resumed run keeps its settings, and so would diverge again.
+        mend = "train again into another directory, with a lower learning_rate or with clip_norm"
+        raise TrainingDiverged(f"update {self.state.update}", problem, expected, mend)
 
 
 def _rows(batch: Dict[str, np.ndarray]) -> int:

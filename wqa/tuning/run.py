@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -11,6 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from wqa.data import Question, atomic_writer, read_questions
 from wqa.data.files import sha256
+from wqa.data.locks import lock_output
 from wqa.errors import OptionError
 from wqa.evaluation.picture import check_matplotlib, draw_costs
 from wqa.evaluation.rankers import questions_that_count
@@ -170,6 +172,8 @@ def tune(
         If a candidate has no label.
     MissingDependency
         If matplotlib is not installed, and a picture is wanted.
+    OutputLocked
+        If another process writes to the run or the folder.
     """
     ratios = check_grid(grid)
     limited = max_cost is not None or min_metric is not None
@@ -184,28 +188,34 @@ def tune(
         candidates = full_grid(ratios, len(exits))
     else:
         candidates = placements(ratios, len(exits), place_exits)
-    scored = score_questions(ranker, questions, progress)
-    begin = time.perf_counter()
-    configurations = scored.evaluate(candidates)
-    seconds = time.perf_counter() - begin
-    front = pareto_front(configurations, metric)
     folder = pathlib.Path(out or pathlib.Path(run) / "tune")
-    _write_table(folder / "configurations.tsv", configurations, exits)
-    _write_table(folder / "pareto.tsv", front, exits)
-    if picture:
-        _draw(folder / "figure.png", scored, configurations, front, metric)
-    picked = None
+    outputs = {pathlib.Path(out or run).resolve()}
     if limited:
-        configuration = pick(configurations, metric, max_cost, min_metric)
-        limit = {"max_cost": max_cost} if min_metric is None else {"least": min_metric}
-        record = {
-            "chosen_by": {"metric": metric, **limit},
-            "data_sha256": sha256(data),
-            "filter": filter,
-            "questions": len(questions),
-        }
-        picked = _store(run, ranker, questions, configuration, record, progress)
-    return Tuning(exits, len(questions), seconds, configurations, front, folder, picked)
+        outputs.add(pathlib.Path(run).resolve())
+    with contextlib.ExitStack() as locks:
+        for output in sorted(outputs):
+            locks.enter_context(lock_output(output))
+        scored = score_questions(ranker, questions, progress)
+        begin = time.perf_counter()
+        configurations = scored.evaluate(candidates)
+        seconds = time.perf_counter() - begin
+        front = pareto_front(configurations, metric)
+        _write_table(folder / "configurations.tsv", configurations, exits)
+        _write_table(folder / "pareto.tsv", front, exits)
+        if picture:
+            _draw(folder / "figure.png", scored, configurations, front, metric)
+        picked = None
+        if limited:
+            configuration = pick(configurations, metric, max_cost, min_metric)
+            limit = {"max_cost": max_cost} if min_metric is None else {"least": min_metric}
+            record = {
+                "chosen_by": {"metric": metric, **limit},
+                "data_sha256": sha256(data),
+                "filter": filter,
+                "questions": len(questions),
+            }
+            picked = _store(run, ranker, questions, configuration, record, progress)
+        return Tuning(exits, len(questions), seconds, configurations, front, folder, picked)
 
 
 def write_tuned(

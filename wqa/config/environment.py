@@ -1,0 +1,160 @@
+"""Check of the environment variables that MXNet and oneDNN read.
+
+MXNet reads them in C++. A value that it cannot parse aborts the process, and so does a number of
+threads that the system cannot start. oneDNN ignores the name of an unknown instruction set.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Mapping
+
+from wqa.errors import OptionError, shorten
+
+#: Greatest number of threads, far above that of any machine's processors.
+MOST_THREADS = 1024
+
+#: Numbers of threads.
+_THREADS = (
+    "OMP_NUM_THREADS",
+    "MXNET_CPU_PRIORITY_NTHREADS",
+    "MXNET_CPU_WORKER_NTHREADS",
+    "MXNET_GPU_COPY_NTHREADS",
+    "MXNET_GPU_WORKER_NTHREADS",
+    "MXNET_KVSTORE_REDUCTION_NTHREADS",
+    "MXNET_MP_WORKER_NTHREADS",
+    "MXNET_OMP_MAX_THREADS",
+)
+#: Whole numbers of 32 bits.
+_INTEGERS = (
+    "MXNET_CPU_PARALLEL_RAND_COPY",
+    "MXNET_CPU_PARALLEL_SIZE",
+    "MXNET_CPU_TEMP_COPY",
+    "MXNET_DISABLE_MKLDNN_CONV_OPT",
+    "MXNET_DISABLE_MKLDNN_FC_OPT",
+    "MXNET_DISABLE_MKLDNN_FUSE_CONV_BN",
+    "MXNET_DISABLE_MKLDNN_FUSE_CONV_RELU",
+    "MXNET_DISABLE_MKLDNN_FUSE_CONV_SUM",
+    "MXNET_DISABLE_MKLDNN_TRANSFORMER_OPT",
+    "MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN",
+    "MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN_BWD",
+    "MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN_FWD",
+    "MXNET_EXEC_INPLACE_GRAD_SUM_CAP",
+    "MXNET_GPU_PARALLEL_RAND_COPY",
+    "MXNET_GPU_TEMP_COPY",
+    "MXNET_KVSTORE_BIGARRAY_BOUND",
+    "MXNET_MKLDNN_CACHE_NUM",
+    "MXNET_MP_OPENCV_NUM_THREADS",
+    "MXNET_OPTIMIZER_AGGREGATION_SIZE",
+    "MXNET_PROFILER_AUTOSTART",
+    "MXNET_PROFILER_MODE",
+    "MXNET_UPDATE_ON_KVSTORE",
+)
+#: Switches.
+_SWITCHES = (
+    "MXNET_DISABLE_MKLDNN_FUSE_FC_ELTWISE",
+    "MXNET_DISABLE_MKLDNN_QEM_FLOAT_OUTPUT",
+    "MXNET_DISABLE_MKLDNN_QEM_FUSE_ALL",
+    "MXNET_DISABLE_MKLDNN_QFC_FLOAT_OUTPUT",
+    "MXNET_DISABLE_MKLDNN_QFC_FUSE_ALL",
+    "MXNET_DISABLE_MKLDNN_QTRANSFORMER_FLOAT_OUTPUT",
+    "MXNET_DISABLE_MKLDNN_QTRANSFORMER_FUSE_ALL",
+    "MXNET_ELIMINATE_COMMON_EXPR",
+    "MXNET_ENGINE_INFO",
+    "MXNET_EXEC_BULK_EXEC_INFERENCE",
+    "MXNET_EXEC_BULK_EXEC_TRAIN",
+    "MXNET_INFER_STORAGE_TYPE_VERBOSE_LOGGING",
+    "MXNET_KVSTORE_LOGTREE",
+    "MXNET_MEM_PLAN_VERBOSE_LOGGING",
+    "MXNET_MKLDNN_DEBUG",
+    "MXNET_MKLDNN_ENABLED",
+    "MXNET_MKLDNN_FORCE_FC_AB_FORMAT",
+    "MXNET_OUTPUT_TUNING_DATA",
+    "MXNET_SAFE_ACCUMULATION",
+    "MXNET_VERBOSE_TUNING_INFO",
+)
+_ENGINES = ("NaiveEngine", "ThreadedEngine", "ThreadedEnginePerDevice")
+#: Names that oneDNN takes, in upper or lower case.
+_INSTRUCTION_SETS = (
+    "ALL",
+    "DEFAULT",
+    "SSE41",
+    "AVX",
+    "AVX2",
+    "AVX2_VNNI",
+    "AVX2_VNNI_2",
+    "AVX512_CORE",
+    "AVX512_CORE_VNNI",
+    "AVX512_CORE_BF16",
+    "AVX512_CORE_FP16",
+    "AVX512_CORE_AMX",
+    "AVX512_CORE_AMX_FP16",
+)
+
+
+def check_environment(environment: Mapping[str, str]) -> None:
+    """Check the variables that MXNet and oneDNN parse, before they are loaded.
+
+    Parameters
+    ----------
+    environment : mapping of str to str
+        Environment variables. An empty one counts as unset.
+
+    Raises
+    ------
+    OptionError
+        If a value would abort the process or be ignored; the message names the variable.
+    """
+    for name in _THREADS:
+        levels = environment.get(name, "").split(",")
+        if name != "OMP_NUM_THREADS":
+            levels = [",".join(levels)]
+        expected = f"a whole number from 1 to {MOST_THREADS}"
+        _check(environment, name, all(map(_is_thread_count, levels)), expected)
+    for name in _INTEGERS:
+        _check(environment, name, _is_integer(environment.get(name, "")), "a whole number")
+    for name in _SWITCHES:
+        is_switch = environment.get(name, "").lower() in ("0", "1", "true", "false")
+        _check(environment, name, is_switch, "0 or 1")
+    name = "MXNET_ENGINE_TYPE"
+    _check(environment, name, environment.get(name) in _ENGINES, "one of " + ", ".join(_ENGINES))
+    for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"):
+        is_known = environment.get(name, "").upper() in _INSTRUCTION_SETS
+        _check(environment, name, is_known, "one of " + ", ".join(_INSTRUCTION_SETS))
+
+
+def openmp_threads(text: str, default: int) -> str:
+    """Number of threads as MXNet takes it, from a value of ``OMP_NUM_THREADS``.
+
+    OpenMP takes a list, a number for every level of nested parallel regions. MXNet aborts the
+    process on a list, and nests none.
+
+    Parameters
+    ----------
+    text : str
+        Value that `check_environment` accepts: empty, a number or a list of them.
+    default : int
+        Number of threads where the value is empty.
+
+    Returns
+    -------
+    str
+        One number.
+    """
+    return text.partition(",")[0].strip() or str(default)
+
+
+def _check(environment: Mapping[str, str], name: str, holds: bool, expected: str) -> None:
+    value = environment.get(name, "")
+    if value and not holds:
+        mend = "correct or unset the environment variable"
+        raise OptionError(name, shorten(value), expected, mend)
+
+
+def _is_thread_count(text: str) -> bool:
+    return bool(re.fullmatch(r"[ \t]*[0-9]{1,4}[ \t]*", text)) and 1 <= int(text) <= MOST_THREADS
+
+
+def _is_integer(text: str) -> bool:
+    match = re.fullmatch(r"[ \t]*[+-]?[0-9]{1,10}[ \t]*", text)
+    return bool(match) and -(2**31) <= int(text) < 2**31

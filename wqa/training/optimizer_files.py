@@ -1,0 +1,126 @@
+"""Files of the optimizer's state in a checkpoint, which run no code when they are read.
+
+``optimizer.safetensors`` holds the two moments of every parameter that was updated, as
+``NAME/mean`` and ``NAME/variance``. Its metadata holds the version of the format and, in JSON, the
+counts of updates. Earlier versions of the package wrote ``optimizer.states``, a pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Mapping
+
+from mxnet import gluon
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from wqa.config import parse_json
+from wqa.data import storage_errors
+from wqa.errors import RunDirectoryError, shorten
+from wqa.training.optimizer import MEND, MOMENTS, Moments, OptimizerState, set_state, state_of
+from wqa.training.pickled_states import unpickle_state
+
+#: Names of the file in a checkpoint, of this version and of earlier ones.
+FILE, PICKLED = "optimizer.safetensors", "optimizer.states"
+
+#: Changes whenever older files can no longer be read.
+FORMAT = "1"
+
+
+def save_optimizer(
+    trainer: gluon.Trainer, parameters: Mapping[str, gluon.Parameter], path: pathlib.Path
+) -> None:
+    """Write the state of a trainer's Adam and flush it to the disk.
+
+    Parameters
+    ----------
+    trainer : mxnet.gluon.Trainer
+        Trainer of the parameters by Adam, with ``update_on_kvstore=False``.
+    parameters : dict of str to mxnet.gluon.Parameter
+        The trainer's parameters by name, in its order.
+    path : pathlib.Path
+        File to write.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written.
+    """
+    state = state_of(trainer, parameters)
+    tensors = {}
+    for name, moments in state.moments.items():
+        for moment, array in zip(MOMENTS, moments.arrays):
+            tensors[f"{name}/{moment}"] = array
+    counts = {name: moments.counts for name, moments in state.moments.items()}
+    record = json.dumps({"updates": state.updates, "counts": counts})
+    with storage_errors(path):
+        try:
+            save_file(tensors, str(path), {"format": FORMAT, "optimizer": "adam", "state": record})
+        except SafetensorError as error:
+            raise OSError(str(error)) from None
+        with open(path, "rb+") as file:
+            os.fsync(file.fileno())
+
+
+def load_optimizer(
+    trainer: gluon.Trainer, parameters: Mapping[str, gluon.Parameter], path: pathlib.Path
+) -> None:
+    """Restore the state of a trainer's Adam.
+
+    Parameters
+    ----------
+    trainer : mxnet.gluon.Trainer
+        New trainer of the parameters by Adam, with ``update_on_kvstore=False``.
+    parameters : dict of str to mxnet.gluon.Parameter
+        The trainer's initialized parameters by name, in its order.
+    path : pathlib.Path
+        File that `save_optimizer` wrote, or one of the name `PICKLED`.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the file is damaged or of another version, belongs to other parameters, or its pickle
+        holds more than a state. The trainer is unchanged then.
+    """
+    if path.name == PICKLED:
+        devices = [device.device_id for device in trainer._contexts]
+        state = unpickle_state(path, list(parameters), devices)
+    else:
+        state = _read(path)
+    set_state(path, state, trainer, parameters)
+
+
+def _read(path: pathlib.Path) -> OptimizerState:
+    try:
+        with safe_open(str(path), "np") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        raise RunDirectoryError(
+            path, f"cannot be read ({error})", "the state of an optimizer", MEND
+        ) from None
+    if metadata.get("format") != FORMAT or metadata.get("optimizer") != "adam":
+        raise RunDirectoryError(
+            path,
+            f"the state of an optimizer in format {shorten(metadata.get('format'))}",
+            f"Adam's in format {FORMAT}",
+            "resume with the version of wqa that wrote it",
+        )
+    try:
+        record = parse_json(metadata["state"])
+        updates, counts = record["updates"], dict(record["counts"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            path, f"its metadata cannot be read ({error})", "counts of updates", MEND
+        ) from None
+    expected = {f"{name}/{moment}" for name in counts for moment in MOMENTS}
+    for name in sorted(expected ^ set(tensors)):
+        problem = "is missing" if name in expected else "has no count of updates"
+        raise RunDirectoryError(path, f"{shorten(name)} {problem}", "both", MEND)
+    moments = {}
+    for name, numbers in counts.items():
+        arrays = tuple(tensors[f"{name}/{moment}"] for moment in MOMENTS)
+        moments[name] = Moments(arrays, numbers)
+    return OptimizerState(updates, moments)
