@@ -123,8 +123,8 @@ def published_sha256(pointer, where):
 def take_archive(archive, folder):
     """Copy the encoder's files from a local directory or tar."""
     if archive.is_dir():
-        names = {"config.json", *WEIGHTS, *TOKENIZER}
-        paths = [path for path in archive.iterdir() if path.name in names and path.is_file()]
+        paths = [archive / name for name in ("config.json", *WEIGHTS, *TOKENIZER)]
+        paths = [path for path in paths if path.is_file()]
         require_space(folder, sum(path.stat().st_size for path in paths))
         for path in paths:
             copy(path, folder / path.name)

@@ -344,7 +344,7 @@ def test_a_full_disk_leaves_nothing(checked, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(folders.mx.nd, "load", full)
+    monkeypatch.setattr(folders, "read_layout", full)
     with pytest.raises(StorageError, match="No space left on device"):
         convert(checked, tmp_path / "out")
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]

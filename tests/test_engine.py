@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
+from wqa.data.digests import forget_digests
 from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
 from wqa.inference import CascadeRanker, load_ranker
 from wqa.inference.hidden import RowStore
@@ -219,6 +220,7 @@ def test_quantization_is_refused_where_it_does_not_belong(tiny_run, tmp_path):
     with pytest.raises(RunDirectoryError, match="wqa quantize"):
         load_ranker(run, precision="int8")
     quantize(run, read_questions(builtin_path("dev")), most=2)
+    forget_digests(run, ["model.params", INT8])
     whole = (run / INT8).read_bytes()
     for size in (0, 5, 100, len(whole) - 1):
         (run / INT8).write_bytes(whole[:size])

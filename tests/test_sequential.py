@@ -177,7 +177,7 @@ def test_a_cascade_followed_by_another_ranker(shallow, tiny_run):
     "text, found",
     [
         ("{", "is no sequence"),
-        ('{"rankers": "d1"}', "no such directory"),
+        ('{"rankers": "d1"}', "rankers is 'd1'"),
         ('{"rankers": [{}]}', "is no sequence"),
         ("[]", "is no sequence"),
         ('{"rankers": ["d1"], "k": 3}', "besides"),

@@ -98,6 +98,14 @@ _FAMILIES = (
 FAMILIES: Dict[str, Family] = {family.name: family for family in _FAMILIES}
 
 
+#: Greatest size of an encoder's array along one axis: that of MXNet's 32-bit indices.
+MOST_SIZE = (1 << 31) - 1
+#: Greatest number of layers, ten times that of the largest published encoders.
+MOST_LAYERS = 1000
+#: Least and greatest epsilon of a layer normalization. Below, it is 0 in float32.
+EPSILONS = (1e-37, 1.0)
+
+
 @dataclasses.dataclass(frozen=True)
 class BackboneConfig:
     """Sizes of a transformer encoder.
@@ -163,18 +171,33 @@ class BackboneConfig:
             raise OptionError(
                 "backbone activation", shorten(self.activation), "gelu, gelu_tanh or relu"
             )
-        sizes = ("vocab_size", "units", "hidden_size", "num_layers", "num_heads")
-        least = dict.fromkeys((*sizes, "max_positions", "token_types"), 1)
-        least.update({"embedding_size": 0, "first_position": 0})
-        for name, smallest in least.items():
-            value = getattr(self, name)
-            if value < smallest:
-                expected = "a whole number above 0" if smallest else "a whole number from 0"
-                raise OptionError(f"backbone {name}", value, expected)
+        self._check_numbers()
         if self.units % self.num_heads:
             raise OptionError(
                 "backbone units", self.units, f"a multiple of the {self.num_heads} attention heads"
             )
+
+    def _check_numbers(self) -> None:
+        sizes = ("vocab_size", "units", "hidden_size", "num_layers", "num_heads")
+        least = dict.fromkeys((*sizes, "max_positions", "token_types"), 1)
+        least.update({"embedding_size": 0, "first_position": 0})
+        for name, smallest in least.items():
+            value, largest = getattr(self, name), MOST_SIZE
+            if name == "num_layers":
+                largest = MOST_LAYERS
+            is_whole = isinstance(value, int) and not isinstance(value, bool)
+            if not is_whole or not smallest <= value <= largest:
+                expected = f"a whole number from {smallest} to {largest}"
+                raise OptionError(f"backbone {name}", shorten(value), expected)
+        low, high = EPSILONS
+        if not _is_number(self.layer_norm_eps) or not low <= self.layer_norm_eps <= high:
+            expected = f"a number from {low} to {high}"
+            raise OptionError("backbone layer_norm_eps", shorten(self.layer_norm_eps), expected)
+        for name in ("dropout", "attention_dropout", "head_dropout"):
+            value = getattr(self, name)
+            if not _is_number(value) or not 0 <= value < 1:
+                expected = "a number from 0 up to, not including, 1"
+                raise OptionError(f"backbone {name}", shorten(value), expected)
 
     @property
     def attention_scale(self) -> float:
@@ -195,6 +218,10 @@ class BackboneConfig:
     def pair_form(self) -> str:
         """Form of the family's pair input, a key of `PAIR_FORMS`."""
         return self.family.pair_form
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 _ROBERTA = BackboneConfig(

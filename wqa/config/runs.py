@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 import typing
-from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union
+from typing import Any, Dict, Optional, Type, TypeVar, Union
 
-from wqa.config.encoders import BackboneConfig
+from wqa.config.encoders import MOST_SIZE, BackboneConfig
 from wqa.config.reading import read_json
 from wqa.config.training import TrainingConfig
-from wqa.errors import RunDirectoryError, shorten
+from wqa.errors import OptionError, RunDirectoryError, shorten
 
 C = TypeVar("C")
+
+_MEND = "restore the file from its run"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +43,13 @@ class RunConfig:
         Versions of the libraries.
     command : str
         Command line that wrote the run.
+    sha256 : dict of str to str
+        SHA-256 of the run's files, by their names; empty in runs of earlier versions.
+
+    Raises
+    ------
+    OptionError
+        If ``max_length`` is out of range.
     """
 
     system: str
@@ -51,6 +61,12 @@ class RunConfig:
     train_sha256: str = ""
     versions: Dict[str, str] = dataclasses.field(default_factory=dict)
     command: str = ""
+    sha256: Dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_length <= MOST_SIZE:
+            expected = f"a whole number from 1 to {MOST_SIZE}"
+            raise OptionError("max_length", shorten(self.max_length), expected)
 
 
 def to_json(config: Any) -> str:
@@ -89,7 +105,7 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
     Raises
     ------
     RunDirectoryError
-        If a field is unknown, missing or of another type.
+        If a field is unknown, missing, of another type, or out of range.
     """
     if not isinstance(values, dict):
         raise RunDirectoryError(where, shorten(values), "a JSON object")
@@ -105,13 +121,16 @@ def from_dict(kind: Type[C], values: Dict[str, Any], where: str) -> C:
     try:
         return kind(**built)
     except TypeError as error:
-        raise RunDirectoryError(
-            where, f"a field is missing ({error})", mend="restore the file from its run"
-        ) from None
+        raise RunDirectoryError(where, f"a field is missing ({error})", mend=_MEND) from None
+    except OptionError as error:
+        problem = f"{error.where}: {error.found}"
+        raise RunDirectoryError(where, problem, error.expected, error.mend or _MEND) from None
 
 
 def _field(hint: Any, value: Any, where: str) -> Any:
     """The value of a field in its type; ``where`` names the field in errors."""
+    if hint is Any:
+        return value
     if type(None) in typing.get_args(hint):
         if value is None:
             return None
@@ -125,10 +144,26 @@ def _field(hint: Any, value: Any, where: str) -> Any:
             raise RunDirectoryError(where, shorten(value), "a list")
         return tuple(_field(item, entry, where) for entry in value)
     kind = origin or hint
-    accepted: Tuple[type, ...] = (int, float) if kind is float else (kind,)
-    if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
-        raise RunDirectoryError(where, shorten(value), f"a value of type {kind.__name__}")
+    if not _is_of(kind, value):
+        raise RunDirectoryError(where, shorten(value), f"a value of type {kind.__name__}", _MEND)
+    if kind is float:
+        _check_finite(value, where)
+    if origin is dict:
+        item = typing.get_args(hint)[1]
+        for key, entry in value.items():
+            _field(item, entry, f"{where}, {shorten(key)}")
     return value
+
+
+def _is_of(kind: type, value: Any) -> bool:
+    accepted = (int, float) if kind is float else (kind,)
+    return isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
+
+
+def _check_finite(value: Any, where: str) -> None:
+    # JSON has no NaN and Infinity, but Python reads them; a whole number may exceed every float.
+    if not abs(value) <= sys.float_info.max:
+        raise RunDirectoryError(where, shorten(value), "a finite number", _MEND)
 
 
 def read_run_config(path: Union[str, Any]) -> RunConfig:
@@ -155,9 +190,7 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
             path, "the file is missing", "a run directory as `wqa train` writes it"
         ) from None
     except (OSError, ValueError) as error:
-        raise RunDirectoryError(
-            path, f"cannot be read as JSON ({error})", mend="restore the file from its run"
-        ) from None
+        raise RunDirectoryError(path, f"cannot be read as JSON ({error})", mend=_MEND) from None
     if isinstance(values, dict) and "hidden_size" in values:
         raise RunDirectoryError(
             path,

@@ -9,7 +9,6 @@ from typing import Any, Dict, List, Tuple, Union
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock
-from safetensors.numpy import save_file
 
 from wqa.config import PAIR_FORMS
 from wqa.data.files import PathLike
@@ -19,7 +18,7 @@ from wqa.inference.cascade import CascadeRanker
 from wqa.inference.load import load_network_ranker
 from wqa.models import PairwiseTransformer
 from wqa.pretrained.configs import to_huggingface
-from wqa.pretrained.folders import new_directory
+from wqa.pretrained.folders import new_directory, write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
 
 #: Inputs of the first stage; the later ones take ``hidden`` in place of the first two.
@@ -152,11 +151,7 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
             "take the format mxnet: the other library has no such network",
         )
     with new_directory(out) as folder:
-        save_file(
-            huggingface_tensors(network),
-            str(folder / "model.safetensors"),
-            metadata={"format": "pt"},
-        )
+        write_tensors(huggingface_tensors(network), folder / "model.safetensors", {"format": "pt"})
         config = {
             **to_huggingface(network.config),
             "num_hidden_layers": network.exits[-1],

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import tarfile
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
-from wqa.config import EngineConfig, RunConfig, from_dict, read_json, read_run_config
-from wqa.data.files import sha256
-from wqa.errors import EncoderError, OptionError, RunDirectoryError, shorten
+from wqa.config import EngineConfig, read_json
+from wqa.errors import OptionError, RunDirectoryError, shorten
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.engine import packing_obstacle
 from wqa.inference.ranker import Ranker
+from wqa.inference.run_directory import load_run
+from wqa.inference.sequence_files import is_sequence, read_sequence
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.tuned import read_tuned
-from wqa.models import Network, network_type, parse_devices
-from wqa.onednn import check_precision, read_quantized
-from wqa.onednn.quantize import QuantizedLayers
+from wqa.models import Network, parse_devices
+from wqa.onednn import check_precision
 from wqa.pretrained import encoder_directory, load_classifier
-from wqa.pretrained.parameters import load_parameters
 from wqa.text import PairEncoder, load_tokenizer
 
 #: Greatest length of a pair, for a classifier whose files do not record it.
@@ -30,12 +29,6 @@ MAX_LENGTH = 128
 #: takes the network, a `wqa.text.PairEncoder`, and the keywords ``drop_ratio``, ``keep``,
 #: ``engine``, ``quantized``, ``system``, ``pool``, ``pool_size`` and ``progress``.
 RANKERS: Dict[str, Callable[..., Ranker]] = {}
-
-#: Content of a sequence's file.
-_SEQUENCE = (
-    '{"rankers": [RUN, {"run": RUN, "drop_ratio": A, "keep": K}, ...], "drop_ratio": [A, ...], '
-    '"keep": [K, ...]}'
-)
 
 
 def build_ranker(system: str, network: Network, encoder: PairEncoder, **options: Any) -> Ranker:
@@ -120,7 +113,7 @@ def load_ranker(
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens, hidden_bytes)
     parse_devices(ctx)
     check_precision(precision)
-    if path.suffix == ".json" and path.is_file():
+    if is_sequence(path):
         return _load_sequence(path, drop_ratio, keep, config, options)
     if isinstance(drop_ratio, str):
         if drop_ratio != "tuned":
@@ -133,126 +126,20 @@ def load_ranker(
 
 
 def _load_run(folder: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
-    if not folder.is_dir():
+    try:
+        is_directory = folder.is_dir()
+    except OSError:  # a name that is too long
+        is_directory = False
+    if not is_directory:
         raise RunDirectoryError(
             folder,
             "there is no such directory",
             "a run directory as `wqa train` writes it, or a classifier's directory or tar",
         )
-    config = read_run_config(folder / "config.json")
-    if config.system == "encoder":
-        raise RunDirectoryError(
-            folder,
-            "an encoder without a ranker",
-            "a run, or a converted classifier",
-            "train a system with this directory as encoder",
-        )
-    tokenizer = _run_tokenizer(folder, config)
-    network = load_network(folder, config, engine.ctx)
+    run = load_run(folder, engine.ctx, engine.precision)
     if engine.precision == "int8":
-        options["quantized"] = _run_quantized(folder, network)
-    encoder = PairEncoder(tokenizer, config.max_length)
-    return build_ranker(config.system, network, encoder, engine=engine, **options)
-
-
-def _run_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
-    try:
-        tokenizer = load_tokenizer(folder)
-        if config.backbone is not None:
-            tokenizer.check_fits(config.backbone, folder / "tokenizer.json")
-    except EncoderError as error:
-        raise RunDirectoryError(
-            folder / "tokenizer.json",
-            error.found,
-            "the tokenizer of the run",
-            "restore the file from its run",
-        ) from None
-    return tokenizer
-
-
-def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> Network:
-    """Load the network of a run directory.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Run directory that holds ``model.params``.
-    config : RunConfig
-        Content of the run's ``config.json``.
-    ctx : str
-        Device of the parameters.
-
-    Returns
-    -------
-    Network
-        Network with the parameters of the run.
-
-    Raises
-    ------
-    RunDirectoryError
-        If ``model.params`` is missing, truncated, or contradicts ``config.json``.
-    OptionError
-        If the system is unknown.
-    """
-    kind = network_type(config.system)
-    own = from_dict(kind.Config, config.network, f"{folder / 'config.json'}, field network")
-    network = kind(config.backbone, own)
-    path = folder / "model.params"
-    if not path.exists():
-        mend = "restore the file from its run"
-        if (folder / "checkpoints").is_dir():
-            mend = "the training has not finished: resume it"
-        raise RunDirectoryError(path, "the file is missing", "the parameters of the run", mend)
-    load_parameters(network, path, parse_devices(ctx))
-    return network
-
-
-def quantized_path(folder: pathlib.Path) -> pathlib.Path:
-    """File of a run's 8-bit weights.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Run directory.
-
-    Returns
-    -------
-    pathlib.Path
-        The file, which may not exist.
-    """
-    return folder / "int8.safetensors"
-
-
-def quantizing_mend(folder: pathlib.Path) -> str:
-    """Remedy for missing 8-bit weights, for errors.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Directory of the run to calibrate.
-
-    Returns
-    -------
-    str
-        Text for ``mend`` of an error.
-    """
-    return f"calibrate the run with `wqa quantize {folder}`"
-
-
-def _run_quantized(folder: pathlib.Path, network: Network) -> Optional[QuantizedLayers]:
-    path, mend = quantized_path(folder), quantizing_mend(folder)
-    if packing_obstacle(network):
-        return None  # the engine says why it cannot compute the network
-    depth = sum(len(stage.layers) for stage in network.encoder_stages())
-    layers, record = read_quantized(path, network.config, depth, mend)
-    if record.get("model_sha256") != sha256(folder / "model.params"):
-        raise RunDirectoryError(
-            path,
-            "was computed from other weights than model.params",
-            "the calibration of this run",
-            mend,
-        )
-    return layers
+        options["quantized"] = run.quantized
+    return build_ranker(run.config.system, run.network, run.encoder, engine=engine, **options)
 
 
 def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
@@ -293,17 +180,7 @@ def _load_sequence(
     engine: EngineConfig,
     options: Dict[str, Any],
 ) -> SequentialRanker:
-    try:
-        values = read_json(path)
-        _check_fields(values, {"rankers", "drop_ratio", "keep"})
-        entries = [_entry(entry) for entry in values["rankers"]]
-        folders = [path.parent / entry["run"] for entry in entries]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise RunDirectoryError(
-            path, f"is no sequence of rankers ({type(error).__name__}: {error})", _SEQUENCE
-        ) from None
-    if drop_ratio is None and keep is None:
-        drop_ratio, keep = values.get("drop_ratio"), values.get("keep")
+    sequence = read_sequence(path)
     shared: Dict[str, Any] = {
         "ctx": engine.ctx,
         "precision": engine.precision,
@@ -313,27 +190,28 @@ def _load_sequence(
         "hidden_bytes": engine.hidden_bytes,
     }
     rankers: List[Ranker] = []
-    for folder, entry in zip(folders, entries):
-        ratio, number = entry.get("drop_ratio"), entry.get("keep")
-        rankers.append(load_ranker(folder, ratio, number, **shared, **options))
-    try:
+    for entry in sequence.entries:
+        rankers.append(load_ranker(entry.run, **shared, **options))
+        ratio = entry.drop_ratio
+        if isinstance(ratio, str):
+            ratio = read_tuned(entry.run)
+        if ratio is not None or entry.keep is not None:
+            with _drops_of(path):
+                rankers[-1].set_drops(ratio, entry.keep)
+    if drop_ratio is not None or keep is not None:
         return SequentialRanker(rankers, drop_ratio, keep)
+    with _drops_of(path):
+        return SequentialRanker(rankers, sequence.drop_ratio, sequence.keep)
+
+
+@contextlib.contextmanager
+def _drops_of(path: pathlib.Path) -> Iterator[None]:
+    """Name a sequence's file where its drops do not fit its rankers."""
+    try:
+        yield
     except OptionError as error:
-        raise RunDirectoryError(
-            path, f"{error.where}: {error.found}", error.expected, error.mend
-        ) from None
-
-
-def _entry(entry: Any) -> Dict[str, Any]:
-    """One ranker of a sequence as a dict, given as a path or as a path with its drops."""
-    values = entry if isinstance(entry, dict) else {"run": entry}
-    _check_fields(values, {"run", "drop_ratio", "keep"})
-    return values
-
-
-def _check_fields(values: Dict[str, Any], known: set) -> None:
-    if set(values) - known:
-        raise ValueError(f"a field besides {', '.join(sorted(known))}")
+        problem = f"{error.where}: {error.found}"
+        raise RunDirectoryError(path, problem, error.expected, error.mend) from None
 
 
 def _is_huggingface(folder: pathlib.Path) -> bool:

@@ -7,12 +7,14 @@ import pathlib
 from typing import Iterable, List
 
 from wqa.data import Question, atomic_writer
+from wqa.data.digests import forget_digests, record_digests
 from wqa.data.files import PathLike, sha256
 from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.engine import packing_obstacle
-from wqa.inference.load import load_network_ranker, quantized_path
+from wqa.inference.load import load_network_ranker
+from wqa.inference.run_directory import quantized_path
 from wqa.onednn.quantize import STRENGTH, calibrate, write_quantized
 
 
@@ -89,6 +91,9 @@ def _calibrate(
         "strength": str(strength),
     }
     content = write_quantized(quantized, record)
-    with atomic_writer(quantized_path(folder), "wb") as file:
+    path = quantized_path(folder)
+    forget_digests(folder, [path.name])
+    with atomic_writer(path, "wb") as file:
         file.write(content)
+    record_digests(folder, [path.name])
     return len(pairs)

@@ -6,8 +6,9 @@ import os
 import pathlib
 from typing import List, Union
 
-from wqa.config import read_json, read_run_config
+from wqa.config import from_dict, read_json, read_run_config
 from wqa.errors import OptionError, RunDirectoryError, shorten
+from wqa.models import network_type
 from wqa.models.cascade import drop_ratios
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -30,6 +31,8 @@ def read_tuned(run: PathLike) -> List[float]:
     ------
     RunDirectoryError
         If the run has no tuned drop ratios, or they do not fit its exits.
+    OptionError
+        If the run's system is unknown.
     """
     path = pathlib.Path(run) / "tuned.json"
     try:
@@ -45,9 +48,11 @@ def read_tuned(run: PathLike) -> List[float]:
         raise RunDirectoryError(
             path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again"
         ) from None
-    exits = len(read_run_config(pathlib.Path(run) / "config.json").network.get("exits", ()))
+    config = read_run_config(pathlib.Path(run) / "config.json")
+    where = f"{pathlib.Path(run) / 'config.json'}, field network"
+    own = from_dict(network_type(config.system).Config, config.network, where)
     try:
-        return drop_ratios(values, exits)
+        return drop_ratios(values, len(getattr(own, "exits", ())))
     except (OptionError, TypeError):
         raise RunDirectoryError(
             path,

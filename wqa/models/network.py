@@ -39,9 +39,8 @@ def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
     """
     exits = tuple(exits)
     if not exits or exits[0] < 1 or any(low >= high for low, high in zip(exits, exits[1:])):
-        raise OptionError(
-            "exits", ",".join(map(str, exits)) or "nothing", "increasing layer numbers from 1"
-        )
+        text = ",".join(map(str, exits[:20])) or "nothing"
+        raise OptionError("exits", text, "increasing layer numbers from 1")
     if exits[-1] > num_layers:
         raise OptionError(
             "exits", f"layer {exits[-1]}", f"at most {num_layers}, the layers of the encoder"

@@ -54,7 +54,7 @@ class PairwiseTransformer(ExitNetwork):
         if config is not None and len(config.exits) > 1:
             raise OptionError(
                 "exits",
-                ",".join(map(str, config.exits)),
+                ",".join(map(str, config.exits[:20])),
                 "at most one layer for a monolithic ranker",
             )
         super().__init__(backbone, config, **kwargs)

@@ -10,7 +10,7 @@ a scale an output. Embeddings, normalisations, attention and heads are left in f
 from __future__ import annotations
 
 import pathlib
-from typing import Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -208,33 +208,49 @@ def read_quantized(
     Raises
     ------
     RunDirectoryError
-        If the file is missing, cut off, or does not fit the encoder.
+        If the file is missing or cut off, a tensor is missing or of another type or shape, or a
+        scale or factor is not finite and above 0.
     """
     if not path.exists():
         raise RunDirectoryError(path, "the file is missing", "the 8-bit weights of the run", mend)
     try:
         with safe_open(str(path), "numpy") as file:
             record = file.metadata() or {}
-            layers = [_read_layer(file, index) for index in range(depth)]
+            layers = [_read_layer(file, index, config) for index in range(depth)]
     except (SafetensorError, OSError, ValueError) as error:
         raise RunDirectoryError(
             path, f"does not load ({error})", "the 8-bit weights of the run", mend
         ) from None
-    units, hidden_size = config.units, config.hidden_size
-    shapes = {"inner": (units, hidden_size), "outer": (hidden_size, units)}
-    for products in layers:
-        for name, product in products.items():
-            expected = shapes.get(name, (units, units))
-            if product.weight.shape != expected:
-                raise RunDirectoryError(
-                    path, f"{name} of shape {product.weight.shape}", f"{expected}", mend
-                )
     return layers, record
 
 
-def _read_layer(file, index: int) -> Dict[str, Quantized]:
+def _read_layer(file: Any, index: int, config: BackboneConfig) -> Dict[str, Quantized]:
+    """Read the products of a layer; `ValueError` names a tensor that does not fit."""
+    units, hidden_size = config.units, config.hidden_size
+    shapes = {"inner": (units, hidden_size), "outer": (hidden_size, units)}
     products = {}
     for name in PRODUCTS:
-        parts = [file.get_tensor(f"layers.{index}.{name}.{part}") for part in Quantized._fields]
-        products[name] = Quantized(*parts)
+        inputs, outputs = shapes.get(name, (units, units))
+        expected = {
+            "weight": ("I8", (inputs, outputs)),
+            "scale": ("F32", (outputs,)),
+            "factor": ("F32", (inputs,)),
+        }
+        parts = {
+            part: _read_tensor(file, f"layers.{index}.{name}.{part}", *expected[part])
+            for part in Quantized._fields
+        }
+        products[name] = Quantized(**parts)
     return products
+
+
+def _read_tensor(file: Any, name: str, kind: str, shape: Tuple[int, ...]) -> np.ndarray:
+    stored = file.get_slice(name)
+    actual = (stored.get_dtype(), tuple(stored.get_shape()))
+    if actual != (kind, shape):
+        raise ValueError(f"{name} is {actual[0]} of shape {actual[1]}, not {kind} of {shape}")
+    values = file.get_tensor(name)
+    # Values of 8 bits are not limited; a scale or a factor divides.
+    if kind == "F32" and not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(f"{name} holds a number that is not finite and above 0")
+    return values

@@ -7,6 +7,7 @@ import re
 from typing import Any, Dict, Iterable, Tuple
 
 from wqa.config import FAMILIES, BackboneConfig, read_json
+from wqa.config.encoders import MOST_SIZE
 from wqa.errors import EncoderError, OptionError, shorten
 from wqa.pretrained.names import HUGGINGFACE, ZOO
 
@@ -38,10 +39,6 @@ SUPPORTED = {
 
 #: Greatest size of a JSON file in bytes. The index of 10,000 tensors has a million.
 MOST_JSON = 1 << 24
-
-#: Greatest size of an encoder's tables and layers, and greatest number of layers. Ten times the
-#: largest published ones.
-MOST_UNITS, MOST_LAYERS = 10_000_000, 1000
 
 
 def read_object(path: pathlib.Path) -> Dict[str, Any]:
@@ -139,16 +136,13 @@ def check_layers(config: BackboneConfig, where: object, tensors: int) -> None:
     Raises
     ------
     EncoderError
-        If the encoder has more layers than tensors, or more than `MOST_LAYERS`.
+        If the encoder has more layers than tensors, and does not share a layer.
     """
-    most = MOST_LAYERS
-    if not config.shared_layers:
-        most = min(most, tensors)
-    if config.num_layers > most:
+    if config.num_layers > tensors and not config.shared_layers:
         raise EncoderError(
             where,
             f"{config.num_layers} layers",
-            f"at most {most}, for {tensors} tensors",
+            f"at most one for each of the {tensors} tensors",
             "check config.json against the weights",
         )
 
@@ -164,8 +158,8 @@ class _Settings:
     def size(self, setting: str, least: int = 1) -> int:
         """A whole number."""
         value = self._get(setting)
-        if type(value) is not int or not least <= value <= MOST_UNITS:
-            self._refuse(setting, f"a whole number from {least} to {MOST_UNITS}")
+        if type(value) is not int or not least <= value <= MOST_SIZE:
+            self._refuse(setting, f"a whole number from {least} to {MOST_SIZE}")
         return value
 
     def rate(self, setting: str) -> float:

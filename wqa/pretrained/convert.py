@@ -14,6 +14,7 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig, RunConfig, to_json
+from wqa.data.digests import file_digests
 from wqa.data.temporary import scratch_folder
 from wqa.errors import EncoderError, printable
 from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer, library_versions
@@ -150,6 +151,7 @@ def convert(source: PathLike, out: PathLike, check: str = "", command: str = "")
         with new_directory(out) as target:
             write_parameters(model, target / "model.params")
             tokenizer.save(target / "tokenizer.json")
+            record = dataclasses.replace(record, sha256=file_digests(target))
             (target / "config.json").write_text(to_json(record), encoding="utf-8")
     return report
 
@@ -215,6 +217,7 @@ def compare(model: HybridBlock, folder: pathlib.Path, check: str) -> Dict[str, f
         expected = _stored(check)
     else:
         expected = _live(check, folder, model.backbone.config, bool(model.exits))
+    _check_inputs(expected, check, model.backbone.config)
     token_ids = mx.nd.array(expected["token_ids"], dtype="int32")
     token_types = mx.nd.array(expected["token_types"], dtype="int32")
     valid_length = mx.nd.array(expected["valid_length"], dtype="float32")
@@ -252,12 +255,39 @@ def _stored(path: str) -> Dict[str, np.ndarray]:
             if "logits" in file:
                 arrays["logits"] = file["logits"]
             return arrays
-    except (OSError, ValueError, KeyError, EOFError) as error:
+    except Exception as error:  # a damaged archive can raise anything
         raise EncoderError(
             path,
             f"cannot be read ({error})",
             "token_ids, valid_length and states in NumPy's .npz format",
         ) from None
+
+
+def _check_inputs(arrays: Dict[str, np.ndarray], check: str, config: BackboneConfig) -> None:
+    """Refuse token ids, token types and lengths that the encoder cannot take."""
+    token_ids, valid_length = arrays["token_ids"], arrays["valid_length"]
+    rows, length = token_ids.shape if token_ids.ndim == 2 else (0, 0)
+    limits = {
+        "token_ids": (token_ids, (rows, length), 0, config.vocab_size - 1),
+        "token_types": (arrays["token_types"], (rows, length), 0, config.token_types - 1),
+        "valid_length": (valid_length, (rows,), 1, length),
+    }
+    for name, (array, shape, least, most) in limits.items():
+        sound = array.dtype.kind in "iuf" and array.shape == shape and array.size
+        if not sound or not (array.min() >= least and array.max() <= most):
+            raise EncoderError(
+                check,
+                f"{name} of shape {array.shape} and type {array.dtype}",
+                f"numbers from {least} to {most} of shape (B, L), for lengths (B,)",
+            )
+    if length > config.max_positions:
+        raise EncoderError(check, f"rows of {length} tokens", f"at most {config.max_positions}")
+    floats = [arrays["states"].dtype.kind == "f"]
+    if "logits" in arrays:
+        logits = arrays["logits"]
+        floats.append(logits.dtype.kind == "f" and logits.shape in ((rows, 1), (rows, 2)))
+    if not all(floats):
+        raise EncoderError(check, "states or logits of another kind", "floating-point numbers")
 
 
 def _live(

@@ -5,11 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-from typing import Iterator
+import stat
+from typing import Dict, Iterator
 
 import mxnet as mx
+import numpy as np
 from mxnet.gluon import Block
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
 
+from wqa.data.files import sync_directory
 from wqa.data.locks import lock_output
 from wqa.data.parameter_files import read_layout
 from wqa.data.temporary import remove, remove_abandoned, temporary_path
@@ -41,6 +46,8 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
         If a file cannot be written. The temporary directory is deleted then.
     """
     target = pathlib.Path(path)
+    if not target.name:  # "." has no name that a temporary one could be made of
+        target = target.absolute()
     with lock_output(target):
         if target.is_file() or (target.is_dir() and any(target.iterdir())):
             raise OptionError(
@@ -52,7 +59,11 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
             remove(temporary)  # of an earlier process of this number
             temporary.mkdir(parents=True)
             yield temporary
+            for written in temporary.iterdir():
+                _flush(written)
+            sync_directory(temporary)
             os.replace(temporary, target)
+            sync_directory(target.parent)
         except OSError as error:
             raise StorageError(
                 target,
@@ -61,6 +72,40 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
             ) from error
         finally:
             remove(temporary)
+
+
+def _flush(path: pathlib.Path) -> None:
+    """Write a file's content to the disk, so that a directory's rename is not there before it."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def write_tensors(
+    tensors: Dict[str, np.ndarray], path: pathlib.Path, metadata: Dict[str, str]
+) -> None:
+    """Write a safetensors file with the permissions that the umask gives; the library gives 0600.
+
+    Parameters
+    ----------
+    tensors : dict of str to numpy.ndarray
+        Tensors by name.
+    path : pathlib.Path
+        File to write.
+    metadata : dict of str to str
+        Metadata of the file's header.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
+    path.touch()
+    permissions = stat.S_IMODE(path.stat().st_mode)
+    try:
+        save_file(tensors, str(path), metadata)
+    except SafetensorError as error:
+        raise OSError(str(error)) from None
+    path.chmod(permissions)
 
 
 def write_parameters(block: Block, path: pathlib.Path) -> None:

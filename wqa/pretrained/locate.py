@@ -55,7 +55,7 @@ def encoder_directory(name: PathLike) -> Iterator[pathlib.Path]:
         If it is none of these, or the archive is broken, unsafe or holds several encoders.
     """
     path = pathlib.Path(name)
-    if not path.is_file():
+    if not os.path.isfile(path):  # unlike pathlib's, it takes a name of any length
         yield locate_encoder(str(name))
         return
     with scratch_folder("encoder") as folder:
@@ -80,7 +80,7 @@ def locate_encoder(name: str) -> pathlib.Path:
     EncoderError
         If there is no such directory or key, or the package is not installed.
     """
-    if pathlib.Path(name).is_dir():
+    if os.path.isdir(name):
         return pathlib.Path(name)
     if name not in INSTALLED:
         raise EncoderError(

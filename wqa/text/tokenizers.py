@@ -17,6 +17,15 @@ from wqa.text.vocabularies import byte_level, read_settings, sentencepiece, word
 
 #: A text of more characters for each id that is needed is not tokenized whole.
 LONG_TEXT = 32
+#: Texts of rare characters, one of which no vocabulary of words has, and an ordinary one.
+PROBES = ("\u2603", "\u3402 \ua66e", "\U00010000", "How were caf\u00e9s, 1,234 of them, called?")
+
+#: Greatest size of ``tokenizer.json`` in bytes. The largest published ones have 30 million.
+MOST_BYTES = 1 << 28
+
+#: Greatest number of rows of a word table that no token has. Encoders round the number of rows up,
+#: to a multiple of a power of two.
+MOST_UNUSED_ROWS = 1024
 
 
 class Tokenizer:
@@ -39,7 +48,7 @@ class Tokenizer:
     Raises
     ------
     EncoderError
-        If it has no such special tokens.
+        If it has no such special tokens, two tokens have one id, or it cannot tokenize every text.
     """
 
     def __init__(self, inner: tokenizers.Tokenizer, where: str = "tokenizer") -> None:
@@ -47,6 +56,8 @@ class Tokenizer:
         inner.no_padding()
         self._inner = inner
         self._starts: Optional[StartTokenizer] = None
+        self._vocab_size = _count_ids(inner, where)
+        _check_unknown(inner, where)
         # Families share tokens; each set of tokens is tried and named once.
         forms = {family.special_tokens: family.pair_form for family in FAMILIES.values()}
         for names, form in forms.items():
@@ -65,8 +76,8 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of token ids, added tokens included."""
-        return self._inner.get_vocab_size(with_added_tokens=True)
+        """The greatest token id plus one, added tokens included. Not all lower ids need exist."""
+        return self._vocab_size
 
     def check_fits(self, config: BackboneConfig, where: object) -> None:
         """Check that the tokenizer belongs to an encoder.
@@ -81,8 +92,8 @@ class Tokenizer:
         Raises
         ------
         EncoderError
-            If its ids exceed the encoder's vocabulary, its pairs have another form, or the encoder
-            has too few token types for them.
+            If its ids exceed the encoder's word table or are far fewer than its rows, its pairs
+            have another form, or the encoder has too few token types for them.
         """
         if self.pair_form != config.pair_form:
             raise EncoderError(
@@ -99,6 +110,13 @@ class Tokenizer:
                 where,
                 f"a tokenizer of {self.vocab_size} ids",
                 f"at most {config.vocab_size}, the encoder's",
+            )
+        if self.vocab_size + MOST_UNUSED_ROWS < config.vocab_size:
+            raise EncoderError(
+                where,
+                f"a tokenizer of {self.vocab_size} ids for {config.vocab_size} rows of word "
+                "embeddings",
+                "the encoder's own tokenizer",
             )
 
     def encode(self, texts: Sequence[str], needed: Optional[int] = None) -> List[List[int]]:
@@ -179,6 +197,53 @@ class Tokenizer:
             file.write(self._inner.to_str(pretty=True))
 
 
+def _count_ids(inner: tokenizers.Tokenizer, where: str) -> int:
+    """The greatest token id plus one."""
+    ids = inner.get_vocab(with_added_tokens=True).values()
+    if len(set(ids)) < len(ids):
+        raise EncoderError(
+            where, "two tokens have one id", "an id for each token", "fetch the files again"
+        )
+    return max(ids, default=-1) + 1
+
+
+def _check_unknown(inner: tokenizers.Tokenizer, where: str) -> None:
+    """Refuse a tokenizer that fails on what its vocabulary lacks, or leaves it out."""
+    try:
+        encodings = inner.encode_batch(list(PROBES), add_special_tokens=False)
+        sound = all(encoding.ids for encoding in encodings)
+        reason = "it leaves some characters out"
+    except BaseException as error:
+        if not is_library_error(error):
+            raise
+        sound = False
+        reason = str(error)
+    if not sound:
+        raise EncoderError(
+            where,
+            f"cannot tokenize every text ({shorten(reason)})",
+            "a tokenizer with its unknown token",
+            "fetch the files again",
+        )
+
+
+def is_library_error(error: BaseException) -> bool:
+    """Whether an exception is an error of the `tokenizers` library.
+
+    Parameters
+    ----------
+    error : BaseException
+        The exception.
+
+    Returns
+    -------
+    bool
+        True for every `Exception`, and for the library's panics, which derive from
+        `BaseException`.
+    """
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
 def _check_text(text: object) -> None:
     if isinstance(text, str):
         try:
@@ -223,7 +288,9 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
             return Tokenizer(zoo_wordpiece(path), str(path))
     except EncoderError:
         raise
-    except Exception as error:  # the library raises bare Exception for a malformed file
+    except BaseException as error:  # the library raises bare Exception for a malformed file
+        if not is_library_error(error):
+            raise
         raise EncoderError(
             folder, f"the tokenizer cannot be read ({error})", mend="fetch the files again"
         ) from None
@@ -235,4 +302,7 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
 
 
 def _complete(folder: pathlib.Path, settings: dict) -> tokenizers.Tokenizer:
-    return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    path = folder / "tokenizer.json"
+    if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        raise EncoderError(path, f"is no file of at most {MOST_BYTES} bytes", "a tokenizer")
+    return tokenizers.Tokenizer.from_file(str(path))

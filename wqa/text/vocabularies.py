@@ -6,6 +6,7 @@ tokenizer that the encoder was pretrained with.
 
 from __future__ import annotations
 
+import math
 import pathlib
 import re
 import struct
@@ -15,9 +16,18 @@ import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from wqa.config import read_json
-from wqa.errors import EncoderError
+from wqa.errors import EncoderError, shorten
 
 Settings = Dict[str, Any]
+
+#: Settings of ``tokenizer_config.json`` that are read.
+FLAGS = (
+    "add_prefix_space",
+    "do_lower_case",
+    "keep_accents",
+    "strip_accents",
+    "tokenize_chinese_chars",
+)
 
 
 def read_settings(folder: pathlib.Path) -> Settings:
@@ -32,9 +42,24 @@ def read_settings(folder: pathlib.Path) -> Settings:
     -------
     dict
         The settings; empty if the file is absent.
+
+    Raises
+    ------
+    EncoderError
+        If the file does not hold a JSON object, or a setting that is read is neither true nor
+        false.
     """
     path = folder / "tokenizer_config.json"
-    return read_json(path) if path.exists() else {}
+    if not path.exists():
+        return {}
+    settings = read_json(path)
+    if not isinstance(settings, dict):
+        raise EncoderError(path, f"a {type(settings).__name__}", "a JSON object")
+    for name in FLAGS:
+        if not isinstance(settings.get(name, False), (bool, type(None))):
+            raise EncoderError(path, f"{name} {shorten(settings[name])}", "true or false")
+    # null stands for the default.
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
@@ -54,8 +79,15 @@ def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
     -------
     tokenizers.Tokenizer
         The tokenizer.
+
+    Raises
+    ------
+    EncoderError
+        If a word stands on two lines.
     """
-    vocab = models.WordPiece.read_file(str(folder / "vocab.txt"))
+    path = folder / "vocab.txt"
+    _check_words(path, path.read_text(encoding="utf-8").split("\n"))
+    vocab = models.WordPiece.read_file(str(path))
     return _wordpiece(vocab, settings.get("do_lower_case", not _is_cased(vocab)), settings)
 
 
@@ -77,14 +109,17 @@ def zoo_wordpiece(path: pathlib.Path) -> tokenizers.Tokenizer:
     EncoderError
         If it is not a WordPiece vocabulary.
     """
-    words = read_json(path).get("idx_to_token") or []
-    if "[CLS]" not in words:
+    values = read_json(path)
+    words: Any = values.get("idx_to_token") if isinstance(values, dict) else None
+    strings = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    if not strings or "[CLS]" not in words:
         raise EncoderError(
             path,
             "no WordPiece vocabulary",
             "a BERT's .vocab",
             "for RoBERTa put vocab.json and merges.txt beside the weights",
         )
+    _check_words(path, words)
     vocab = {word: index for index, word in enumerate(words)}
     return _wordpiece(vocab, not _is_cased(vocab), {})
 
@@ -103,10 +138,23 @@ def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer
     -------
     tokenizers.Tokenizer
         Byte-level BPE tokenizer.
+
+    Raises
+    ------
+    EncoderError
+        If the vocabulary lacks a byte, which the tokenizer would leave out of texts.
     """
     inner = tokenizers.Tokenizer(
         models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
     )
+    missing = [byte for byte in pre_tokenizers.ByteLevel.alphabet() if not _has(inner, byte)]
+    if missing:
+        raise EncoderError(
+            folder / "vocab.json",
+            f"lacks {len(missing)} of the 256 bytes",
+            "a byte-level vocabulary",
+            "fetch the file again",
+        )
     spaced = settings.get("add_prefix_space", False)
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     inner.decoder = decoders.ByteLevel()
@@ -137,12 +185,17 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
     Raises
     ------
     EncoderError
-        If the file is truncated or holds another kind of model.
+        If the file is cut off, holds another kind of model, a score that is not finite, or a piece
+        twice.
     """
     path = folder / "spiece.model"
     pieces, kind, unknown, charsmap = read_sentencepiece(path)
     if kind != 1 or not pieces:
         raise EncoderError(path, "not a unigram model", "ALBERT's spiece.model")
+    _check_words(path, [text for text, _, _ in pieces])
+    for text, score, _ in pieces:
+        if not isinstance(score, float) or not math.isfinite(score):
+            raise EncoderError(path, f"piece {shorten(text)} of score {shorten(score)}", "a number")
     scores = [(text, score - _penalty(text)) for text, score, _ in pieces]
     inner = tokenizers.Tokenizer(models.Unigram(scores, unknown, False))
     steps: List[normalizers.Normalizer] = [
@@ -212,7 +265,7 @@ def read_sentencepiece(path: pathlib.Path) -> Tuple[List[Tuple[str, float, int]]
                 kind, unknown = parts.get(3, 1), parts.get(40, 0)
             elif field == 3:  # how text is normalized
                 charsmap = dict(_fields(value)).get(2, b"")
-    except (IndexError, KeyError, ValueError, AttributeError) as error:
+    except (IndexError, KeyError, ValueError, AttributeError, TypeError, struct.error) as error:
         raise EncoderError(
             path, f"cannot be read ({error})", "a SentencePiece model", "fetch the file again"
         ) from None
@@ -248,13 +301,14 @@ def _varint(message: bytes, position: int) -> Tuple[int, int]:
     """A number of seven bits a byte, the lowest first, and the position behind it."""
     value = 0
     shift = 0
-    while True:
+    while shift < 70:  # longer numbers have more than 64 bits
         byte = message[position]
         value |= (byte & 127) << shift
         shift += 7
         position += 1
         if byte < 128:
             return value, position
+    raise ValueError("a number of more than 64 bits")
 
 
 def _wordpiece(vocab: Dict[str, int], lowercase: bool, settings: Settings) -> tokenizers.Tokenizer:
@@ -269,6 +323,24 @@ def _wordpiece(vocab: Dict[str, int], lowercase: bool, settings: Settings) -> to
     _register(inner, ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"))
     _bert_pairs(inner)
     return inner
+
+
+def _check_words(path: pathlib.Path, words: Sequence[str]) -> None:
+    """Refuse a vocabulary with a word twice, where it is unclear which id the encoder means."""
+    first: Dict[str, int] = {}
+    for index, word in enumerate(words):
+        word = word.rstrip("\r")
+        if word and first.setdefault(word, index) != index:
+            raise EncoderError(
+                path,
+                f"word {shorten(word)} has the ids {first[word]} and {index}",
+                "each word once",
+                "fetch the file again",
+            )
+
+
+def _has(inner: tokenizers.Tokenizer, word: str) -> bool:
+    return inner.token_to_id(word) is not None
 
 
 def _is_cased(vocab: Dict[str, int]) -> bool:

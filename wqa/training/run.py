@@ -15,6 +15,7 @@ import numpy as np
 
 from wqa.config import RunConfig, TrainingConfig, read_run_config, to_json
 from wqa.data import atomic_writer
+from wqa.data.digests import forget_digests, record_digests
 from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import library_versions, network_type, parse_devices
@@ -113,6 +114,7 @@ def train(
             if _begin(run, record, resume):
                 # They remain if the process is killed after the last rename.
                 shutil.rmtree(run / "checkpoints", ignore_errors=True)
+                record_digests(run)
                 return State(finished=True)
             task.encoder.tokenizer.save(run / "tokenizer.json")
             _seed(config.seed)
@@ -149,6 +151,7 @@ def _fit(
         trainer.resume()
     state = trainer.fit()
     trainer.checkpoints.finish(task.network, run / "model.params")
+    record_digests(run)
     return state
 
 
@@ -179,7 +182,10 @@ def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     new = dataclasses.asdict(record.training or TrainingConfig())
     for name in old:
         _compare(path, name, old[name], new[name])
-    return (run / "model.params").exists()
+    if (run / "model.params").exists():
+        return True
+    forget_digests(run)
+    return False
 
 
 def _compare(path: pathlib.Path, name: str, old: Any, new: Any) -> None:

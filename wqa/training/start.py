@@ -10,6 +10,7 @@ from typing import Iterator, List, Sequence
 import mxnet as mx
 
 from wqa.config import BackboneConfig, read_run_config
+from wqa.data.digests import check_digest
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import Network
 from wqa.pretrained import encoder_directory, initialize_from, read_backbone_config
@@ -121,6 +122,11 @@ class RunStart(EncoderStart):
             raise RunDirectoryError(self._folder, "a run without an encoder", "one with an encoder")
         return backbone
 
+    def tokenizer(self) -> Tokenizer:
+        config = read_run_config(self._folder / "config.json")
+        check_digest(self._folder / "tokenizer.json", config.sha256)
+        return super().tokenizer()
+
     def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
         if read_run_config(self._folder / "config.json").backbone is not None:
             super()._check_tokenizer(tokenizer)
@@ -129,6 +135,7 @@ class RunStart(EncoderStart):
         super(EncoderStart, self).fill(network, devices)
         source = read_run_config(self._folder / "config.json")
         path = self._folder / "model.params"
+        check_digest(path, source.sha256)
         arrays = stored_layout(path)
         parameters = network._collect_params_with_prefix()
         encoders = {

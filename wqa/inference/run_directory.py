@@ -1,0 +1,192 @@
+"""Parts of a run directory: tokenizer, network and 8-bit weights, each checked as it is loaded.
+
+Sizes are compared with the file's layout before the network is built, shapes before memory is
+taken, and digests while the parameters are read.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Optional
+
+from wqa.config import RunConfig, from_dict, read_run_config
+from wqa.data.digests import check_digest
+from wqa.data.files import sha256
+from wqa.errors import EncoderError, OptionError, RunDirectoryError
+from wqa.inference.engine import packing_obstacle
+from wqa.models import Network, network_type, parse_devices
+from wqa.onednn import read_quantized
+from wqa.onednn.quantize import QuantizedLayers
+from wqa.pretrained.parameters import load_parameters, stored_layout
+from wqa.text import PairEncoder, load_tokenizer
+
+_MEND = "restore the file from its run"
+
+
+class Run(NamedTuple):
+    """A run in memory."""
+
+    config: RunConfig
+    encoder: PairEncoder
+    network: Network
+    quantized: Optional[QuantizedLayers]  # for int8
+
+
+def load_run(folder: pathlib.Path, ctx: str = "cpu", precision: str = "float32") -> Run:
+    """Load a run directory.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory.
+    ctx : str
+        Device of the parameters.
+    precision : {"float32", "bfloat16", "int8"}
+        Precision of products; the 8-bit weights are read for int8 alone.
+
+    Returns
+    -------
+    Run
+        The run, as its digests describe it.
+
+    Raises
+    ------
+    RunDirectoryError
+        If a file is missing, damaged, or contradicts another file.
+    OptionError
+        If the system is unknown.
+    """
+    config = read_run_config(folder / "config.json")
+    if config.system == "encoder":
+        raise RunDirectoryError(
+            folder,
+            "an encoder without a ranker",
+            "a run, or a converted classifier",
+            "train a system with this directory as encoder",
+        )
+    with ThreadPoolExecutor(1) as thread:
+        weights = thread.submit(check_digest, folder / "model.params", config.sha256)
+        tokenizer = _load_tokenizer(folder, config)
+        network = load_network(folder, config, ctx)
+        weights.result()
+    quantized = _load_quantized(folder, config, network) if precision == "int8" else None
+    return Run(config, _pair_encoder(folder, config, network, tokenizer), network, quantized)
+
+
+def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
+    path = folder / "tokenizer.json"
+    check_digest(path, config.sha256)
+    try:
+        tokenizer = load_tokenizer(folder)
+        if config.backbone is not None:
+            tokenizer.check_fits(config.backbone, path)
+    except EncoderError as error:
+        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _MEND) from None
+    return tokenizer
+
+
+def _pair_encoder(
+    folder: pathlib.Path, config: RunConfig, network: Network, tokenizer: Any
+) -> PairEncoder:
+    where, limit = f"{folder / 'config.json'}, field max_length", network.max_positions
+    if limit is not None and config.max_length > limit:
+        expected = f"at most {limit}, the positions of the encoder"
+        raise RunDirectoryError(where, config.max_length, expected, _MEND)
+    try:
+        return PairEncoder(tokenizer, config.max_length)
+    except OptionError as error:
+        raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
+
+
+def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> Network:
+    """Load the network of a run directory.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory that holds ``model.params``.
+    config : RunConfig
+        Content of the run's ``config.json``.
+    ctx : str
+        Device of the parameters.
+
+    Returns
+    -------
+    Network
+        Network with the parameters of the run.
+
+    Raises
+    ------
+    RunDirectoryError
+        If ``model.params`` is missing or damaged, contradicts ``config.json``, or holds NaN or
+        infinity.
+    OptionError
+        If the system is unknown.
+    """
+    kind, path = network_type(config.system), folder / "model.params"
+    where = f"{folder / 'config.json'}, field network"
+    own = from_dict(kind.Config, config.network, where)
+    if not path.exists():
+        mend = _MEND
+        if (folder / "checkpoints").is_dir():
+            mend = "the training has not finished: resume it"
+        raise RunDirectoryError(path, "the file is missing", "the parameters of the run", mend)
+    _check_layers(path, config)
+    try:
+        network = kind(config.backbone, own)
+    except OptionError as error:
+        problem = f"{error.where}: {error.found}"
+        raise RunDirectoryError(where, problem, error.expected, _MEND) from None
+    load_parameters(network, path, parse_devices(ctx))
+    return network
+
+
+def _check_layers(path: pathlib.Path, config: RunConfig) -> None:
+    """Check that there are arrays for all layers, as a network of too many takes long to build."""
+    backbone, arrays = config.backbone, len(stored_layout(path))
+    if backbone is None or backbone.shared_layers:
+        return
+    if backbone.num_layers > arrays:
+        raise RunDirectoryError(
+            path,
+            f"{arrays} parameters for the {backbone.num_layers} layers of config.json",
+            "parameters of every layer",
+            _MEND,
+        )
+
+
+def quantized_path(folder: pathlib.Path) -> pathlib.Path:
+    """File of a run's 8-bit weights.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory.
+
+    Returns
+    -------
+    pathlib.Path
+        The file, which may not exist.
+    """
+    return folder / "int8.safetensors"
+
+
+def _load_quantized(
+    folder: pathlib.Path, config: RunConfig, network: Network
+) -> Optional[QuantizedLayers]:
+    path, mend = quantized_path(folder), f"calibrate the run with `wqa quantize {folder}`"
+    if packing_obstacle(network):
+        return None  # the engine says why it cannot compute the network
+    depth = sum(len(stage.layers) for stage in network.encoder_stages())
+    check_digest(path, config.sha256, mend)
+    layers, record = read_quantized(path, network.config, depth, mend)
+    weights = folder / "model.params"
+    if record.get("model_sha256") != (config.sha256.get(weights.name) or sha256(weights)):
+        raise RunDirectoryError(
+            path,
+            "was computed from other weights than model.params",
+            "the calibration of this run",
+            mend,
+        )
+    return layers
