@@ -47,7 +47,9 @@ class Damage(Attack):
 
     def prepare(self):
         from wqa.onednn.library import available
+        from wqa.text import PairEncoder, load_tokenizer
 
+        self._pair_encoder = PairEncoder(load_tokenizer(self.material / "encoder"), 64)
         copied = self.fresh("copies")
         for name in ("run", "store", "stopped", "encoder", "zipped", "legacy"):
             shutil.copytree(self.material / name, copied / name)
@@ -147,6 +149,7 @@ class Damage(Attack):
         from wqa.text import PairStore
 
         store = PairStore(self._copies / "store")
+        store.check(self._pair_encoder)
         results = []
         for name in sorted(vars(store)):
             value = getattr(store, name)
