@@ -1,20 +1,33 @@
 """Damaged and hostile run directories: each is refused with one typed error, or loads."""
 
 import json
+import random
 import shutil
 import struct
 import subprocess
 import sys
+import time
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import child_environment
+from conftest import DATA, child_environment, needs_precision
+from safetensors.numpy import load_file, save_file
 
+import wqa.inference.quantize as quantizing
+import wqa.training.run as training
+from wqa.cli import main
+from wqa.config import BackboneConfig, TrainingConfig
+from wqa.data import builtin_path, read_questions
+from wqa.data.digests import RUN_FILES, file_digests, forget_digests
 from wqa.data.parameter_files import MOST_ARRAYS, is_finite, read_array, read_layout
-from wqa.errors import EncoderError, RunDirectoryError
+from wqa.errors import EncoderError, RunDirectoryError, WqaError
 from wqa.inference import load_ranker
+from wqa.inference.quantize import quantize
+from wqa.onednn.parameters import PRODUCTS, Quantized
+from wqa.onednn.quantize import read_quantized, write_quantized
 from wqa.pretrained import load_backbone
+from wqa.pretrained.convert import convert
 
 PLAIN, NUMPY = 0xF993FAC9, 0xF993FACA
 
@@ -40,11 +53,21 @@ def run(tmp_path, tiny_run):
     return shutil.copytree(tiny_run, tmp_path / "run")
 
 
-def forget_digests(run):
-    """Take the digests out of config.json, so that a file's content is read."""
-    values = json.loads((run / "config.json").read_text(encoding="utf-8"))
-    values.pop("sha256", None)
+def read_config(run):
+    return json.loads((run / "config.json").read_text(encoding="utf-8"))
+
+
+def write_config(run, values):
     (run / "config.json").write_text(json.dumps(values), encoding="utf-8")
+
+
+def with_value(values, path, value):
+    """A copy of JSON values with another value at a path of keys and indices."""
+    if not path:
+        return value
+    copy = list(values) if isinstance(values, list) else dict(values)
+    copy[path[0]] = with_value(copy[path[0]], path[1:], value)
+    return copy
 
 
 def change_parameter(run, name, index, value):
@@ -171,8 +194,8 @@ def test_wrong_headers_neither_crash_the_process_nor_take_memory(tmp_path, run):
     forget_digests(run)
     # The header of the first array: magic at 24, storage, ndim at 32, sizes, device, type.
     code = first.offset - 4
-    damages = [(32, struct.pack("<i", number)) for number in (-1, 0, 1, 31, 2**31 - 1)]
-    damages += [(code, struct.pack("<i", number)) for number in (-1, 1, 3, 5, 7, 8, 12, 99)]
+    damages = [(32, struct.pack("<i", number)) for number in (-1, 0, 31, 2**31 - 1)]
+    damages += [(code, struct.pack("<i", number)) for number in (-1, 3, 5, 7, 12)]
     damages += [(36, struct.pack("<q", number)) for number in (-1, 0, 2**31, 2**40, 2**62)]
     runs = []
     for number, (offset, damage) in enumerate(damages):
@@ -180,7 +203,7 @@ def test_wrong_headers_neither_crash_the_process_nor_take_memory(tmp_path, run):
         content = whole[:offset] + damage + whole[offset + len(damage) :]
         (target / "model.params").write_bytes(content)
         runs.append(str(target))
-    for length in (0, 10, 40, first.offset + 5, len(whole) // 2, len(whole) - 1):
+    for length in (0, first.offset + 5, len(whole) // 2, len(whole) - 1):
         target = shutil.copytree(run, tmp_path / f"cut_{length}")
         (target / "model.params").write_bytes(whole[:length])
         runs.append(str(target))
@@ -212,3 +235,325 @@ def test_an_encoder_that_is_not_finite_is_refused(run):
     change_parameter(run, "backbone.layers.1.ffn_1.weight", 5, np.nan)
     with pytest.raises(EncoderError, match="layers.1.ffn_1.weight holds NaN"):
         load_backbone(run)
+
+
+def test_a_training_does_not_start_from_what_is_not_finite(run, tmp_path):
+    change_parameter(run, "head_3.out.weight", 0, np.inf)
+    with pytest.raises(RunDirectoryError, match="parameter head_3.out.weight holds NaN"):
+        training.train("cascade", str(builtin_path("dev")), str(tmp_path / "out"), init=str(run))
+
+
+@pytest.mark.parametrize("command", ["evaluate", "export"])
+def test_the_command_line_refuses_what_is_not_finite(run, tmp_path, capsys, command):
+    change_parameter(run, "head_3.out.bias", 0, np.nan)
+    arguments = {
+        "evaluate": ["--data", str(builtin_path("test"))],
+        "export": [str(tmp_path / "out")],
+    }
+    assert main([command, str(run), *arguments[command]]) == 2
+    assert "parameter head_3.out.bias holds NaN" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+WRONG_VALUES = [
+    (("backbone", "layer_norm_eps"), float("nan"), "layer_norm_eps: nan"),
+    (("backbone", "layer_norm_eps"), float("inf"), "layer_norm_eps: inf"),
+    (("backbone", "layer_norm_eps"), 10**400, "layer_norm_eps"),
+    (("backbone", "layer_norm_eps"), 0, "layer_norm_eps: 0"),
+    (("backbone", "layer_norm_eps"), -1.0, "layer_norm_eps: -1.0"),
+    (("backbone", "dropout"), 1.5, "dropout: 1.5"),
+    (("backbone", "num_layers"), 10**9, "num_layers: 1000000000"),
+    (("backbone", "num_layers"), 4000, "layers of config.json"),
+    (("backbone", "units"), 2**30, "parameter .* of shape"),
+    (("backbone", "units"), 10**12, "units: 1000000000000"),
+    (("backbone", "vocab_size"), 2**31 - 1, "a tokenizer of|parameter .* of shape"),
+    (("backbone", "vocab_size"), 1, "a tokenizer of"),
+    (("backbone", "hidden_size"), 2**31 - 1, "parameter .* of shape"),
+    (("backbone", "num_heads"), 3, "multiple of the 3"),
+    (("backbone",), None, "backbone: none"),
+    (("network", "exits"), list(range(1, 10**6)), "exits: a list of 999999 values"),
+    (("network", "exits"), [1] * 4000, "exits: 1,1,1"),
+    (("network", "exits"), [1, "3"], "exits: '3'"),
+    (("network",), [], "field network"),
+    (("max_length",), 10**9, "at most 160, the positions"),
+    (("max_length",), 10**12, "max_length: 1000000000000"),
+    (("max_length",), 3, "field max_length: 3"),
+    (("system",), "none", "field system: 'none'"),
+    (("versions",), 3, "versions: 3"),
+    (("versions",), {"mxnet": 1.9}, "versions, 'mxnet': 1.9"),
+    (("sha256",), {"model.params": None}, "sha256, 'model.params': None"),
+    (("training", "learning_rate"), float("nan"), "learning_rate: nan"),
+    (("training", "seed"), -1, "training: seed: -1"),
+]
+
+
+@pytest.mark.parametrize("path, value, message", WRONG_VALUES)
+def test_a_wrong_value_of_config_json_is_named(run, path, value, message):
+    values = read_config(run)
+    write_config(run, with_value(values, path, value))
+    start = time.monotonic()
+    with pytest.raises(RunDirectoryError, match=message) as error:
+        load_ranker(run)
+    assert time.monotonic() - start < 5 and len(str(error.value)) < 1000
+
+
+def test_config_json_that_is_nested_too_deeply_is_refused(run):
+    (run / "config.json").write_text('{"a":' * 100_000, encoding="utf-8")
+    with pytest.raises(RunDirectoryError, match="nested too deeply"):
+        load_ranker(run)
+
+
+@pytest.mark.parametrize("name", RUN_FILES)
+def test_a_changed_file_is_refused(run, name):
+    assert read_config(run)["sha256"] == file_digests(run)
+    content = bytearray((run / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (run / name).write_bytes(content)
+    with pytest.raises(RunDirectoryError, match=f"{name}: has changed.*delete its line of sha256"):
+        load_ranker(run)
+
+
+def test_a_start_from_a_changed_run_is_refused(run, tmp_path):
+    content = bytearray((run / "model.params").read_bytes())
+    content[2000] ^= 1
+    (run / "model.params").write_bytes(content)
+    with pytest.raises(RunDirectoryError, match="model.params: has changed"):
+        training.train("cascade", str(builtin_path("dev")), str(tmp_path / "out"), init=str(run))
+
+
+def test_a_run_without_digests_loads(run):
+    forget_digests(run)
+    assert read_config(run)["sha256"] == {}
+    load_ranker(run)
+    assert "sha256" not in read_config(DATA / "run_0_1_0")
+    load_ranker(DATA / "run_0_1_0")
+
+
+def test_conversion_records_digests(tiny_encoder, tmp_path):
+    convert(tiny_encoder, tmp_path / "out")
+    assert read_config(tmp_path / "out")["sha256"] == file_digests(tmp_path / "out")
+
+
+def test_a_training_killed_before_its_digests_loads_and_resumes(
+    tiny_encoder, tmp_path, monkeypatch
+):
+    out = tmp_path / "run"
+    config = TrainingConfig(max_updates=1, warmup_updates=1, tokens_per_batch=500)
+    arguments = ("pairwise", str(builtin_path("dev")), str(out), str(tiny_encoder))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "record_digests", killed)
+        with pytest.raises(KeyboardInterrupt):
+            training.train(*arguments, config=config, max_length=64)
+    assert read_config(out)["sha256"] == {}
+    load_ranker(out)
+    assert training.train(*arguments, config=config, max_length=64, resume=True).finished
+    assert read_config(out)["sha256"] == file_digests(out)
+
+
+def dev_questions():
+    return read_questions(builtin_path("dev"))
+
+
+@needs_precision("int8")
+def test_quantization_records_its_digest_last(run, monkeypatch):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    quantize(run, dev_questions(), most=1)
+    files = (*RUN_FILES, "int8.safetensors")
+    assert read_config(run)["sha256"] == file_digests(run, files)
+    with monkeypatch.context() as patch:
+        patch.setattr(quantizing, "record_digests", killed)
+        with pytest.raises(KeyboardInterrupt):
+            quantize(run, dev_questions(), most=2)
+    load_ranker(run)
+    load_ranker(run, precision="int8")
+    quantize(run, dev_questions(), most=3)
+    assert read_config(run)["sha256"] == file_digests(run, files)
+
+
+@needs_precision("int8")
+def test_changed_8_bit_weights_are_refused_for_int8_alone(run):
+    quantize(run, dev_questions(), most=1)
+    content = bytearray((run / "int8.safetensors").read_bytes())
+    content[-1] ^= 1
+    (run / "int8.safetensors").write_bytes(content)
+    load_ranker(run)
+    with pytest.raises(RunDirectoryError, match="int8.safetensors: has changed.*wqa quantize"):
+        load_ranker(run, precision="int8")
+
+
+SIZES = BackboneConfig(vocab_size=9, units=4, hidden_size=8, num_layers=2, num_heads=2)
+
+
+def write_products(path, **changes):
+    """8-bit products of two layers, of which the first's are changed."""
+    layers = []
+    for _ in range(2):
+        layer = {}
+        for name in PRODUCTS:
+            inputs, outputs = {"inner": (4, 8), "outer": (8, 4)}.get(name, (4, 4))
+            weight = np.ones((inputs, outputs), np.int8)
+            layer[name] = Quantized(weight, np.ones(outputs, "f"), np.ones(inputs, "f"))
+        layers.append(layer)
+    path.write_bytes(write_quantized(layers, {}))
+    tensors = load_file(path)
+    for key, value in changes.items():
+        name = f"layers.0.{key.replace('__', '.')}"
+        if value is None:
+            del tensors[name]
+        else:
+            tensors[name] = value
+    save_file(tensors, path)
+
+
+def test_8_bit_weights_that_fit_are_read(tmp_path):
+    path = tmp_path / "int8.safetensors"
+    write_products(path)
+    layers, _ = read_quantized(path, SIZES, 2, "")
+    assert len(layers) == 2 and layers[1]["outer"].scale.shape == (4,)
+
+
+@pytest.mark.parametrize(
+    "part, value",
+    [
+        ("scale", np.ones(5, "f")),
+        ("scale", np.ones((8, 1), "f")),
+        ("scale", np.ones(8, "d")),
+        ("scale", np.array([1] * 7 + [0], "f")),
+        ("scale", np.array([1] * 7 + [-1], "f")),
+        ("scale", np.array([1] * 7 + [np.nan], "f")),
+        ("scale", None),
+        ("factor", np.array([1, 1, 1, np.inf], "f")),
+        ("factor", np.ones(8, "f")),
+        ("factor", None),
+        ("weight", np.ones((4, 8), "f")),
+        ("weight", np.ones((8, 4), np.int8)),
+        ("weight", None),
+    ],
+)
+def test_8_bit_weights_that_do_not_fit_are_refused(tmp_path, part, value):
+    path = tmp_path / "int8.safetensors"
+    write_products(path, **{f"inner__{part}": value})
+    with pytest.raises(RunDirectoryError, match=f"layers.0.inner.{part}"):
+        read_quantized(path, SIZES, 2, "")
+
+
+def test_8_bit_weights_of_too_few_layers_are_refused(tmp_path):
+    path = tmp_path / "int8.safetensors"
+    write_products(path)
+    with pytest.raises(RunDirectoryError, match="layers.2"):
+        read_quantized(path, SIZES, 3, "")
+
+
+def test_a_tokenizer_with_an_id_outside_the_word_table_is_refused(run):
+    forget_digests(run)
+    path = run / "tokenizer.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    words = values["model"]["vocab"]
+    words[next(word for word in words if len(word) == 3)] = 10**6
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(RunDirectoryError, match="a tokenizer with the id 1000000"):
+        load_ranker(run)
+
+
+def write_sequence(path, *rankers, **drops):
+    path.write_text(json.dumps({"rankers": list(map(str, rankers)), **drops}), encoding="utf-8")
+    return path
+
+
+def test_a_sequence_inside_itself_is_refused(tmp_path, tiny_run):
+    path = write_sequence(tmp_path / "a.json", tiny_run, "a.json")
+    with pytest.raises(RunDirectoryError, match="inside itself"):
+        load_ranker(path)
+    write_sequence(tmp_path / "a.json", "b.json")
+    write_sequence(tmp_path / "b.json", tiny_run, f"../{tmp_path.name}/a.json")
+    with pytest.raises(RunDirectoryError, match="inside itself"):
+        load_ranker(path)
+
+
+def test_a_sequence_of_too_many_rankers_is_refused(tmp_path, tiny_run):
+    for number in range(200):
+        write_sequence(tmp_path / f"{number}.json", f"{number + 1}.json")
+    # Each of these names the next one twice.
+    for number in range(300, 340):
+        write_sequence(tmp_path / f"{number}.json", *[f"{number + 1}.json"] * 2)
+    wide = write_sequence(tmp_path / "wide.json", *[tiny_run] * 1000)
+    for path in (wide, tmp_path / "0.json", tmp_path / "300.json"):
+        with pytest.raises(RunDirectoryError, match="rankers or more; expected at most 100"):
+            load_ranker(path)
+
+
+@pytest.mark.parametrize("name", ["drop_ratio", "keep"])
+@pytest.mark.parametrize("value", ["x", True, {}, [[1]], ["a", "b"], -1, [], float("nan")])
+def test_wrong_drops_of_a_sequence_name_its_file(tmp_path, tiny_run, name, value):
+    path = tmp_path / "a.json"
+    inside = {"rankers": [{"run": str(tiny_run), name: value}, str(tiny_run)]}
+    outside = {"rankers": [str(tiny_run)] * 3, name: value}
+    for values in (inside, outside):
+        path.write_text(json.dumps(values), encoding="utf-8")
+        with pytest.raises(RunDirectoryError, match=rf"a\.json: .*{name}"):
+            load_ranker(path)
+
+
+def test_null_drops_of_a_sequence_drop_nothing(tmp_path, tiny_run):
+    path = tmp_path / "a.json"
+    rankers = [{"run": str(tiny_run), "drop_ratio": None}, str(tiny_run)]
+    path.write_text(json.dumps({"rankers": rankers, "drop_ratio": [None]}), encoding="utf-8")
+    assert load_ranker(path).drop_ratio == [0, 0]
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "x" * 5000 + ".json", "a\0b", "a\0b.json"])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path, name):
+    with pytest.raises(RunDirectoryError, match="no such directory"):
+        load_ranker(write_sequence(tmp_path / "a.json", name))
+
+
+@pytest.mark.parametrize("value", [None, "x", [], {}, [None], True, [[0]], float("nan"), 10**400])
+def test_wrong_tuned_ratios_are_refused(run, value):
+    (run / "tuned.json").write_text(json.dumps({"drop_ratio": value}), encoding="utf-8")
+    with pytest.raises(RunDirectoryError, match="tuned.json: drop_ratio is"):
+        load_ranker(run, drop_ratio="tuned")
+
+
+def damaged(content, head, rng):
+    """Bytes with a few random ones replaced, mostly in the head, and sometimes cut."""
+    damage = bytearray(content)
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        end = len(damage) if rng.random() < 0.4 else min(head, len(damage))
+        damage[rng.randrange(end)] = rng.randrange(256)
+    if rng.random() < 0.1:
+        del damage[rng.randrange(len(damage)) :]
+    return bytes(damage)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.params"])
+def test_random_damage_is_refused_or_harmless(run, name):
+    """Any error but a typed one ends the test."""
+    rng = random.Random(5)
+    forget_digests(run)
+    whole = (run / name).read_bytes()
+    refused = 0
+    for _ in range(30):
+        (run / name).write_bytes(damaged(whole, 200, rng))
+        try:
+            load_ranker(run, engine="mxnet")
+        except WqaError as error:
+            refused += 1
+            assert "\n" not in str(error)
+    assert refused >= 10
+
+
+def test_random_damage_of_parameters_is_always_refused(run):
+    rng = random.Random(6)
+    whole = (run / "model.params").read_bytes()
+    for _ in range(15):
+        damage = damaged(whole, 2000, rng)
+        (run / "model.params").write_bytes(damage)
+        if damage != whole:
+            with pytest.raises(RunDirectoryError):
+                load_ranker(run, engine="mxnet")

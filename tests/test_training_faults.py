@@ -21,7 +21,7 @@ from safetensors.numpy import load_file, save_file
 
 from wqa.cli import main
 from wqa.config import TrainingConfig
-from wqa.data import atomic_writer, builtin_path, read_questions, write_questions
+from wqa.data import atomic_writer, builtin_path, read_json, read_questions, write_questions
 from wqa.data.files import sha256
 from wqa.data.locks import lock_output
 from wqa.data.temporary import remove_abandoned, scratch_folder, temporary_path
@@ -649,6 +649,15 @@ def test_a_training_outlives_its_standard_error(few, tiny_encoder, tmp_path):
         out = tmp_path / kind
         assert (out / "model.params").exists() and not (out / "checkpoints").exists()
         assert json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["update"] == 12
+
+
+def test_a_complete_run_without_a_file_is_complete_still(tiny_encoder, few, interrupted):
+    out = interrupted()
+    parameters = trained(tiny_encoder, few, out, resume=True)
+    (out / "tokenizer.json").unlink()
+    (out / "config.json").write_text(json.dumps({**read_json(out / "config.json"), "sha256": {}}))
+    assert trained(tiny_encoder, few, out, resume=True) == parameters
+    assert list(read_json(out / "config.json")["sha256"]) == ["model.params"]
 
 
 # metrics.jsonl

@@ -8,7 +8,7 @@ import sys
 import typing
 from typing import Any, Dict, Optional, Type, TypeVar, Union
 
-from wqa.config.encoders import MOST_SIZE, BackboneConfig
+from wqa.config.encoders import MOST_LAYERS, MOST_SIZE, BackboneConfig
 from wqa.config.reading import read_json
 from wqa.config.training import TrainingConfig
 from wqa.errors import OptionError, RunDirectoryError, shorten
@@ -141,7 +141,10 @@ def _field(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         item = typing.get_args(hint)[0]
         if not isinstance(value, (list, tuple)):
-            raise RunDirectoryError(where, shorten(value), "a list")
+            raise RunDirectoryError(where, shorten(value), "a list", _MEND)
+        if len(value) > MOST_LAYERS:  # no list is longer than that of the layers
+            problem = f"a list of {len(value)} values"
+            raise RunDirectoryError(where, problem, f"at most {MOST_LAYERS}", _MEND)
         return tuple(_field(item, entry, where) for entry in value)
     kind = origin or hint
     if not _is_of(kind, value):

@@ -54,8 +54,6 @@ def load_run(folder: pathlib.Path, ctx: str = "cpu", precision: str = "float32")
     ------
     RunDirectoryError
         If a file is missing, damaged, or contradicts another file.
-    OptionError
-        If the system is unknown.
     """
     config = read_run_config(folder / "config.json")
     if config.system == "encoder":
@@ -119,14 +117,10 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> N
     Raises
     ------
     RunDirectoryError
-        If ``model.params`` is missing or damaged, contradicts ``config.json``, or holds NaN or
-        infinity.
-    OptionError
-        If the system is unknown.
+        If the system is unknown, or ``model.params`` is missing or damaged, contradicts
+        ``config.json``, or holds NaN or infinity.
     """
-    kind, path = network_type(config.system), folder / "model.params"
-    where = f"{folder / 'config.json'}, field network"
-    own = from_dict(kind.Config, config.network, where)
+    own, path = own_config(folder, config), folder / "model.params"
     if not path.exists():
         mend = _MEND
         if (folder / "checkpoints").is_dir():
@@ -134,12 +128,42 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> N
         raise RunDirectoryError(path, "the file is missing", "the parameters of the run", mend)
     _check_layers(path, config)
     try:
-        network = kind(config.backbone, own)
+        network = network_type(config.system)(config.backbone, own)
     except OptionError as error:
         problem = f"{error.where}: {error.found}"
+        where = folder / "config.json"
         raise RunDirectoryError(where, problem, error.expected, _MEND) from None
     load_parameters(network, path, parse_devices(ctx))
     return network
+
+
+def own_config(folder: pathlib.Path, config: RunConfig) -> Any:
+    """Configuration of a run's system, from ``config.json``.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory, for errors.
+    config : RunConfig
+        Content of its ``config.json``.
+
+    Returns
+    -------
+    NetworkConfig
+        Configuration of the type of the system's network.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the system is unknown, or a field does not fit it.
+    """
+    path = folder / "config.json"
+    try:
+        kind = network_type(config.system)
+    except OptionError as error:
+        where = f"{path}, field system"
+        raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
+    return from_dict(kind.Config, config.network, f"{path}, field network")
 
 
 def _check_layers(path: pathlib.Path, config: RunConfig) -> None:

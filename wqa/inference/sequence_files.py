@@ -46,7 +46,10 @@ def is_sequence(path: pathlib.Path) -> bool:
     -------
     bool
     """
-    return path.suffix == ".json" and path.is_file()
+    try:
+        return path.suffix == ".json" and path.is_file()
+    except OSError:  # a name that is too long
+        return False
 
 
 def read_sequence(path: pathlib.Path) -> SequenceFile:

@@ -6,9 +6,9 @@ import os
 import pathlib
 from typing import List, Union
 
-from wqa.config import from_dict, read_json, read_run_config
+from wqa.config import read_json, read_run_config
 from wqa.errors import OptionError, RunDirectoryError, shorten
-from wqa.models import network_type
+from wqa.inference.run_directory import own_config
 from wqa.models.cascade import drop_ratios
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -31,8 +31,6 @@ def read_tuned(run: PathLike) -> List[float]:
     ------
     RunDirectoryError
         If the run has no tuned drop ratios, or they do not fit its exits.
-    OptionError
-        If the run's system is unknown.
     """
     path = pathlib.Path(run) / "tuned.json"
     try:
@@ -48,9 +46,7 @@ def read_tuned(run: PathLike) -> List[float]:
         raise RunDirectoryError(
             path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again"
         ) from None
-    config = read_run_config(pathlib.Path(run) / "config.json")
-    where = f"{pathlib.Path(run) / 'config.json'}, field network"
-    own = from_dict(network_type(config.system).Config, config.network, where)
+    own = own_config(path.parent, read_run_config(path.parent / "config.json"))
     try:
         return drop_ratios(values, len(getattr(own, "exits", ())))
     except (OptionError, TypeError):

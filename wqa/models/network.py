@@ -224,6 +224,11 @@ class ExitNetwork(Network):
         Sizes of the encoder.
     config : ExitConfig, optional
         Exits of the network.
+
+    Raises
+    ------
+    OptionError
+        If there is no encoder, or an exit is not one of its layers.
     """
 
     Config: Any = ExitConfig
@@ -232,6 +237,8 @@ class ExitNetwork(Network):
         self, backbone: BackboneConfig, config: Optional[ExitConfig] = None, **kwargs
     ) -> None:
         super().__init__(backbone, config, **kwargs)
+        if backbone is None:
+            raise OptionError("backbone", "none", "the sizes of the network's encoder")
         exits = self.own_config.exits or self.default_exits(backbone)
         self.exits = check_exits(exits, backbone.num_layers)
         self.own_config = dataclasses.replace(self.own_config, exits=self.exits)

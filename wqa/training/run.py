@@ -15,7 +15,7 @@ import numpy as np
 
 from wqa.config import RunConfig, TrainingConfig, read_run_config, to_json
 from wqa.data import atomic_writer
-from wqa.data.digests import forget_digests, record_digests
+from wqa.data.digests import RUN_FILES, forget_digests, record_digests
 from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import library_versions, network_type, parse_devices
@@ -114,7 +114,7 @@ def train(
             if _begin(run, record, resume):
                 # They remain if the process is killed after the last rename.
                 shutil.rmtree(run / "checkpoints", ignore_errors=True)
-                record_digests(run)
+                record_digests(run, [name for name in RUN_FILES if (run / name).is_file()])
                 return State(finished=True)
             task.encoder.tokenizer.save(run / "tokenizer.json")
             _seed(config.seed)
