@@ -43,7 +43,7 @@ class Corpora(Attack):
 
     name = "corpora"
     unit = "lines"
-    weight = 10
+    weight = 9
     threads = 1
 
     def prepare(self):

@@ -15,9 +15,9 @@ from soak.mutations import damage_bytes, damage_json
 TARGETS = {
     "run": 5,
     "run by MXNet": 0.2,
-    "int8": 2,
+    "int8": 1.5,
     "sequence": 0.5,
-    "store": 6,
+    "store": 8,
     "encoder": 2,
     "zipped": 2,
     "legacy": 2,
@@ -41,7 +41,7 @@ class Damage(Attack):
 
     name = "damage"
     unit = "files"
-    weight = 42
+    weight = 52
     limit = 60
     memory = 2 << 30
 

@@ -24,7 +24,7 @@ class Kills(Attack):
 
     name = "kills"
     unit = "kills"
-    weight = 28
+    weight = 20
     limit = 400
 
     def prepare(self):

@@ -16,7 +16,7 @@ class Pairs(Attack):
 
     name = "pairs"
     unit = "pairs"
-    weight = 10
+    weight = 8
 
     def prepare(self):
         self._commands = Commands(self.material, self.folder)
