@@ -11,7 +11,7 @@ from soak.worker import ATTACKS
 
 def test_every_attack_makes_a_few_tries(tmp_path):
     page = tmp_path / "soak.md"
-    options = ["--tries", "2", "--faults", str(tmp_path / "faults"), "--page", str(page)]
+    options = ["--tries", "1", "--faults", str(tmp_path / "faults"), "--page", str(page)]
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "soak" / "run.py"), *options],
         capture_output=True,

@@ -11,7 +11,7 @@ QUESTIONS = (
     ("when does it rain ?", ["It rains in autumn ."]),
 )
 #: Drop ratios that are set in between; the first is what a ranker begins with.
-DROPS = (None, 0.3, 0.5)
+DROPS = (None, 0.4)
 
 
 class Rankers:
