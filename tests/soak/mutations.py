@@ -112,7 +112,7 @@ def damage_bytes(random, raw):
     elif way == 3:
         del data[start:]
     elif way == 4:
-        data[start:start] = random.randbytes(length)
+        data[start:start] = bytes(random.randrange(256) for _ in range(length))
     elif way == 5:
         data[start:end] = bytes(end - start)
     elif way == 6:

@@ -101,7 +101,9 @@ class Child:
         while self._status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
-                self._status = os.waitstatus_to_exitcode(status)
+                self._status = os.WEXITSTATUS(status)
+                if os.WIFSIGNALED(status):
+                    self._status = -os.WTERMSIG(status)
             elif time.monotonic() > end:
                 return None
             else:
