@@ -4,8 +4,9 @@ BIN := .venv/bin
 BUILTIN := wqa/data/builtin
 RUN := runs/quickstart
 BENCH ?=
+SOAK ?= --minutes 60 --page docs/soak.md
 
-.PHONY: quickstart test lint docs bench clean help
+.PHONY: quickstart test lint docs bench soak clean help
 
 help:
 	@echo "make quickstart  train a cascade on the built-in corpus, evaluate it, rank a question"
@@ -13,7 +14,9 @@ help:
 	@echo "make docs        the documentation, into build/site"
 	@echo "make bench       rank beside PyTorch, sentence-transformers and ONNX Runtime, in turn (45 minutes;"
 	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
-	@echo "make clean       delete .venv, .venv-peers, build/site and runs/quickstart"
+	@echo "make soak        attack the package for an hour and write docs/soak.md (SOAK='--minutes 10 --seed 7 --only kills'"
+	@echo "                 passes other options on, and leaves the page as it is)"
+	@echo "make clean       delete .venv, .venv-peers, build/site, build/soak and runs/quickstart"
 
 # Pinned versions; the constraint also holds for what builds gluonnlp's extension.
 .venv/.installed: setup.py constraints.txt
@@ -67,5 +70,8 @@ docs: .venv/.docs
 bench: .venv/.installed .venv-peers/.installed
 	$(BIN)/python recipes/bench/compare.py --peers-python .venv-peers/bin/python $(BENCH)
 
+soak: .venv/.installed
+	$(BIN)/python tests/soak/run.py $(SOAK)
+
 clean:
-	rm -rf .venv .venv-peers build/site $(RUN)
+	rm -rf .venv .venv-peers build/site build/soak $(RUN)

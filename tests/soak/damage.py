@@ -1,0 +1,205 @@
+"""Damaged files: of a run, a store, a checkpoint, an encoder and a sequence of rankers."""
+
+import contextlib
+import gc
+import importlib
+import json
+import shutil
+
+import numpy as np
+
+from soak.attack import Attack, Fault
+from soak.mutations import damage_bytes, damage_json
+
+#: Targets by name, and how often they are drawn: the quick loads most.
+TARGETS = {
+    "run": 5,
+    "run by MXNet": 0.2,
+    "int8": 1.5,
+    "sequence": 0.5,
+    "store": 8,
+    "encoder": 2,
+    "zipped": 2,
+    "legacy": 2,
+    "checkpoint": 0.1,
+}
+#: Files whose changes cannot be noticed: settings, which no digest covers, and foreign files.
+UNCOVERED = ("config.json", "tuned.json", "meta.json", "sequence.json", "state.json")
+FOREIGN = ("encoder", "zipped", "legacy")
+QUESTION = "how do tides rise and fall ?"
+CANDIDATES = ["The moon pulls the water .", "", "Tides rise and fall twice a day in many places ."]
+#: Tries between two collections of dropped rankers.
+COLLECTED = 50
+
+
+class Damage(Attack):
+    """A file of a run, a store, a checkpoint or an encoder is damaged: bytes are flipped, cut,
+    inserted, zeroed, doubled or swapped, or its JSON gets other types, sizes, keys and nesting.
+    Loading is refused by an error of `wqa.errors`, or gives the same scores as without the damage;
+    where no digest can cover the file, it gives finite ones.
+    """
+
+    name = "damage"
+    unit = "files"
+    weight = 52
+    limit = 60
+    memory = 2 << 30
+
+    def prepare(self):
+        from wqa.onednn.library import available
+        from wqa.text import PairEncoder, load_tokenizer
+
+        self._pair_encoder = PairEncoder(load_tokenizer(self.material / "encoder"), 64)
+        copied = self.fresh("copies")
+        for name in ("run", "store", "stopped", "encoder", "zipped", "legacy"):
+            shutil.copytree(self.material / name, copied / name)
+        content = {"rankers": ["run", {"run": "run", "drop_ratio": 0.3}], "keep": [2]}
+        (copied / "sequence.json").write_text(json.dumps(content), encoding="utf-8")
+        self._copies, self._count = copied, 0
+        self._damaged = None
+        self._loads = {
+            "run by MXNet": lambda: self._rank("run", "tuned", engine="mxnet"),
+            "sequence": lambda: self._rank("sequence.json", None),
+            "store": self._store,
+            "encoder": self._encoder,
+            "zipped": lambda: self._backbone("zipped"),
+            "legacy": lambda: self._backbone("legacy"),
+            "checkpoint": self._resume,
+        }
+        if available():
+            self._loads["run"] = lambda: self._rank("run", "tuned", engine="onednn")
+            self._loads["int8"] = lambda: self._rank("run", None, precision="int8")
+        self._files = {}
+        self._expected = {}
+
+    def attempt(self, random):
+        if self._damaged:  # a fault leaves it as it is, to be kept
+            path, raw = self._damaged
+            path.write_bytes(raw)
+        names = list(self._loads)
+        target = random.choices(names, [TARGETS[name] for name in names])[0]
+        load = self._loads[target]
+        if target not in self._expected:
+            self._expected[target] = load()
+            self._files[target] = self._list_files(target)
+        path = random.choice(self._files[target])
+        raw = path.read_bytes()
+        damaged = self._damage(random, path, raw)
+        self._count += 1
+        if self._count % COLLECTED == 0:
+            gc.collect()
+        self._damaged = path, raw
+        path.write_bytes(damaged)
+        self._try(target, path)
+        return 1
+
+    def _try(self, target, path):
+        """Load what is damaged."""
+        from wqa.errors import WqaError
+
+        try:
+            result = self._loads[target]()
+        except WqaError as error:
+            if "\n" in str(error):
+                raise Fault(f"an error of several lines: {error}") from None
+            return
+        expected = self._expected[target]
+        if path.name in UNCOVERED or target in FOREIGN:
+            return
+        if len(result) != len(expected) or not all(map(np.array_equal, result, expected)):
+            raise Fault(f"damage to {path.relative_to(self._copies)} gives another result")
+
+    @staticmethod
+    def _damage(random, path, raw):
+        if path.suffix == ".json" and random.random() < 0.5:
+            return damage_json(random, raw)
+        damaged = damage_bytes(random, raw)
+        while random.random() < 0.2:
+            damaged = damage_bytes(random, damaged)
+        return damaged
+
+    def _list_files(self, target):
+        """Files that a target is loaded from; one that stands twice is drawn twice as often."""
+        run, copies = self._copies / "run", self._copies
+        if target == "sequence":
+            return [copies / "sequence.json"]
+        if target == "int8":
+            return [run / "int8.safetensors", run / "config.json"]
+        if target.startswith("run"):
+            names = ("config.json", "config.json", "model.params", "tokenizer.json", "tuned.json")
+            return [run / name for name in names]
+        if target == "checkpoint":
+            folder = max((copies / "stopped" / "checkpoints").iterdir())
+            return sorted(folder.iterdir())
+        paths = [path for path in sorted((copies / target).iterdir()) if path.is_file()]
+        weights = [path for path in paths if path.suffix in (".safetensors", ".bin")]
+        return paths + weights
+
+    # Loading. Each function returns arrays, or None where any sound result is right.
+
+    def _rank(self, name, drop_ratio, **options):
+        from wqa.inference import load_ranker
+
+        ranker = load_ranker(self._copies / name, drop_ratio, threads=1, **options)
+        ranking = ranker.rank(QUESTION, CANDIDATES)
+        _check_ranking(ranking)
+        return [ranking.order, ranking.scores]
+
+    def _store(self):
+        from wqa.text import PairStore
+
+        store = PairStore(self._copies / "store")
+        store.check(self._pair_encoder)
+        results = []
+        for name in sorted(vars(store)):
+            value = getattr(store, name)
+            if isinstance(value, np.ndarray):
+                results.append(np.array(value))
+        if not results:
+            raise Fault("the store has no arrays")
+        return results
+
+    def _encoder(self):
+        from wqa.text import load_tokenizer
+
+        backbone = self._backbone("encoder")
+        folder = self._copies / "encoder"
+        load_tokenizer(folder).check_fits(backbone.config, folder)
+
+    def _backbone(self, name):
+        from wqa.pretrained import load_backbone
+
+        backbone = load_backbone(self._copies / name)
+        for key, parameter in backbone.collect_params().items():
+            if not np.isfinite(parameter.data().asnumpy()).all():
+                raise Fault(f"{key} is not finite")
+        return backbone
+
+    def _resume(self):
+        """Resume a stopped training, in a copy of its folder."""
+        run = self.fresh("resumed")
+        shutil.rmtree(run)
+        shutil.copytree(self._copies / "stopped", run)
+        from soak.material import TRAINING
+
+        files = self.material
+        arguments = ["--encoder", str(files / "encoder"), "--train", str(files / "train.jsonl")]
+        arguments += ["--dev", str(files / "dev.jsonl"), "--out", str(run), "--resume"]
+        _train(["train", "cascade", *arguments, *TRAINING])
+        return [np.frombuffer((run / "model.params").read_bytes(), np.uint8)]
+
+
+def _train(arguments):
+    """Run a training in this process, and raise its errors."""
+    cli = importlib.import_module("wqa.cli")
+    options = cli.parse(arguments)
+    with contextlib.redirect_stdout(None):
+        cli.COMMANDS["train"].run(options)
+
+
+def _check_ranking(ranking):
+    if sorted(ranking.order.tolist()) != list(range(len(CANDIDATES))):
+        raise Fault(f"order {ranking.order.tolist()}")
+    scores = ranking.scores[~ranking.blank]
+    if not np.isfinite(scores).all() or ranking.blank.tolist() != [False, True, False]:
+        raise Fault(f"scores {ranking.scores.tolist()}, blank {ranking.blank.tolist()}")
