@@ -14,11 +14,11 @@ from typing import Mapping
 
 from mxnet import gluon
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
 from wqa.config import parse_json
 from wqa.data import storage_errors
 from wqa.errors import RunDirectoryError, shorten
+from wqa.pretrained.folders import write_tensors
 from wqa.training.optimizer import MEND, MOMENTS, Moments, OptimizerState, set_state, state_of
 from wqa.training.pickled_states import unpickle_state
 
@@ -56,10 +56,8 @@ def save_optimizer(
     counts = {name: moments.counts for name, moments in state.moments.items()}
     record = json.dumps({"updates": state.updates, "counts": counts})
     with storage_errors(path):
-        try:
-            save_file(tensors, str(path), {"format": FORMAT, "optimizer": "adam", "state": record})
-        except SafetensorError as error:
-            raise OSError(str(error)) from None
+        metadata = {"format": FORMAT, "optimizer": "adam", "state": record}
+        write_tensors(tensors, path, metadata)
         with open(path, "rb+") as file:
             os.fsync(file.fileno())
 
