@@ -43,7 +43,7 @@ class Corpora(Attack):
 
     name = "corpora"
     unit = "lines"
-    weight = 9
+    weight = 14
     threads = 1
 
     def prepare(self):

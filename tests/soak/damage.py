@@ -41,7 +41,7 @@ class Damage(Attack):
 
     name = "damage"
     unit = "files"
-    weight = 52
+    weight = 47
     limit = 60
     memory = 2 << 30
 
