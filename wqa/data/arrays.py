@@ -10,6 +10,7 @@ its digests by `ArrayFolder.check`. `wqa.data.array_writer` writes it.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import pathlib
 import re
@@ -314,6 +315,9 @@ def reusable_folder(
             shutil.rmtree(folder)
         return None
     stored.check_made_with(made_with, "delete the folder, or choose another one")
+    # A writer that was killed after it gave the folder its name leaves the journal.
+    with contextlib.suppress(OSError):
+        (folder / "journal.json").unlink()
     return stored
 
 

@@ -11,11 +11,12 @@ from wqa.data.digests import forget_digests, record_digests
 from wqa.data.files import PathLike, sha256
 from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.inference.cascade import CascadeRanker
 from wqa.inference.engine import packing_obstacle
 from wqa.inference.load import load_network_ranker
 from wqa.inference.run_directory import quantized_path
+from wqa.models import Network
 from wqa.onednn.quantize import STRENGTH, calibrate, write_quantized
+from wqa.text import PairEncoder
 
 
 def quantize(
@@ -69,18 +70,21 @@ def quantize(
     if not calibration:
         raise OptionError("questions", "no question", "at least one")
     with lock_output(folder):
-        return _calibrate(folder, ranker, calibration, strength)
+        return _calibrate(folder, ranker.network, ranker.encoder, calibration, strength)
 
 
 def _calibrate(
-    folder: pathlib.Path, ranker: CascadeRanker, calibration: List[Question], strength: float
+    folder: pathlib.Path,
+    network: Network,
+    encoder: PairEncoder,
+    calibration: List[Question],
+    strength: float,
 ) -> int:
     """Calibrate a run on questions and write the file; returns the number of pairs."""
     pairs = []
     for question in calibration:
-        encoded = ranker.encoder.encode(question.question, question.texts, question.id)
+        encoded = encoder.encode(question.question, question.texts, question.id)
         pairs += [pair for pair in encoded if not pair.empty]
-    network = ranker.network
     stages = network.encoder_stages()
     layers = [layer for stage in stages for layer in stage.layers]
     quantized = calibrate(network.config, network.encoders[0].embeddings, layers, pairs, strength)
