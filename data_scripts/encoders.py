@@ -23,7 +23,7 @@ import shutil
 import sys
 
 from corpus import exit_status
-from fetching import download, file_sha256, read_small
+from fetching import download, read_small
 
 from wqa.data import atomic_writer, storage_errors
 from wqa.data.archives import (
@@ -33,8 +33,9 @@ from wqa.data.archives import (
     require_space,
     tar_errors,
 )
+from wqa.data.files import sha256
 from wqa.data.locks import lock_output
-from wqa.errors import DataError
+from wqa.errors import DataError, printable
 
 HUB = "https://huggingface.co"
 TANDA = "https://d3t7erp6ge410c.cloudfront.net/tanda-aaai-2020/models"
@@ -185,7 +186,7 @@ def fetch(name, out, archive, site):
         if archive is None:
             return target, {target.name: download(f"{site or TANDA}/{source}", target)}
         copy(archive, target)
-        return target, {target.name: file_sha256(target)}
+        return target, {target.name: sha256(target)}
     target, partial = out / name, out / f".{name}.partial"
     if archive is None:
         digests = fetch_hub(source, partial, site or HUB)
@@ -194,9 +195,7 @@ def fetch(name, out, archive, site):
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
         take_archive(archive, partial)
-        digests = {
-            path.name: file_sha256(path) for path in partial.iterdir() if path.name in WEIGHTS
-        }
+        digests = {path.name: sha256(path) for path in partial.iterdir() if path.name in WEIGHTS}
     check(partial, archive or source)
     record = {"from": str(archive or source), "sha256": digests}
     with storage_errors(target):
@@ -251,11 +250,11 @@ def list_or_fetch(options):
     for name in options.names:
         with lock_output(options.out / name):
             if (options.out / name).exists() or (options.out / f"{name}.tar").exists():
-                print(f"{options.out / name} is there already")
+                print(printable(f"{options.out / name} is there already"))
                 continue
             target, digests = fetch(name, options.out, options.archive, options.mirror)
             checked = [f"{file} SHA-256 {digest}" for file, digest in digests.items()]
-            print(f"{target}: " + ", ".join(checked))
+            print(printable(f"{target}: " + ", ".join(checked)))
 
 
 if __name__ == "__main__":

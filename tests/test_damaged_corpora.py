@@ -96,7 +96,7 @@ HOSTILE_TARS = {
     "sparse": (tar_of(sparse_member(5 << 30)), "'train.tsv' is sparse"),
     "cut in a member": (tar_of("a", "b")[:8000], "unexpected end of data"),
     "cut in a header": (tar_of("a", "b")[:6000], "a damaged header between its members"),
-    "cut between members": (tar_of("a", "b")[:5632], "without the mark of its end"),
+    "cut between members": (tar_of("a", "b")[:5632], "without the end-of-archive marker"),
     "damaged header": (tar_of("a", "b").replace(b"b", b"c", 1), "a damaged header"),
     "cut xz": (lzma.compress(tar_of("a", "b"))[:100], "ended before the end-of-stream"),
     "no tar": (b"text", "truncated header"),

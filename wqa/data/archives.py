@@ -185,11 +185,15 @@ def checked_members(tar: tarfile.TarFile, largest: int) -> Iterator[tarfile.TarI
 
 
 def _check_end(tar: tarfile.TarFile) -> None:
+    """Raise a ReadError unless a block of zeros follows the last member that was read.
+
+    `tarfile` ends quietly at a damaged header and at a cut.
+    """
     file: Any = tar.fileobj
     file.seek(tar.offset)
     block = file.read(tarfile.BLOCKSIZE)
     if not block:
-        raise tarfile.ReadError("it ends without the mark of its end")
+        raise tarfile.ReadError("it ends without the end-of-archive marker")
     if block.strip(b"\0"):
         raise tarfile.ReadError("a damaged header between its members")
 

@@ -61,10 +61,10 @@ def read_object(path: pathlib.Path) -> Dict[str, Any]:
     """
     if not path.exists():
         raise EncoderError(path, "the file is missing", "a Hugging Face directory")
-    if not path.is_file() or path.stat().st_size > MOST_JSON:
-        raise EncoderError(path, f"is no file of at most {MOST_JSON} bytes", "a JSON object")
+    if not path.is_file():
+        raise EncoderError(path, "is no file", "a JSON object")
     try:
-        values = read_json(path)
+        values = read_json(path, MOST_JSON)
     except (OSError, ValueError) as error:
         raise EncoderError(
             path, f"cannot be read as JSON ({error})", mend="fetch the file again"
