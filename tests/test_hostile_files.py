@@ -230,6 +230,13 @@ def test_settings_of_wrong_types_and_sizes(tiny, tmp_path, capsys):
             continue
         (tiny / "config.json").write_text(json.dumps({**whole, **change}))
         refuse(capsys, tiny, tmp_path / "out", next(iter(change)))
+    for name, value in (("layer_norm_eps", 1e-40), ("hidden_size", 0), ("intermediate_size", -1)):
+        (tiny / "config.json").write_text(json.dumps({**whole, name: value}))
+        found = f"config.json: {name} {value}; expected a "
+        refuse(capsys, tiny, tmp_path / "out", found)
+    for value in (1, 1.0):  # the greatest
+        (tiny / "config.json").write_text(json.dumps({**whole, "layer_norm_eps": value}))
+        assert read_backbone_config(tiny).layer_norm_eps == 1
     for value in (deep, "[" * 100_000, "NaN", '{"a": 1', "\x00", "[]", "3"):
         for content in (value, f'{{"hidden_size": {value}}}', f'{{"model_type": {value}}}'):
             (tiny / "config.json").write_text(content)
@@ -270,7 +277,7 @@ def test_sizes_are_compared_with_the_tensors_before_anything_is_built(tiny, monk
     shutil.copy(DATA / "tiny_albert_v2" / "model.safetensors", tiny)
     whole = json.loads((tiny / "config.json").read_text())
     (tiny / "config.json").write_text(json.dumps({**whole, "num_hidden_layers": 10**6}))
-    with pytest.raises(EncoderError, match="num_layers 1000000; expected a whole number"):
+    with pytest.raises(EncoderError, match="num_hidden_layers 1000000; expected a whole number"):
         load_backbone(tiny)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, NoReturn, Tuple
 
 from wqa.config import FAMILIES, BackboneConfig, read_json
 from wqa.errors import EncoderError, OptionError, shorten
-from wqa.pretrained.names import HUGGINGFACE, ZOO
+from wqa.pretrained.names import HUGGINGFACE, ZOO, HuggingFaceNames
 
 #: Activations by Hugging Face's names.
 ACTIVATIONS = {
@@ -191,8 +191,8 @@ class _Settings:
         )
 
 
-#: Fields of a `BackboneConfig` that are settings of ``config.json`` as they are.
-_FIELDS = {
+#: Settings of ``config.json`` by the whole number of a `BackboneConfig` that each one is.
+_SIZES = {
     "vocab_size": "vocab_size",
     "units": "hidden_size",
     "hidden_size": "intermediate_size",
@@ -200,33 +200,35 @@ _FIELDS = {
     "num_heads": "num_attention_heads",
     "token_types": "type_vocab_size",
 }
+#: The same for the other numbers.
+_RATES = {
+    "layer_norm_eps": "layer_norm_eps",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "head_dropout": "hidden_dropout_prob",
+}
+#: Settings by the field that is computed from each one.
+_COMPUTED = {
+    "max_positions": "max_position_embeddings",
+    "first_position": "pad_token_id",
+    "embedding_size": "embedding_size",
+}
 
 
 def _config(name: str, settings: _Settings) -> BackboneConfig:
     family, names = FAMILIES[name], HUGGINGFACE[name]
-    #: The setting that each field comes from, for messages.
-    sources = {
-        **_FIELDS,
-        "max_positions": "max_position_embeddings",
-        "layer_norm_eps": "layer_norm_eps",
-        "dropout": "hidden_dropout_prob",
-        "attention_dropout": "attention_probs_dropout_prob",
-        "head_dropout": "hidden_dropout_prob",
-    }
+    sources = {**_SIZES, **_RATES, **_COMPUTED}
     if settings.has(names.head_dropout):
         sources["head_dropout"] = names.head_dropout
-    fields: Dict[str, Any] = {field: settings.size(sources[field]) for field in _FIELDS}
-    for field in ("layer_norm_eps", "dropout", "attention_dropout", "head_dropout"):
+    fields: Dict[str, Any] = {field: settings.size(sources[field]) for field in _SIZES}
+    for field in _RATES:
         fields[field] = settings.number(sources[field])
     first = 0
     if family.positions_after_padding:
-        sources["first_position"] = "pad_token_id"
         first = settings.size("pad_token_id") + 1
         if first < 1:
             settings.refuse("pad_token_id", "a token id")
     width = _embedding_size(names, settings, fields["units"])
-    if names.embedding_size:
-        sources["embedding_size"] = "embedding_size"
     try:
         return BackboneConfig(
             layout=name,
