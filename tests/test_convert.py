@@ -1,6 +1,5 @@
 """Every family through the commands: convert, train, rank, export."""
 
-import io
 import json
 import shutil
 import stat
