@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Pattern, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Pattern, Sequence, Set
 
 #: Unicode's White_Space, which an added token with ``lstrip`` removes before it.
 _SPACES = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -95,7 +95,8 @@ class AddedTokens:
         Piece
             The piece up to the token, or all of it.
         """
-        match = self._pattern.search(text, start, min(end + self._longest - 1, len(text)))
+        stop = min(end + self._longest - 1, len(text))
+        match = self._pattern.search(text, start, stop)
         if match is None and spaces_count and self._strips:
             # The spaces at the end belong to a token that follows them.
             match = self._pattern.match(text, run_end(_RUN_OF_SPACES, text, end))
@@ -103,11 +104,12 @@ class AddedTokens:
                 match = None
         if match is None:
             return Piece(end, None, end)
+        content = match.group()
         end = match.start()
-        if match.group() in self._strips:
+        if content in self._strips:
             while end > start and _RUN_OF_SPACES.fullmatch(text, end - 1, end):
                 end -= 1
-        return Piece(end, self._ids[match.group()], match.end())
+        return Piece(end, self._ids[content], match.end())
 
 
 class NormalizedTokens:
@@ -138,9 +140,10 @@ class NormalizedTokens:
         self._longest = max(map(len, contents), default=0)
         self._pattern = _alternatives(contents)
         # Starts of tokens, with which the text that is read so far may end.
-        self._starts = set()
+        self._starts: Set[str] = set()
         for content in contents:
-            self._starts.update(content[:end] for end in range(1, len(content)))
+            for end in range(1, len(content)):
+                self._starts.add(content[:end])
 
     def limit(self, text: str, is_last: bool) -> Piece:
         """End a text at its first added token, or where a token may start that goes on behind it.
@@ -159,7 +162,8 @@ class NormalizedTokens:
         """
         end = len(text)
         if not is_last:
-            for start in range(max(0, end - self._longest + 1), end):
+            first = max(0, end - self._longest + 1)
+            for start in range(first, end):
                 if text[start:] in self._starts:
                     end = start
                     break
@@ -167,23 +171,30 @@ class NormalizedTokens:
         # A match from ``end`` on could become another one when the text continues.
         if match is None or match.start() >= end:
             return Piece(end, None, end)
-        return Piece(match.start(), self._ids[match.group()], match.end())
+        token_id = self._ids[match.group()]
+        return Piece(match.start(), token_id, match.end())
 
 
 def _alternatives(contents: Sequence[str]) -> Pattern[str]:
     """Matches any of the strings, the longest where several start; nothing if there are none."""
     longest_first = sorted(contents, key=len, reverse=True)
-    return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+    rule = "|".join(map(re.escape, longest_first))
+    return re.compile(rule or "(?!)")
 
 
 def _simple(tokens: Sequence[Settings], contents: Sequence[str]) -> bool:
     """Whether tokens are few, short and different, and match wherever they stand."""
-    if len(contents) > MOST_TOKENS or len(set(contents)) < len(contents):
+    if len(contents) > MOST_TOKENS:
+        return False
+    for flag in ("rstrip", "single_word"):
+        if any(token[flag] for token in tokens):
+            return False
+    if len(set(contents)) < len(contents):
         return False
     for content in contents:
         if not 0 < len(content) <= MOST_CHARACTERS:
             return False
-    return not any(token["rstrip"] or token["single_word"] for token in tokens)
+    return True
 
 
 def _disjoint(contents: List[str]) -> bool:
@@ -192,6 +203,7 @@ def _disjoint(contents: List[str]) -> bool:
         for other in contents:
             if content != other and content in other:
                 return False
-            if any(other.startswith(content[index:]) for index in range(1, len(content))):
-                return False
+            for index in range(1, len(content)):
+                if other.startswith(content[index:]):
+                    return False
     return True

@@ -110,7 +110,8 @@ class StartTokenizer:
         normalizers = _steps(settings["normalizer"], "normalizers")
         splitters = _steps(settings["pre_tokenizer"], "pretokenizers")
         self._kind = settings["model"]["type"]
-        early, late = [], []
+        early: List[Settings] = []
+        late: List[Settings] = []
         for token in settings["added_tokens"]:
             is_late = normalizers and token["normalized"]
             (late if is_late else early).append(token)
