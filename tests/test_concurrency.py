@@ -1,5 +1,6 @@
 """Threads, forks, look-ahead and memory of rankers."""
 
+import collections.abc
 import gc
 import subprocess
 import sys
@@ -245,14 +246,35 @@ def test_groups_depend_on_the_items_alone(sizes, limit):
 
 
 def test_slow_preparation_divides_no_group(monkeypatch):
-    monkeypatch.setattr(lookahead, "PATIENCE", 0.02)
+    monkeypatch.setattr(lookahead, "GROUP_TIMEOUT", 0.02)
 
     def prepare(size):
         time.sleep(0.05)
         return size, size
 
-    with LookAhead([1, 2, 3, 4], prepare, 6) as reader:
+    with LookAhead(iter([1, 2, 3, 4]), prepare, 6) as reader:
         assert list(reader) == [[1, 2, 3], [4]]
+
+
+class SlowSequence(collections.abc.Sequence):
+    """A list whose items take longer than a group waits for a source."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        if index >= len(self):
+            raise IndexError(index)
+        time.sleep(0.05)
+        return index + 1
+
+
+def test_groups_of_a_sequence_do_not_depend_on_time(monkeypatch):
+    monkeypatch.setattr(lookahead, "GROUP_TIMEOUT", 0.01)
+    with LookAhead(SlowSequence(), sized, 6) as reader:
+        assert list(reader) == [[1, 2, 3], [4]]
+    with LookAhead(iter(SlowSequence()), sized, 6) as reader:
+        assert list(reader) == [[1], [2], [3], [4]]
 
 
 def test_the_source_is_read_one_group_ahead():

@@ -16,7 +16,7 @@ from conftest import needs_onednn
 from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.errors import DataError, ScoreError, StorageError, WqaError
+from wqa.errors import DataError, InputError, ScoreError, StorageError, WqaError
 from wqa.inference import Cost, Ranker, Ranking, SequentialRanker, load_ranker
 from wqa.inference.engine import HybridEngine
 from wqa.inference.random import random_pairs, random_ranker
@@ -260,3 +260,23 @@ def test_tuning_takes_no_missing_score_for_a_blank_candidate():
     ranking = Ranking(np.arange(2), scores[0], np.ones(2), none, none, cost, scores)
     with pytest.raises(DataError, match="Q1.*no score at an exit"):
         ScoredQuestions([ranking], [question], (1, 2), 2)
+
+
+# Pairs that no encoder of the network gives
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize(
+    "ids, message",
+    [
+        ([1, 200, 3], "group: token id 200 with candidate 2; expected ids from 0 to 199"),
+        ([1, -5, 3], "token id -5 with candidate 2"),
+        ([1] * 65, "65 tokens with candidate 2; expected at most 64"),
+    ],
+)
+def test_pairs_outside_the_tables_of_the_network_are_refused(engine, ids, message):
+    ranker = random_ranker(CONFIG, EXITS, engine=EngineConfig(engine=engine, threads=1))
+    pairs = group()[0]
+    pairs[1] = pairs[1]._replace(token_ids=np.array(ids, np.int32))
+    with pytest.raises(InputError, match=re.escape(message)):
+        ranker.rank_pairs([group()[1], pairs])

@@ -187,6 +187,17 @@ def test_a_reader_that_closes_the_pipe():
         assert done.returncode == 128 + signal.SIGPIPE and done.stderr == ""
 
 
+def test_a_result_is_in_its_file_before_it_is_printed(tmp_path, monkeypatch):
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    with pytest.raises(BrokenPipeError):
+        show("a table", {"map": 0.5}, str(tmp_path / "a.json"))
+    assert json.loads((tmp_path / "a.json").read_text()) == {"map": 0.5}
+
+
 def test_a_library_that_swallows_an_interrupt_during_its_import(tmp_path):
     (tmp_path / "mxnet.py").write_text(
         "import os, signal, time\n"

@@ -53,10 +53,11 @@ def show(text: str, value: Any, path: str) -> None:
             document = json.dumps(value, indent=2) + "\n"
         sys.stdout.write(document)
         return
-    print(text)
+    # The file first: a reader of standard output may close it.
     if path:
         with atomic_writer(path) as file:
             file.write(document)
+    print(text)
 
 
 def _document(value: Any) -> str:

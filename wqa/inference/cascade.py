@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.errors import OptionError, check_choice
+from wqa.errors import InputError, OptionError, check_choice
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.engine import build_engine
@@ -131,6 +131,9 @@ class CascadeRanker(Ranker):
 
         Raises
         ------
+        InputError
+            If a pair is longer than the network's positions, or holds a token id without a row in
+            its word embeddings.
         ScoreError
             If a score is not finite.
         """
@@ -163,6 +166,7 @@ class _Group:
         self._starts = np.cumsum([0] + [len(pairs) for pairs in group])
         stages = len(ranker._stage_work)
         self._layers = np.array(ranker.network.exits or range(1, stages + 1))
+        self._check_pairs()
         self._scores = np.full((stages, len(self._pairs)), np.nan)
         # Multiply-adds of each pair, padding included.
         self._padded = np.zeros(len(self._pairs))
@@ -231,14 +235,41 @@ class _Group:
                 self._scores[stage, order] = scores
         return following
 
+    def _check_pairs(self) -> None:
+        """Check lengths and token ids, which the engines use as indices."""
+        network = self._ranker.network
+        limit = network.max_positions
+        if limit is not None and self._lengths.max(initial=0) > limit:
+            name, candidate = self._name(int(self._lengths.argmax()))
+            found = f"{self._lengths.max()} tokens with candidate {candidate + 1}"
+            raise InputError(name, found, f"at most {limit}, the positions of the network")
+        if network.config is None or not self._pairs:
+            return
+        rows = network.config.vocab_size
+        ids = np.concatenate([pair.token_ids for pair in self._pairs])
+        if ids.max(initial=0) >= rows or ids.min(initial=0) < 0:
+            wrong = int(np.flatnonzero((ids < 0) | (ids >= rows))[0])
+            pair = int(np.searchsorted(np.cumsum(self._lengths), wrong, side="right"))
+            name, candidate = self._name(pair)
+            raise InputError(
+                name,
+                f"token id {ids[wrong]} with candidate {candidate + 1}",
+                f"ids from 0 to {rows - 1}, the rows of the word embeddings",
+                "encode with the tokenizer of the network's encoder",
+            )
+
+    def _name(self, pair: int) -> Tuple[str, int]:
+        """Name of a pair's question, and index of its candidate."""
+        index = int(np.searchsorted(self._starts, pair, side="right")) - 1
+        name = self._names[index] if self._names else f"question {index + 1} of the group"
+        return name, int(pair - self._starts[index])
+
     def _check(self, stage: int, pairs: np.ndarray, scores: np.ndarray) -> None:
         """Check scores of pairs: NaN stands for a candidate that was not scored."""
         wrong = np.flatnonzero(~np.isfinite(scores))
         if len(wrong):
             first = wrong[pairs[wrong].argmin()]
-            index = int(np.searchsorted(self._starts, pairs[first], side="right")) - 1
-            name = self._names[index] if self._names else f"question {index + 1} of the group"
-            candidate = int(pairs[first] - self._starts[index])
+            name, candidate = self._name(pairs[first])
             where = f"{name}, scores after layer {self._layers[stage]}"
             raise score_error(where, candidate, scores[first])
 

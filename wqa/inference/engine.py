@@ -17,13 +17,13 @@ from mxnet.gluon import HybridBlock
 
 from wqa.config import PAIR_FORMS, EngineConfig
 from wqa.errors import OptionError
-from wqa.inference.exclusive import MXNET_LOCK, engine_lock, name_scope_kept
+from wqa.inference.engine_locks import MXNET_LOCK, engine_lock, name_scope_kept
 from wqa.inference.hidden import HiddenStore, RowStore
 from wqa.models import Network, parse_devices
 from wqa.models.backbone import break_cycles
 from wqa.onednn import DenseChain, PackedBatch, PackedLayers, choose_engine, encoding_kind
 from wqa.onednn.packing import round_up
-from wqa.onednn.process import in_working_thread, openmp_threads
+from wqa.onednn.process import in_usable_thread, openmp_threads
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
 
@@ -64,9 +64,9 @@ class Engine:
         self._network, self._typed, self._padding_id = network, typed, padding_id
         self._config = config
         network.apply(break_cycles)
-        self._lock = engine_lock()
+        self._lock = self._make_lock()
         self._hybridized: List[HybridBlock] = []  # blocks that MXNet traces
-        self._is_whole = True  # whether no call was interrupted
+        self._was_interrupted = False  # whether the last call did not end
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         """Divide pairs into micro-batches.
@@ -115,7 +115,7 @@ class Engine:
         Readings
             Positions that ran, and the input of the heads.
         """
-        return self._alone(self._run, stages, numbers, pairs, store, following)
+        return self._exclusively(self._run, stages, numbers, pairs, store, following)
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         """Scores of a stage.
@@ -132,7 +132,11 @@ class Engine:
         numpy.ndarray
             (pairs,) log-odds.
         """
-        return self._alone(self._scores, stage, rows)
+        return self._exclusively(self._scores, stage, rows)
+
+    def _make_lock(self) -> Any:
+        """Lock that a thread holds while it computes."""
+        return engine_lock()
 
     def _run(
         self,
@@ -149,18 +153,18 @@ class Engine:
         """`scores`, while no other thread uses the engine."""
         raise NotImplementedError
 
-    def _alone(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function while no other thread uses the engine, and nothing is half traced."""
         with self._lock, name_scope_kept():
-            if not self._is_whole:
+            if self._was_interrupted:
                 self._hybridize()
-            self._is_whole = False
+            self._was_interrupted = True
             try:
                 result = function(*arguments)
             except BaseException:
                 self._hybridize()
                 raise
-            self._is_whole = True
+            self._was_interrupted = False
             return result
 
     def _hybridize(self) -> None:
@@ -181,11 +185,13 @@ class HybridEngine(Engine):
         super().__init__(network, typed, padding_id, config)
         self._ctx = parse_devices(config.ctx)[0]
         self._stages = network.stages()
-        self._lock = MXNET_LOCK
         self._hybridized = self._stages
         self._hybridize()
         if config.threads is not None:
             mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(config.threads))
+
+    def _make_lock(self) -> Any:
+        return MXNET_LOCK
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return plan_batches(lengths, self._config.batch_tokens or _HYBRID_TOKENS)
@@ -277,12 +283,12 @@ class PackedEngine(Engine):
     def store(self) -> RowStore:
         return RowStore(self._config.hidden_bytes)
 
-    def _alone(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return in_working_thread(self._with_threads, function, *arguments)
+    def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return in_usable_thread(self._with_threads, function, *arguments)
 
     def _with_threads(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with openmp_threads(self._config.threads):
-            return super()._alone(function, *arguments)
+            return super()._exclusively(function, *arguments)
 
     def _run(
         self,

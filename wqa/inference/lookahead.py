@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 import weakref
-from typing import Any, Callable, Generic, Iterable, Iterator, List, Optional, Tuple, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Generic,
+    Iterable,
+    Iterator,
+    List,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
 
 from wqa.errors import ProcessError
 
-#: Seconds that a source may keep a waiting reader from the items that are there.
-PATIENCE = 0.1
+#: Seconds for which a group waits for a source that gives nothing, while its reader waits.
+GROUP_TIMEOUT = 0.1
 #: Greatest seconds that the end of a `LookAhead` waits for its thread.
-ENDING = 0.1
+JOIN_TIMEOUT = 0.1
 
 Item = TypeVar("Item")
 Prepared = TypeVar("Prepared")
@@ -23,8 +35,9 @@ class LookAhead(Generic[Prepared]):
     """Groups of prepared items, read from a source in a thread while the caller works.
 
     A group ends before the item that exceeds the limit, so that groups depend on the items alone.
-    It ends earlier where the caller waits and the source gives nothing for `PATIENCE` seconds: a
-    source that is slow or live does not delay the items that are there.
+    It ends earlier where the caller waits and the source gives nothing for `GROUP_TIMEOUT` seconds:
+    a source that is slow or live does not delay the items that are there. Groups of a sequence,
+    whose items are all there, never end earlier.
 
     An exception of the source, or of the preparation, is raised after the groups of all items
     before it. At the end of the ``with`` block the thread is told to end. It is a daemon: where the
@@ -33,7 +46,7 @@ class LookAhead(Generic[Prepared]):
     Parameters
     ----------
     source : iterable
-        Items, read in the thread.
+        Items, read in the thread. A sequence gives the same groups at each run.
     prepare : callable
         Takes an item, and returns what a group holds of it, and its size.
     limit : int
@@ -46,7 +59,8 @@ class LookAhead(Generic[Prepared]):
         prepare: Callable[[Item], Tuple[Prepared, int]],
         limit: int,
     ) -> None:
-        self._pending = _Pending(limit)
+        timeout = math.inf if isinstance(source, Sequence) else GROUP_TIMEOUT
+        self._pending = _Pending(limit, timeout)
         self._thread = threading.Thread(
             target=_read, args=(source, prepare, self._pending), name="wqa look-ahead", daemon=True
         )
@@ -79,8 +93,8 @@ class LookAhead(Generic[Prepared]):
 class _Pending:
     """Items that are prepared and not taken yet. The thread adds them, its reader takes them."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit, self._size = limit, 0
+    def __init__(self, limit: int, timeout: float) -> None:
+        self._limit, self._timeout, self._size = limit, timeout, 0
         self._items: List[Tuple[Any, int]] = []
         self._changed = threading.Condition()
         self._waiting_since: Optional[float] = None  # time since which the source gives nothing
@@ -124,21 +138,23 @@ class _Pending:
         """Wait for a group and take it; empty after the last one."""
         with self._changed:
             while not (self._size > self._limit or self._is_finished):
-                left = self._patience_left()
+                left = self._time_left()
                 if left <= 0:
                     break
-                self._changed.wait(left if self._items else None)
+                self._changed.wait(left if math.isfinite(left) else None)
             if not self._items and self._error is not None:
                 error, self._error = self._error, None  # no cycle with its traceback
                 raise error
             return self._first_group()
 
-    def _patience_left(self) -> float:
-        """Seconds after which a group that is not whole is taken; 0 for now."""
+    def _time_left(self) -> float:
+        """Seconds after which a group that is not whole is taken; infinity without an item."""
+        if not self._items:
+            return math.inf
         since = self._waiting_since
-        if since is None or not self._items:
-            return PATIENCE
-        return since + PATIENCE - time.monotonic()
+        if since is None:
+            return self._timeout
+        return since + self._timeout - time.monotonic()
 
     def _first_group(self) -> List[Any]:
         count = total = 0
@@ -175,4 +191,4 @@ def _end(pending: _Pending, thread: threading.Thread, process: int) -> None:
         return  # a forked child has no such thread, and a lock may never be released
     pending.end()
     if thread.is_alive() and thread is not threading.current_thread():
-        thread.join(ENDING)
+        thread.join(JOIN_TIMEOUT)

@@ -53,7 +53,7 @@ class Ranking:
     def __post_init__(self) -> None:
         wrong = ~np.isfinite(self.scores)
         wrong |= np.isinf(self.exit_scores).any(axis=0)
-        wrong &= ~self.blank
+        wrong &= ~np.asarray(self.blank, dtype=bool)
         if wrong.any():
             candidate = int(wrong.argmax())
             scores = [self.scores[candidate], *self.exit_scores[:, candidate]]

@@ -122,7 +122,7 @@ class PackedEmbeddings:
         if self._typed:
             boundaries = np.repeat([pair.boundary for pair in pairs], batch.lengths)
             rows = rows + self._positions * (within >= boundaries)
-        # Token ids are valid since encoding; mode "clip" lets NumPy write without a copy.
+        # The ranker has checked token ids and lengths; mode "clip" lets NumPy write without a copy.
         np.take(self._words, ids, axis=0, out=out[:tokens], mode="clip")
         np.take(self._table, rows, axis=0, out=buffer[:tokens], mode="clip")
         np.add(out[:tokens], buffer[:tokens], out=out[:tokens])

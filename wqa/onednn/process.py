@@ -55,7 +55,7 @@ def check_thread() -> None:
     _thread.has_computed = True
 
 
-def in_working_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+def in_usable_thread(function: Callable[..., Result], *arguments: Any) -> Result:
     """Call a function that computes by oneDNN, in a thread that can.
 
     Parameters
