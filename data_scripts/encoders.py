@@ -27,6 +27,8 @@ from fetching import download, read_small
 
 from wqa.data import atomic_writer, storage_errors
 from wqa.data.archives import (
+    LARGEST_ENCODER_FILE,
+    LARGEST_ENCODER_TAR,
     checked_members,
     copy_member,
     open_tar,
@@ -71,9 +73,6 @@ def tanda_encoders():
 
 #: Encoders by name: the repository of the hub or the file of TANDA's store, and the use.
 ENCODERS = {**HUB_ENCODERS, **tanda_encoders()}
-
-#: Greatest size of a tar of an encoder, unpacked, and of a file in it, in bytes.
-LARGEST_TAR, LARGEST_FILE = 32 << 30, 8 << 30
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZER = (
@@ -135,7 +134,7 @@ def take_archive(archive, folder):
         for path in paths:
             copy(path, folder / path.name)
         return
-    with tar_errors(archive, "a directory or a tar"), open_tar(archive, LARGEST_TAR) as tar:
+    with tar_errors(archive, "a directory or a tar"), open_tar(archive, LARGEST_ENCODER_TAR) as tar:
         members = find_members(tar, archive)
         require_space(folder, sum(member.size for member in members.values()))
         for name, member in members.items():
@@ -146,7 +145,7 @@ def take_archive(archive, folder):
 def find_members(tar, archive):
     """Return the encoder's files in a tar by name."""
     members = {}
-    for member in checked_members(tar, LARGEST_FILE):
+    for member in checked_members(tar, LARGEST_ENCODER_FILE):
         # The last part of the member's path is its name here, so nothing leaves the folder.
         name = pathlib.PurePosixPath(member.name).name
         if member.isfile() and name in {"config.json", *WEIGHTS, *TOKENIZER}:

@@ -27,6 +27,10 @@ DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 #: Raised while the headers of a damaged tar are read.
 TAR_DAMAGE = (*DAMAGE, ValueError, OverflowError, RecursionError, struct.error)
 
+#: Greatest size of a tar of an encoder, unpacked, and of a file in it, in bytes. The largest of
+#: the papers' encoders has 1.4 GB.
+LARGEST_ENCODER_TAR, LARGEST_ENCODER_FILE = 32 << 30, 8 << 30
+
 #: Largest header of a tar, in bytes, its long names and extended records included.
 _LARGEST_HEADER = 1 << 24
 #: Largest block that is read at once, in bytes.
