@@ -3,13 +3,16 @@
 And marks for tests that depend on the processor: `needs_onednn`, `needs_precision`.
 """
 
+import contextlib
 import functools
 import gzip
 import json
 import os
 import pathlib
+import resource
 import runpy
 import shutil
+import subprocess
 import sys
 import tarfile
 
@@ -44,6 +47,19 @@ needs_onednn = pytest.mark.needs_onednn
 #: Marks a test, or a case by `pytest.param(..., marks=...)`, that computes in a precision by
 #: oneDNN: ``@needs_precision("int8")``. It is skipped where this machine does not.
 needs_precision = pytest.mark.needs_precision
+#: Marks a test that writes to a device that is always full.
+needs_full_device = pytest.mark.skipif(
+    not pathlib.Path("/dev/full").is_char_device(), reason="/dev/full is no device here"
+)
+
+#: Code for a process that a test starts: `peak()` is the most memory that it has taken, in KiB.
+#: The `ru_maxrss` of a process begins with the peak of the process that started it.
+PEAK = """
+def peak():
+    with open("/proc/self/status") as file:
+        [line] = [line for line in file if line.startswith("VmHWM:")]
+    return int(line.split()[1])
+"""
 
 SHARED = pathlib.Path(os.environ.get("WQA_SHARED_DATA", ROOT.parent / "shared" / "data"))
 
@@ -112,10 +128,32 @@ def child_environment(**variables):
     Returns
     -------
     dict of str to str
-        The environment, with the package importable from any folder.
+        The environment, with the package importable from any folder. Modules are not compiled into
+        files, which a limit on the size of files would cut off.
     """
     folders = filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders), **variables}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(folders),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **variables,
+    }
+    if "WQA_TRACEBACK" not in variables:
+        environment.pop("WQA_TRACEBACK", None)
+    return environment
+
+
+@contextlib.contextmanager
+def limited_file_size(size):
+    """Let this process write no file beyond a size in bytes, as on a full disk."""
+    limits, compiled = resource.getrlimit(resource.RLIMIT_FSIZE), sys.dont_write_bytecode
+    sys.dont_write_bytecode = True  # a module that is imported meanwhile would be cut off
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        sys.dont_write_bytecode = compiled
 
 
 def write_family_encoder(folder, family):
@@ -215,6 +253,24 @@ def minilm():
         return locate_encoder("minilm")
     except EncoderError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def popen():
+    """Start processes, which are killed at the end of the test if they still run."""
+    processes = []
+
+    def start(command, **options):
+        processes.append(subprocess.Popen(command, text=True, **options))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait(timeout=10)
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
 
 
 @pytest.fixture

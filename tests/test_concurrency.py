@@ -10,7 +10,7 @@ import weakref
 
 import numpy as np
 import pytest
-from conftest import child_environment, needs_onednn
+from conftest import PEAK, child_environment, needs_onednn
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,10 +112,12 @@ def test_threads_rank_single_questions_and_many(tiny_run, engine):
     ranker = load_ranker(tiny_run, drop_ratio=0.3, engine=engine)
     questions = list(read_questions(builtin_path("test")))[:6]
     together = list(ranker.rank_all(questions))
+    assert len(together) == len(questions)
     single = [ranker.rank(question.question, question.texts) for question in questions]
 
     def rank_all():
-        assert all(map(is_same, ranker.rank_all(questions), together))
+        rankings = list(ranker.rank_all(questions))
+        assert len(rankings) == len(together) and all(map(is_same, rankings, together))
 
     def rank():
         for question, expected in zip(questions, single):
@@ -136,7 +138,7 @@ def test_no_lock_is_held_between_two_rankings(tiny_run):
 # Forks
 
 FORKS = """
-import multiprocessing, os, signal, sys, threading, time
+import multiprocessing, os, signal, sys, threading, time, traceback
 import numpy as np
 from wqa.config import EngineConfig
 from wqa.data import builtin_path, read_questions
@@ -152,6 +154,7 @@ next(begun)
 
 def check():
     rankings = list(ranker.rank_all(questions))
+    assert len(rankings) == len(expected) == 2
     for ranking, reference in zip(rankings, expected):
         assert np.allclose(ranking.exit_scores, reference.exit_scores, atol=1e-5, equal_nan=True)
     list(load_ranker(run, engine=engine).rank_all(questions))  # a new one in the child
@@ -177,31 +180,43 @@ def child():
     check_refusals()
     grandchild = multiprocessing.get_context("fork").Process(target=check)
     grandchild.start()
-    grandchild.join(60)
+    grandchild.join(15)
     assert grandchild.exitcode == 0
 
-stop = threading.Event()
-def rank_until_stopped():
-    while not stop.is_set():
-        ranker.rank(questions[0].question, questions[0].texts)
+compute, computing, computed = ranker._engine._run, threading.Event(), threading.Event()
+def slow_run(*arguments):
+    if computing.is_set():
+        return compute(*arguments)
+    computing.set()
+    time.sleep(0.5)
+    readings = compute(*arguments)
+    computed.set()
+    return readings
 
-busy = threading.Thread(target=rank_until_stopped)
+ranker._engine._run = slow_run
+arguments = questions[0].question, questions[0].texts
+busy = threading.Thread(target=ranker.rank, args=arguments, daemon=True)
 busy.start()
-process = os.fork()  # while another thread ranks
+assert computing.wait(15)
+process = os.fork()  # while another thread computes
 if not process:
-    signal.alarm(60)
+    signal.alarm(15)
     code = 1
     try:
+        assert computed.is_set()  # the fork has waited
         child()
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
-assert os.waitpid(process, 0)[1] == 0
-stop.set()
-busy.join()
+status = os.waitpid(process, 0)[1]
+assert status == 0, status
+busy.join(15)
+assert not busy.is_alive()
 other = multiprocessing.get_context("fork").Process(target=child)
 other.start()
-other.join(60)
+other.join(15)
 assert other.exitcode == 0, other.exitcode
 check()
 print("done")
@@ -393,7 +408,7 @@ def test_a_dropped_ranker_is_freed_at_once(tiny_run, engine):
 
 
 GROWTH = """
-import gc, resource, sys
+import gc, sys
 import numpy as np
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.inference.random import random_pairs, random_ranker
@@ -406,7 +421,7 @@ pairs = random_pairs(np.random.default_rng(0), 4, 10, 20, 12000)
 peaks = []
 for _ in range(31):
     random_ranker(config, (1, 2), engine=EngineConfig(engine=sys.argv[1])).rank_pairs([pairs])
-    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    peaks.append(peak())
 print(peaks[-1] - peaks[0])
 """
 
@@ -414,7 +429,7 @@ print(peaks[-1] - peaks[0])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_rankers_that_come_and_go_take_the_memory_of_a_few(engine):
     growth = subprocess.run(
-        [sys.executable, "-c", GROWTH, engine],
+        [sys.executable, "-c", PEAK + GROWTH, engine],
         capture_output=True,
         text=True,
         timeout=120,

@@ -16,10 +16,11 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 
 import pytest
-from conftest import child_environment
+from conftest import child_environment, needs_full_device
 
 from wqa.data import read_questions
 from wqa.data.archives import checked_members, open_tar, require_space, tar_errors
@@ -613,6 +614,8 @@ def test_temporary_files_that_were_damaged_meanwhile_are_written_again(tmp_path,
             context.setattr(partition.Partition, "close", lambda self: None)
             assert convert(*command, out=tmp_path / "out") == 0
         (folder / name).write_text(content)
+        if name == "train-00000.tsv":
+            (folder / "train-00000.json").unlink()  # so that the damaged file is read
         assert convert(*command, out=tmp_path / "out") == 0
         assert contents(tmp_path / "out") == contents(tmp_path / "whole")
 
@@ -667,7 +670,7 @@ def test_a_closed_stream_stops_no_conversion(tmp_path, number):
     assert (tmp_path / "out" / "stats.json").exists()
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@needs_full_device
 def test_a_stream_that_takes_nothing(tmp_path):
     command = write_asnq(tmp_path / "in")
     with open("/dev/full", "w") as full:
@@ -684,8 +687,19 @@ def test_a_stream_that_takes_nothing(tmp_path):
         assert done.returncode == 0 and "Traceback" not in (done.stderr or "")
 
 
+def open_for_writing(pipe):
+    """Open a named pipe, once another process has opened it for reading."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            assert time.monotonic() < end
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("moment", ["imports", "work"])
-def test_ctrl_c_is_one_line(tmp_path, moment):
+def test_ctrl_c_is_one_line(tmp_path, popen, moment):
     """The script waits for its table, or for a library, when the interrupt comes."""
     folder = tmp_path / "in"
     command = write_asnq(folder)
@@ -701,9 +715,9 @@ def test_ctrl_c_is_one_line(tmp_path, moment):
         path = f"{tmp_path / 'slow'}{os.pathsep}{environment['PYTHONPATH']}"
         environment["PYTHONPATH"] = path
     line = [sys.executable, asnq.__file__, *map(str, command[1:]), "--out", str(tmp_path / "out")]
-    process = subprocess.Popen(line, stderr=subprocess.PIPE, env=environment, text=True)
+    process = popen(line, stderr=subprocess.PIPE, env=environment)
     if moment == "work":
-        writing = (folder / "train.tsv").open("w")  # the script has opened it for reading
+        writing = open_for_writing(folder / "train.tsv")
     else:
         assert process.stderr.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
@@ -711,7 +725,7 @@ def test_ctrl_c_is_one_line(tmp_path, moment):
     assert process.returncode == 130
     assert "Traceback" not in error and error.splitlines()[-1].startswith("interrupted")
     if moment == "work":
-        writing.close()
+        os.close(writing)
         (folder / "train.tsv").unlink()
         (folder / "train.tsv").write_text("q\ts\t4\n")
         assert convert(*command, out=tmp_path / "out") == 0

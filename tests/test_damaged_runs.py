@@ -11,7 +11,7 @@ import time
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, child_environment, needs_precision
+from conftest import DATA, PEAK, child_environment, needs_precision
 from safetensors.numpy import load_file, save_file
 
 import wqa.inference.quantize as quantizing
@@ -29,14 +29,17 @@ from wqa.onednn.quantize import read_quantized, write_quantized
 from wqa.pretrained import load_backbone
 from wqa.pretrained.convert import convert
 
-PLAIN, NUMPY = 0xF993FAC9, 0xF993FACA
+PLAIN, NUMPY, OLD = 0xF993FAC9, 0xF993FACA, 0xF993FAC8
 
 
 def stored(values, magic=PLAIN, storage=0, axes=None, code=0):
     """Bytes of one float32 array, whose header may be wrong."""
     shape = values.shape
     ndim = len(shape) if axes is None else axes
-    header = struct.pack(f"<Iii{len(shape)}q", magic, storage, ndim, *shape)
+    header = struct.pack("<I", magic)
+    if magic != OLD:
+        header += struct.pack("<i", storage)
+    header += struct.pack(f"<i{len(shape)}q", ndim, *shape)
     return header + struct.pack("<iii", 1, 0, code) + values.astype("<f4").tobytes()
 
 
@@ -104,6 +107,17 @@ def test_a_scalar_of_numpys_semantics_is_read(tmp_path):
     assert stored_array.shape == () and read_array(path, stored_array) == 2.5
 
 
+def test_arrays_of_the_first_versions_of_mxnet_are_read(tmp_path):
+    path = tmp_path / "a.params"
+    matrix, row = np.arange(6, dtype="f").reshape(2, 3), np.arange(4, dtype="f")
+    path.write_bytes(stored_file([stored(matrix, OLD), stored(row)], [b"matrix", b"row"]))
+    layout, theirs = read_layout(path), mx.nd.load(str(path))
+    for name, values in (("matrix", matrix), ("row", row)):
+        assert np.array_equal(theirs[name].asnumpy(), values)
+        ours = read_array(path, layout[name])
+        assert ours.dtype == values.dtype and np.array_equal(ours, values)
+
+
 ROW = np.arange(4, dtype="f")
 WRONG_HEADERS = {
     "no axis": stored(np.float32(1)),
@@ -111,6 +125,7 @@ WRONG_HEADERS = {
     "many axes": stored(ROW, axes=2**31 - 1),
     "sparse": stored(ROW, storage=1),
     "wrong magic": stored(ROW, magic=7),
+    "no axis before MXNet 1.0": stored(np.float32(1), OLD),
     "NumPy's magic, negative axes": stored(ROW, NUMPY, axes=-1),
     "type -1": stored(ROW, code=-1),
     "bfloat16": stored(ROW, code=12),
@@ -171,11 +186,11 @@ def test_the_check_of_finite_numbers_is_exact(dtype):
 
 #: Loads each run that is named on its command line; prints the errors and the growth of memory.
 LOAD_ALL = """
-import json, resource, sys
+import json, sys
 from wqa.errors import WqaError
 from wqa.inference import load_ranker
 load_ranker(sys.argv[1])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 reasons = []
 for run in sys.argv[2:]:
     try:
@@ -183,9 +198,18 @@ for run in sys.argv[2:]:
         reasons.append("loads")
     except WqaError as error:
         reasons.append(type(error).__name__)
-grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+grown = peak() - before
 print(json.dumps({"reasons": reasons, "grown": grown}))
 """
+
+
+def linked_run(run, folder):
+    """A run without its parameters, by links to the files of another."""
+    folder.mkdir()
+    for path in run.iterdir():
+        if path.name != "model.params":
+            (folder / path.name).symlink_to(path)
+    return folder
 
 
 def test_wrong_headers_neither_crash_the_process_nor_take_memory(tmp_path, run):
@@ -199,16 +223,16 @@ def test_wrong_headers_neither_crash_the_process_nor_take_memory(tmp_path, run):
     damages += [(36, struct.pack("<q", number)) for number in (-1, 0, 2**31, 2**40, 2**62)]
     runs = []
     for number, (offset, damage) in enumerate(damages):
-        target = shutil.copytree(run, tmp_path / f"damaged_{number}")
+        target = linked_run(run, tmp_path / f"damaged_{number}")
         content = whole[:offset] + damage + whole[offset + len(damage) :]
         (target / "model.params").write_bytes(content)
         runs.append(str(target))
     for length in (0, first.offset + 5, len(whole) // 2, len(whole) - 1):
-        target = shutil.copytree(run, tmp_path / f"cut_{length}")
+        target = linked_run(run, tmp_path / f"cut_{length}")
         (target / "model.params").write_bytes(whole[:length])
         runs.append(str(target))
     done = subprocess.run(
-        [sys.executable, "-c", LOAD_ALL, str(run), *runs],
+        [sys.executable, "-c", PEAK + LOAD_ALL, str(run), *runs],
         env=child_environment(),
         capture_output=True,
         text=True,

@@ -17,7 +17,7 @@ import encoders
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, child_environment
+from conftest import DATA, PEAK, child_environment
 from safetensors.numpy import load_file, save_file
 
 from wqa.cli import main
@@ -89,8 +89,8 @@ HOSTILE = {
 
 def child(code, *arguments):
     """Run code in a process of its own; return it with the memory that it took, in MB."""
-    head = "import resource, sys\n"
-    tail = "\nprint('MB', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
+    head = f"{PEAK}\nimport sys\n"
+    tail = "\nprint('MB', peak() // 1024)\n"
     done = subprocess.run(
         [sys.executable, "-c", head + code + tail, *map(str, arguments)],
         capture_output=True,
@@ -107,7 +107,7 @@ import os
 from wqa.errors import EncoderError
 from wqa.pretrained.names import BERT_LAYER
 from wqa.pretrained.pickled import PickledTensors
-print("start", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+print("start", peak() // 1024)
 for name in sorted(os.listdir(sys.argv[1])):
     try:
         PickledTensors(__import__("pathlib").Path(sys.argv[1], name))

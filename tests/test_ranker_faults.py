@@ -3,7 +3,6 @@
 import ctypes
 import random
 import re
-import resource
 import signal
 import sys
 import threading
@@ -11,7 +10,8 @@ import time
 
 import numpy as np
 import pytest
-from conftest import needs_onednn
+from conftest import limited_file_size, needs_onednn
+from mxnet.gluon.block import _BlockScope
 
 from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
@@ -84,7 +84,7 @@ class Injection:
         ("mxnet", "wqa/inference", 6),
         # Tracing, which gluon/block.py does: an interrupt leaves half of its arguments.
         ("mxnet", "mxnet/gluon/block", 6),
-        pytest.param("onednn", "wqa/(inference|onednn)", 60, marks=needs_onednn),
+        pytest.param("onednn", "wqa/(inference|onednn)", 20, marks=needs_onednn),
     ],
 )
 def test_an_interrupt_at_any_line_leaves_the_next_ranking_as_it_was(engine, files, tries):
@@ -118,6 +118,22 @@ def test_half_traced_stages_are_traced_anew(monkeypatch):
         ranker.rank_pairs(pairs)
     stage._build_cache = build
     check_same(ranker.rank_pairs(pairs), spilling_ranker("mxnet").rank_pairs(pairs))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_interrupt_leaves_no_name_scope(engine, monkeypatch):
+    ranker, pairs = spilling_ranker(engine), group()
+    expected = ranker.rank_pairs(pairs)
+
+    def interrupted(*_):
+        ranker._engine._stages[0].name_scope().__enter__()  # and the interrupt comes before the end
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(ranker._engine, "_run", interrupted)
+        ranker.rank_pairs(pairs)
+    assert getattr(_BlockScope._current, "value", None) is None
+    check_same(ranker.rank_pairs(pairs), expected)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -173,13 +189,8 @@ def test_the_threads_of_a_ranker_are_its_own():
 def test_a_full_disk_is_named_and_the_ranker_goes_on():
     ranker, pairs = spilling_ranker("mxnet"), group()
     expected = ranker.rank_pairs(pairs)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
-    try:
-        with pytest.raises(StorageError, match="temporary file.*hidden_bytes"):
-            ranker.rank_pairs(pairs)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    with limited_file_size(100), pytest.raises(StorageError, match="temporary file.*hidden_bytes"):
+        ranker.rank_pairs(pairs)
     check_same(ranker.rank_pairs(pairs), expected)
 
 

@@ -2,7 +2,6 @@
 bits."""
 
 import json
-import os
 import resource
 import shlex
 import signal
@@ -10,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import child_environment
 
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import RunDirectoryError
@@ -91,7 +91,12 @@ def command(encoder, out, *more):
 def run(arguments, killer=(), **options):
     start = [sys.executable, "-c", KILLER, *killer] if killer else [sys.executable, "-m", "wqa"]
     return subprocess.run(
-        [*start, *arguments], capture_output=True, text=True, timeout=120, **options
+        [*start, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=child_environment(),
+        **options,
     )
 
 
@@ -238,6 +243,7 @@ def test_a_signal_ends_after_the_update_and_says_how_to_go_on(
         text=True,
         timeout=120,
         preexec_fn=as_in_a_terminal,
+        env=child_environment(),
     )
     assert stopped.returncode == 128 + getattr(signal, name), stopped.stderr
     *_, said, go_on = stopped.stderr.splitlines()
@@ -253,14 +259,13 @@ def test_a_signal_ends_after_the_update_and_says_how_to_go_on(
     assert metrics(out) == metrics(uninterrupted)
 
 
-def test_an_interrupt_from_outside(tiny_encoder, tmp_path):
+def test_an_interrupt_from_outside(tiny_encoder, tmp_path, popen):
     out = tmp_path / "run"
     arguments = command(tiny_encoder, out, "--epochs", "5000", "--max-updates", "100000")
-    process = subprocess.Popen(
+    process = popen(
         [sys.executable, "-m", "wqa", *arguments],
         stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        env=child_environment(PYTHONUNBUFFERED="1"),
         preexec_fn=as_in_a_terminal,
     )
     for line in iter(lambda: process.stderr.readline(), ""):

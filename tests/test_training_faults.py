@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import io
 import json
 import os
 import pathlib
@@ -20,7 +21,8 @@ from concurrent.futures import ThreadPoolExecutor
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import child_environment
+from conftest import child_environment, needs_full_device, needs_onednn
+from filelock import FileLock
 from safetensors.numpy import load_file, save_file
 
 from wqa.cli import main
@@ -69,15 +71,16 @@ with scratch_folder(sys.argv[1]) as folder:
 """
 
 
-def started(script, *arguments):
-    """A process that runs a script, once it has printed its first line; and that line."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=child_environment(),
-    )
-    return process, process.stdout.readline().strip()
+@pytest.fixture
+def started(popen):
+    """Start a script and wait until it has printed its first line; return it and that line."""
+
+    def start(script, *arguments):
+        command = [sys.executable, "-c", script, *map(str, arguments)]
+        process = popen(command, stdout=subprocess.PIPE, env=child_environment())
+        return process, process.stdout.readline().strip()
+
+    return start
 
 
 def kill(process):
@@ -99,7 +102,7 @@ def names(folder):
 # Locks
 
 
-def test_a_lock_names_its_holder_and_dies_with_it(tmp_path):
+def test_a_lock_names_its_holder_and_dies_with_it(tmp_path, started):
     out = tmp_path / "runs" / "wikiqa"
     process, _ = started(HOLDER, out)
     with pytest.raises(OutputLocked) as caught:
@@ -121,6 +124,23 @@ def test_a_lock_holds_between_threads_and_is_free_after_an_error(tmp_path):
             threads.submit(take, out).result()
         raise KeyError
     take(out)
+
+
+def test_a_lock_whose_file_was_removed_meanwhile_is_taken_again(tmp_path, monkeypatch):
+    """The holder before removes the file after it was opened, and before it is locked."""
+    out, real, removed = tmp_path / "out", FileLock.acquire, []
+
+    def acquire(lock, *arguments, **options):
+        result = real(lock, *arguments, **options)
+        if not removed:
+            removed.append(lock.lock_file)
+            os.unlink(lock.lock_file)
+        return result
+
+    monkeypatch.setattr(FileLock, "acquire", acquire)
+    with lock_output(out), pytest.raises(OutputLocked):
+        take(out)
+    assert len(removed) == 1 and names(tmp_path) == []
 
 
 def test_a_lock_lies_in_an_output_whose_parent_is_read_only(tmp_path, monkeypatch):
@@ -200,7 +220,7 @@ def test_a_clone_of_the_machine_does_not_remove_temporary_files_of_the_first(tmp
     assert temporary_path(tmp_path / "table.tsv") not in written
 
 
-def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
+def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, started):
     path = tmp_path / "table.tsv"
     process, _ = started(WRITER, path)
     (left,) = names(tmp_path)
@@ -229,7 +249,7 @@ def test_temporary_files_of_another_machine_stay_for_a_day(tmp_path):
     assert sorted(tmp_path.iterdir()) == sorted([own, unrelated])
 
 
-def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch):
+def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch, started):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     process, folder = started(SCRATCH, "test")
@@ -277,9 +297,14 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+#: The names of the commands, marked by what they need.
+MARKED = [*COMMANDS, pytest.param("quantize", marks=needs_onednn)]
+MARKED.remove("quantize")
+
+
+@pytest.mark.parametrize("name", MARKED)
 def test_a_command_is_refused_while_another_process_writes(
-    name, few, tiny_encoder, tiny_run, tmp_path, capsys
+    name, few, tiny_encoder, tiny_run, tmp_path, capsys, started
 ):
     run, out = tmp_path / "run", tmp_path / "out"
     shutil.copytree(tiny_run, run)
@@ -375,7 +400,7 @@ def reseal(checkpoint, **changes):
     return record
 
 
-def test_two_resumes_of_one_run(interrupted, tiny_encoder, few):
+def test_two_resumes_of_one_run(interrupted, tiny_encoder, few, popen):
     out = interrupted()
     arguments = f"train cascade --encoder {tiny_encoder} --train {few} --out {out} --max-length 64"
     arguments += " --exits 1,3 --max-updates 6 --epochs 9 --learning-rate 1e-2 --warmup-updates 2"
@@ -383,11 +408,10 @@ def test_two_resumes_of_one_run(interrupted, tiny_encoder, few):
     processes = []
     for _ in range(2):
         processes.append(
-            subprocess.Popen(
+            popen(
                 [sys.executable, "-m", "wqa", *arguments.split(), "--resume"],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                text=True,
                 env=child_environment(),
             )
         )
@@ -696,17 +720,31 @@ STDERR = {
 }
 
 
-def test_a_training_outlives_its_standard_error(few, tiny_encoder, tmp_path):
+class Broken(io.StringIO):
+    """A stream whose reader is gone."""
+
+    def write(self, text):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    def flush(self):
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_a_call_of_train_outlives_standard_error(tiny_encoder, few, tmp_path, monkeypatch, whole):
+    monkeypatch.setattr(sys, "stderr", Broken())
+    assert trained(tiny_encoder, few, tmp_path / "run") == whole["cpu"]
+
+
+@needs_full_device
+def test_a_training_outlives_its_standard_error(few, tiny_encoder, tmp_path, popen):
     processes = {}
     for kind, shell in STDERR.items():
         out = tmp_path / kind
         arguments = COMMANDS["train"].format(encoder=tiny_encoder, data=few, out=out).split()
-        arguments += ["--dev", str(few), "--max-updates", "12", "--epochs", "99"]
-        arguments += ["--eval-every", "2"]
-        processes[kind] = subprocess.Popen(
+        arguments += ["--max-updates", "4", "--epochs", "99"]
+        processes[kind] = popen(
             ["sh", "-c", shell, "sh", sys.executable, "-m", "wqa", *arguments],
             stdout=subprocess.PIPE,
-            text=True,
             env=child_environment(),
         )
     processes["pipe"].stdout.readline()
@@ -714,11 +752,11 @@ def test_a_training_outlives_its_standard_error(few, tiny_encoder, tmp_path):
     processes["pipe"].wait(timeout=120)
     for kind in ("full", "closed"):
         said, _ = processes[kind].communicate(timeout=120)
-        assert processes[kind].returncode == 0 and "12 updates" in said
+        assert processes[kind].returncode == 0 and "4 updates" in said
     for kind in STDERR:
         out = tmp_path / kind
         assert (out / "model.params").exists() and not (out / "checkpoints").exists()
-        assert json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["update"] == 12
+        assert json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])["update"] == 4
 
 
 def test_a_complete_run_without_a_file_is_complete_still(tiny_encoder, few, interrupted):
@@ -733,6 +771,7 @@ def test_a_complete_run_without_a_file_is_complete_still(tiny_encoder, few, inte
 # metrics.jsonl
 
 
+@needs_full_device
 def test_a_full_disk_in_the_metrics_is_an_error_and_the_run_resumes(
     tiny_encoder, few, tmp_path, whole
 ):
