@@ -191,10 +191,7 @@ def _simple(tokens: Sequence[Settings], contents: Sequence[str]) -> bool:
             return False
     if len(set(contents)) < len(contents):
         return False
-    for content in contents:
-        if not 0 < len(content) <= MOST_CHARACTERS:
-            return False
-    return True
+    return all(0 < len(content) <= MOST_CHARACTERS for content in contents)
 
 
 def _disjoint(contents: List[str]) -> bool:
