@@ -58,8 +58,8 @@ class Engine:
         Device, precision, threads and sizes.
     """
 
-    #: Lock of all engines of a type; None where each engine has its own.
-    _shared_lock: Any = None
+    #: Whether all engines of the type have one lock.
+    _shares_lock = False
 
     def __init__(
         self, network: Network, typed: bool, padding_id: int, config: EngineConfig
@@ -67,7 +67,7 @@ class Engine:
         self._network, self._typed, self._padding_id = network, typed, padding_id
         self._config = config
         network.apply(break_cycles)
-        self._lock = self._shared_lock or engine_lock()
+        self._lock = engine_lock(self._shares_lock)
         self._hybridized: List[HybridBlock] = []  # blocks that MXNet traces
         self._was_interrupted = False  # whether the last call did not end
 
@@ -178,7 +178,7 @@ class HybridEngine(Engine):
     It reads the current parameters of the network at each run. All such engines have one lock.
     """
 
-    _shared_lock = MXNET_LOCK
+    _shares_lock = True
 
     def __init__(
         self, network: Network, typed: bool, padding_id: int, config: EngineConfig
