@@ -11,8 +11,9 @@ import interrupts
 
 from wqa.data import FILTERS, atomic_writer, count, write_questions
 from wqa.data.locks import lock_output
+from wqa.data.streams import LossyStream
 from wqa.data.temporary import scratch_folder
-from wqa.errors import DataError, WqaError
+from wqa.errors import DataError, WqaError, printable
 
 COUNTS = ("questions", "candidates", "correct")
 
@@ -145,7 +146,8 @@ def exit_status(work):
             return 2
         except OSError as error:
             discard(sys.stdout)
-            print(f"error: {error.filename or 'standard output'}: {error}", file=sys.stderr)
+            where = error.filename or "standard output"
+            print(printable(f"error: {where}: {error}"), file=sys.stderr)
             return 2
     return 0
 
@@ -154,40 +156,16 @@ def exit_status(work):
 def writable_stderr():
     """Let notes and progress bars be lost where standard error is closed or full."""
     stderr = sys.stderr
-    with contextlib.ExitStack() as stack:
-        if stderr is None:
-            sys.stderr = stack.enter_context(open(os.devnull, "w"))
-        else:
-            sys.stderr = _Forgiving(stderr)
+    sys.stderr = LossyStream(stderr)
+    try:
+        yield
+    finally:
+        sys.stderr = stderr
         try:
-            yield
-        finally:
-            sys.stderr = stderr
-
-
-class _Forgiving:
-    """A stream whose writes never fail."""
-
-    def __init__(self, stream):
-        self._stream = stream
-
-    def write(self, text):
-        """Write a text, or lose it."""
-        try:
-            self._stream.write(text)
+            if stderr is not None:
+                stderr.flush()
         except (OSError, ValueError):
-            discard(self._stream)
-        return len(text)
-
-    def flush(self):
-        """Flush the stream, or lose what it holds."""
-        try:
-            self._stream.flush()
-        except (OSError, ValueError):
-            discard(self._stream)
-
-    def __getattr__(self, name):
-        return getattr(self._stream, name)
+            discard(stderr)  # the interpreter would try again, and fail
 
 
 def discard(stream):

@@ -23,18 +23,21 @@ import shutil
 import sys
 
 from corpus import exit_status
-from fetching import download, file_sha256, read_small
+from fetching import download, read_small
 
 from wqa.data import atomic_writer, storage_errors
 from wqa.data.archives import (
+    LARGEST_ENCODER_FILE,
+    LARGEST_ENCODER_TAR,
     checked_members,
     copy_member,
     open_tar,
     require_space,
     tar_errors,
 )
+from wqa.data.files import sha256
 from wqa.data.locks import lock_output
-from wqa.errors import DataError
+from wqa.errors import DataError, printable
 
 HUB = "https://huggingface.co"
 TANDA = "https://d3t7erp6ge410c.cloudfront.net/tanda-aaai-2020/models"
@@ -70,9 +73,6 @@ def tanda_encoders():
 
 #: Encoders by name: the repository of the hub or the file of TANDA's store, and the use.
 ENCODERS = {**HUB_ENCODERS, **tanda_encoders()}
-
-#: Greatest size of a tar of an encoder, unpacked, and of a file in it, in bytes.
-LARGEST_TAR, LARGEST_FILE = 32 << 30, 8 << 30
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZER = (
@@ -134,7 +134,7 @@ def take_archive(archive, folder):
         for path in paths:
             copy(path, folder / path.name)
         return
-    with tar_errors(archive, "a directory or a tar"), open_tar(archive, LARGEST_TAR) as tar:
+    with tar_errors(archive, "a directory or a tar"), open_tar(archive, LARGEST_ENCODER_TAR) as tar:
         members = find_members(tar, archive)
         require_space(folder, sum(member.size for member in members.values()))
         for name, member in members.items():
@@ -145,7 +145,7 @@ def take_archive(archive, folder):
 def find_members(tar, archive):
     """Return the encoder's files in a tar by name."""
     members = {}
-    for member in checked_members(tar, LARGEST_FILE):
+    for member in checked_members(tar, LARGEST_ENCODER_FILE):
         # The last part of the member's path is its name here, so nothing leaves the folder.
         name = pathlib.PurePosixPath(member.name).name
         if member.isfile() and name in {"config.json", *WEIGHTS, *TOKENIZER}:
@@ -185,7 +185,7 @@ def fetch(name, out, archive, site):
         if archive is None:
             return target, {target.name: download(f"{site or TANDA}/{source}", target)}
         copy(archive, target)
-        return target, {target.name: file_sha256(target)}
+        return target, {target.name: sha256(target)}
     target, partial = out / name, out / f".{name}.partial"
     if archive is None:
         digests = fetch_hub(source, partial, site or HUB)
@@ -194,9 +194,7 @@ def fetch(name, out, archive, site):
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir(parents=True)
         take_archive(archive, partial)
-        digests = {
-            path.name: file_sha256(path) for path in partial.iterdir() if path.name in WEIGHTS
-        }
+        digests = {path.name: sha256(path) for path in partial.iterdir() if path.name in WEIGHTS}
     check(partial, archive or source)
     record = {"from": str(archive or source), "sha256": digests}
     with storage_errors(target):
@@ -251,11 +249,11 @@ def list_or_fetch(options):
     for name in options.names:
         with lock_output(options.out / name):
             if (options.out / name).exists() or (options.out / f"{name}.tar").exists():
-                print(f"{options.out / name} is there already")
+                print(printable(f"{options.out / name} is there already"))
                 continue
             target, digests = fetch(name, options.out, options.archive, options.mirror)
             checked = [f"{file} SHA-256 {digest}" for file, digest in digests.items()]
-            print(f"{target}: " + ", ".join(checked))
+            print(printable(f"{target}: " + ", ".join(checked)))
 
 
 if __name__ == "__main__":

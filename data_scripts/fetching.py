@@ -1,7 +1,6 @@
 """Downloads of the data scripts: resumed, checked, and given their name only when complete."""
 
 import contextlib
-import hashlib
 import http.client
 import os
 import urllib.error
@@ -9,7 +8,7 @@ import urllib.request
 
 from tqdm import tqdm
 
-from wqa.data import storage_errors
+from wqa.data import files, storage_errors
 from wqa.data.archives import require_space
 from wqa.errors import DataError
 
@@ -57,7 +56,7 @@ def download(url, target, sha256=""):
             raise _unreachable(url, error) from None
     except FAILURES as error:
         raise _unreachable(url, error) from None
-    digest = file_sha256(part)
+    digest = files.sha256(part)
     if sha256 and digest != sha256:
         part.unlink()
         raise DataError(
@@ -91,15 +90,6 @@ def _write_rest(source, part, start, target):
             bar.update(len(block))
     if source.length:
         raise OSError(f"{source.length} bytes are missing; run the command again to go on")
-
-
-def file_sha256(path):
-    """Return the SHA-256 of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _unreachable(url, error):

@@ -38,6 +38,9 @@ _SEPARATOR = b"\t"
 class Partition:
     """Converts one table to the JSON lines of its splits.
 
+    Call `distribute`, then `write` for each split, then `close`. A conversion that was killed in
+    any of them continues when the same calls are made again, and gives the same bytes.
+
     ``out`` is the folder of the result, and ``name`` distinguishes the table's temporary files.
     ``source`` identifies the table's content, so that the temporary files of another table are not
     used.

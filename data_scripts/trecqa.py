@@ -32,7 +32,7 @@ from sacremoses import MosesDetokenizer
 
 from wqa.data import FILTERS, Candidate, Question, parse_json, storage_errors, write_questions
 from wqa.data.lines import text_lines
-from wqa.errors import DataError, shorten
+from wqa.errors import DataError, printable, shorten
 
 URL = (
     "https://raw.githubusercontent.com/xuchen/jacana/8df0185f320d7a7399f787fea302ba48a63c0bb9/tree-edit-data/"
@@ -222,7 +222,7 @@ def parse_xml(lines, path, split, detokenize):
         raise DataError(reader.where, "no <QApairs>", "a whole file")
     if reader.irregular:
         print(
-            f"note: {reader.first_irregular}: the rows of this sentence, and of "
+            f"note: {printable(reader.first_irregular)}: the rows of this sentence, and of "
             f"{reader.irregular} in all, do not fit one another; their first row is taken",
             file=sys.stderr,
         )
@@ -266,7 +266,10 @@ def write_clean(path, questions):
     with storage_errors(path):
         if path.exists():  # of another archive
             path.unlink()
-    print(f"note: {path} is not written: no question has both kinds of candidate", file=sys.stderr)
+    print(
+        f"note: {printable(str(path))} is not written: no question has both kinds of candidate",
+        file=sys.stderr,
+    )
 
 
 def convert(archive, out, number):

@@ -3,12 +3,15 @@
 import json
 import shutil
 import stat
+import struct
+import subprocess
 import sys
+import zipfile
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, make_tar
+from conftest import DATA, child_environment, make_tar
 from safetensors.numpy import load_file, save_file
 
 from wqa.cli import main
@@ -266,6 +269,69 @@ def test_checks_against_stored_outputs(checked, tmp_path, capsys):
     ):
         with pytest.raises(EncoderError, match=message):
             convert(checked, tmp_path / "out2", str(tmp_path / f"{name}.npz"))
+
+
+BOMBS = """
+import resource, sys
+from wqa.errors import EncoderError
+from wqa.pretrained import convert
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for bomb in sys.argv[3:]:
+    try:
+        convert(sys.argv[1], sys.argv[2], bomb)
+    except EncoderError as error:
+        print(error)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def write_bomb(path, kind, arrays):
+    """Write stored outputs whose states are large or are no numbers."""
+    header = str({"descr": "<f4", "fortran_order": False, "shape": (1 << 30,)}).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("token_ids", "valid_length"):
+            with archive.open(f"{name}.npy", "w") as file:
+                np.save(file, arrays[name])
+        with archive.open("states.npy", "w") as file:
+            if kind == "header":
+                file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+            elif kind == "objects":
+                np.save(file, np.array([print], dtype=object))
+            else:
+                for _ in range(200):
+                    file.write(bytes(1 << 20))
+    if kind == "undeclared":
+        whole, size = path.read_bytes(), struct.pack("<I", 200 << 20)
+        assert size in whole
+        path.write_bytes(whole.replace(size, struct.pack("<I", 10_000)))
+
+
+def test_stored_outputs_of_more_than_is_compared(checked, tmp_path):
+    arrays = dict(np.load(checked / "expected.npz"))
+    bombs = {
+        "declared": "states of 209,715,200 bytes, where at most",
+        "undeclared": "cannot be read (",
+        "header": "states has no numbers of its shape (1073741824,)",
+        "objects": "states has no numbers of its shape",
+    }
+    paths = []
+    for kind in bombs:
+        paths.append(tmp_path / f"{kind}.npz")
+        write_bomb(paths[-1], kind, arrays)
+    child = subprocess.run(
+        [sys.executable, "-c", BOMBS, str(checked), str(tmp_path / "out"), *map(str, paths)],
+        env=child_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    *errors, growth = child.stdout.splitlines()
+    assert len(errors) == len(bombs), child.stdout + child.stderr
+    for path, message, error in zip(paths, bombs.values(), errors):
+        assert error.startswith(f"{path}: cannot be read (") and message in error
+    assert int(growth) < 100 * 1024  # kB
+    assert not (tmp_path / "out").exists()
 
 
 def test_checks_against_a_live_reference(checked, tmp_path):

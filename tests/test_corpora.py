@@ -10,6 +10,7 @@ import pytest
 from conftest import SHARED
 
 from wqa.data import read_questions
+from wqa.data.files import sha256
 from wqa.evaluation import read_qrels, read_run, score_run, write_run
 
 asnq, trecqa, squad, retrieval, partition = map(
@@ -188,11 +189,9 @@ def test_published_lists_of_asnq():
     folder = SHARED / "asnq"
     if not folder.is_dir():
         pytest.skip(f"ASNQ's lists are not at {folder}")
-    from fetching import file_sha256
-
     counts = {split: len(asnq.read_list(folder / f"unique.{split}.gz")) for split in asnq.LISTS}
     assert counts == {"dev": 1336, "test": 1336, "train": 57242}  # Table 1
-    assert {split: file_sha256(folder / f"unique.{split}.gz") for split in asnq.LISTS} == asnq.LISTS
+    assert {split: sha256(folder / f"unique.{split}.gz") for split in asnq.LISTS} == asnq.LISTS
 
 
 def test_published_counts_of_trecqa(tmp_path):

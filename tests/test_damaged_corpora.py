@@ -30,9 +30,19 @@ from wqa.errors import DataError, StorageError
 from wqa.evaluation import read_run
 from wqa.evaluation.report import report
 
-asnq, trecqa, squad, retrieval, wikiqa, partition, fetching, encoders = map(
+asnq, corpus, trecqa, squad, retrieval, wikiqa, partition, fetching, encoders = map(
     importlib.import_module,
-    ("asnq", "trecqa", "squad", "retrieval", "wikiqa", "partition", "fetching", "encoders"),
+    (
+        "asnq",
+        "corpus",
+        "trecqa",
+        "squad",
+        "retrieval",
+        "wikiqa",
+        "partition",
+        "fetching",
+        "encoders",
+    ),
 )
 
 UNPACKED = 1 << 20
@@ -97,7 +107,7 @@ HOSTILE_TARS = {
     "sparse": (tar_of(sparse_member(5 << 30)), "'train.tsv' is sparse"),
     "cut in a member": (tar_of("a", "b")[:8000], "unexpected end of data"),
     "cut in a header": (tar_of("a", "b")[:6000], "a damaged header between its members"),
-    "cut between members": (tar_of("a", "b")[:5632], "without the mark of its end"),
+    "cut between members": (tar_of("a", "b")[:5632], "without the end-of-archive marker"),
     "damaged header": (tar_of("a", "b").replace(b"b", b"c", 1), "a damaged header"),
     "cut xz": (lzma.compress(tar_of("a", "b"))[:100], "ended before the end-of-stream"),
     "no tar": (b"text", "truncated header"),
@@ -355,10 +365,12 @@ def test_rows_of_train_all_that_were_edited_by_hand_are_counted(tmp_path, capsys
     with pytest.raises(DataError, match="dev.xml, line 2: a sentence whose rows do not fit"):
         read_xml(tmp_path / "dev.xml", lost.encode("utf-8"))
     whole = read_xml(tmp_path / "dev.xml", text.encode("utf-8"))
-    path = tmp_path / "train2393.cleanup.xml"
+    path = tmp_path / "\x1b[31m" / "train2393.cleanup.xml"
+    path.parent.mkdir()
     path.write_text(lost)
     assert all_texts(trecqa.read(path, "train-all", str)) == all_texts(whole)
-    assert "line 2: the rows of this sentence, and of 1 in all" in capsys.readouterr().err
+    note = capsys.readouterr().err
+    assert "line 2: the rows of this sentence, and of 1 in all" in note and "\x1b" not in note
 
 
 def all_texts(questions):
@@ -474,11 +486,13 @@ def test_a_clean_split_without_a_question_is_not_written(tmp_path, capsys):
     entry = {"question": "q", "candidates": [{"sentence": "s", "label": 1}]}
     folder.mkdir()
     (folder / "dev.jsonl").write_text(json.dumps(entry) + "\n")
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "dev-clean.jsonl").write_text("of an earlier conversion")
-    assert convert(trecqa, "--archive", folder, out=tmp_path / "out") == 0
-    assert sorted(contents(tmp_path / "out")) == ["dev.jsonl", "stats.json"]
-    assert "dev-clean.jsonl is not written" in capsys.readouterr().err
+    out = tmp_path / "\x1b[31mout"
+    out.mkdir()
+    (out / "dev-clean.jsonl").write_text("of an earlier conversion")
+    assert convert(trecqa, "--archive", folder, out=out) == 0
+    assert sorted(contents(out)) == ["dev.jsonl", "stats.json"]
+    note = capsys.readouterr().err
+    assert "dev-clean.jsonl is not written" in note and "\x1b" not in note
 
 
 def squad_file(folder, *articles):
@@ -727,6 +741,23 @@ def test_two_conversions_do_not_write_to_one_folder(tmp_path, capsys):
     with lock_output(tmp_path / "out"):
         error = refusal(capsys, *write_pairs(tmp_path / "in"), out=tmp_path / "out")
     assert "locked by process" in error
+
+
+def test_paths_are_escaped_for_the_terminal(tmp_path, capsys, monkeypatch):
+    out = tmp_path / "\x1b[31m\u202eout"
+    (out / "bert-base").mkdir(parents=True)
+    assert encoders.main(["bert-base", "--out", str(out)]) == 0
+    fetched = out / "bert-large", {"a\x1bb": "0" * 64}
+    monkeypatch.setattr(encoders, "fetch", lambda *_: fetched)
+    assert encoders.main(["bert-large", "--out", str(out)]) == 0
+
+    def fail():
+        raise OSError(5, "Input/output error", str(out))
+
+    assert corpus.exit_status(fail) == 2
+    shown = "".join(capsys.readouterr())
+    assert "is there already" in shown and "SHA-256" in shown and "Input/output error" in shown
+    assert "\x1b" not in shown and "\u202e" not in shown
 
 
 def test_the_download_of_an_encoder_is_locked_and_stops_in_one_line(tmp_path, capsys, monkeypatch):

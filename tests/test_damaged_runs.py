@@ -327,6 +327,13 @@ def test_config_json_that_is_nested_too_deeply_is_refused(run):
         load_ranker(run)
 
 
+def test_config_json_that_is_too_large_is_refused(run):
+    with open(run / "config.json", "wb") as file:
+        file.truncate((1 << 26) + 1)  # sparse
+    with pytest.raises(RunDirectoryError, match="it has more than 67,108,864 bytes"):
+        load_ranker(run)
+
+
 @pytest.mark.parametrize("name", RUN_FILES)
 def test_a_changed_file_is_refused(run, name):
     assert read_config(run)["sha256"] == file_digests(run)

@@ -1,5 +1,7 @@
+import errno
 import gzip
 import json
+import os
 import sys
 
 import numpy as np
@@ -15,6 +17,7 @@ from wqa.data import (
     builtin_path,
     count,
     filter_questions,
+    read_json,
     read_questions,
     write_questions,
 )
@@ -191,6 +194,36 @@ def test_a_write_that_cannot_be_names_the_file(tmp_path):
         tmp_path / "file" / "below"
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    "number, mend",
+    [
+        (errno.ENOSPC, "free space"),
+        (errno.EDQUOT, "free space"),
+        (errno.EFBIG, "free space"),
+        (errno.EACCES, "get the permission"),
+        (errno.EPERM, "get the permission"),
+        (errno.EROFS, "get the permission"),
+        (errno.EIO, "check the path"),
+    ],
+)
+def test_a_write_that_fails_has_the_remedy_of_its_cause(tmp_path, number, mend):
+    with pytest.raises(StorageError) as caught, atomic_writer(tmp_path / "file"):
+        raise OSError(number, os.strerror(number))
+    assert caught.value.mend.startswith(mend) and not list(tmp_path.iterdir())
+
+
+def test_json_is_read_up_to_a_size(tmp_path):
+    path = tmp_path / "values.json"
+    path.write_text('{"a": "\u00e9"}', encoding="utf-8")
+    assert read_json(path, largest=path.stat().st_size) == {"a": "\u00e9"}
+    with pytest.raises(ValueError, match="it has more than 10 bytes"):
+        read_json(path, largest=10)
+    with open(path, "wb") as file:
+        file.truncate((1 << 26) + 1)  # sparse
+    with pytest.raises(ValueError, match="it has more than 67,108,864 bytes"):
+        read_json(path)
 
 
 def test_builtin_corpus():

@@ -230,6 +230,13 @@ def test_settings_of_wrong_types_and_sizes(tiny, tmp_path, capsys):
             continue
         (tiny / "config.json").write_text(json.dumps({**whole, **change}))
         refuse(capsys, tiny, tmp_path / "out", next(iter(change)))
+    for name, value in (("layer_norm_eps", 1e-40), ("hidden_size", 0), ("intermediate_size", -1)):
+        (tiny / "config.json").write_text(json.dumps({**whole, name: value}))
+        found = f"config.json: {name} {value}; expected a "
+        refuse(capsys, tiny, tmp_path / "out", found)
+    for value in (1, 1.0):  # the greatest
+        (tiny / "config.json").write_text(json.dumps({**whole, "layer_norm_eps": value}))
+        assert read_backbone_config(tiny).layer_norm_eps == 1
     for value in (deep, "[" * 100_000, "NaN", '{"a": 1', "\x00", "[]", "3"):
         for content in (value, f'{{"hidden_size": {value}}}', f'{{"model_type": {value}}}'):
             (tiny / "config.json").write_text(content)
@@ -270,7 +277,7 @@ def test_sizes_are_compared_with_the_tensors_before_anything_is_built(tiny, monk
     shutil.copy(DATA / "tiny_albert_v2" / "model.safetensors", tiny)
     whole = json.loads((tiny / "config.json").read_text())
     (tiny / "config.json").write_text(json.dumps({**whole, "num_hidden_layers": 10**6}))
-    with pytest.raises(EncoderError, match="num_layers 1000000; expected a whole number"):
+    with pytest.raises(EncoderError, match="num_hidden_layers 1000000; expected a whole number"):
         load_backbone(tiny)
 
 
@@ -404,8 +411,6 @@ def test_vocabularies_without_the_words_that_they_need(tiny, tmp_path, capsys):
         words = [word for word in WORDS if word != missing]
         (tiny / "vocab.txt").write_text("\n".join(words) + "\n")
         refuse(capsys, tiny, tmp_path / "out", "vocab.txt")
-    (tiny / "vocab.txt").write_text("\n".join([*WORDS, "b"]) + "\n")
-    refuse(capsys, tiny, tmp_path / "out", "word 'b' has the ids 6 and 41")
     for content in (b"", b"\xff\xfe", b"\n" * 100, b"\x00" * 1000):
         (tiny / "vocab.txt").write_bytes(content)
         refuse(capsys, tiny, tmp_path / "out", "tiny")
@@ -415,6 +420,51 @@ def test_vocabularies_without_the_words_that_they_need(tiny, tmp_path, capsys):
         refuse(capsys, tiny, tmp_path / "out", "tokenizer_config.json")
     (tiny / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": None}))
     convert(tiny, tmp_path / "null")
+
+
+def test_a_word_on_two_lines_has_the_number_of_the_last(tiny, tmp_path, capfd):
+    words = [*WORDS, "[unused1]", "b", "a ", "[unused1]", "", "[MASK]", "\u2028"]
+    content = "\r\n".join(words).encode()
+    for ending in (b"", b"\r\n", b"\n\n"):
+        (tiny / "vocab.txt").write_bytes(content + ending)
+        expected = {}
+        with open(tiny / "vocab.txt", encoding="utf-8") as file:
+            for index, line in enumerate(file.readlines()):  # as Hugging Face's library does
+                expected[line.rstrip("\n")] = index
+        tokenizer = load_tokenizer(tiny)
+        assert tokenizer._inner.get_vocab() == expected
+        assert tokenizer.encode(["a b c"]) == [[5, len(WORDS) + 1, 7]]
+    capfd.readouterr()
+    convert(tiny, tmp_path / "out")
+    assert load_tokenizer(tmp_path / "out").encode(["a b c"]) == tokenizer.encode(["a b c"])
+    assert capfd.readouterr().out == ""
+
+
+def test_settings_that_a_tokenizer_does_not_read_may_be_damaged(tiny):
+    expected = load_tokenizer(tiny)
+    expected.save(tiny / "tokenizer.json")
+    for content in (b"[" * 100_000, b"\xff", b"3", b'{"do_lower_case": "yes"}'):
+        (tiny / "tokenizer_config.json").write_bytes(content)
+        assert load_tokenizer(tiny).fingerprint == expected.fingerprint
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "vocab.json", "merges.txt", "spiece.model"])
+def test_vocabularies_larger_than_any_are_not_read(name, tmp_path):
+    if name in ("vocab.json", "merges.txt"):
+        for file in ("vocab.json", "merges.txt"):
+            shutil.copy(DATA / "tokenizers" / "byte_level" / file, tmp_path)
+        (tmp_path / name).unlink()
+    for path in (tmp_path / name, tmp_path / "tokenizer_config.json"):
+        with open(path, "wb") as file:
+            file.truncate(1 << 40)
+        with pytest.raises(EncoderError, match="1,099,511,627,776 bytes; expected a tokenizer of"):
+            load_tokenizer(tmp_path)
+        path.unlink()
+        os.mkfifo(path)
+        with pytest.raises(EncoderError, match="is no file"):
+            load_tokenizer(tmp_path)
+        path.unlink()
+        path.write_text("")
 
 
 def test_complete_tokenizers_with_wrong_ids(tiny, tmp_path, capsys):

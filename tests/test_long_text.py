@@ -17,8 +17,28 @@ from wqa.data import Candidate, Question, write_questions
 from wqa.errors import InputError, QuestionTooLong
 from wqa.text import PairEncoder, PairStore, build_store, load_tokenizer, tokenize_pairs
 from wqa.text.long_text import StartTokenizer
+from wqa.text.tokenizers import Tokenizer
 
+#: Kinds of tokenizers; those that end in ``+`` have added tokens, which are normalized.
 FAMILIES = ("uncased", "cased", "byte_level", "byte_level_spaced", "sentencepiece", "metaspace")
+FAMILIES += ("uncased+", "cased+", "byte_level_spaced+", "sentencepiece+", "metaspace+")
+
+ADDED = [
+    "aa",
+    "aab",
+    "Moon",
+    "ababab",
+    "é",
+    "жж",
+    "[MA",
+    "1",
+    "s",
+    "X" * 40,
+    "ﬁre",
+    "月'",
+    "月月",
+    " who",
+]
 
 #: Parts of texts that a step of a tokenizer treats in a way of its own.
 PARTS = [
@@ -48,7 +68,13 @@ PARTS = [
 
 
 def stored_tokenizer(family):
-    """A tokenizer of each kind; the last two as other versions of libraries write them."""
+    """A tokenizer of each kind; some as other versions of libraries write them."""
+    if family.endswith("+"):
+        inner = stored_tokenizer(family[:-1])
+        if inner.normalizer is None:
+            inner.normalizer = normalizers.NFKC()
+        assert inner.add_tokens(ADDED)
+        return inner
     name = {"byte_level_spaced": "byte_level", "metaspace": "sentencepiece"}.get(family, family)
     inner = load_tokenizer(DATA / "tokenizers" / name)._inner
     if family == "byte_level_spaced":
@@ -124,9 +150,19 @@ def test_a_tokenizer_of_another_kind_reads_the_whole_text():
     stripping = stored_tokenizer("byte_level")
     stripping.add_tokens([tokenizers.AddedToken("<x>", rstrip=True)])
     kinds.append(stripping)
-    overlapping = stored_tokenizer("uncased")
-    overlapping.add_tokens(["aa"])
-    kinds.append(overlapping)
+    for token in (
+        tokenizers.AddedToken("aa", single_word=True),
+        tokenizers.AddedToken("aa", lstrip=True),
+        tokenizers.AddedToken("aa", normalized=False),
+        "  a",
+        "\u0301",
+    ):
+        added = stored_tokenizer("uncased")
+        added.add_tokens([token])
+        kinds.append(added)
+    many = stored_tokenizer("uncased")
+    many.add_tokens([f"<{index}>" for index in range(300)])
+    kinds.append(many)
     prepended = stored_tokenizer("sentencepiece")
     prepended.normalizer = normalizers.Prepend("▁")
     kinds.append(prepended)
@@ -135,6 +171,24 @@ def test_a_tokenizer_of_another_kind_reads_the_whole_text():
         starts = StartTokenizer(inner)
         assert not starts.supported
         assert starts.first_ids(text, 7) == inner.encode(text, add_special_tokens=False).ids[:7]
+
+
+def test_a_text_that_would_be_read_whole_for_long_is_refused(monkeypatch):
+    monkeypatch.setattr(long_text, "MOST_WHOLE", 20_000)
+    inner = stored_tokenizer("uncased")
+    inner.add_tokens([tokenizers.AddedToken("aa", single_word=True)])
+    encoder = PairEncoder(Tokenizer(inner), 40)
+    text = "moon " * 4000
+    assert len(encoder.encode("who ?", [text])[0].token_ids) == 40
+    with pytest.raises(
+        InputError, match="'moon moon .* of 20,001 characters; expected at most 20,000"
+    ):
+        encoder.encode("who ?", [text + "."])
+    for added in ("aa", "covid"):
+        inner = stored_tokenizer("uncased")
+        inner.add_tokens([added])
+        encoder = PairEncoder(Tokenizer(inner), 40)
+        assert len(encoder.encode("who ?", [text * 100])[0].token_ids) == 40
 
 
 @pytest.mark.parametrize("name", ["uncased", "byte_level", "sentencepiece"])

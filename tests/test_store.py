@@ -532,6 +532,20 @@ def test_a_stopped_build_with_a_damaged_journal_starts_again(
         shutil.rmtree(tmp_path / "train.store")
 
 
+@pytest.mark.parametrize("change", [{"blank": -1}, {"truncated": -5}, {"truncated": 10**9}])
+def test_a_stopped_build_with_impossible_counts_starts_again(
+    corpus, encoder, tmp_path, monkeypatch, change
+):
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    build_store(corpus, tmp_path / "whole.store", encoder)
+    partial = stopped_build(corpus, encoder, tmp_path / "train.store", monkeypatch)
+    journal = json.loads((partial / "journal.json").read_text())
+    journal["progress"].update(change)
+    (partial / "journal.json").write_text(json.dumps(journal))
+    build_store(corpus, tmp_path / "train.store", encoder)
+    same_files(tmp_path / "whole.store", tmp_path / "train.store")
+
+
 def test_a_stopped_build_with_a_damaged_array_starts_again(corpus, encoder, tmp_path, monkeypatch):
     build_store(corpus, tmp_path / "whole.store", encoder)
     partial = stopped_build(corpus, encoder, tmp_path / "train.store", monkeypatch)

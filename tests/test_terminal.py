@@ -249,6 +249,25 @@ def test_an_interrupt_at_any_moment(body, status, message):
     assert (done.returncode, done.stderr) == (status, message)
 
 
+def test_an_interrupt_while_the_library_imports_inside_a_lock_releases_it(tmp_path):
+    packages, out = tmp_path / "packages", tmp_path / "out"
+    packages.mkdir()
+    (packages / "matplotlib.py").write_text(
+        "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(5)\n"
+    )
+    body = f"""
+    from wqa.data.locks import lock_output
+    from wqa.evaluation.picture import check_matplotlib
+    print("a line in the buffer")
+    with lock_output({str(out / "run")!r}):
+        check_matplotlib()
+    """
+    folders = os.pathsep.join([str(packages), str(ROOT)])
+    done = child(code=REPLACED.format(body=body), environment={"PYTHONPATH": folders})
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+    assert done.stdout == "a line in the buffer\n" and not list(out.iterdir())
+
+
 def test_a_bug_is_one_line_with_its_traceback_in_a_file(tmp_path):
     code = REPLACED.format(body="raise TypeError('two\\nlines \\x1b[2J')")
     done = child(code=code, environment={"TMPDIR": str(tmp_path)})

@@ -142,6 +142,17 @@ def test_a_tokenizer_of_another_encoder_is_refused(bert, roberta):
         roberta.check_fits(config, "here")
     with pytest.raises(EncoderError, match="here: a tokenizer of"):
         bert.check_fits(BackboneConfig(vocab_size=bert.vocab_size - 1), "here")
+    with pytest.raises(EncoderError, match="rows of word embeddings; expected the encoder's own"):
+        bert.check_fits(BackboneConfig(vocab_size=2 * bert.vocab_size + 1), "here")
+
+
+def test_rows_that_no_token_uses_are_no_fault(tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(30516))]
+    (tmp_path / "vocab.txt").write_text("\n".join(words) + "\n")
+    tokenizer = load_tokenizer(tmp_path)
+    assert tokenizer.vocab_size == 30521
+    for rows in (30521, 50000, 2 * 30521):  # the second is a published encoder's
+        tokenizer.check_fits(BackboneConfig(vocab_size=rows), "here")
 
 
 def test_minilm_tokenizer_gives_the_reference_ids(minilm):

@@ -1,13 +1,17 @@
 """Faults around a training and other writers: two processes, kills, forged and damaged files."""
 
+import errno
+import fcntl
 import io
 import json
 import os
 import pathlib
 import pickle
+import platform
 import random
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -26,7 +30,7 @@ from wqa.config import TrainingConfig
 from wqa.data import atomic_writer, builtin_path, read_json, read_questions, write_questions
 from wqa.data.files import sha256
 from wqa.data.locks import lock_output
-from wqa.data.temporary import remove_abandoned, scratch_folder, temporary_path
+from wqa.data.temporary import machine, remove_abandoned, scratch_folder, temporary_path
 from wqa.errors import (
     OutputLocked,
     RunDirectoryError,
@@ -105,6 +109,7 @@ def test_a_lock_names_its_holder_and_dies_with_it(tmp_path, started):
         take(tmp_path / "runs" / ".." / "runs" / "wikiqa")
     message = str(caught.value)
     assert f"locked by process {process.pid} on " in message and "wait until it ends" in message
+    assert f"in {tmp_path / 'runs' / '.wikiqa.lock'};" in message
     kill(process)
     take(out)
     assert names(tmp_path / "runs") == []
@@ -148,7 +153,71 @@ def test_a_lock_lies_in_an_output_whose_parent_is_read_only(tmp_path, monkeypatc
     assert names(out) == [] and names(tmp_path) == ["out"]
 
 
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_an_output_on_a_file_system_without_locks_is_written(tmp_path, monkeypatch, capsys, number):
+    def flock(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    for _ in range(2):  # a kill in the first leaves nothing that refuses the second
+        with lock_output(tmp_path / "out"):
+            assert names(tmp_path) == []
+        assert f"note: the file system of {tmp_path} has no locks" in capsys.readouterr().err
+
+
+def test_a_lock_file_has_the_permissions_that_the_umask_gives(tmp_path):
+    before = os.umask(0o002)
+    try:
+        with lock_output(tmp_path / "out"):
+            modes = [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()]
+    finally:
+        os.umask(before)
+    assert modes == [0o664, 0o664]
+
+
+def test_a_lock_file_of_another_user_is_named_with_its_permission(tmp_path, monkeypatch):
+    real = os.open
+
+    def denied(path, *arguments, **options):
+        if str(path).endswith(".lock"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", denied)
+    with pytest.raises(StorageError) as caught:
+        take(tmp_path / "out")
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path / '.out.lock'}: could not be written (Permission denied)")
+    assert "get the permission" in message and "free space" not in message
+
+
+def test_a_holder_on_a_machine_of_the_same_name_is_not_looked_up_here(tmp_path):
+    out = tmp_path / "out"
+    process, _ = started(HOLDER, out)
+    dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
+    path = tmp_path / ".out.holder"
+    holder = {**json.loads(path.read_text()), "pid": int(dead.stdout), "machine": "00000000"}
+    assert holder["host"] == platform.node()
+    path.write_text(json.dumps(holder))
+    with pytest.raises(OutputLocked, match=f"locked by process {holder['pid']} on "):
+        take(out)
+    kill(process)
+
+
 # Temporary files of dead processes
+
+
+def test_a_clone_of_the_machine_does_not_remove_temporary_files_of_the_first(tmp_path, monkeypatch):
+    written = []
+    for boot in ("first", "second"):
+        (tmp_path / boot).write_text(boot)
+        monkeypatch.setattr("wqa.data.temporary.BOOT_ID", tmp_path / boot, raising=False)
+        machine.cache_clear()
+        written.append(temporary_path(tmp_path / "table.tsv"))
+    monkeypatch.undo()
+    machine.cache_clear()
+    assert written[0] != written[1]
+    assert temporary_path(tmp_path / "table.tsv") not in written
 
 
 def test_the_next_writer_removes_what_a_killed_one_left(tmp_path, started):
@@ -610,7 +679,8 @@ def test_an_exception_at_any_moment_leaves_a_run_that_resumes(
 def test_what_killed_processes_left_in_a_run_is_removed(interrupted, tiny_encoder, few, whole):
     out = interrupted()
     (out / "checkpoints" / ".update-00000004.tmp").mkdir()
-    (out / "checkpoints" / "best-00000003.tmp").write_text("half")
+    (out / "checkpoints" / "best-00000003.tmp").write_text("half")  # of an earlier version
+    temporary_path(out / "checkpoints" / "best-00000003.params").write_text("half")
     (out / "checkpoints" / "update-notes").mkdir()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
         at_call(patch, Trainer, "_step", 1)

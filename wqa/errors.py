@@ -98,12 +98,14 @@ class OutputLocked(StorageError):
         File or folder.
     holder : object
         Description of the process that holds the lock.
+    lock : object
+        The lock file.
     """
 
-    def __init__(self, path: object, holder: object) -> None:
+    def __init__(self, path: object, holder: object, lock: object) -> None:
         super().__init__(
             path,
-            holder,
+            f"{holder}, in {lock}",
             "one writer at a time",
             "wait until it ends, stop it, or choose another output",
         )

@@ -13,9 +13,12 @@ from soak.material import TRAINING
 from soak.processes import LIMIT, Child
 
 #: Fields of JSON files that differ between runs, because the clock decides them.
-CLOCK = re.compile(r"second|time|date")
-#: Temporary names.
-TEMPORARY = re.compile(r"\.tmp$|\.partial$|^\.")
+CLOCK = re.compile(r"(^|_)(seconds?|time|date)(_|$)")
+#: Temporary names. A store that is whole loses its journal after it gets its final name.
+TEMPORARY = re.compile(r"\.tmp$|\.partial$|^\.|^journal\.json$")
+#: Lines by which a command is refused: another process writes the output, or it is there already.
+LOCKED = re.compile(r"error: \S+: locked by process (\d+) on \S+ since .*one writer at a time")
+EXISTS = re.compile(r"error: \S+: exists already; expected a new directory")
 
 #: Commands by name. MATERIAL is the folder that `soak.material` wrote, OUT the folder of the try,
 #: which holds what `COPIED` says before.
@@ -176,23 +179,26 @@ class Commands:
             if expected[path] != actual[path]:
                 raise Fault(f"`{name}` writes another {path}")
 
-    def finish(self, name):
-        """Run a command to its end and check what it writes."""
+    def is_whole(self, name):
+        """Whether the outputs equal those of an undisturbed command, but for temporary files."""
         # A kill after the last rename may leave a lock, which the next command removes.
         visible = {}
         for path, content in contents(self.out).items():
             if not _is_hidden(path):
                 visible[path] = content
-        complete = visible == self.expected(name)[0]
+        return visible == self.expected(name)[0]
+
+    def finish(self, name):
+        """Run a command to its end and check what it writes."""
+        was_whole = self.is_whole(name)
         child = self.start(name, "resumed.txt")
         code = child.wait()
         child.kill()
         if code is None:
             raise Fault(f"`{name}` hangs for {LIMIT} seconds after a kill")
+        line = self.last_line("resumed.txt")
         # Commands that make a new folder refuse one that is whole.
-        refused = code == 2 and complete and "Traceback" not in self.printed("resumed.txt")
-        if code != 0 and not refused:
-            line = self.last_line("resumed.txt")
+        if code != 0 and not (code == 2 and was_whole and EXISTS.match(line)):
             raise Fault(f"`{name}` ends with {code} after a kill: {line}")
         self.check_whole(name)
 

@@ -2,8 +2,9 @@
 
 import contextlib
 import gc
-import importlib
+import importlib.util
 import os
+import pathlib
 import random as random_module
 import shutil
 import signal
@@ -13,12 +14,12 @@ import time
 from soak.attack import Attack, Fault
 from soak.commands import contents
 from soak.material import TRAINING
-from soak.rankers import DROPS, QUESTIONS, Rankers, same
+from soak.rankers import DROPS, QUESTIONS, Rankers, identical
 
 #: Share of the tries that interrupt a training, which takes long.
 TRAININGS = 0.04
-#: Part of the path of every file of the package.
-PACKAGE = os.sep + "wqa" + os.sep
+#: Start of the path of every file of the package.
+PACKAGE = str(pathlib.Path(importlib.util.find_spec("wqa").origin).parent) + os.sep
 
 
 class Interruption(Exception):
@@ -27,14 +28,15 @@ class Interruption(Exception):
 
 class Interrupts(Attack):
     """An exception or a Ctrl-C comes at a random moment, or at a random line of the package, while
-    it ranks or trains in this process. The next ranking is that of an undisturbed ranker; the
-    training resumes to the same bytes.
+    it ranks or trains in this process. The next ranking is that of an undisturbed ranker, to the
+    bit; the training resumes to the same bytes.
     """
 
     name = "interrupts"
     unit = "interrupts"
     weight = 5
     threads = None
+    limit = 240
 
     def prepare(self):
         self._rankers = Rankers(self.material)
@@ -67,7 +69,7 @@ class Interrupts(Attack):
         following = random.randrange(len(QUESTIONS))
         self._rankers.rankers[engine].set_drops(drop)
         ranking = self._rank(engine, following, drop)
-        if not same(ranking, self._rankers.expected[engine, following, drop]):
+        if not identical(ranking, self._rankers.expected[engine, following, drop]):
             raise Fault(f"{engine}: another ranking of question {following} after an interrupt")
         return interrupted
 
@@ -105,10 +107,9 @@ class Interrupts(Attack):
     def _disturb(random, work, seconds):
         """Interrupt a function; returns the number of interrupts that it did not outrun.
 
-        An error of the package is an answer as well: a reader takes an exception for a bad file.
+        The call may raise another exception in its place: a reader takes it for a bad file, and
+        MXNet for an array of a wrong type. An exception that it does not cause is a fault.
         """
-        from wqa.errors import WqaError
-
         kind = random.choice((KeyboardInterrupt, Interruption))
         if random.random() < 0.5:
             disturbance = _at_a_moment(kind, random.uniform(1e-5, seconds))
@@ -117,9 +118,18 @@ class Interrupts(Attack):
         try:
             with disturbance:
                 work()
-        except (KeyboardInterrupt, Interruption, WqaError):
+        except BaseException as error:
+            if not _is_caused_by(error, kind):
+                raise
             return 1
         return 0
+
+
+def _is_caused_by(error, kind):
+    """Whether an exception is of a type, or was raised while one of that type was handled."""
+    while error is not None and not isinstance(error, kind):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 @contextlib.contextmanager
@@ -145,7 +155,7 @@ def _at_a_line(kind, number):
 
     def trace(frame, event, _):
         nonlocal left
-        if PACKAGE not in frame.f_code.co_filename:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         if event == "line":
             left -= 1

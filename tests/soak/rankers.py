@@ -90,3 +90,18 @@ def same(ranking, expected):
     if ranking.exits.tolist() != expected.exits.tolist():
         return False
     return np.allclose(ranking.scores, expected.scores, rtol=1e-4, atol=1e-4)
+
+
+def identical(ranking, expected):
+    """Whether two rankings are the same to the bit.
+
+    Parameters
+    ----------
+    ranking, expected : wqa.inference.Ranking
+        The rankings.
+
+    Returns
+    -------
+    bool
+    """
+    return same(ranking, expected) and ranking.scores.tobytes() == expected.scores.tobytes()

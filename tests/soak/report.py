@@ -21,7 +21,7 @@ def table(tallies):
     lines = ["| " + " | ".join(COLUMNS) + " |", "| --- | ---: | ---: | ---: |"]
     skipped = []
     for tally in tallies:
-        count = f"{tally.units:,} {tally.unit}"
+        count = f"{tally.units:,} {tally.unit}" if tally.units else "no try"
         lines.append(f"| {tally.name} | {count} | {len(tally.faults)} | {tally.seconds:,.0f} |")
         skipped += [f"{tally.name}: {text}" for text in sorted(tally.unavailable)]
     if skipped:
@@ -30,7 +30,7 @@ def table(tallies):
 
 
 def summary(tallies):
-    """One line: the number of faults.
+    """One line: the number of faults, or the attacks that attacked nothing.
 
     Parameters
     ----------
@@ -42,11 +42,15 @@ def summary(tallies):
     str
         The line.
     """
+    tallies = list(tallies)
     count = sum(len(tally.faults) for tally in tallies)
-    return "no fault" if not count else f"{count} faults"
+    if count:
+        return f"{count} faults"
+    idle = [tally.name for tally in tallies if not tally.units]
+    return f"no try: {', '.join(idle)}" if idle else "no fault"
 
 
-def write_page(path, tallies, minutes, seed):
+def write_page(path, tallies, minutes, seed, processes):
     """Write the page of the documentation.
 
     Parameters
@@ -56,21 +60,23 @@ def write_page(path, tallies, minutes, seed):
     tallies : iterable of soak.supervisor.Tally
         Counts of the attacks.
     minutes : float
-        Length of the run.
+        Time that the run took.
     seed : int
         Its seed.
+    processes : int
+        Number of workers at a time.
     """
     tallies = list(tallies)
+    together = f"{processes} processes at a time" if processes > 1 else "one process at a time"
     lines = [
         "# Soak test",
         "",
-        "`make soak` attacks the package for an hour: it kills commands, damages files, fuzzes",
-        "corpora, runs commands and threads at the same time, interrupts and forks. A try has a",
-        "fault if the package crashes, hangs, raises an error that is not one of `wqa.errors`, or",
-        "gives another result than without the attack. `tests/test_soak.py` makes a few tries of",
-        "every attack.",
+        "`make soak` attacks the package: it kills commands, damages files, fuzzes corpora, runs",
+        "commands and threads at the same time, interrupts and forks. A try has a fault if the",
+        "package crashes, hangs, raises an error that is not one of `wqa.errors`, or gives another",
+        "result than without the attack. `tests/test_soak.py` makes a few tries of every attack.",
         "",
-        f"The last run took {minutes:g} minutes with seed {seed}, two processes at a time:",
+        f"The last run took {minutes:.1f} minutes with seed {seed}, {together}:",
         "",
         *table(tallies),
         "",

@@ -6,12 +6,14 @@
     python tests/soak/run.py --only damage --seed 7 --first 1234 --tries 1
 
 A fault leaves a folder in build/soak, with the command that repeats it, the damaged file and the
-output. The exit status is 1 if there is a fault. --page writes the table as a page of the
-documentation.
+output. The exit status is 1 if there is a fault, 130 after Ctrl-C. --page writes the table as a
+page of the documentation. --tries leaves the folders of earlier faults.
 """
 
 import argparse
+import contextlib
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -20,6 +22,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:1] = [str(ROOT / name) for name in ("", "tests", "data_scripts", "recipes")]
@@ -30,6 +33,8 @@ from soak.worker import ATTACKS, Worker, attack_type  # noqa: E402
 
 #: Minutes of one round, in which every attack has its share.
 ROUND = 10
+#: Seconds in which the material is written, on a machine that is busy.
+PREPARING = 600
 
 
 def main(arguments=None):
@@ -43,31 +48,82 @@ def main(arguments=None):
 
         prepare(options.prepare)
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the workers
     os.nice(5)
+    begin = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     names = options.only or list(ATTACKS)
     tallies = {name: Tally(name) for name in names}
-    for name in names:
-        for old in options.faults.glob(f"{name}-*"):
-            shutil.rmtree(old)
+    if not options.tries:  # which repeats a fault that is kept
+        for name in names:
+            for old in options.faults.glob(f"{name}-*"):
+                shutil.rmtree(old)
     with tempfile.TemporaryDirectory(prefix="wqa-soak-") as temporary:
         work = pathlib.Path(temporary)
-        places = {"material": work / "material", "work": work, "faults": options.faults}
-        # Not in this process, which must not have threads when workers start.
-        command = [sys.executable, __file__, "--prepare", str(places["material"])]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        with open(work / "prepare.txt", "w", encoding="utf-8") as output:
-            subprocess.run(command, check=True, stdout=output, stderr=output, env=environment)
-        try:
-            run_slices(slices(tallies, options, places), options.processes)
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
+        material = options.material or work / "material"
+        places = {"material": material, "work": work, "faults": options.faults}
+        if not material.exists() and not prepare_material(material, work, options.faults):
+            return 1
+        before = digests(material)
+        with ending() as signals:
+            run_slices(slices(tallies, options, places), options.processes, lambda: signals)
+        changed = sorted(path for path, _ in before.items() ^ digests(material).items())
     lines = report.table(tallies.values())
     print("\n".join(lines))
     print(report.summary(tallies.values()))
+    for name in sorted(set(changed)):
+        print(f"fault: {name}, which all attacks share, has changed")
+    if signals:
+        print("interrupted", file=sys.stderr)
+        return 128 + signals[0]
     if options.page:
-        report.write_page(options.page, tallies.values(), options.minutes, options.seed)
-    return int(any(tally.faults for tally in tallies.values()))
+        minutes = (time.monotonic() - begin) / 60
+        shown = (tallies.values(), minutes, options.seed, options.processes)
+        report.write_page(options.page, *shown)
+    return int(bool(changed) or any(tally.faults for tally in tallies.values()))
+
+
+def prepare_material(material, work, faults):
+    """Write what the attacks share; False, with the end of its output, if that fails."""
+    # Not in this process, which must not have threads when workers start.
+    command = [sys.executable, __file__, "--prepare", str(material)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    printed = work / "prepare.txt"
+    try:
+        with open(printed, "w", encoding="utf-8") as output:
+            streams = {"stdout": output, "stderr": output, "env": environment}
+            subprocess.run(command, check=True, timeout=PREPARING, **streams)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        faults.mkdir(parents=True, exist_ok=True)
+        kept = faults / "prepare.txt"
+        shutil.copyfile(printed, kept)
+        lines = printed.read_text(encoding="utf-8", errors="replace").splitlines()
+        print(*lines[-10:], f"the material cannot be written: {error}; {kept}", sep="\n")
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def ending():
+    """List that receives the numbers of Ctrl-C and SIGTERM, instead of an exception."""
+    # An exception could come between the start of a worker and its entry among those that run.
+    signals = []
+    before = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        before[number] = signal.signal(number, lambda number, _: signals.append(number))
+    try:
+        yield signals
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def digests(folder):
+    """SHA-256 of all files below a folder, by their paths."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            files[path.relative_to(folder).as_posix()] = hashlib.sha256(path.read_bytes()).digest()
+    return files
 
 
 def slices(tallies, options, places):
@@ -103,6 +159,11 @@ def parse(arguments):
         "--faults", type=pathlib.Path, default=ROOT / "build" / "soak", help="folder of the faults"
     )
     parser.add_argument("--page", type=pathlib.Path, help="Markdown page to write")
+    parser.add_argument(
+        "--material",
+        type=pathlib.Path,
+        help="folder of the material, which is kept; written if new",
+    )
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--prepare", type=pathlib.Path, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)

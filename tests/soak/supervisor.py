@@ -111,13 +111,14 @@ class Slice:
 
     def _take(self, report):
         tally, kind = self.tally, report["kind"]
+        self._since = time.monotonic()
         if kind == "unavailable":
             tally.unavailable[report["text"]] += 1
             return
         number = report["number"]
         self._next = number + 1
         if kind == "try":
-            self._current, self._since = number, time.monotonic()
+            self._current = number
             return
         self._current = None
         tally.tries += 1
@@ -173,7 +174,7 @@ class Slice:
         self._folder.with_suffix(".txt").unlink(missing_ok=True)
 
 
-def run_slices(slices, processes):
+def run_slices(slices, processes, is_ended=lambda: False):
     """Run slices, several at a time.
 
     Parameters
@@ -182,10 +183,12 @@ def run_slices(slices, processes):
         Each starts a slice and returns it. A slice begins when a process is free.
     processes : int
         Number of workers at a time.
+    is_ended : callable
+        Called without arguments; the workers are killed once it is true.
     """
     waiting, running = iter(slices), []
     try:
-        while True:
+        while not is_ended():
             while len(running) < processes:
                 start = next(waiting, None)
                 if start is None:

@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 
 from soak.attack import Attack, Fault
 from soak.rankers import DROPS, QUESTIONS, Rankers, same
@@ -16,6 +17,7 @@ class Threads(Attack):
     unit = "rankings"
     weight = 4
     threads = None
+    limit = 180
 
     def prepare(self):
         self._rankers = Rankers(self.material)
@@ -42,8 +44,9 @@ class Threads(Attack):
         if changes_drops:
             for _ in range(10):
                 ranker.set_drops(random.choice(DROPS))
+        end = time.monotonic() + 60
         for thread in threads:
-            thread.join(60)
+            thread.join(max(0, end - time.monotonic()))
         sys.setswitchinterval(interval)
         if any(thread.is_alive() for thread in threads):
             raise Fault(f"{engine}: a thread hangs")
@@ -72,6 +75,8 @@ class Threads(Attack):
         ranker = self._rankers.rankers[engine]
         try:
             rankings = list(ranker.rank_all(self._rankers.records(plan)))
+            if len(rankings) != len(plan):
+                raise Fault(f"{len(rankings)} rankings of {len(plan)} questions")
             for number, ranking in zip(plan, rankings):
                 self._check(engine, number, ranking, changes_drops)
         except Exception as error:

@@ -77,7 +77,10 @@ def keep(name, number, seed, reason, folder, faults):
     target = faults / f"{name}-{number:06}"
     if len(list(faults.glob(f"{name}-*"))) >= KEPT:
         return "not kept"
-    shutil.rmtree(target, ignore_errors=True)
+    for repetition in itertools.count(2):
+        if not target.exists():
+            break
+        target = faults / f"{name}-{number:06}-{repetition}"
     target.mkdir(parents=True)
     command = f"make soak SOAK='--only {name} --seed {seed} --first {number} --tries 1'"
     (target / "fault.txt").write_text(f"{command}\n\n{reason}\n", encoding="utf-8")

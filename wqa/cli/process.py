@@ -23,6 +23,7 @@ import traceback
 from typing import Any, Optional, TextIO
 
 from wqa.cli import BROKEN_PIPE, FAILED, OUT_OF_MEMORY, main
+from wqa.data.streams import LossyStream
 from wqa.errors import StorageError, WqaError
 
 #: Exit status after an unexpected exception, EX_SOFTWARE of sysexits.h.
@@ -45,16 +46,6 @@ class _Output(io.FileIO):
                 f"could not be written ({error.strerror})",
                 mend="free space or redirect it to another file",
             ) from None
-
-
-class _Messages(io.FileIO):
-    """Standard error, which drops what cannot be written."""
-
-    def write(self, data: Any) -> int:
-        try:
-            return super().write(data) or len(data)
-        except OSError:
-            return len(data)
 
 
 def run_process() -> int:
@@ -88,7 +79,8 @@ def _open_streams() -> Optional[WqaError]:
     while handle <= 2:
         handle = os.open(os.devnull, os.O_RDWR)
     os.close(handle)
-    sys.stderr = _stream(_Messages(2, "wb", closefd=False), sys.stderr)
+    messages: Any = LossyStream(_stream(io.FileIO(2, "wb", closefd=False), sys.stderr))
+    sys.stderr = messages
     if sys.stdout is None:
         return StorageError(
             "standard output",

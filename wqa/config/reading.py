@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
 from typing import Any, Callable, List, Optional, Tuple, Union
 
 #: Builds an object from its keys and values, as `json.loads` calls it.
 Hook = Callable[[List[Tuple[str, Any]]], Any]
+
+#: Greatest size of a file in bytes, where a reader does not state its own.
+LARGEST = 1 << 26
 
 
 def parse_json(text: Union[str, bytes], object_pairs_hook: Optional[Hook] = None) -> Any:
@@ -37,13 +39,15 @@ def parse_json(text: Union[str, bytes], object_pairs_hook: Optional[Hook] = None
         raise ValueError("it is nested too deeply") from None
 
 
-def read_json(path: Union[str, os.PathLike[str]]) -> Any:
+def read_json(path: Union[str, os.PathLike[str]], largest: int = LARGEST) -> Any:
     """Parse a file that holds one JSON document.
 
     Parameters
     ----------
     path : str or path-like
         File to read, in UTF-8.
+    largest : int
+        Greatest size of the file in bytes, so that a file of another kind does not take all memory.
 
     Returns
     -------
@@ -55,6 +59,10 @@ def read_json(path: Union[str, os.PathLike[str]]) -> Any:
     OSError
         If the file cannot be read.
     ValueError
-        If it does not hold JSON, as `parse_json` says.
+        If it is larger, or does not hold JSON, as `parse_json` says.
     """
-    return parse_json(pathlib.Path(path).read_text(encoding="utf-8"))
+    with open(path, "rb") as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"it has more than {largest:,} bytes")
+    return parse_json(content.decode("utf-8"))

@@ -27,6 +27,10 @@ DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 #: Raised while the headers of a damaged tar are read.
 TAR_DAMAGE = (*DAMAGE, ValueError, OverflowError, RecursionError, struct.error)
 
+#: Greatest size of a tar of an encoder, unpacked, and of a file in it, in bytes. The largest of
+#: the papers' encoders has 1.4 GB.
+LARGEST_ENCODER_TAR, LARGEST_ENCODER_FILE = 32 << 30, 8 << 30
+
 #: Largest header of a tar, in bytes, its long names and extended records included.
 _LARGEST_HEADER = 1 << 24
 #: Largest block that is read at once, in bytes.
@@ -185,11 +189,15 @@ def checked_members(tar: tarfile.TarFile, largest: int) -> Iterator[tarfile.TarI
 
 
 def _check_end(tar: tarfile.TarFile) -> None:
+    """Raise a ReadError unless a block of zeros follows the last member that was read.
+
+    `tarfile` ends quietly at a damaged header and at a cut.
+    """
     file: Any = tar.fileobj
     file.seek(tar.offset)
     block = file.read(tarfile.BLOCKSIZE)
     if not block:
-        raise tarfile.ReadError("it ends without the mark of its end")
+        raise tarfile.ReadError("it ends without the end-of-archive marker")
     if block.strip(b"\0"):
         raise tarfile.ReadError("a damaged header between its members")
 

@@ -18,8 +18,14 @@ from typing import IO, Any, Dict, Mapping, Optional
 import numpy as np
 
 from wqa.config import read_json
-from wqa.data.arrays import BLOCK, Types, file_digests, file_sizes
-from wqa.data.files import PathLike, atomic_writer, storage_errors, sync_directory
+from wqa.data.arrays import Types, check_digests, file_sizes
+from wqa.data.files import (
+    PathLike,
+    atomic_writer,
+    sha256_of_start,
+    storage_errors,
+    sync_directory,
+)
 
 
 class ArrayWriter:
@@ -101,12 +107,12 @@ class ArrayWriter:
             sizes = file_sizes(journal["files"])
             if set(sizes) != set(self._types):
                 return None
-            written = file_digests(journal.get("sha256", {}), sizes)
+            written = check_digests(journal.get("sha256", {}), sizes)
             for name, size in sizes.items():
                 if size % self._types[name].itemsize or self._file(name).stat().st_size < size:
                     return None
             for name, size in sizes.items():
-                self._digests[name] = _digest_of_start(self._file(name), size)
+                self._digests[name] = sha256_of_start(self._file(name), size)
                 digest = self._digests[name].hexdigest()
                 if written.get(name, digest) != digest:
                     raise ValueError("other bytes than were written")
@@ -227,16 +233,3 @@ class ArrayWriter:
             sync_directory(self.path.parent)
             # Last, so that a writer that is stopped before the rename can continue.
             (self.path / "journal.json").unlink()
-
-
-def _digest_of_start(path: pathlib.Path, size: int) -> Any:
-    """SHA-256 of the first bytes of a file, to be continued."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while size:
-            block = file.read(min(size, BLOCK))
-            if not block:
-                raise ValueError("the file ends")
-            digest.update(block)
-            size -= len(block)
-    return digest

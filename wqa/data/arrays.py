@@ -70,7 +70,7 @@ class ArrayFolder:
             self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
             needed = {name: self.meta[name] for name in ("format", *facts)}
             self._sizes = file_sizes(self.meta["files"])
-            self._digests = file_digests(self.meta.get("sha256", {}), self._sizes)
+            self._digests = check_digests(self.meta.get("sha256", {}), self._sizes)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             raise DataError(
                 self.path, f"is no {kind}, or one that is not whole", f"a whole {kind}", mend
@@ -228,7 +228,7 @@ def file_sizes(files: Mapping[str, Any]) -> Dict[str, int]:
     Raises
     ------
     ValueError
-        If a name or a size is none.
+        If a name is not a word, or a size is not a number from 0 on.
     """
     for name, size in files.items():
         if not re.fullmatch(r"\w+", name) or not _is_count(size):
@@ -236,8 +236,8 @@ def file_sizes(files: Mapping[str, Any]) -> Dict[str, int]:
     return dict(files)
 
 
-def file_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[str, str]:
-    """Take the digests of files from a ``meta.json`` or a journal.
+def check_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[str, str]:
+    """Check the digests of files in a ``meta.json`` or a journal.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def file_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[s
     Raises
     ------
     ValueError
-        If one is no digest, or they are not those of these files.
+        If a value is not a digest, or the names are not those of the sizes.
     """
     if digests and set(digests) != set(sizes):
         raise ValueError("digests of other files")

@@ -81,7 +81,7 @@ def check_digest(
 
 
 def record_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:
-    """Record the digests of files in a run's ``config.json``, but for those that it has.
+    """Record the digests of files in a run's ``config.json``, except those already recorded.
 
     Parameters
     ----------

@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import pathlib
-from typing import IO, Iterator, Union
+import sys
+from typing import IO, Any, Iterator, Union
 
 from wqa.data.temporary import remove_abandoned, temporary_path
 from wqa.errors import StorageError
 
 PathLike = Union[str, "os.PathLike[str]"]
+
+#: Bytes of a file that are read at once.
+BLOCK = 1 << 20
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def remedy(error: OSError) -> str:
+    """What a user can do about a file that cannot be written.
+
+    Parameters
+    ----------
+    error : OSError
+        The failure.
+
+    Returns
+    -------
+    str
+        The ``mend`` of a `StorageError`.
+    """
+    if error.errno in _NO_SPACE:
+        return "free space or choose another path, then run again"
+    if error.errno in _NO_PERMISSION:
+        return "get the permission to write there or choose another path, then run again"
+    return "check the path and its disk or choose another path, then run again"
 
 
 @contextlib.contextmanager
@@ -35,8 +63,7 @@ def storage_errors(path: PathLike) -> Iterator[None]:
         raise StorageError(
             path,
             f"could not be written ({reason})",
-            mend="free space or choose another path, then run again; an older file of this name "
-            "is unchanged",
+            mend=f"{remedy(error)}; an older file of this name is unchanged",
         ) from error
 
 
@@ -116,8 +143,27 @@ def sha256(path: PathLike) -> str:
     str
         The digest in hexadecimal.
     """
+    return sha256_of_start(path).hexdigest()
+
+
+def sha256_of_start(path: PathLike, size: int = sys.maxsize) -> Any:
+    """Compute the SHA-256 digest of the first bytes of a file, to be continued.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    size : int
+        Number of bytes; the whole file where it has fewer.
+
+    Returns
+    -------
+    hashlib hash object
+        The digest, which ``update`` continues.
+    """
     digest = hashlib.sha256()
     with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
+        while block := file.read(min(size, BLOCK)):
             digest.update(block)
-    return digest.hexdigest()
+            size -= len(block)
+    return digest

@@ -3,17 +3,24 @@
 The lock of ``runs/wikiqa`` is the file ``runs/.wikiqa.lock``, and ``runs/.wikiqa.holder`` says
 which process holds it. Both are removed when the lock is released. The kernel releases the lock of
 a process that dies; its files then stay until the next writer of the same output.
+
+Some network file systems have no such locks. There a writer prints a note and takes none: a lock
+file alone, without the kernel's lock, would refuse all writers after a kill.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import json
 import os
 import pathlib
 import platform
 import shlex
+import stat
 import sys
+import tempfile
 import time
 from typing import Any, Dict, Iterator, Optional, Tuple
 
@@ -21,21 +28,24 @@ from filelock import FileLock, Timeout
 
 from wqa.config import read_json
 from wqa.data.files import PathLike, storage_errors
-from wqa.data.temporary import process_is_alive
-from wqa.errors import OutputLocked
+from wqa.data.temporary import machine, process_is_alive
+from wqa.errors import OutputLocked, printable
 
 #: Attempts to take a lock whose file is removed at the same moment.
 _ATTEMPTS = 100
 #: Attempts to read who holds a lock; a process writes that just after it takes the lock.
 _READINGS = 10
 _PAUSE = 0.02  # seconds
+#: What `fcntl.flock` raises on a file system without locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 @contextlib.contextmanager
 def lock_output(path: PathLike) -> Iterator[None]:
     """Hold the lock of an output inside the ``with`` block.
 
-    It does not wait. Readers need no lock.
+    It does not wait. Readers need no lock. On a file system without locks it prints a note on
+    standard error and takes none.
 
     Parameters
     ----------
@@ -53,11 +63,21 @@ def lock_output(path: PathLike) -> Iterator[None]:
     target = pathlib.Path(path)
     with storage_errors(target):
         lock_path, holder_path = _files_of(target)
-        lock = FileLock(str(lock_path))
+        has_locks = _has_locks(lock_path.parent)
+    if not has_locks:
+        folder = printable(str(lock_path.parent))
+        print(
+            f"note: the file system of {folder} has no locks; let no other process write to "
+            f"{printable(str(target))} meanwhile",
+            file=sys.stderr,
+        )
+        yield
+        return
+    with storage_errors(lock_path):
         try:
-            _acquire(lock, lock_path)
+            lock = _acquire(lock_path)
         except Timeout:
-            raise OutputLocked(target, _holder_of(holder_path)) from None
+            raise OutputLocked(target, _holder_of(holder_path), lock_path) from None
     try:
         with storage_errors(target):
             _write_holder(holder_path)
@@ -83,19 +103,46 @@ def _files_of(target: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:
     return folder / f"{name}.lock", folder / f"{name}.holder"
 
 
-def _acquire(lock: FileLock, path: pathlib.Path) -> None:
+def _has_locks(folder: pathlib.Path) -> bool:
+    """Whether the file system of a folder has locks.
+
+    filelock does not tell: by its version and the error, it takes the lock for held, raises the
+    error, or takes a lock that a killed process holds for ever.
+    """
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return False
+            raise
+    return True
+
+
+def _acquire(path: pathlib.Path) -> FileLock:
     """Take a lock, whose file must still have its name: the holder before may have removed it."""
+    lock = FileLock(str(path), mode=_make_file(path))
     for _ in range(_ATTEMPTS):
         try:
             lock.acquire(timeout=0)
-        except NotImplementedError:
-            return  # a file system without locks
         except FileNotFoundError:
             continue  # removed while it was opened
         if _has_name(lock, path):
-            return
+            return lock
         lock.release()
     raise Timeout(str(path))
+
+
+def _make_file(path: pathlib.Path) -> int:
+    """Make a lock file with the permissions that the umask gives, and return them.
+
+    Early versions of filelock give 0644, which other users of a shared folder cannot open.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
 
 
 def _has_name(lock: FileLock, path: pathlib.Path) -> bool:
@@ -112,6 +159,7 @@ def _write_holder(path: pathlib.Path) -> None:
     holder = {
         "pid": os.getpid(),
         "host": platform.node(),
+        "machine": machine(),
         "start": time.strftime("%Y-%m-%d %H:%M:%S %z"),
         "command": shlex.join(sys.argv),
     }
@@ -136,7 +184,7 @@ def _read_holder(path: pathlib.Path) -> Optional[Dict[str, Any]]:
     """The holder, or None if it is not written yet or is that of a dead process."""
     try:
         holder = read_json(path)
-        is_here = holder["host"] == platform.node()
+        is_here = holder["machine"] == machine()
         if not isinstance(holder["pid"], int):
             return None
         if is_here and not process_is_alive(holder["pid"]):

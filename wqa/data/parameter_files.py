@@ -159,7 +159,11 @@ def is_finite(array: np.ndarray) -> bool:
 
 
 class _Header:
-    """Numbers of a file, none of which lies behind its end."""
+    """Reads a file from its start, field by field.
+
+    Each method takes the bytes that follow. It raises a ValueError, before it reads or allocates,
+    if they go beyond the end of the file.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -21,17 +21,30 @@ from typing import Iterator
 #: Seconds after which a file of another machine, where processes cannot be looked up, is abandoned.
 ABANDONED_AFTER = 24 * 3600.0
 
+#: Linux's number of the running system, which differs between machines and between restarts.
+BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
+
 _OWNER = re.compile(r"(?:(?P<machine>[0-9a-f]{8})\.)?(?P<pid>[0-9]+)(?:\.\w+)?\.tmp")
 
 
 @functools.lru_cache(maxsize=None)
-def _machine() -> str:
-    """Digest of the host and, for containers, of the namespace that numbers its processes."""
-    try:
-        namespace = os.readlink("/proc/self/ns/pid")
-    except OSError:
-        namespace = ""
-    return f"{zlib.crc32((platform.node() + namespace).encode('utf-8')):08x}"
+def machine() -> str:
+    """Digest of what gives the numbers of processes their meaning.
+
+    That is the host, its start and, for containers, the namespace of the processes. Two hosts of
+    one name have two digests.
+
+    Returns
+    -------
+    str
+        Eight hexadecimal digits.
+    """
+    identity = platform.node()
+    with contextlib.suppress(OSError):
+        identity += os.readlink("/proc/self/ns/pid")
+    with contextlib.suppress(OSError):
+        identity += BOOT_ID.read_text(encoding="ascii")
+    return f"{zlib.crc32(identity.encode('utf-8')):08x}"
 
 
 def process_is_alive(pid: int) -> bool:
@@ -69,14 +82,14 @@ def temporary_path(target: pathlib.Path) -> pathlib.Path:
     pathlib.Path
         Name in the same folder.
     """
-    return target.with_name(f".{target.name}.{_machine()}.{os.getpid()}.tmp")
+    return target.with_name(f".{target.name}.{machine()}.{os.getpid()}.tmp")
 
 
 def remove_abandoned(target: pathlib.Path) -> None:
     """Remove the temporary files and folders that dead processes left for a name.
 
-    Files of another machine are removed when they have not changed for a day. What cannot be
-    removed stays.
+    Files of another machine, or from before a restart, are removed when they have not changed for
+    a day. What cannot be removed stays.
 
     Parameters
     ----------
@@ -104,7 +117,7 @@ def _is_abandoned(path: pathlib.Path, owner: re.Match) -> bool:
         return False
     if status.st_uid != os.geteuid():
         return False
-    if owner["machine"] == _machine():
+    if owner["machine"] == machine():
         return not process_is_alive(int(owner["pid"]))
     return time.time() - status.st_mtime > ABANDONED_AFTER
 
@@ -144,6 +157,6 @@ def scratch_folder(name: str) -> Iterator[pathlib.Path]:
     parent = pathlib.Path(tempfile.gettempdir())
     prefix = f".wqa-{name}."
     _remove_abandoned(parent, prefix)
-    owned = f"{prefix}{_machine()}.{os.getpid()}."
+    owned = f"{prefix}{machine()}.{os.getpid()}."
     with tempfile.TemporaryDirectory(prefix=owned, suffix=".tmp", dir=parent) as folder:
         yield pathlib.Path(folder)

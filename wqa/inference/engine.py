@@ -58,13 +58,16 @@ class Engine:
         Device, precision, threads and sizes.
     """
 
+    #: Whether all engines of the type have one lock.
+    _shares_lock = False
+
     def __init__(
         self, network: Network, typed: bool, padding_id: int, config: EngineConfig
     ) -> None:
         self._network, self._typed, self._padding_id = network, typed, padding_id
         self._config = config
         network.apply(break_cycles)
-        self._lock = self._make_lock()
+        self._lock = engine_lock(self._shares_lock)
         self._hybridized: List[HybridBlock] = []  # blocks that MXNet traces
         self._was_interrupted = False  # whether the last call did not end
 
@@ -134,10 +137,6 @@ class Engine:
         """
         return self._exclusively(self._scores, stage, rows)
 
-    def _make_lock(self) -> Any:
-        """Lock that a thread holds while it computes."""
-        return engine_lock()
-
     def _run(
         self,
         stages: Sequence[int],
@@ -179,6 +178,8 @@ class HybridEngine(Engine):
     It reads the current parameters of the network at each run. All such engines have one lock.
     """
 
+    _shares_lock = True
+
     def __init__(
         self, network: Network, typed: bool, padding_id: int, config: EngineConfig
     ) -> None:
@@ -189,9 +190,6 @@ class HybridEngine(Engine):
         self._hybridize()
         if config.threads is not None:
             mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(config.threads))
-
-    def _make_lock(self) -> Any:
-        return MXNET_LOCK
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return plan_batches(lengths, self._config.batch_tokens or _HYBRID_TOKENS)

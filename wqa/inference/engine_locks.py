@@ -23,11 +23,16 @@ _locks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _held: List[Any] = []
 
 
-def engine_lock() -> Any:
-    """Create the lock of an engine, which the thread that computes holds.
+def engine_lock(shared: bool) -> Any:
+    """Make the lock of an engine, which the thread that computes holds.
 
     A fork waits until no other thread holds such a lock. So the child's copies of buffers and
     caches are whole, and its copy of the lock is free.
+
+    Parameters
+    ----------
+    shared : bool
+        Whether the lock is `MXNET_LOCK`; otherwise it is a new one.
 
     Returns
     -------
@@ -35,6 +40,8 @@ def engine_lock() -> Any:
         The lock.
     """
     _register()
+    if shared:
+        return MXNET_LOCK
     lock = threading.RLock()
     _locks[next(_numbers)] = lock
     return lock

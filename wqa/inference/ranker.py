@@ -51,13 +51,14 @@ class Ranking:
     exit_scores: np.ndarray
 
     def __post_init__(self) -> None:
-        wrong = ~np.isfinite(self.scores)
-        wrong |= np.isinf(self.exit_scores).any(axis=0)
-        wrong &= ~np.asarray(self.blank, dtype=bool)
-        if wrong.any():
-            candidate = int(wrong.argmax())
-            scores = [self.scores[candidate], *self.exit_scores[:, candidate]]
-            raise score_error("scores", candidate, next(filter(_is_wrong, scores)))
+        filled = ~np.asarray(self.blank, dtype=bool)
+        # NaN stands for an exit that did not score the candidate.
+        finite = np.isfinite(self.scores) & ~np.isinf(self.exit_scores).any(axis=0)
+        wrong = np.flatnonzero(filled & ~finite)
+        if len(wrong):
+            candidate = int(wrong[0])
+            scores = np.append(self.exit_scores[:, candidate], self.scores[candidate])
+            raise score_error("scores", candidate, scores[~np.isfinite(scores)][-1])
 
     def order_at(self, index: int) -> np.ndarray:
         """Order by the scores of one stage; candidates that it did not score come last.
@@ -114,10 +115,6 @@ def question_name(question: Question) -> str:
         Part of a message.
     """
     return f"question {shorten(question.id or question.question)}"
-
-
-def _is_wrong(score: float) -> bool:
-    return not np.isfinite(score)
 
 
 @dataclasses.dataclass(frozen=True)

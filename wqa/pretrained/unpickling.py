@@ -34,6 +34,21 @@ def _drop_attributes(target: Any, attributes: Any) -> Any:
     return target
 
 
+class Name(NamedTuple):
+    """What stands for an object that a pickle names.
+
+    Parameters
+    ----------
+    module : str
+        Module of the object.
+    name : str
+        Name of the object in the module.
+    """
+
+    module: str
+    name: str
+
+
 class Rules(NamedTuple):
     """Meaning of what a pickle refers to.
 

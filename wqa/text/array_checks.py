@@ -13,7 +13,7 @@ def values_below(limit: int, name: str) -> BlockCheck:
     Parameters
     ----------
     limit : int
-        The least value that is too great.
+        Exclusive upper bound.
     name : str
         Word for a value in errors.
 
@@ -33,7 +33,7 @@ def values_below(limit: int, name: str) -> BlockCheck:
     return check
 
 
-def ascending(longest: int) -> BlockCheck:
+def check_text_ends(longest: int) -> BlockCheck:
     """Check the ends of texts: no text is empty, or longer than a limit.
 
     Parameters
@@ -61,7 +61,7 @@ def ascending(longest: int) -> BlockCheck:
     return check
 
 
-def indices_below(limit: int) -> BlockCheck:
+def check_question_indices(limit: int) -> BlockCheck:
     """Check the question indices of pairs: they never fall, and are below a limit.
 
     Parameters

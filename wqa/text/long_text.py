@@ -4,6 +4,7 @@ A text is read in pieces. Words that the rest of the text cannot change are toke
 are enough ids. The ids are exactly those of the whole text, because each step of the tokenizers
 below sees only a bounded part of a text:
 
+- Added tokens: those with ``normalized`` are matched behind the normalization, the others before.
 - Normalization: a piece ends between two characters that are normalized independently.
 - Splitting into words: the last word of a piece waits for the next piece.
 - WordPiece (BERT, ELECTRA): a word of too many characters is the unknown token, however it
@@ -13,21 +14,27 @@ below sees only a bounded part of a text:
   before a boundary are those of the word up to there. Ids that all cuts of a word within such a
   span begin with are therefore the first ids of the word.
 
-For any other tokenizer the whole text is tokenized.
+For any other tokenizer the whole text is tokenized; one that would take long is refused.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Pattern, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Pattern, Sequence, Tuple
 
 import tokenizers
 from tokenizers import pre_tokenizers
 
 from wqa.config import parse_json
+from wqa.errors import InputError, shorten
+from wqa.text.added_tokens import AddedTokens, NormalizedTokens, Piece, run_end
 
 #: Characters of the first piece of a text, for each id that is needed.
 CHARACTERS_A_TOKEN = 8
+
+#: Most characters of a text that is tokenized whole.
+MOST_WHOLE = 1 << 20
 
 #: Most characters of a later piece, unless a word is longer.
 PIECE = 1 << 16
@@ -46,9 +53,6 @@ _UNQUOTED = f"!-&(-_a-~{_BLANKS}{_LETTERS}"
 #: Those that no rule for runs of spaces applies to either.
 _VISIBLE = f"!-&(-_a-~{_LETTERS}"
 
-#: Unicode's White_Space, which an added token with ``lstrip`` removes before it.
-_SPACES = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_RUN_OF_SPACES = re.compile(f"[{_SPACES}]*")
 _PLAIN_SPACES = re.compile("[ \t\n]*")
 
 #: Characters that a contraction such as "'re" looks at behind the start of a byte-level word.
@@ -62,6 +66,25 @@ _QUOTES = ({"String": "``"}, {"String": "''"})
 _SPACES_RULE = {"Regex": " {2,}"}
 
 Settings = Dict[str, Any]
+
+
+@dataclasses.dataclass
+class _Part:
+    """Normalized text between two added tokens, as far as it is read and not tokenized.
+
+    Parameters
+    ----------
+    pending : str
+        Text whose words can still change.
+    held : str
+        Text behind it, in which an added token may start.
+    is_new : bool
+        Whether nothing of the part was pending yet.
+    """
+
+    pending: str = ""
+    held: str = ""
+    is_new: bool = True
 
 
 class StartTokenizer:
@@ -87,11 +110,18 @@ class StartTokenizer:
         normalizers = _steps(settings["normalizer"], "normalizers")
         splitters = _steps(settings["pre_tokenizer"], "pretokenizers")
         self._kind = settings["model"]["type"]
-        self._added = _AddedTokens(settings["added_tokens"])
+        early: List[Settings] = []
+        late: List[Settings] = []
+        for token in settings["added_tokens"]:
+            is_late = normalizers and token["normalized"]
+            (late if is_late else early).append(token)
+        self._added = AddedTokens(early)
+        self._normalized_tokens = NormalizedTokens(late, self._normalize)
         self.supported = (
-            _separable(normalizers, settings["added_tokens"])
+            _separable(normalizers)
             and _known(settings["model"], splitters, inner)
-            and self._added.disjoint
+            and self._added.supported
+            and self._normalized_tokens.supported
         )
         if not self.supported:
             return
@@ -120,8 +150,20 @@ class StartTokenizer:
         -------
         list of int
             The first ``count`` ids of the text; all of them if there are fewer.
+
+        Raises
+        ------
+        InputError
+            If the text has more than `MOST_WHOLE` characters, and all of it would be tokenized.
         """
         if not self.supported:
+            if len(text) > MOST_WHOLE:
+                raise InputError(
+                    "text",
+                    f"{shorten(text[:100])} of {len(text):,} characters",
+                    f"at most {MOST_WHOLE:,} with this tokenizer, which has to read all of them",
+                    "shorten the text",
+                )
             return self._inner.encode(text, add_special_tokens=False).ids[:count]
         ids: List[int] = []
         start = 0
@@ -135,26 +177,40 @@ class StartTokenizer:
         The end of the text is returned if there are enough ids.
         """
         size = CHARACTERS_A_TOKEN * count
-        pending = ""  # normalized text whose words can still change
-        piece = _Piece(start, None, start)
+        part = _Part()
+        piece = Piece(start, None, start)
         while piece.end < len(text) and piece.token_id is None:
             position = piece.end
-            if self._drops_spaces and not pending:
+            if self._drops_spaces and not part.pending and not part.held:
                 # The last space of a run is kept: a combining mark may follow it.
-                position = max(position, _run_end(_PLAIN_SPACES, text, position) - 1)
+                position = max(position, run_end(_PLAIN_SPACES, text, position) - 1)
             end = self._cut(text, position + size)
             piece = self._added.limit(text, position, end, not self._drops_spaces)
-            if position == start < piece.end and not text.startswith(" ", start):
-                pending = self._prefix
-            pending += self._normalize(text[position : piece.end])
+            part.held += self._normalize(text[position : piece.end])
             is_last = piece.end == len(text) or piece.token_id is not None
-            pending = self._tokenize(pending, is_last, ids, count)
+            self._take(part, is_last, ids, count)
             if len(ids) >= count:
                 return len(text)
-            size = max(min(4 * size, PIECE), 3 * len(pending))
+            size = max(min(4 * size, PIECE), 3 * len(part.pending))
         if piece.token_id is not None:
             ids.append(piece.token_id)
         return piece.next_start
+
+    def _take(self, part: _Part, is_last: bool, ids: List[int], count: int) -> None:
+        """Append the ids of complete words, and of added tokens between them."""
+        while len(ids) < count:
+            piece = self._normalized_tokens.limit(part.held, is_last)
+            words, part.held = part.held[: piece.end], part.held[piece.next_start :]
+            if words and part.is_new:
+                part.is_new = False
+                part.pending = "" if words.startswith(" ") else self._prefix
+            ends = is_last or piece.token_id is not None
+            part.pending = self._tokenize(part.pending + words, ends, ids, count)
+            if piece.token_id is None:
+                return
+            if len(ids) < count:
+                ids.append(piece.token_id)
+            part.pending, part.is_new = "", True
 
     def _cut(self, text: str, position: int) -> int:
         """The first position, from one on, at which a piece of a text can end."""
@@ -222,64 +278,6 @@ def _common_start(ids: List[int], others: List[int]) -> List[int]:
     return ids[: len(others)]
 
 
-def _run_end(pattern: Pattern[str], text: str, position: int) -> int:
-    """End of a run of characters, which can be empty."""
-    match = pattern.match(text, position)
-    return position if match is None else match.end()
-
-
-class _Piece(NamedTuple):
-    """The next part of a text: its end, the added token behind it, and where that token ends."""
-
-    end: int
-    token_id: Optional[int]
-    next_start: int
-
-
-class _AddedTokens:
-    """Added tokens, which are matched in the text before it is normalized."""
-
-    def __init__(self, tokens: Sequence[Settings]) -> None:
-        self._ids = {token["content"]: token["id"] for token in tokens}
-        self._strips = {token["content"] for token in tokens if token["lstrip"]}
-        contents = list(self._ids)
-        self.disjoint = _disjoint(contents)
-        self._longest = max(map(len, contents), default=0)
-        alternatives = "|".join(map(re.escape, contents))
-        self._pattern = re.compile(alternatives or "(?!)")
-
-    def limit(self, text: str, start: int, end: int, spaces_count: bool) -> _Piece:
-        """End a piece of a text at its first added token, if it has one."""
-        match = self._pattern.search(text, start, min(end + self._longest - 1, len(text)))
-        if match is None and spaces_count and self._strips:
-            # The spaces at the end belong to a token that follows them.
-            match = self._pattern.match(text, _run_end(_RUN_OF_SPACES, text, end))
-            if match is not None and match.group() not in self._strips:
-                match = None
-        if match is None:
-            return _Piece(end, None, end)
-        end = match.start()
-        if match.group() in self._strips:
-            while end > start and _RUN_OF_SPACES.fullmatch(text, end - 1, end):
-                end -= 1
-        return _Piece(end, self._ids[match.group()], match.end())
-
-
-def _disjoint(contents: Sequence[str]) -> bool:
-    """Whether no two occurrences of strings can overlap, and none has a space."""
-    if len(contents) > 256:
-        return False
-    for content in contents:
-        if not content or re.search(r"\s", content):
-            return False
-        for other in contents:
-            if content != other and content in other:
-                return False
-            if any(other.startswith(content[index:]) for index in range(1, len(content))):
-                return False
-    return True
-
-
 def _steps(setting: Optional[Settings], name: str) -> List[Settings]:
     """The steps of a normalizer or a pre-tokenizer, in order."""
     if setting is None:
@@ -304,16 +302,13 @@ def _cuts(steps: Sequence[Settings]) -> Pattern[str]:
     return re.compile(f"(?<=[{before}])(?=[{_SEPARABLE}])")
 
 
-def _separable(steps: Sequence[Settings], added: Sequence[Settings]) -> bool:
-    """Whether pieces of a text can be normalized alone, and added tokens are matched before."""
+def _separable(steps: Sequence[Settings]) -> bool:
+    """Whether pieces of a text can be normalized alone."""
     for step in steps:
         if step["type"] == "Replace":
             if step["pattern"] not in (*_QUOTES, _SPACES_RULE):
                 return False
         elif step["type"] not in (*_NORMALIZERS, "Precompiled"):
-            return False
-    for token in added:
-        if token["rstrip"] or token["single_word"] or (steps and token["normalized"]):
             return False
     return True
 

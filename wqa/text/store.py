@@ -19,7 +19,7 @@ from wqa.data.arrays import ArrayFolder, reusable_folder
 from wqa.data.files import PathLike, sha256
 from wqa.data.locks import lock_output
 from wqa.errors import DataError, shorten
-from wqa.text.array_checks import ascending, indices_below, values_below
+from wqa.text.array_checks import check_question_indices, check_text_ends, values_below
 from wqa.text.encoding import PairEncoder
 from wqa.text.tokenized import PairTokenizer, TokenizedPairs, array_types
 
@@ -125,9 +125,9 @@ class PairStore(TokenizedPairs):
         ids = values_below(self.meta["vocab_size"], "token id")
         checks = {
             "labels": values_below(2, "label"),
-            "question_ends": ascending(self.meta["max_length"]),
-            "candidate_ends": ascending(self.meta["max_length"]),
-            "question_of": indices_below(len(self.question_ends)),
+            "question_ends": check_text_ends(self.meta["max_length"]),
+            "candidate_ends": check_text_ends(self.meta["max_length"]),
+            "question_of": check_question_indices(len(self.question_ends)),
             "question_tokens": ids,
             "candidate_tokens": ids,
         }
@@ -225,13 +225,14 @@ def _can_continue(writer: ArrayWriter) -> bool:
     progress = writer.progress
     if set(progress) != set(_START):
         return False
-    counts = {
-        "questions": writer.count("question_ends"),
-        "pairs": writer.count("labels"),
-        "blank": progress["blank"],
-        "truncated": progress["truncated"],
-    }
-    return progress == counts and all(type(count) is int for count in progress.values())
+    if any(type(count) is not int or count < 0 for count in progress.values()):
+        return False
+    # The arrays do not tell how many candidates were blank or truncated.
+    return (
+        progress["questions"] == writer.count("question_ends")
+        and progress["pairs"] == writer.count("labels")
+        and progress["truncated"] <= progress["pairs"]
+    )
 
 
 def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> None:

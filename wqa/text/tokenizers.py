@@ -13,7 +13,14 @@ from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig
 from wqa.data import atomic_writer
 from wqa.errors import EncoderError, InputError, shorten
 from wqa.text.long_text import StartTokenizer
-from wqa.text.vocabularies import byte_level, read_settings, sentencepiece, wordpiece, zoo_wordpiece
+from wqa.text.vocabularies import (
+    byte_level,
+    check_size,
+    read_settings,
+    sentencepiece,
+    wordpiece,
+    zoo_wordpiece,
+)
 
 #: A text of more characters for each id that is needed is not tokenized whole.
 LONG_TEXT = 32
@@ -23,9 +30,9 @@ PROBES = ("\u2603", "\u3402 \ua66e", "\U00010000", "How were caf\u00e9s, 1,234 o
 #: Greatest size of ``tokenizer.json`` in bytes. The largest published ones have 30 million.
 MOST_BYTES = 1 << 28
 
-#: Greatest number of rows of a word table that no token has. Encoders round the number of rows up,
-#: to a multiple of a power of two.
-MOST_UNUSED_ROWS = 1024
+#: Least share of the rows of a word table that a tokenizer's ids must cover. Some encoders have
+#: thousands of rows that no token uses; the tokenizer of another encoder often has far fewer ids.
+LEAST_USED = 0.5
 
 
 class Tokenizer:
@@ -92,8 +99,8 @@ class Tokenizer:
         Raises
         ------
         EncoderError
-            If its ids exceed the encoder's word table or are far fewer than its rows, its pairs
-            have another form, or the encoder has too few token types for them.
+            If its ids exceed the encoder's word table or cover less than half of its rows, its
+            pairs have another form, or the encoder has too few token types for them.
         """
         if self.pair_form != config.pair_form:
             raise EncoderError(
@@ -111,7 +118,7 @@ class Tokenizer:
                 f"a tokenizer of {self.vocab_size} ids",
                 f"at most {config.vocab_size}, the encoder's",
             )
-        if self.vocab_size + MOST_UNUSED_ROWS < config.vocab_size:
+        if self.vocab_size < LEAST_USED * config.vocab_size:
             raise EncoderError(
                 where,
                 f"a tokenizer of {self.vocab_size} ids for {config.vocab_size} rows of word "
@@ -272,19 +279,26 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
     Raises
     ------
     EncoderError
-        If the directory has none of them, or one cannot be read.
+        If the directory has none of them, or one cannot be read or is larger than any vocabulary.
     """
     folder = pathlib.Path(directory)
     try:
+        # It holds all settings: tokenizer_config.json is not read.
+        path = folder / "tokenizer.json"
+        if path.exists():
+            check_size(path, MOST_BYTES)
+            return Tokenizer(tokenizers.Tokenizer.from_file(str(path)), str(path))
         for names, build in (
-            (("tokenizer.json",), _complete),
             (("vocab.txt",), wordpiece),
             (("vocab.json", "merges.txt"), byte_level),
             (("spiece.model",), sentencepiece),
         ):
             if all((folder / name).exists() for name in names):
+                for name in names:
+                    check_size(folder / name)
                 return Tokenizer(build(folder, read_settings(folder)), str(folder / names[0]))
         for path in sorted(folder.glob("*.vocab")):
+            check_size(path)
             return Tokenizer(zoo_wordpiece(path), str(path))
     except EncoderError:
         raise
@@ -299,10 +313,3 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
         "holds no tokenizer",
         "tokenizer.json, vocab.txt, vocab.json with merges.txt, or spiece.model",
     )
-
-
-def _complete(folder: pathlib.Path, settings: dict) -> tokenizers.Tokenizer:
-    path = folder / "tokenizer.json"
-    if not path.is_file() or path.stat().st_size > MOST_BYTES:
-        raise EncoderError(path, f"is no file of at most {MOST_BYTES} bytes", "a tokenizer")
-    return tokenizers.Tokenizer.from_file(str(path))

@@ -29,6 +29,31 @@ FLAGS = (
     "tokenize_chinese_chars",
 )
 
+#: Greatest size of a vocabulary file in bytes. The largest published ones have 15 million.
+MOST_BYTES = 1 << 26
+
+
+def check_size(path: pathlib.Path, most: int = MOST_BYTES) -> None:
+    """Refuse what is no plain file, or is too large, before it is read.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Name of the file.
+    most : int
+        Greatest size in bytes.
+
+    Raises
+    ------
+    EncoderError
+        If it is a directory or a pipe, or has more bytes.
+    """
+    if not path.is_file():
+        raise EncoderError(path, "is no file", "a file of a tokenizer")
+    size = path.stat().st_size
+    if size > most:
+        raise EncoderError(path, f"{size:,} bytes", f"a tokenizer of at most {most:,}")
+
 
 def read_settings(folder: pathlib.Path) -> Settings:
     """Read ``tokenizer_config.json``.
@@ -52,6 +77,7 @@ def read_settings(folder: pathlib.Path) -> Settings:
     path = folder / "tokenizer_config.json"
     if not path.exists():
         return {}
+    check_size(path)
     settings = read_json(path)
     if not isinstance(settings, dict):
         raise EncoderError(path, f"a {type(settings).__name__}", "a JSON object")
@@ -64,6 +90,9 @@ def read_settings(folder: pathlib.Path) -> Settings:
 
 def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
     """BERT's and ELECTRA's tokenizer, from ``vocab.txt``.
+
+    The id of a word is the number of its line, from 0 on; that of the last such line if there are
+    several, as in Hugging Face's library.
 
     If the settings do not say whether texts are lower-cased, the vocabulary decides: it is cased if
     it has a word with a capital letter. The oldest directories of encoders lack the settings.
@@ -79,15 +108,11 @@ def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
     -------
     tokenizers.Tokenizer
         The tokenizer.
-
-    Raises
-    ------
-    EncoderError
-        If a word stands on two lines.
     """
-    path = folder / "vocab.txt"
-    _check_words(path, path.read_text(encoding="utf-8").split("\n"))
-    vocab = models.WordPiece.read_file(str(path))
+    words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    if not words[-1]:
+        words.pop()  # behind the last line's end
+    vocab = {word: index for index, word in enumerate(words)}
     return _wordpiece(vocab, settings.get("do_lower_case", not _is_cased(vocab)), settings)
 
 
@@ -329,7 +354,6 @@ def _check_words(path: pathlib.Path, words: Sequence[str]) -> None:
     """Refuse a vocabulary with a word twice, where it is unclear which id the encoder means."""
     first: Dict[str, int] = {}
     for index, word in enumerate(words):
-        word = word.rstrip("\r")
         if word and first.setdefault(word, index) != index:
             raise EncoderError(
                 path,

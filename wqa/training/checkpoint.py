@@ -103,7 +103,7 @@ class Checkpoints:
             Number of updates so far.
         """
         path = self.folder / f"best-{update:08}.params"
-        temporary = path.with_suffix(".tmp")
+        temporary = temporary_path(path)
         with storage_errors(path):
             self.folder.mkdir(parents=True, exist_ok=True)
             try:
@@ -136,7 +136,7 @@ class Checkpoints:
             If the checkpoint cannot be written; earlier checkpoints remain.
         """
         target = self.folder / f"update-{state.update:08}"
-        temporary = self.folder / f".{target.name}.tmp"
+        temporary = temporary_path(target)
         with storage_errors(target):
             try:
                 remove(temporary)
@@ -191,9 +191,9 @@ class Checkpoints:
         Raises
         ------
         RunDirectoryError
-            If a file of the checkpoint is missing or has changed, or holds what no training writes.
+            If a file of the checkpoint is missing or has changed, or holds an inconsistent state.
         """
-        for loose in [*self.folder.glob("best-*"), *self.folder.glob(".update-*.tmp")]:
+        for loose in [*self.folder.glob("best-*"), *self.folder.glob(".*.tmp")]:
             remove(loose)
         checkpoints = self.all()
         if not checkpoints:
@@ -338,7 +338,7 @@ def _parse(values: Any, path: pathlib.Path) -> _Record:
 
 
 def _contradiction(record: _Record, folder: pathlib.Path) -> str:
-    """What no training writes into ``state.json``; empty if there is nothing of that kind."""
+    """What is inconsistent in ``state.json``; empty if nothing is."""
     state = record.state
     if record.format not in (1, FORMAT):
         return f"is of format {record.format}"

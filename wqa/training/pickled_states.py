@@ -16,27 +16,20 @@ import numpy as np
 
 from wqa.data.parameter_files import MOST_AXES, NUMPY_MAGIC, PLAIN_MAGIC
 from wqa.errors import RunDirectoryError, shorten
-from wqa.pretrained.unpickling import BYTES_HANDLERS, Rules, load_pickle
+from wqa.pretrained.unpickling import BYTES_HANDLERS, Name, Rules, load_pickle
 from wqa.training.optimizer import MEND, MOMENTS, Moments, OptimizerState
-
-
-class _Name(NamedTuple):
-    """What stands for an object that a pickle names."""
-
-    module: str
-    name: str
 
 
 class _Object(NamedTuple):
     """What stands for an object of a type, with its attributes."""
 
-    kind: _Name
+    kind: Name
     attributes: Dict[str, Any]
 
 
-_ARRAY = _Name("mxnet.ndarray.ndarray", "NDArray")
-_ADAM = _Name("mxnet.optimizer.optimizer", "Adam")
-_BYTES = _Name("builtins", "bytearray")
+_ARRAY = Name("mxnet.ndarray.ndarray", "NDArray")
+_ADAM = Name("mxnet.optimizer.optimizer", "Adam")
+_BYTES = Name("builtins", "bytearray")
 
 #: Arguments with which MXNet makes an object before it sets the attributes.
 _ARGUMENTS = {_ARRAY: (None,), _ADAM: ()}
@@ -67,8 +60,8 @@ def unpickle_state(
         If the pickle is damaged, or names anything but arrays and Adam.
     """
 
-    def find(module: str, name: str) -> _Name:
-        known = _Name(module, name)
+    def find(module: str, name: str) -> Name:
+        known = Name(module, name)
         if known not in (_ARRAY, _ADAM, _BYTES):
             raise RunDirectoryError(
                 path,
@@ -90,7 +83,7 @@ def unpickle_state(
 
 
 def _call(target: Any, arguments: Tuple[Any, ...]) -> Any:
-    if type(target) is not _Name:
+    if type(target) is not Name:
         raise ValueError("the pickle calls what is no type")
     if target == _BYTES:
         return _bytes(*arguments)
@@ -141,7 +134,7 @@ def _count(value: Any) -> int:
     return value
 
 
-def _attributes(value: Any, kind: _Name) -> Dict[str, Any]:
+def _attributes(value: Any, kind: Name) -> Dict[str, Any]:
     if type(value) is not _Object or value.kind != kind:
         raise ValueError(f"a {type(value).__name__} where {kind.name} is expected")
     return value.attributes
