@@ -242,4 +242,4 @@ def test_memory_of_a_long_candidate_is_that_of_its_text(name):
     child = subprocess.run(
         command, env=child_environment(), capture_output=True, text=True, timeout=120, check=True
     )
-    assert json.loads(child.stdout) < 40 * 1024  # kB
+    assert json.loads(child.stdout) < 20 * 1024  # kB

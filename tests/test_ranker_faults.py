@@ -129,10 +129,11 @@ def test_an_interrupt_leaves_no_name_scope(engine, monkeypatch):
         ranker._engine._stages[0].name_scope().__enter__()  # and the interrupt comes before the end
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(_BlockScope._current, "value", None, raising=False)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(ranker._engine, "_run", interrupted)
         ranker.rank_pairs(pairs)
-    assert getattr(_BlockScope._current, "value", None) is None
+    assert _BlockScope._current.value is None
     check_same(ranker.rank_pairs(pairs), expected)
 
 
