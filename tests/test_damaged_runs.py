@@ -17,9 +17,9 @@ from safetensors.numpy import load_file, save_file
 import wqa.inference.quantize as quantizing
 import wqa.training.run as training
 from wqa.cli import main
-from wqa.config import BackboneConfig, TrainingConfig
+from wqa.config import BackboneConfig, TrainingConfig, config_digest
 from wqa.data import builtin_path, read_questions
-from wqa.data.digests import RUN_FILES, file_digests, forget_digests
+from wqa.data.digests import RUN_FILES, file_digests, forget_digests, record_digests
 from wqa.data.parameter_files import MOST_ARRAYS, is_finite, read_array, read_layout
 from wqa.errors import EncoderError, RunDirectoryError, WqaError
 from wqa.inference import load_ranker
@@ -60,7 +60,20 @@ def read_config(run):
     return json.loads((run / "config.json").read_text(encoding="utf-8"))
 
 
+def recorded(run):
+    """Digests of the files beside the configuration, which records its own."""
+    digests = read_config(run)["sha256"]
+    own = digests.pop("config.json")
+    assert own == config_digest(read_config(run))
+    return digests
+
+
 def write_config(run, values):
+    """Write the configuration without its own digest, so that the values themselves count."""
+    kept = dict(values.get("sha256", {}))
+    kept.pop("config.json", None)
+    if kept:
+        values = {**values, "sha256": kept}
     (run / "config.json").write_text(json.dumps(values), encoding="utf-8")
 
 
@@ -336,7 +349,7 @@ def test_config_json_that_is_too_large_is_refused(run):
 
 @pytest.mark.parametrize("name", RUN_FILES)
 def test_a_changed_file_is_refused(run, name):
-    assert read_config(run)["sha256"] == file_digests(run)
+    assert recorded(run) == file_digests(run)
     content = bytearray((run / name).read_bytes())
     content[len(content) // 2] ^= 1
     (run / name).write_bytes(content)
@@ -368,7 +381,7 @@ def test_a_training_does_not_take_memory_for_wrong_sizes(run, tmp_path, name, va
 
 
 def test_a_run_without_digests_loads(run):
-    forget_digests(run)
+    forget_digests(run, [*RUN_FILES, "config.json"])
     assert read_config(run)["sha256"] == {}
     load_ranker(run)
     assert "sha256" not in read_config(DATA / "run_0_1_0")
@@ -377,7 +390,7 @@ def test_a_run_without_digests_loads(run):
 
 def test_conversion_records_digests(tiny_encoder, tmp_path):
     convert(tiny_encoder, tmp_path / "out")
-    assert read_config(tmp_path / "out")["sha256"] == file_digests(tmp_path / "out")
+    assert recorded(tmp_path / "out") == file_digests(tmp_path / "out")
 
 
 def test_a_training_killed_before_its_digests_loads_and_resumes(
@@ -397,7 +410,7 @@ def test_a_training_killed_before_its_digests_loads_and_resumes(
     assert read_config(out)["sha256"] == {}
     load_ranker(out)
     assert training.train(*arguments, config=config, max_length=64, resume=True).finished
-    assert read_config(out)["sha256"] == file_digests(out)
+    assert recorded(out) == file_digests(out)
 
 
 def dev_questions():
@@ -411,7 +424,7 @@ def test_quantization_records_its_digest_last(run, monkeypatch):
 
     quantize(run, dev_questions(), most=1)
     files = (*RUN_FILES, "int8.safetensors")
-    assert read_config(run)["sha256"] == file_digests(run, files)
+    assert recorded(run) == file_digests(run, files)
     with monkeypatch.context() as patch:
         patch.setattr(quantizing, "record_digests", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -419,7 +432,7 @@ def test_quantization_records_its_digest_last(run, monkeypatch):
     load_ranker(run)
     load_ranker(run, precision="int8")
     quantize(run, dev_questions(), most=3)
-    assert read_config(run)["sha256"] == file_digests(run, files)
+    assert recorded(run) == file_digests(run, files)
 
 
 @needs_precision("int8")
@@ -603,3 +616,17 @@ def test_random_damage_of_parameters_is_always_refused(run):
         if damage != whole:
             with pytest.raises(RunDirectoryError):
                 load_ranker(run, engine="mxnet")
+
+
+def test_a_changed_config_json_is_refused(run):
+    path = run / "config.json"
+    record_digests(run)
+    load_ranker(run)
+    values = json.loads(path.read_text())
+    values["backbone"]["num_heads"] = 1
+    path.write_text(json.dumps(values))
+    with pytest.raises(RunDirectoryError, match="config.json: has changed"):
+        load_ranker(run)
+    del values["sha256"]["config.json"]
+    path.write_text(json.dumps(values))
+    load_ranker(run)

@@ -2,7 +2,7 @@
 
 from wqa.config.encoders import BACKBONES, FAMILIES, PAIR_FORMS, BackboneConfig, Family, PairForm
 from wqa.config.reading import parse_json, read_json
-from wqa.config.runs import RunConfig, from_dict, read_run_config, to_json
+from wqa.config.runs import RunConfig, config_digest, from_dict, read_run_config, to_json
 from wqa.config.training import ENGINES, PRECISIONS, EngineConfig, TrainingConfig
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "PairForm",
     "RunConfig",
     "TrainingConfig",
+    "config_digest",
     "from_dict",
     "parse_json",
     "read_json",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import sys
 import typing
@@ -201,8 +202,36 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
             "that of a run",
             "make one of it: wqa convert SRC OUT",
         )
+    written = values
     if isinstance(values, dict) and "exits" in values:
         # Version 0.1.0 had one configuration for all systems.
         values = {**values, "network": {"exits": values["exits"]}}
         del values["exits"]
-    return from_dict(RunConfig, values, str(path))
+    config = from_dict(RunConfig, values, str(path))
+    expected = config.sha256.get("config.json")
+    if expected is not None and config_digest(written) != expected:
+        raise RunDirectoryError(
+            path,
+            "has changed: its SHA-256 is another one",
+            f"{shorten(expected, 16)}, as it records itself",
+            f"{_MEND}; if you changed it yourself, delete the line config.json of sha256 in it",
+        )
+    return config
+
+
+def config_digest(values: Dict[str, Any]) -> str:
+    """Compute the SHA-256 of a run's ``config.json``, which it records itself.
+
+    Parameters
+    ----------
+    values : dict
+        Content of the file. Its field ``sha256`` does not count.
+
+    Returns
+    -------
+    str
+        The digest in hexadecimal.
+    """
+    counted = {name: value for name, value in values.items() if name != "sha256"}
+    text = json.dumps(counted, sort_keys=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()

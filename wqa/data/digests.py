@@ -10,7 +10,7 @@ import json
 import pathlib
 from typing import Any, Dict, Iterable, Mapping
 
-from wqa.config import read_json
+from wqa.config import config_digest, read_json
 from wqa.data.files import PathLike, atomic_writer, sha256
 from wqa.errors import RunDirectoryError
 
@@ -83,6 +83,8 @@ def check_digest(
 def record_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:
     """Record the digests of files in a run's ``config.json``, except those already recorded.
 
+    The digest of ``config.json`` itself is recorded with them.
+
     Parameters
     ----------
     run : str or path-like
@@ -101,7 +103,8 @@ def record_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:
     known = values.get("sha256", {})
     missing = [name for name in names if name not in known]
     if missing:
-        _write_config(run, {**values, "sha256": {**known, **file_digests(run, missing)}})
+        digests = {**known, **file_digests(run, missing), "config.json": config_digest(values)}
+        _write_config(run, {**values, "sha256": digests})
 
 
 def forget_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:

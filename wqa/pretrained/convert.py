@@ -14,7 +14,7 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig, RunConfig, to_json
-from wqa.data.digests import file_digests
+from wqa.data.digests import record_digests
 from wqa.data.temporary import scratch_folder
 from wqa.errors import EncoderError, printable
 from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer, library_versions
@@ -152,8 +152,8 @@ def convert(source: PathLike, out: PathLike, check: str = "", command: str = "")
         with new_directory(out) as target:
             write_parameters(model, target / "model.params")
             tokenizer.save(target / "tokenizer.json")
-            record = dataclasses.replace(record, sha256=file_digests(target))
             (target / "config.json").write_text(to_json(record), encoding="utf-8")
+            record_digests(target)
     return report
 
 
