@@ -191,7 +191,7 @@ def test_a_lock_file_of_another_user_is_named_with_its_permission(tmp_path, monk
     assert "get the permission" in message and "free space" not in message
 
 
-def test_a_holder_on_a_machine_of_the_same_name_is_not_looked_up_here(tmp_path):
+def test_a_holder_on_a_machine_of_the_same_name_is_not_looked_up_here(tmp_path, started):
     out = tmp_path / "out"
     process, _ = started(HOLDER, out)
     dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
