@@ -119,14 +119,26 @@ class Interrupts(Attack):
             with disturbance:
                 work()
         except BaseException as error:
-            if not _is_caused_by(error, kind):
+            if not is_caused_by(error, kind):
                 raise
             return 1
         return 0
 
 
-def _is_caused_by(error, kind):
-    """Whether an exception is of a type, or was raised while one of that type was handled."""
+def is_caused_by(error, kind):
+    """Whether an exception is of a type, or was raised while one of that type was handled.
+
+    Parameters
+    ----------
+    error : BaseException
+        The exception.
+    kind : type
+        The type.
+
+    Returns
+    -------
+    bool
+    """
     while error is not None and not isinstance(error, kind):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -98,7 +98,9 @@ class Kills(Attack):
         child = self._commands.start(name, "killed.txt", waits=True)
         tracer = Tracer(child, trace, [])
         child.release()
-        child.wait()
+        if child.wait() is None:
+            child.kill()
+            raise Fault(f"`{name}` hangs under strace")
         tracer.wait()
         counts, calls = collections.Counter(), set()
         for line in trace.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -29,13 +29,15 @@ def table(tallies):
     return lines
 
 
-def summary(tallies):
+def summary(tallies, further=0):
     """One line: the number of faults, or the attacks that attacked nothing.
 
     Parameters
     ----------
     tallies : iterable of soak.supervisor.Tally
         Counts of the attacks.
+    further : int
+        Number of faults that are not of one attack.
 
     Returns
     -------
@@ -43,9 +45,9 @@ def summary(tallies):
         The line.
     """
     tallies = list(tallies)
-    count = sum(len(tally.faults) for tally in tallies)
+    count = further + sum(len(tally.faults) for tally in tallies)
     if count:
-        return f"{count} faults"
+        return f"{count} faults" if count > 1 else "1 fault"
     idle = [tally.name for tally in tallies if not tally.units]
     return f"no try: {', '.join(idle)}" if idle else "no fault"
 

@@ -66,16 +66,16 @@ def main(arguments=None):
         before = digests(material)
         with ending() as signals:
             run_slices(slices(tallies, options, places), options.processes, lambda: signals)
-        changed = sorted(path for path, _ in before.items() ^ digests(material).items())
+        changed = sorted({path for path, _ in before.items() ^ digests(material).items()})
     lines = report.table(tallies.values())
     print("\n".join(lines))
-    print(report.summary(tallies.values()))
-    for name in sorted(set(changed)):
+    for name in changed:
         print(f"fault: {name}, which all attacks share, has changed")
+    print(report.summary(tallies.values(), len(changed)))
     if signals:
         print("interrupted", file=sys.stderr)
         return 128 + signals[0]
-    if options.page:
+    if options.page and not changed:
         minutes = (time.monotonic() - begin) / 60
         shown = (tallies.values(), minutes, options.seed, options.processes)
         report.write_page(options.page, *shown)

@@ -105,7 +105,7 @@ class Slice:
         if raw != b"" and not reason:
             return True
         if not reason and self._process.wait() == 0:
-            self._close()
+            self.close()
             return False
         return self._fell(reason or f"the process ended by {_status(self._process.returncode)}")
 
@@ -154,7 +154,7 @@ class Slice:
         if self._seconds is not None:
             left = self._seconds - (time.monotonic() - self._begin)
         if self._tries is not None or left is None or left < 5:
-            self._close()
+            self.close()
             return False
         self._seconds, self._buffer = left, b""
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -167,7 +167,8 @@ class Slice:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def _close(self):
+    def close(self):
+        """End the slice: its worker, its time and its folder."""
         self.stop()
         self.tally.seconds += time.monotonic() - self._begin
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -200,7 +201,7 @@ def run_slices(slices, processes, is_ended=lambda: False):
             running = [part for part in running if part.poll()]
     finally:
         for part in running:
-            part.stop()
+            part.close()
 
 
 def _status(code):
