@@ -11,7 +11,7 @@ import zipfile
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA, child_environment, make_tar
+from conftest import DATA, PEAK, child_environment, make_tar
 from safetensors.numpy import load_file, save_file
 
 from wqa.cli import main
@@ -272,16 +272,16 @@ def test_checks_against_stored_outputs(checked, tmp_path, capsys):
 
 
 BOMBS = """
-import resource, sys
+import sys
 from wqa.errors import EncoderError
 from wqa.pretrained import convert
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 for bomb in sys.argv[3:]:
     try:
         convert(sys.argv[1], sys.argv[2], bomb)
     except EncoderError as error:
         print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(peak() - before)
 """
 
 
@@ -319,7 +319,7 @@ def test_stored_outputs_of_more_than_is_compared(checked, tmp_path):
         paths.append(tmp_path / f"{kind}.npz")
         write_bomb(paths[-1], kind, arrays)
     child = subprocess.run(
-        [sys.executable, "-c", BOMBS, str(checked), str(tmp_path / "out"), *map(str, paths)],
+        [sys.executable, "-c", PEAK + BOMBS, str(checked), str(tmp_path / "out"), *map(str, paths)],
         env=child_environment(),
         capture_output=True,
         text=True,

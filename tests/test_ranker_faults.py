@@ -1,6 +1,7 @@
 """Rankers after interrupts and exceptions, and scores that are not finite."""
 
 import ctypes
+import faulthandler
 import random
 import re
 import signal
@@ -160,9 +161,11 @@ def test_signals_while_many_questions_are_ranked(tiny_run, engine):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-    other = threading.Thread(target=lambda: list(ranker.rank_all(questions)))  # no lock is held
-    other.start()
-    other.join(60)
+    other = threading.Thread(target=lambda: list(ranker.rank_all(questions)), daemon=True)
+    other.start()  # no lock is held
+    other.join(30)
+    if other.is_alive():
+        faulthandler.dump_traceback(sys.__stderr__)  # where all threads are
     assert not other.is_alive()
 
 
