@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from conftest import limited_file_size, needs_onednn
 from mxnet.gluon.block import _BlockScope
+from tqdm import tqdm
 
 from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
@@ -295,3 +296,15 @@ def test_pairs_outside_the_tables_of_the_network_are_refused(engine, ids, messag
     pairs[1] = pairs[1]._replace(token_ids=np.array(ids, np.int32))
     with pytest.raises(InputError, match=re.escape(message)):
         ranker.rank_pairs([group()[1], pairs])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_ranking_without_a_bar_takes_no_lock_of_bars(engine):
+    ranker, pairs = spilling_ranker(engine), group()
+    expected = ranker.rank_pairs(pairs)
+    rankings = []
+    thread = threading.Thread(target=lambda: rankings.extend(ranker.rank_pairs(pairs)), daemon=True)
+    with tqdm.get_lock():  # an interrupt inside tqdm leaves it taken
+        thread.start()
+        thread.join(15)
+    check_same(rankings, expected)

@@ -210,15 +210,7 @@ class _Group:
         following = None if is_last else engine.store()
         batches = engine.plan(self._lengths[alive])
         readings: List[List[np.ndarray]] = [[] for _ in stages]
-        for indices in tqdm(
-            batches,
-            desc=f"to exit {self._layers[stages[-1]]}",
-            unit="batch",
-            delay=2,
-            leave=False,
-            disable=not ranker._progress,
-            file=sys.stderr,
-        ):
+        for indices in self._with_bar(batches, stages[-1]):
             batch = alive[indices]
             pairs = [self._pairs[pair] for pair in batch]
             done = engine.run(stages, batch, pairs, store, following)
@@ -234,6 +226,13 @@ class _Group:
                 self._check(stage, order, scores)
                 self._scores[stage, order] = scores
         return following
+
+    def _with_bar(self, batches: List[np.ndarray], stage: int) -> Iterable[np.ndarray]:
+        """Micro-batches up to a stage, with a bar if the ranker shows progress."""
+        if not self._ranker._progress:
+            return batches  # an interrupt inside tqdm can leave the lock that all bars share
+        title = f"to exit {self._layers[stage]}"
+        return tqdm(batches, desc=title, unit="batch", delay=2, leave=False, file=sys.stderr)
 
     def _check_pairs(self) -> None:
         """Check lengths and token ids, which the engines use as indices."""
