@@ -1,6 +1,7 @@
 """Threads, forks, look-ahead and memory of rankers."""
 
 import collections.abc
+import ctypes
 import gc
 import subprocess
 import sys
@@ -436,3 +437,49 @@ def test_rankers_that_come_and_go_take_the_memory_of_a_few(engine):
         env=child_environment(OMP_NUM_THREADS="1"),
     )
     assert int(growth.stdout) < 20 * 1024, growth.stderr  # KiB; the weights alone are 3.4 MB
+
+
+THREADS = (
+    PEAK
+    + """
+import sys, threading
+from wqa.data import builtin_path, read_questions
+from wqa.inference import load_ranker
+
+ranker = load_ranker(sys.argv[1], engine="mxnet")
+questions = list(read_questions(builtin_path("test")))[:2]
+
+def in_threads(count):
+    for _ in range(count):
+        thread = threading.Thread(target=lambda: list(ranker.rank_all(questions)))
+        thread.start()
+        thread.join()
+
+in_threads(2)
+before = peak()
+in_threads(30)
+print(peak() - before)
+"""
+)
+
+
+def test_threads_that_come_and_go_keep_no_memory(tiny_run):
+    command = [sys.executable, "-c", THREADS, str(tiny_run)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=child_environment()
+    )
+    assert int(done.stdout) < 30_000, done.stderr  # kB; more than 100,000 with MXNet in each thread
+
+
+@needs_onednn
+def test_scores_do_not_depend_on_the_threads_of_the_caller(tiny_run):
+    openmp = ctypes.CDLL("libgomp.so.1")
+    ranker = load_ranker(tiny_run, engine="onednn")
+    questions = list(read_questions(builtin_path("test")))[:3]
+    expected = list(ranker.rank_all(questions))
+    before = openmp.omp_get_max_threads()
+    openmp.omp_set_num_threads(1 if before > 1 else 2)
+    try:
+        assert all(map(is_same, ranker.rank_all(questions), expected))
+    finally:
+        openmp.omp_set_num_threads(before)

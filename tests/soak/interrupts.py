@@ -18,6 +18,8 @@ from soak.rankers import DROPS, QUESTIONS, Rankers, identical
 
 #: Share of the tries that interrupt a training, which takes long.
 TRAININGS = 0.04
+#: Greatest number of times that a ranking is disturbed until it is interrupted.
+REPEATS = 10
 #: Start of the path of every file of the package.
 PACKAGE = str(pathlib.Path(importlib.util.find_spec("wqa").origin).parent) + os.sep
 
@@ -65,7 +67,10 @@ class Interrupts(Attack):
             else:
                 self._rank(engine, number, drop)
 
-        interrupted = self._disturb(random, work, self._seconds[engine] * (3 if many else 1))
+        seconds = self._seconds[engine] * (3 if many else 1)
+        interrupted = 0
+        for _ in range(REPEATS):  # an interrupt may come too late
+            interrupted = interrupted or self._disturb(random, work, seconds)
         following = random.randrange(len(QUESTIONS))
         self._rankers.rankers[engine].set_drops(drop)
         ranking = self._rank(engine, following, drop)

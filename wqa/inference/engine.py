@@ -17,13 +17,18 @@ from mxnet.gluon import HybridBlock
 
 from wqa.config import PAIR_FORMS, EngineConfig
 from wqa.errors import OptionError
-from wqa.inference.engine_locks import MXNET_LOCK, engine_lock, name_scope_kept
+from wqa.inference.engine_locks import (
+    MXNET_LOCK,
+    engine_lock,
+    in_mxnet_thread,
+    name_scope_kept,
+)
 from wqa.inference.hidden import HiddenStore, RowStore
 from wqa.models import Network, parse_devices
 from wqa.models.backbone import break_cycles
 from wqa.onednn import DenseChain, PackedBatch, PackedLayers, choose_engine, encoding_kind
 from wqa.onednn.packing import round_up
-from wqa.onednn.process import in_usable_thread, openmp_threads
+from wqa.onednn.process import count_threads, in_usable_thread, openmp_threads
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
 
@@ -191,6 +196,9 @@ class HybridEngine(Engine):
         if config.threads is not None:
             mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(config.threads))
 
+    def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return in_mxnet_thread(super()._exclusively, function, *arguments)
+
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return plan_batches(lengths, self._config.batch_tokens or _HYBRID_TOKENS)
 
@@ -253,6 +261,8 @@ class PackedEngine(Engine):
         quantized: Optional[QuantizedLayers] = None,
     ) -> None:
         super().__init__(network, typed, padding_id, config)
+        # One number for all threads that rank: products of other numbers are rounded differently.
+        self._threads = config.threads or count_threads()
         self._stages = network.encoder_stages()
         self._bounds = [0, *np.cumsum([len(stage.layers) for stage in self._stages]).tolist()]
         layers = [layer for stage in self._stages for layer in stage.layers]
@@ -285,7 +295,7 @@ class PackedEngine(Engine):
         return in_usable_thread(self._with_threads, function, *arguments)
 
     def _with_threads(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        with openmp_threads(self._config.threads):
+        with openmp_threads(self._threads):
             return super()._exclusively(function, *arguments)
 
     def _run(
@@ -325,8 +335,11 @@ class PackedEngine(Engine):
         # The number of rows is rounded up, so that few shapes are compiled.
         padded = np.zeros((round_up(len(rows)), rows.shape[1]), np.float32)
         padded[: len(rows)] = rows
+        return in_mxnet_thread(self._head_scores, stage, padded)[: len(rows)]
+
+    def _head_scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         with MXNET_LOCK:
-            return self._stages[stage].head(mx.nd.array(padded)).asnumpy()[: len(rows)]
+            return self._stages[stage].head(mx.nd.array(rows)).asnumpy()
 
 
 def packing_obstacle(network: Network) -> str:

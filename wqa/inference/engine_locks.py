@@ -1,4 +1,4 @@
-"""Locks of engines, which a fork of the process hands over free; name scopes after an interrupt."""
+"""Locks of engines and MXNet's thread, which survive a fork; name scopes after an interrupt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import itertools
 import os
 import threading
 import weakref
-from typing import Any, Iterator, List
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Iterator, List, TypeVar
 
 from mxnet.gluon.block import _BlockScope
 from mxnet.name import NameManager
@@ -16,6 +17,8 @@ from mxnet.name import NameManager
 #: Lock of all that MXNet computes for rankers: networks share blocks, whose tracing is not safe in
 #: several threads. A thread may take it while it holds that of an engine, never the reverse.
 MXNET_LOCK = threading.RLock()
+
+Result = TypeVar("Result")
 
 _numbers = itertools.count()
 _locks: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -47,6 +50,35 @@ def engine_lock(shared: bool) -> Any:
     return lock
 
 
+def in_mxnet_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function that computes by MXNet: in the main thread, or in one other thread.
+
+    MXNet keeps some megabytes for each thread that computes, also after the thread has ended. So
+    all threads but the main one share a single thread.
+
+    Parameters
+    ----------
+    function : callable
+        Function to call. It must not wait for a lock that the caller holds.
+    *arguments
+        Arguments of the function.
+
+    Returns
+    -------
+    object
+        What the function returns.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return function(*arguments)
+    _register()
+    return _mxnet_thread().submit(function, *arguments).result()
+
+
+@functools.lru_cache(maxsize=None)
+def _mxnet_thread() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="wqa MXNet")
+
+
 @contextlib.contextmanager
 def name_scope_kept() -> Iterator[None]:
     """Restore Gluon's name scopes of the thread, in which an interrupt can leave a block."""
@@ -63,6 +95,7 @@ def name_scope_kept() -> Iterator[None]:
 @functools.lru_cache(maxsize=None)
 def _register() -> None:
     os.register_at_fork(before=_acquire, after_in_parent=_release, after_in_child=_release)
+    os.register_at_fork(after_in_child=_mxnet_thread.cache_clear)
 
 
 def _acquire() -> None:

@@ -13,7 +13,7 @@ import functools
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Iterator, Optional, TypeVar
+from typing import Any, Callable, Iterator, TypeVar
 
 from wqa.errors import ProcessError
 
@@ -81,18 +81,25 @@ def _other_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1)
 
 
+def count_threads() -> int:
+    """Number of OpenMP's threads that compute for the calling thread.
+
+    Returns
+    -------
+    int
+    """
+    return _openmp().omp_get_max_threads()
+
+
 @contextlib.contextmanager
-def openmp_threads(threads: Optional[int]) -> Iterator[None]:
+def openmp_threads(threads: int) -> Iterator[None]:
     """Set the number of threads that compute for the calling thread, and restore it afterwards.
 
     Parameters
     ----------
-    threads : int or None
-        Number of threads; None to leave it.
+    threads : int
+        Number of threads.
     """
-    if threads is None:
-        yield
-        return
     before = _openmp().omp_get_max_threads()
     _openmp().omp_set_num_threads(threads)
     try:
