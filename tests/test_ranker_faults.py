@@ -258,7 +258,7 @@ def test_the_command_line_refuses_scores_that_are_not_finite(tiny_run, monkeypat
         if command == "evaluate":
             arguments += ["--engine", "mxnet"]
         else:
-            monkeypatch.setattr("wqa.inference.engine.choose_engine", lambda *_: "mxnet")
+            monkeypatch.setattr("wqa.inference.engine_choice.choose_engine", lambda *_: "mxnet")
         try:
             status = main(arguments)
         except (SystemExit, WqaError) as error:

@@ -23,7 +23,7 @@ from wqa.data import Question
 from wqa.errors import InputError, OptionError, check_choice
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.engine import build_engine
+from wqa.inference.engine_choice import build_engine
 from wqa.inference.lookahead import LookAhead
 from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name, score_error
 from wqa.models import Network

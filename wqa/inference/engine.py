@@ -1,4 +1,4 @@
-"""Engines, which compute encodings and scores: MXNet's hybridized stages, or oneDNN's layers.
+"""Engines, which compute encodings and scores: their base class, and MXNet's hybridized stages.
 
 An engine plans micro-batches, runs consecutive stages on them, and stores the encodings of pairs
 between stages. The ranker decides which pairs are dropped (`wqa.inference.cascade`). An engine
@@ -15,28 +15,15 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock
 
-from wqa.config import PAIR_FORMS, EngineConfig
-from wqa.errors import OptionError
-from wqa.inference.engine_locks import (
-    MXNET_LOCK,
-    engine_lock,
-    in_mxnet_thread,
-    name_scope_kept,
-)
-from wqa.inference.hidden import HiddenStore, RowStore
+from wqa.config import EngineConfig
+from wqa.inference.engine_locks import engine_lock, in_mxnet_thread, name_scope_kept
+from wqa.inference.hidden import HiddenStore
 from wqa.models import Network, parse_devices
 from wqa.models.backbone import break_cycles
-from wqa.onednn import DenseChain, PackedBatch, PackedLayers, choose_engine, encoding_kind
-from wqa.onednn.packing import round_up
-from wqa.onednn.process import count_threads, in_usable_thread, openmp_threads
-from wqa.onednn.quantize import QuantizedLayers
-from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
-
-#: Values of `wqa.models.Head.reads` that oneDNN's engine supports.
-READ_ROWS = ("first", "mean")
+from wqa.text import Encoded, bucketed, pad_pairs, plan_batches
 
 #: Default number of tokens of a micro-batch.
-_HYBRID_TOKENS, _PACKED_TOKENS = 2048, 1024
+_TOKENS = 2048
 
 
 class Readings(NamedTuple):
@@ -200,7 +187,7 @@ class HybridEngine(Engine):
         return in_mxnet_thread(super()._exclusively, function, *arguments)
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        return plan_batches(lengths, self._config.batch_tokens or _HYBRID_TOKENS)
+        return plan_batches(lengths, self._config.batch_tokens or _TOKENS)
 
     def store(self) -> HiddenStore:
         return HiddenStore(self._config.hidden_bytes)
@@ -235,182 +222,3 @@ class HybridEngine(Engine):
 
     def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         return rows
-
-
-class PackedEngine(Engine):
-    """oneDNN's layers on packed rows, on the CPU, in any precision.
-
-    A head of dense layers is oneDNN's too, in float32; MXNet computes any other.
-
-    It reads the parameters of the network once.
-
-    Parameters
-    ----------
-    network, typed, padding_id, config
-        As `Engine` takes them. The network has `encoder_stages`, and its parameters are on the CPU.
-    quantized : list of dict, optional
-        `wqa.onednn.Quantized` products of each layer, for int8.
-    """
-
-    def __init__(
-        self,
-        network: Network,
-        typed: bool,
-        padding_id: int,
-        config: EngineConfig,
-        quantized: Optional[QuantizedLayers] = None,
-    ) -> None:
-        super().__init__(network, typed, padding_id, config)
-        # One number for all threads that rank: products of other numbers are rounded differently.
-        self._threads = config.threads or count_threads()
-        self._stages = network.encoder_stages()
-        self._bounds = [0, *np.cumsum([len(stage.layers) for stage in self._stages]).tolist()]
-        layers = [layer for stage in self._stages for layer in stage.layers]
-        self._tokens = max(config.batch_tokens or _PACKED_TOKENS, network.config.max_positions)
-        self._layers = PackedLayers(
-            network.config,
-            network.encoders[0].embeddings,
-            layers,
-            typed,
-            encoding_kind(config.precision),
-            self._tokens,
-            quantized,
-        )
-        # A head of dense layers runs where the layers run, without a change of threads.
-        self._chains: List[Optional[DenseChain]] = []
-        for stage in self._stages:
-            layers_of_head = stage.head.chain()
-            self._chains.append(DenseChain(layers_of_head) if layers_of_head else None)
-            if not layers_of_head:
-                self._hybridized.append(stage.head)
-        self._hybridize()
-
-    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        return pack_batches(lengths, self._tokens)
-
-    def store(self) -> RowStore:
-        return RowStore(self._config.hidden_bytes)
-
-    def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return in_usable_thread(self._with_threads, function, *arguments)
-
-    def _with_threads(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        with openmp_threads(self._threads):
-            return super()._exclusively(function, *arguments)
-
-    def _run(
-        self,
-        stages: Sequence[int],
-        numbers: np.ndarray,
-        pairs: Sequence[Encoded],
-        store: Optional[RowStore],
-        following: Optional[RowStore],
-    ) -> Readings:
-        lengths = np.array([len(pair.token_ids) for pair in pairs])
-        layers, batch = self._layers, PackedBatch(lengths)
-        if store is None:
-            layers.embed(pairs, batch)
-        else:
-            layers.load(store.take(numbers.tolist()))
-        rows = [self._run_stage(stage, batch) for stage in stages]
-        if following is not None:
-            following.put(numbers.tolist(), lengths, layers.encodings[: batch.tokens])
-        return Readings(lengths, rows)
-
-    def _run_stage(self, index: int, batch: PackedBatch) -> np.ndarray:
-        """Rows that the head of a stage reads, (pairs, C)."""
-        layers, stage = self._layers, self._stages[index]
-        start, end = self._bounds[index : index + 2]
-        only_first = stage.layers.needed == "first"
-        for layer in range(start, end - only_first):
-            layers.layer(layer, batch)
-        if only_first:
-            return layers.layer_of_first_rows(end - 1, batch)
-        return layers.means(batch) if stage.head.reads == "mean" else layers.first_rows(batch)
-
-    def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
-        chain = self._chains[stage]
-        if chain is not None:
-            return chain(rows)[:, 0]
-        # The number of rows is rounded up, so that few shapes are compiled.
-        padded = np.zeros((round_up(len(rows)), rows.shape[1]), np.float32)
-        padded[: len(rows)] = rows
-        return in_mxnet_thread(self._head_scores, stage, padded)[: len(rows)]
-
-    def _head_scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
-        with MXNET_LOCK:
-            return self._stages[stage].head(mx.nd.array(rows)).asnumpy()
-
-
-def packing_obstacle(network: Network) -> str:
-    """Why oneDNN's engine cannot run a network.
-
-    Parameters
-    ----------
-    network : Network
-        Network of any system.
-
-    Returns
-    -------
-    str
-        The reason; empty if the engine can run the network.
-    """
-    stages = network.encoder_stages()
-    if not stages:
-        return "a network that is not made of stages of transformer layers"
-    for index, stage in enumerate(stages):
-        if stage.head.reads not in READ_ROWS:
-            return f"a head that reads {stage.head.reads!r}, not one row a pair"
-        expected = None if index else network.encoders[0].embeddings
-        if stage.embeddings is not expected or not len(stage.layers):
-            return "stages that are not consecutive layers of one encoder"
-    return ""
-
-
-def build_engine(
-    network: Network,
-    tokenizer: Tokenizer,
-    config: EngineConfig,
-    quantized: Optional[QuantizedLayers] = None,
-) -> Engine:
-    """Build the engine of a ranker.
-
-    Parameters
-    ----------
-    network : Network
-        Network with its parameters on ``config.ctx``, which is a single device.
-    tokenizer : Tokenizer
-        Tokenizer of the network, for the form of pairs and the id of padding.
-    config : EngineConfig
-        Engine, precision, threads, device and sizes.
-    quantized : list of dict, optional
-        `wqa.onednn.Quantized` products of each layer; needed for int8.
-
-    Returns
-    -------
-    Engine
-        A `HybridEngine` or a `PackedEngine`.
-
-    Raises
-    ------
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        If the engine, the precision, the device and the network do not go together, or this machine
-        lacks them.
-    """
-    count = len(parse_devices(config.ctx))
-    if count > 1:
-        raise OptionError("ctx", f"{config.ctx}, which is {count} devices", "one device to rank on")
-    chosen = choose_engine(config, packing_obstacle(network))
-    shared = (network, PAIR_FORMS[tokenizer.pair_form].typed, tokenizer.padding_id, config)
-    if chosen == "mxnet":
-        with MXNET_LOCK:
-            return HybridEngine(*shared)
-    if config.precision == "int8" and quantized is None:
-        raise OptionError(
-            "precision",
-            "int8 of a model without calibration",
-            "a calibrated run",
-            "calibrate the run with `wqa quantize`",
-        )
-    with MXNET_LOCK:
-        return PackedEngine(*shared, quantized=quantized)

@@ -70,7 +70,6 @@ def in_mxnet_thread(function: Callable[..., Result], *arguments: Any) -> Result:
     """
     if threading.current_thread() is threading.main_thread():
         return function(*arguments)
-    _register()
     return _mxnet_thread().submit(function, *arguments).result()
 
 

@@ -11,7 +11,7 @@ from wqa.data.digests import forget_digests, record_digests
 from wqa.data.files import PathLike, sha256
 from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.inference.engine import packing_obstacle
+from wqa.inference.engine_choice import packing_obstacle
 from wqa.inference.load import load_network_ranker
 from wqa.inference.run_directory import quantized_path
 from wqa.models import Network

@@ -14,7 +14,7 @@ from wqa.config import RunConfig, from_dict, read_run_config
 from wqa.data.digests import check_digest
 from wqa.data.files import sha256
 from wqa.errors import EncoderError, OptionError, RunDirectoryError
-from wqa.inference.engine import packing_obstacle
+from wqa.inference.engine_choice import packing_obstacle
 from wqa.models import Network, network_type, parse_devices
 from wqa.onednn import read_quantized
 from wqa.onednn.quantize import QuantizedLayers

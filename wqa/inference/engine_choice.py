@@ -1,0 +1,92 @@
+"""Choice of a ranker's engine."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from wqa.config import PAIR_FORMS, EngineConfig
+from wqa.errors import OptionError
+from wqa.inference.engine import Engine, HybridEngine
+from wqa.inference.engine_locks import MXNET_LOCK
+from wqa.inference.packed_engine import PackedEngine
+from wqa.models import Network, parse_devices
+from wqa.onednn import choose_engine
+from wqa.onednn.quantize import QuantizedLayers
+from wqa.text import Tokenizer
+
+#: Values of `wqa.models.Head.reads` that oneDNN's engine supports.
+READ_ROWS = ("first", "mean")
+
+
+def packing_obstacle(network: Network) -> str:
+    """Why oneDNN's engine cannot run a network.
+
+    Parameters
+    ----------
+    network : Network
+        Network of any system.
+
+    Returns
+    -------
+    str
+        The reason; empty if the engine can run the network.
+    """
+    stages = network.encoder_stages()
+    if not stages:
+        return "a network that is not made of stages of transformer layers"
+    for index, stage in enumerate(stages):
+        if stage.head.reads not in READ_ROWS:
+            return f"a head that reads {stage.head.reads!r}, not one row a pair"
+        expected = None if index else network.encoders[0].embeddings
+        if stage.embeddings is not expected or not len(stage.layers):
+            return "stages that are not consecutive layers of one encoder"
+    return ""
+
+
+def build_engine(
+    network: Network,
+    tokenizer: Tokenizer,
+    config: EngineConfig,
+    quantized: Optional[QuantizedLayers] = None,
+) -> Engine:
+    """Build the engine of a ranker.
+
+    Parameters
+    ----------
+    network : Network
+        Network with its parameters on ``config.ctx``, which is a single device.
+    tokenizer : Tokenizer
+        Tokenizer of the network, for the form of pairs and the id of padding.
+    config : EngineConfig
+        Engine, precision, threads, device and sizes.
+    quantized : list of dict, optional
+        `wqa.onednn.Quantized` products of each layer; needed for int8.
+
+    Returns
+    -------
+    Engine
+        A `HybridEngine` or a `PackedEngine`.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If the engine, the precision, the device and the network do not go together, or this machine
+        lacks them.
+    """
+    count = len(parse_devices(config.ctx))
+    if count > 1:
+        raise OptionError("ctx", f"{config.ctx}, which is {count} devices", "one device to rank on")
+    chosen = choose_engine(config, packing_obstacle(network))
+    shared = (network, PAIR_FORMS[tokenizer.pair_form].typed, tokenizer.padding_id, config)
+    if chosen == "mxnet":
+        with MXNET_LOCK:
+            return HybridEngine(*shared)
+    if config.precision == "int8" and quantized is None:
+        raise OptionError(
+            "precision",
+            "int8 of a model without calibration",
+            "a calibrated run",
+            "calibrate the run with `wqa quantize`",
+        )
+    with MXNET_LOCK:
+        return PackedEngine(*shared, quantized=quantized)
