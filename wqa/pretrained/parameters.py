@@ -97,7 +97,7 @@ def load_parameters(
     _check_layout(path, layout, parameters)
     for name, parameter in parameters.items():
         values = stored_parameter(path, name, layout[name])
-        parameter._load_init(mx.nd.array(values, dtype=values.dtype), ctx)
+        parameter._load_init(mx.nd.from_numpy(values), ctx)
 
 
 def _check_layout(path: PathLike, layout: Dict[str, StoredArray], parameters: dict) -> None:
