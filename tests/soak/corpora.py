@@ -43,7 +43,7 @@ class Corpora(Attack):
 
     name = "corpora"
     unit = "lines"
-    weight = 14
+    weight = 24
     threads = 1
 
     def prepare(self):

@@ -43,7 +43,7 @@ class Damage(Attack):
 
     name = "damage"
     unit = "files"
-    weight = 47
+    weight = 35
     limit = 60
     memory = 2 << 30
 

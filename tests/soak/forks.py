@@ -23,7 +23,7 @@ class Forks(Attack):
 
     name = "forks"
     unit = "children"
-    weight = 2
+    weight = 3
     threads = None
 
     def prepare(self):

@@ -36,7 +36,7 @@ class Interrupts(Attack):
 
     name = "interrupts"
     unit = "interrupts"
-    weight = 5
+    weight = 7
     threads = None
     limit = 240
 

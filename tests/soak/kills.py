@@ -24,7 +24,7 @@ class Kills(Attack):
 
     name = "kills"
     unit = "kills"
-    weight = 20
+    weight = 17
     limit = 600
 
     def prepare(self):

@@ -15,7 +15,7 @@ class Threads(Attack):
 
     name = "threads"
     unit = "rankings"
-    weight = 4
+    weight = 6
     threads = None
     limit = 180
 
