@@ -21,7 +21,7 @@ import argparse
 from typing import Any, Dict, List, NamedTuple
 
 from wqa.cli.drops import add_drops, settings_by_name
-from wqa.cli.options import add_ranking, numbers, ranking_options
+from wqa.cli.options import add_long_questions, add_ranking, numbers, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.config import BACKBONES, EngineConfig
 from wqa.errors import OptionError, shorten
@@ -76,6 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_ranking(parser)
+    add_long_questions(parser)
 
 
 class _Work(NamedTuple):
@@ -118,13 +119,17 @@ def _settings(options: argparse.Namespace) -> Dict[str, Dict[str, Any]]:
 def _of_run(options: argparse.Namespace) -> _Work:
     from wqa.data import read_questions
     from wqa.inference import load_ranker
+    from wqa.text import note_long_questions
 
     if not options.run or not options.data:
         raise OptionError("wqa bench", "neither RUN with --data nor --random", "one or the other")
     questions = list(read_questions(options.data))
     if not questions:
         raise OptionError("data", f"{options.data}, which has no question", "at least one")
-    return _Work(load_ranker(options.run, **ranking_options(options)), questions)
+    ranker = load_ranker(options.run, **ranking_options(options))
+    prepared = ranker.prepare(questions)
+    note_long_questions(prepared.truncated, prepared.skipped, options.data)
+    return _Work(ranker, prepared.questions)
 
 
 def _random(options: argparse.Namespace) -> _Work:
@@ -152,6 +157,7 @@ def _random(options: argparse.Namespace) -> _Work:
     )
     exits = numbers(options.exits, "exits") if options.exits else ()
     engine = ranking_options(options)
+    del engine["long_questions"]  # no text is tokenized
     pool = {name: engine.pop(name) for name in ("pool", "pool_size")}
     ranker = random_ranker(config, exits, options.seed, engine=EngineConfig(**engine), **pool)
     return _Work(ranker, questions, ranker.rank_pairs)

@@ -15,8 +15,8 @@ from __future__ import annotations
 import argparse
 
 from wqa.cli.drops import add_drops
-from wqa.cli.options import add_ranking, add_scoring, metric_names
-from wqa.cli.output import add_json, figures_table, note_omissions, show
+from wqa.cli.options import add_long_questions, add_ranking, add_scoring, metric_names
+from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
 from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
 from wqa.errors import OptionError
 
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_drops(parser, "; give it once for all RUNs, or once for each")
     add_json(parser)
     add_ranking(parser)
+    add_long_questions(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -46,6 +47,7 @@ def run(options: argparse.Namespace) -> None:
         rankers = named_rankers(options)
         questions = list(read_questions(options.data))
         result = compare_rankers(rankers, questions, options.filter, metrics, progress=True)
+    note_long_rows(result["rows"])
     tables = [figures_table(result["rows"])]
     tables += map(comparison_table, result["comparisons"])
     show("\n\n".join(tables), result, options.json)

@@ -18,8 +18,14 @@ import argparse
 from typing import Any, Dict, List
 
 from wqa.cli.drops import add_drops, settings_by_name
-from wqa.cli.options import add_ranking, add_scoring, metric_names, ranking_options
-from wqa.cli.output import add_json, figures_table, note_omissions, show
+from wqa.cli.options import (
+    add_long_questions,
+    add_ranking,
+    add_scoring,
+    metric_names,
+    ranking_options,
+)
+from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
 from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
 from wqa.errors import OptionError
 
@@ -52,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_ranking(parser)
+    add_long_questions(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -63,6 +70,7 @@ def run(options: argparse.Namespace) -> None:
         rows = _of_seeds(options)
     else:
         rows = _of_run(options)
+    note_long_rows(rows)
     show(figures_table(rows), rows[0] if len(rows) == 1 else rows, options.json)
 
 

@@ -8,6 +8,7 @@ import math
 import typing
 from typing import Any, Dict, List, Sequence
 
+from wqa.config import LONG_QUESTIONS
 from wqa.data.filters import FILTERS
 from wqa.errors import OptionError, shorten
 
@@ -227,7 +228,7 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Values of the options of `add_ranking`, for `wqa.inference.load_ranker`.
+    """Values of the options of `add_ranking` and `add_long_questions`, for `load_ranker`.
 
     Parameters
     ----------
@@ -239,8 +240,28 @@ def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     dict of str to Any
         Keyword arguments.
     """
-    names = ("ctx", "pool", "pool_size", "precision", "engine", "threads")
+    names = ("ctx", "pool", "pool_size", "precision", "engine", "threads", "long_questions")
     return {name: getattr(options, name) for name in names}
+
+
+def add_long_questions(
+    parser: argparse.ArgumentParser, choices: Sequence[str] = LONG_QUESTIONS
+) -> None:
+    """Add ``--long-questions``.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Parser of a subcommand that reads questions.
+    choices : sequence of str
+        Values that the option may have.
+    """
+    parser.add_argument(
+        "--long-questions",
+        default="error",
+        choices=choices,
+        help="questions that leave fewer than 16 tokens for a candidate (default: error)",
+    )
 
 
 def add_filter(parser: argparse.ArgumentParser, name: str, default: str, text: str) -> None:

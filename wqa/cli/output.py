@@ -11,7 +11,7 @@ from typing import Any, Mapping, Sequence
 from wqa.errors import UNPRINTABLE
 
 #: Figures that are shown in a line above the table.
-_ABOVE = ("questions", "filter")
+_ABOVE = ("questions", "filter", "truncated_questions", "skipped_questions")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +82,8 @@ def figures_table(rows: Sequence[Mapping[str, Any]]) -> str:
     Returns
     -------
     str
-        A line with the number of questions and the filter, and a table.
+        A line with the number of questions, the filter and the number of questions that were
+        skipped, and a table.
     """
     from wqa.evaluation import table
 
@@ -90,7 +91,27 @@ def figures_table(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         cells.append({name: value for name, value in row.items() if name not in _ABOVE})
     first = rows[0]
-    return f"{first['questions']} questions scored, filter {first['filter']}\n{table(cells)}"
+    title = f"{first['questions']} questions scored, filter {first['filter']}"
+    if first.get("skipped_questions"):
+        title += f", {first['skipped_questions']} over-long left out"
+    return f"{title}\n{table(cells)}"
+
+
+def note_long_rows(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print on standard error how many over-long questions were truncated or skipped.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Figures of one or more runs; those that read no text have no such number.
+    """
+    from wqa.text import note_long_questions
+
+    names = ("truncated_questions", "skipped_questions")
+    counts = [[row[name] for name in names] for row in rows if all(name in row for name in names)]
+    if counts:
+        # Runs of different lengths truncate different questions.
+        note_long_questions(*map(max, zip(*counts)))
 
 
 def note_omissions(row: Mapping[str, Any], complete: bool) -> None:

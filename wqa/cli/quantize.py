@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 
+from wqa.cli.options import add_long_questions
 from wqa.errors import OptionError, printable
 
 
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A",
         help="SmoothQuant's alpha: share of the inputs' outliers that moves to the weights, 0 to 1",
     )
+    add_long_questions(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -47,6 +49,12 @@ def run(options: argparse.Namespace) -> None:
     if options.questions < 1:
         raise OptionError("questions", options.questions, "a whole number above 0")
     strength = STRENGTH if options.strength is None else options.strength
-    pairs = quantize(options.run, read_questions(options.data), options.questions, strength)
+    pairs = quantize(
+        options.run,
+        read_questions(options.data),
+        options.questions,
+        strength,
+        options.long_questions,
+    )
     print(f"{printable(options.run)}/int8.safetensors: calibrated on {pairs} pairs")
     print(f"it ranks by --precision int8 on {where_int8_runs()}")

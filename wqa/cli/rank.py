@@ -19,7 +19,7 @@ import sys
 from typing import Any, Dict, List
 
 from wqa.cli.drops import add_drops, one_drop_setting
-from wqa.cli.options import add_ranking, ranking_options
+from wqa.cli.options import add_long_questions, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
@@ -42,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_ranking(parser)
+    add_long_questions(parser, ("error", "truncate"))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -52,12 +53,16 @@ def run(options: argparse.Namespace) -> None:
     candidates = read_candidates(options.candidates)
     setting = one_drop_setting(options.drops)
     # MXNet takes a second to load, longer than the errors above need.
+    from wqa.data import Question
     from wqa.inference import load_ranker
+    from wqa.text import note_long_questions
 
     ranker = load_ranker(
         options.run, progress=True, **setting.arguments, **ranking_options(options)
     )
     ranking = ranker.rank(question, candidates)
+    if options.long_questions == "truncate":
+        note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)
     order = ranking.order.tolist()
     if options.top_k > 0:
         order = order[: options.top_k]

@@ -8,13 +8,15 @@ examples:
 
 A store belongs to one tokenizer and one --max-length. If the command is stopped, the same command
 continues it; the store has its final name only when it is complete. Candidates without a token are
-left out and counted.
+left out and counted. --long-questions skip leaves questions out that have too many tokens, truncate
+keeps their first tokens; a training on such a store takes the same option.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from wqa.cli.options import add_long_questions
 from wqa.errors import printable
 
 
@@ -38,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TOKENS",
         help="limit of a pair (default: 128)",
     )
+    add_long_questions(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -46,12 +49,14 @@ def run(options: argparse.Namespace) -> None:
     import pathlib
 
     from wqa.pretrained import encoder_directory
-    from wqa.text import PairEncoder, build_store, load_tokenizer
+    from wqa.text import PairEncoder, build_store, load_tokenizer, note_long_questions
 
     run_directory = contextlib.nullcontext(pathlib.Path(options.init or ""))
     with encoder_directory(options.encoder) if options.encoder else run_directory as folder:
-        encoder = PairEncoder(load_tokenizer(folder), options.max_length)
+        tokenizer = load_tokenizer(folder)
+        encoder = PairEncoder(tokenizer, options.max_length, options.long_questions)
     meta = build_store(options.data, options.out, encoder)
+    note_long_questions(meta["truncated_questions"], meta["skipped_questions"], options.data)
     print(
         f"{printable(options.out)}: {meta['questions']:,} questions, {meta['pairs']:,} pairs, "
         f"{meta['truncated']:,} shortened, "

@@ -155,6 +155,7 @@ def evaluator_factory(options: argparse.Namespace) -> Callable:
     from wqa.data import filter_questions, read_questions
     from wqa.evaluation import dev_evaluator
     from wqa.inference import build_ranker
+    from wqa.text import naming_file, note_long_questions, prepare_questions
 
     questions = filter_questions(read_questions(options.dev), options.dev_filter)
     # oneDNN may be able to train a network but not to rank with it; MXNet then ranks.
@@ -162,10 +163,15 @@ def evaluator_factory(options: argparse.Namespace) -> Callable:
     engine = EngineConfig(engine=chosen, ctx=options.ctx.split("-")[0])
 
     def evaluator(encoder: Any) -> Callable[[Any], Dict[str, float]]:
+        # Now, not at the first evaluation, which may be hours away.
+        with naming_file(options.dev):
+            prepared = prepare_questions(questions, [encoder])
+        note_long_questions(prepared.truncated, prepared.skipped, options.dev)
+
         def build(network: Any) -> Any:
             return build_ranker(options.system, network, encoder, engine=engine)
 
         # Only MXNet's engine reads the current parameters.
-        return dev_evaluator(questions, build, live=chosen == "mxnet", progress=True)
+        return dev_evaluator(prepared.questions, build, live=chosen == "mxnet", progress=True)
 
     return evaluator

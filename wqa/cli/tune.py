@@ -22,7 +22,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from wqa.cli.options import add_filter, add_ranking, numbers, ranking_options
+from wqa.cli.options import (
+    add_filter,
+    add_long_questions,
+    add_ranking,
+    numbers,
+    ranking_options,
+)
 from wqa.errors import printable
 
 if TYPE_CHECKING:
@@ -79,11 +85,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_filter(parser, "--filter", "no-all-negative", "questions to score")
     add_ranking(parser)
+    add_long_questions(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa tune`` and print the Pareto front and the configuration that was picked."""
     from wqa.evaluation import table
+    from wqa.text import note_long_questions
     from wqa.tuning import tune
 
     tuning = tune(
@@ -100,6 +108,7 @@ def run(options: argparse.Namespace) -> None:
         progress=True,
         **ranking_options(options),
     )
+    note_long_questions(tuning.truncated_questions, tuning.skipped_questions, options.data)
     print(
         f"{tuning.questions} questions, filter {options.filter}; "
         f"{len(tuning.configurations)} configurations in {tuning.seconds:.1f} s; "

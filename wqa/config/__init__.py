@@ -3,7 +3,13 @@
 from wqa.config.encoders import BACKBONES, FAMILIES, PAIR_FORMS, BackboneConfig, Family, PairForm
 from wqa.config.reading import parse_json, read_json
 from wqa.config.runs import RunConfig, config_digest, from_dict, read_run_config, to_json
-from wqa.config.training import ENGINES, PRECISIONS, EngineConfig, TrainingConfig
+from wqa.config.training import (
+    ENGINES,
+    LONG_QUESTIONS,
+    PRECISIONS,
+    EngineConfig,
+    TrainingConfig,
+)
 
 __all__ = [
     "BACKBONES",
@@ -12,6 +18,7 @@ __all__ = [
     "EngineConfig",
     "FAMILIES",
     "Family",
+    "LONG_QUESTIONS",
     "PAIR_FORMS",
     "PRECISIONS",
     "PairForm",

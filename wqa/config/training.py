@@ -12,6 +12,8 @@ from wqa.errors import OptionError, check_choice
 ENGINES = ("auto", "mxnet", "onednn")
 #: Precisions of products.
 PRECISIONS = ("float32", "bfloat16", "int8")
+#: What to do with a question that leaves too few tokens for its candidates.
+LONG_QUESTIONS = ("error", "truncate", "skip")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +110,9 @@ class TrainingConfig:
         long sequential runs.
     train_filter, dev_filter : str
         Filters of training and development questions, keys of `wqa.data.filters.FILTERS`.
+    long_questions : {"error", "truncate", "skip"}
+        What to do with a training or development question that leaves too few tokens for its
+        candidates, as `wqa.text.PairEncoder` takes it.
 
     Raises
     ------
@@ -134,12 +139,14 @@ class TrainingConfig:
     shuffle: str = _option("pair", "shuffle all pairs, or blocks of questions")
     train_filter: str = _option("all", "training questions: all, no-all-negative or clean")
     dev_filter: str = _option("no-all-negative", "filter of development questions")
+    long_questions: str = _option("error", "questions that leave no room for a candidate")
 
     #: Values that some fields are limited to.
     CHOICES = {
         "engine": ENGINES,
         "precision": ("float32", "bfloat16"),
         "shuffle": ("pair", "question"),
+        "long_questions": LONG_QUESTIONS,
     }
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.data import Question
-from wqa.errors import OptionError, printable
+from wqa.errors import DataError, OptionError, printable
 from wqa.evaluation.evaluate import evaluate, filter_qrels, score_run
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.rankers import Row, cost_of, questions_that_count, rank_questions
@@ -55,6 +55,7 @@ class _Result(NamedTuple):
     row: Row
     values: PerQuestion
     orders: List[List[int]]
+    questions: List[str]  # ids of the questions that count
 
 
 def compare_rankers(
@@ -82,7 +83,8 @@ def compare_rankers(
     Returns
     -------
     dict
-        ``rows``, the figures of each ranker; ``comparisons``, one for each ranker after the first:
+        ``rows``, the figures of each ranker, with the number of over-long questions that were
+        truncated and skipped; ``comparisons``, one for each ranker after the first:
         Spearman's rho of the rankings, and a `wqa.evaluation.significance.Comparison` of every
         metric as a dict.
 
@@ -91,10 +93,11 @@ def compare_rankers(
     OptionError
         If there are fewer than two rankers, or the filter or a metric is unknown.
     DataError
-        If a candidate has no label.
+        If a candidate has no label, or the rankers do not skip the same over-long questions: the
+        tests pair the questions.
     """
     kept = questions_that_count(questions, filter)
-    results = [_result(entry, kept, filter, metrics, progress) for entry in rankers]
+    results = _results(rankers, kept, filter, metrics, progress)
     _check_count(len(results))
     first = results[0]
     comparisons = []
@@ -130,14 +133,18 @@ def evaluate_seeds(
     OptionError
         If ``filter`` or a metric is unknown.
     DataError
-        If there is no ranker, or a candidate has no label.
+        If there is no ranker, a candidate has no label, or the rankers do not skip the same
+        over-long questions.
     """
     kept = questions_that_count(questions, filter)
-    rows = [_result(entry, kept, filter, metrics, progress).row for entry in rankers]
+    results = _results(rankers, kept, filter, metrics, progress)
+    rows = [result.row for result in results]
     names = ("questions", *metrics, "cost")
     spread = over_seeds([{name: row[name] for name in names} for row in rows])
     for index, title in enumerate(("mean", "deviation")):
-        row: Row = {"run": title, "drop_ratio": "", "questions": len(kept), "filter": filter}
+        row: Row = {"run": title, "drop_ratio": "", "filter": filter}
+        for name in ("questions", "skipped_questions"):
+            row[name] = rows[0][name]
         row.update({name: pair[index] for name, pair in spread.items()})
         rows.append({**row, "token_cost": None})
     return rows
@@ -227,6 +234,31 @@ def _check_count(runs: int) -> None:
         raise OptionError("runs", f"{runs} of them", "at least two to compare")
 
 
+def _results(
+    rankers: Iterable[NamedRanker],
+    questions: Sequence[Question],
+    filter: str,
+    metrics: Sequence[str],
+    progress: bool,
+) -> List[_Result]:
+    results: List[_Result] = []
+    for entry in rankers:
+        prepared = entry.ranker.prepare(questions)
+        ids = [question.id for question in prepared.questions]
+        if results and ids != results[0].questions:
+            raise DataError(
+                entry.title,
+                f"skips other over-long questions than {results[0].title}: {prepared.skipped} of "
+                f"{len(questions)}",
+                f"the same {len(results[0].questions)} questions for all runs",
+                'set long_questions="truncate"',
+            )
+        result = _result(entry, prepared.questions, filter, metrics, progress)
+        result.row.update(prepared.counts)
+        results.append(result)
+    return results
+
+
 def _result(
     entry: NamedRanker,
     questions: Sequence[Question],
@@ -239,7 +271,8 @@ def _result(
     row.update(evaluate(rankings, questions, metrics=metrics))
     row.update(cost_of(rankings))
     orders = [ranking.order.tolist() for ranking in rankings]
-    return _Result(entry.title, row, per_question(rankings, questions, metrics), orders)
+    values = per_question(rankings, questions, metrics)
+    return _Result(entry.title, row, values, orders, [question.id for question in questions])
 
 
 def _comparison(

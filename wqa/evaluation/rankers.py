@@ -1,8 +1,8 @@
 """Evaluation of rankers on labelled questions, at several drop settings and after each exit.
 
-A ranker is any object with the interface of `wqa.inference.Ranker`: ``rank_all``, ``set_drops``,
-``capabilities``. A drop setting is a name and the keyword arguments of ``set_drops``:
-``{"0.3": {"drop_ratio": 0.3}, "keep=5": {"keep": 5}}``.
+A ranker is any object with the interface of `wqa.inference.Ranker`: ``prepare``, ``rank_all``,
+``set_drops``, ``capabilities``. A drop setting is a name and the keyword arguments of
+``set_drops``: ``{"0.3": {"drop_ratio": 0.3}, "keep=5": {"keep": 5}}``.
 """
 
 from __future__ import annotations
@@ -147,18 +147,24 @@ def evaluate_ranker(
     Returns
     -------
     list of dict
-        A row for each setting: its name as ``drop_ratio``, the filter, the metrics, the costs, and
-        the seconds that ranking took. Then the rows of the exits, which one pass scores: their
-        seconds are None.
+        A row for each setting: its name as ``drop_ratio``, the filter, the number of over-long
+        questions that were truncated and skipped, the metrics, the costs, and the seconds that
+        ranking took. Questions that the ranker skips do not count, but are in ``trec_qrels``, so
+        that `score_run` counts them as missing. Then the rows of the exits, which one pass scores:
+        their seconds are None.
 
     Raises
     ------
     OptionError
         If an option does not fit, or the ranker has no exits.
     DataError
-        If a candidate has no label.
+        If a candidate has no label, or the ranker skips all questions.
+    QuestionTooLong
+        If a question is over-long, and the ranker neither truncates nor skips it.
     """
-    kept = questions_that_count(questions, filter)
+    judged = questions_that_count(questions, filter)
+    prepared = ranker.prepare(judged)
+    kept = prepared.questions
     if settings is None:
         settings = {_current_setting(ranker): None}
     if trec_run and len(settings) > 1 and "{}" not in trec_run:
@@ -182,10 +188,10 @@ def evaluate_ranker(
         row = {"drop_ratio": name, "filter": filter, **evaluate(rankings, kept, metrics=metrics)}
         rows.append({**row, **cost_of(rankings), "seconds": seconds})
     if trec_qrels:
-        write_qrels(trec_qrels, kept)
+        write_qrels(trec_qrels, judged)
     if per_exit:
         rows += _rows_of_exits(ranker, kept, filter, metrics, progress)
-    return rows
+    return [{**row, **prepared.counts} for row in rows]
 
 
 def _current_setting(ranker: Any) -> str:

@@ -8,8 +8,8 @@ import pathlib
 import tarfile
 from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
-from wqa.config import EngineConfig, read_json
-from wqa.errors import OptionError, RunDirectoryError, shorten
+from wqa.config import LONG_QUESTIONS, EngineConfig, read_json
+from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ranker import Ranker
@@ -64,6 +64,7 @@ def load_ranker(
     engine: str = "auto",
     batch_tokens: Optional[int] = None,
     hidden_bytes: int = 1 << 29,
+    long_questions: str = "error",
     **options: Any,
 ) -> Ranker:
     """Load the ranker of a run directory, or a sequence of rankers.
@@ -94,6 +95,10 @@ def load_ranker(
         Tokens of a micro-batch; the default depends on the engine.
     hidden_bytes : int
         Bytes of encodings that are held in memory between two exits.
+    long_questions : {"error", "truncate", "skip"}
+        What to do with a question that leaves fewer than 16 tokens for its candidates: raise an
+        error, keep as many of its first tokens as leave 16, or leave it out, which
+        `Ranker.prepare` does.
     **options
         Further keywords of the system's ranker, such as those of `CascadeRanker`.
 
@@ -113,7 +118,9 @@ def load_ranker(
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens, hidden_bytes)
     parse_devices(ctx)
     check_precision(precision)
+    check_choice("long_questions", long_questions, LONG_QUESTIONS)
     if is_sequence(path):
+        options["long_questions"] = long_questions
         return _load_sequence(path, drop_ratio, keep, config, options)
     if isinstance(drop_ratio, str):
         if drop_ratio != "tuned":
@@ -121,11 +128,13 @@ def load_ranker(
         drop_ratio = list(read_tuned(path))
     drops = {"drop_ratio": drop_ratio, "keep": keep}
     if _is_huggingface(path):
-        return _load_classifier(path, config, {**drops, **options})
-    return _load_run(path, config, {**drops, **options})
+        return _load_classifier(path, config, long_questions, {**drops, **options})
+    return _load_run(path, config, long_questions, {**drops, **options})
 
 
-def _load_run(folder: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
+def _load_run(
+    folder: pathlib.Path, engine: EngineConfig, long_questions: str, options: Dict[str, Any]
+) -> Ranker:
     try:
         is_directory = folder.is_dir()
     except OSError:  # a name that is too long
@@ -136,7 +145,7 @@ def _load_run(folder: pathlib.Path, engine: EngineConfig, options: Dict[str, Any
             "there is no such directory",
             "a run directory as `wqa train` writes it, or a classifier's directory or tar",
         )
-    run = load_run(folder, engine.ctx, engine.precision)
+    run = load_run(folder, engine.ctx, engine.precision, long_questions)
     if engine.precision == "int8":
         options["quantized"] = run.quantized
     return build_ranker(run.config.system, run.network, run.encoder, engine=engine, **options)
@@ -224,7 +233,9 @@ def _is_huggingface(folder: pathlib.Path) -> bool:
         return False
 
 
-def _load_classifier(path: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
+def _load_classifier(
+    path: pathlib.Path, engine: EngineConfig, long_questions: str, options: Dict[str, Any]
+) -> Ranker:
     if engine.precision == "int8":
         raise OptionError(
             "precision",
@@ -236,5 +247,6 @@ def _load_classifier(path: pathlib.Path, engine: EngineConfig, options: Dict[str
         network = load_classifier(folder, parse_devices(engine.ctx))
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(network.config, path)
-    encoder = PairEncoder(tokenizer, min(MAX_LENGTH, network.config.max_positions))
+    max_length = min(MAX_LENGTH, network.config.max_positions)
+    encoder = PairEncoder(tokenizer, max_length, long_questions)
     return build_ranker("pairwise", network, encoder, engine=engine, **options)

@@ -16,11 +16,15 @@ from wqa.inference.load import load_network_ranker
 from wqa.inference.run_directory import quantized_path
 from wqa.models import Network
 from wqa.onednn.quantize import STRENGTH, calibrate, write_quantized
-from wqa.text import PairEncoder
+from wqa.text import PairEncoder, note_long_questions
 
 
 def quantize(
-    run: PathLike, questions: Iterable[Question], most: int = 100, strength: float = STRENGTH
+    run: PathLike,
+    questions: Iterable[Question],
+    most: int = 100,
+    strength: float = STRENGTH,
+    long_questions: str = "error",
 ) -> int:
     """Calibrate a run and write its 8-bit products to ``int8.safetensors`` in its directory.
 
@@ -35,6 +39,9 @@ def quantize(
     strength : float
         SmoothQuant's alpha, the share of the inputs' imbalance that moves to the weights, in
         [0, 1].
+    long_questions : {"error", "truncate", "skip"}
+        What to do with over-long questions, as `wqa.inference.load_ranker` takes it. Those that are
+        skipped count for ``most``. A note on standard error gives their number.
 
     Returns
     -------
@@ -46,6 +53,8 @@ def quantize(
     OptionError
         If there is no question, ``strength`` is out of range, or the network has no transformer
         layers.
+    QuestionTooLong
+        If a question leaves too few tokens for its candidates and is neither truncated nor skipped.
     RunDirectoryError, StorageError
         If the run cannot be read, or the file cannot be written.
     OutputLocked
@@ -54,7 +63,7 @@ def quantize(
     if not 0 <= strength <= 1:
         raise OptionError("strength", strength, "a number from 0 to 1")
     folder = pathlib.Path(run)
-    ranker = load_network_ranker(folder, engine="mxnet")
+    ranker = load_network_ranker(folder, engine="mxnet", long_questions=long_questions)
     network = ranker.network
     if not (folder / "model.params").exists():
         raise RunDirectoryError(
@@ -69,8 +78,11 @@ def quantize(
     calibration = list(itertools.islice(questions, most))
     if not calibration:
         raise OptionError("questions", "no question", "at least one")
+    prepared = ranker.prepare(calibration)
     with lock_output(folder):
-        return _calibrate(folder, ranker.network, ranker.encoder, calibration, strength)
+        pairs = _calibrate(folder, network, ranker.encoder, prepared.questions, strength)
+    note_long_questions(prepared.truncated, prepared.skipped)
+    return pairs
 
 
 def _calibrate(

@@ -11,6 +11,7 @@ from wqa.data import Candidate, Question
 from wqa.errors import ScoreError, shorten
 from wqa.inference.cost import Cost
 from wqa.inference.dropping import Drop, DropRatio, Keep, check_drops
+from wqa.text import PairEncoder, PreparedQuestions, prepare_questions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,12 +54,15 @@ class Ranking:
     def __post_init__(self) -> None:
         filled = ~np.asarray(self.blank, dtype=bool)
         # NaN stands for an exit that did not score the candidate.
-        finite = np.isfinite(self.scores) & ~np.isinf(self.exit_scores).any(axis=0)
+        infinite = np.isinf(self.exit_scores).any(axis=0)
+        finite = np.isfinite(self.scores) & ~infinite
         wrong = np.flatnonzero(filled & ~finite)
         if len(wrong):
             candidate = int(wrong[0])
-            scores = np.append(self.exit_scores[:, candidate], self.scores[candidate])
-            raise score_error("scores", candidate, scores[~np.isfinite(scores)][-1])
+            exit_scores = self.exit_scores[:, candidate]
+            scores = np.append(exit_scores, self.scores[candidate])
+            not_finite = scores[~np.isfinite(scores)]
+            raise score_error("scores", candidate, not_finite[-1])
 
     def order_at(self, index: int) -> np.ndarray:
         """Order by the scores of one stage; candidates that it did not score come last.
@@ -73,7 +77,8 @@ class Ranking:
         numpy.ndarray
             (k,) candidate indices, best first.
         """
-        return np.argsort(-np.nan_to_num(self.exit_scores[index], nan=-np.inf), kind="stable")
+        scores = np.nan_to_num(self.exit_scores[index], nan=-np.inf)
+        return np.argsort(-scores, kind="stable")
 
 
 def score_error(where: str, candidate: int, score: float) -> ScoreError:
@@ -157,6 +162,8 @@ class Ranker:
 
     #: Network that the ranker ranks with, where it is a single one.
     network: Any = None
+    #: Encoder of questions and candidates, where there is a single one.
+    encoder: Any = None
 
     _drops: Tuple[Drop, ...] = (Drop(),)
 
@@ -200,6 +207,41 @@ class Ranker:
     def drop_ratio(self, drop_ratio: DropRatio) -> None:
         self.set_drops(drop_ratio)
 
+    def prepare(self, questions: Iterable[Question]) -> PreparedQuestions:
+        """Apply the ranker's rule for over-long questions, before they are ranked.
+
+        `rank_all` gives one ranking a question, so that questions to skip are left out here.
+
+        Parameters
+        ----------
+        questions : iterable of Question
+            Questions with their candidates.
+
+        Returns
+        -------
+        PreparedQuestions
+            The questions to rank, and the number of those that are truncated and skipped. A
+            question that is too long for one ranker of a sequence is too long for the sequence.
+
+        Raises
+        ------
+        QuestionTooLong
+            If a question leaves too few tokens for its candidates, and the ranker's
+            ``long_questions`` is ``"error"``.
+        DataError
+            If all questions are skipped.
+        """
+        return prepare_questions(questions, self._encoders())
+
+    def _encoders(self) -> List[PairEncoder]:
+        """Encoders of the ranker and of those inside it."""
+        encoders = []
+        if self.encoder is not None:
+            encoders.append(self.encoder)
+        for ranker in self.capabilities.rankers:
+            encoders += ranker._encoders()
+        return encoders
+
     def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
         """Rank the candidates of one question.
 
@@ -218,12 +260,14 @@ class Ranker:
         Raises
         ------
         InputError
-            If the question or the candidate list is empty, or the question is too long.
+            If the question or the candidate list is empty, or the question is too long and not
+            truncated.
         ScoreError
             If a score is not finite.
         """
-        record = Question("", question, tuple(Candidate(text) for text in candidates))
-        return next(iter(self.rank_all([record])))
+        texts = tuple(Candidate(text) for text in candidates)
+        rankings = self.rank_all([Question("", question, texts)])
+        return next(iter(rankings))
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         """Rank many questions, several at a time.
@@ -244,7 +288,7 @@ class Ranker:
         ScoreError
             If a score is not finite.
         InputError
-            If a question cannot be ranked. This error, and any of the source, comes after the
-            rankings of the questions before it.
+            If a question cannot be ranked, also one to skip, which `prepare` leaves out. This
+            error, and any of the source, comes after the rankings of the questions before it.
         """
         raise NotImplementedError

@@ -34,7 +34,12 @@ class Run(NamedTuple):
     quantized: Optional[QuantizedLayers]  # for int8
 
 
-def load_run(folder: pathlib.Path, ctx: str = "cpu", precision: str = "float32") -> Run:
+def load_run(
+    folder: pathlib.Path,
+    ctx: str = "cpu",
+    precision: str = "float32",
+    long_questions: str = "error",
+) -> Run:
     """Load a run directory.
 
     Parameters
@@ -45,6 +50,8 @@ def load_run(folder: pathlib.Path, ctx: str = "cpu", precision: str = "float32")
         Device of the parameters.
     precision : {"float32", "bfloat16", "int8"}
         Precision of products; the 8-bit weights are read for int8 alone.
+    long_questions : {"error", "truncate", "skip"}
+        What to do with over-long questions, as `wqa.text.PairEncoder` takes it.
 
     Returns
     -------
@@ -70,7 +77,8 @@ def load_run(folder: pathlib.Path, ctx: str = "cpu", precision: str = "float32")
         network = load_network(folder, config, ctx)
         weights.result()
     quantized = _load_quantized(folder, config, network) if precision == "int8" else None
-    return Run(config, _pair_encoder(folder, config, network, tokenizer), network, quantized)
+    encoder = _pair_encoder(folder, config, network, tokenizer, long_questions)
+    return Run(config, encoder, network, quantized)
 
 
 def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
@@ -86,14 +94,18 @@ def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
 
 
 def _pair_encoder(
-    folder: pathlib.Path, config: RunConfig, network: Network, tokenizer: Any
+    folder: pathlib.Path,
+    config: RunConfig,
+    network: Network,
+    tokenizer: Any,
+    long_questions: str,
 ) -> PairEncoder:
     where, limit = f"{folder / 'config.json'}, field max_length", network.max_positions
     if limit is not None and config.max_length > limit:
         expected = f"at most {limit}, the positions of the encoder"
         raise RunDirectoryError(where, config.max_length, expected, _MEND)
     try:
-        return PairEncoder(tokenizer, config.max_length)
+        return PairEncoder(tokenizer, config.max_length, long_questions)
     except OptionError as error:
         raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
 

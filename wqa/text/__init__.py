@@ -2,6 +2,12 @@
 
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
 from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
+from wqa.text.long_questions import (
+    PreparedQuestions,
+    naming_file,
+    note_long_questions,
+    prepare_questions,
+)
 from wqa.text.store import PairStore, build_store, is_store
 from wqa.text.tokenized import TokenizedPairs, tokenize_pairs
 from wqa.text.tokenizers import Tokenizer, load_tokenizer
@@ -10,16 +16,20 @@ __all__ = [
     "Encoded",
     "PairEncoder",
     "PairStore",
+    "PreparedQuestions",
     "TokenizedPairs",
     "Tokenizer",
     "bucketed",
     "build_store",
     "is_store",
     "load_tokenizer",
+    "naming_file",
+    "note_long_questions",
     "pack_batches",
     "pad_pairs",
     "plan_batches",
     "plan_by_question",
+    "prepare_questions",
     "split_rows",
     "tokenize_pairs",
 ]

@@ -6,11 +6,12 @@ from typing import List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.config import PAIR_FORMS
-from wqa.errors import InputError, OptionError, QuestionTooLong, shorten
+from wqa.config import LONG_QUESTIONS, PAIR_FORMS
+from wqa.errors import InputError, OptionError, QuestionTooLong, check_choice, shorten
 from wqa.text.tokenizers import Tokenizer
 
-#: Tokens that a question must leave for its candidates.
+#: Tokens that a question must leave for its candidates. A truncated question leaves as many: it
+#: keeps as much as the longest question that is not truncated, so that no longer one keeps less.
 LEAST_CANDIDATE_TOKENS = 16
 
 TokenIds = Union[Sequence[int], np.ndarray]
@@ -49,17 +50,21 @@ class Segments(NamedTuple):
         Token ids of each candidate, cut to the room that the question leaves.
     truncated : list of bool
         Whether each candidate was cut.
+    question_truncated : bool
+        Whether the question was cut.
     """
 
     question: List[int]
     candidates: List[List[int]]
     truncated: List[bool]
+    question_truncated: bool = False
 
 
 class PairEncoder:
     """Encodes pairs as ``[CLS] q [SEP] c [SEP]`` or ``<s> q </s></s> c </s>``.
 
-    Only the candidate is ever shortened.
+    A candidate is cut to the room that its question leaves. A question is whole unless it leaves
+    fewer than 16 tokens.
 
     Parameters
     ----------
@@ -67,6 +72,10 @@ class PairEncoder:
         Tokenizes the texts, and determines the form.
     max_length : int
         Greatest length of a pair, special tokens included.
+    long_questions : {"error", "truncate", "skip"}
+        What to do with a question that leaves fewer than 16 tokens for its candidates: raise an
+        error, or keep its first tokens, as many as leave 16. ``skip`` raises the error too; what
+        reads a corpus then leaves the question out with all its candidates.
 
     Attributes
     ----------
@@ -76,16 +85,24 @@ class PairEncoder:
     Raises
     ------
     OptionError
-        If a pair of this length has no room for a question and a candidate.
+        If a pair of this length has no room for a question and a candidate, or
+        ``long_questions`` is unknown.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int = 128) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"
+    ) -> None:
+        check_choice("long_questions", long_questions, LONG_QUESTIONS)
         self.tokenizer = tokenizer
         self.max_length = max_length
+        self.long_questions = long_questions
         self.form = PAIR_FORMS[tokenizer.pair_form]
-        least = self.form.specials + 1 + LEAST_CANDIDATE_TOKENS
-        if max_length < least:
-            raise OptionError("max_length", max_length, f"at least {least} tokens")
+        # One id more than fits, so that longer texts are told from those that fit.
+        self._needed = max_length + 1
+        reserved = self.form.specials + LEAST_CANDIDATE_TOKENS
+        self._longest_question = max_length - reserved
+        if self._longest_question < 1:
+            raise OptionError("max_length", max_length, f"at least {reserved + 1} tokens")
 
     def encode(self, question: str, candidates: Sequence[str], name: str = "") -> List[Encoded]:
         """Encode a question with each of its candidates.
@@ -109,7 +126,7 @@ class PairEncoder:
         InputError
             If the question is empty, or there is no candidate.
         QuestionTooLong
-            If the question leaves fewer than 16 tokens for its candidates.
+            If the question leaves fewer than 16 tokens for its candidates, and is not truncated.
         """
         segments = self.segments(question, candidates, name)
         question_ids = np.array(segments.question, dtype=np.int32)
@@ -158,7 +175,7 @@ class PairEncoder:
         Returns
         -------
         Segments
-            Token ids, and which candidates were cut.
+            Token ids, and what was cut.
 
         Raises
         ------
@@ -172,26 +189,52 @@ class PairEncoder:
             )
         if not len(candidates):
             raise InputError(where, "the candidate list is empty", "at least one candidate")
-        # One id more than fits, so that longer texts are told from those that fit.
-        needed = self.max_length + 1
-        question_ids, *candidate_ids = self.tokenizer.encode([question, *candidates], needed)
-        if not question_ids:
+        whole_ids, *candidate_ids = self.tokenizer.encode([question, *candidates], self._needed)
+        if not whole_ids:
             raise InputError(where, "the question is empty", "text")
+        question_ids = self.fit_question(whole_ids, name or question)
         room = self.max_length - self.form.specials - len(question_ids)
-        if room < LEAST_CANDIDATE_TOKENS:
-            # Of a long question only the start is tokenized.
-            tokens = str(min(len(question_ids), needed))
-            if len(question_ids) >= needed:
-                tokens += " or more"
-            raise QuestionTooLong(
-                where,
-                f"its {tokens} tokens leave {max(room, 0)} of {self.max_length} for candidates",
-                f"at least {LEAST_CANDIDATE_TOKENS}",
-                "shorten the question or raise max_length",
-            )
         truncated = [len(ids) > room for ids in candidate_ids]
         candidate_ids = [ids[:room] for ids in candidate_ids]
-        return Segments(question_ids, candidate_ids, truncated)
+        return Segments(question_ids, candidate_ids, truncated, len(question_ids) < len(whole_ids))
+
+    def fit_question(self, question_ids: List[int], name: str = "") -> List[int]:
+        """Apply the rule for over-long questions to the token ids of a question.
+
+        Parameters
+        ----------
+        question_ids : list of int
+            Token ids of the question; of a long one at least the first ``max_length + 1``.
+        name : str
+            Name of the question in errors.
+
+        Returns
+        -------
+        list of int
+            The ids, or the first of them, if the question is over-long and ``long_questions`` is
+            ``"truncate"``.
+
+        Raises
+        ------
+        QuestionTooLong
+            If the question is over-long and not truncated.
+        """
+        count = len(question_ids)
+        if count <= self._longest_question:
+            return question_ids
+        if self.long_questions == "truncate":
+            return question_ids[: self._longest_question]
+        room = self.max_length - self.form.specials - count
+        tokens = str(count)
+        if count >= self._needed:
+            # Of a long question only the start is tokenized.
+            tokens = f"{self._needed} or more"
+        raise QuestionTooLong(
+            f"question {shorten(name)}",
+            f"its {tokens} tokens leave {max(room, 0)} of {self.max_length} for candidates",
+            f"at least {LEAST_CANDIDATE_TOKENS}",
+            'shorten the question, raise max_length, or set long_questions="truncate"',
+        )
 
 
 def pad_pairs(

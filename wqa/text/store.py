@@ -1,7 +1,11 @@
 """A tokenized corpus on disk, memory-mapped when it is read.
 
 A store is a folder of arrays (see `wqa.data.arrays`), those of `wqa.text.tokenized`. Its
-``meta.json`` holds the digests of the corpus and of the tokenizer, the length limit, and counts.
+``meta.json`` holds the digests of the corpus and of the tokenizer, the length limit, the option for
+over-long questions, and counts.
+
+The option does not matter where it changed nothing: such a store, or the part of one that a build
+left, is that of each option.
 """
 
 from __future__ import annotations
@@ -9,10 +13,11 @@ from __future__ import annotations
 import pathlib
 import re
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, Mapping
 
 from tqdm import tqdm
 
+from wqa.config import LONG_QUESTIONS
 from wqa.data import read_questions
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import ArrayFolder, reusable_folder
@@ -21,6 +26,7 @@ from wqa.data.locks import lock_output
 from wqa.errors import DataError, shorten
 from wqa.text.array_checks import check_question_indices, check_text_ends, values_below
 from wqa.text.encoding import PairEncoder
+from wqa.text.long_questions import naming_file
 from wqa.text.tokenized import PairTokenizer, TokenizedPairs, array_types
 
 #: Changes whenever older stores can no longer be read.
@@ -46,8 +52,10 @@ def is_store(path: PathLike) -> bool:
     return pathlib.Path(path).is_dir() or str(path).endswith(".store")
 
 
+#: Numbers of questions that the option for over-long questions changed.
+_CHANGED = ("truncated_questions", "skipped_questions")
 #: Progress of a build that starts.
-_START = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0}
+_START = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0, **dict.fromkeys(_CHANGED, 0)}
 
 _MEND = "make it with `wqa tokenize`"
 _MEND_DAMAGE = f"delete the folder, then {_MEND}"
@@ -88,8 +96,10 @@ class PairStore(TokenizedPairs):
                 "64 hexadecimal digits",
                 _MEND_DAMAGE,
             )
+        self._check_long_questions()
         arrays = self._folder.arrays(array_types(self.meta["vocab_size"]))
-        super().__init__(arrays, self.meta["blank"], self.meta["truncated"])
+        changed = [self.meta[name] for name in _CHANGED]
+        super().__init__(arrays, self.meta["blank"], self.meta["truncated"], *changed)
         lengths = {
             "question_ends": self.meta["questions"],
             "candidate_ends": self.meta["pairs"],
@@ -106,6 +116,20 @@ class PairStore(TokenizedPairs):
                     f"{length} elements",
                     _MEND_DAMAGE,
                 )
+
+    def _check_long_questions(self) -> None:
+        """Check the option and its counts, which stores of earlier versions lack."""
+        option = self.meta.setdefault("long_questions", "error")
+        counts = [self.meta.setdefault(name, 0) for name in _CHANGED]
+        valid = option in LONG_QUESTIONS
+        valid = valid and all(type(count) is int and count >= 0 for count in counts)
+        if not valid or counts[0] > self.meta["questions"]:
+            raise DataError(
+                self.path / "meta.json",
+                f"long_questions is {shorten(option)}, for {shorten(counts)} questions",
+                "one of " + ", ".join(LONG_QUESTIONS) + ", and numbers of questions",
+                _MEND_DAMAGE,
+            )
 
     def check(self, encoder: PairEncoder) -> None:
         """Read the whole store once, and refuse a damaged one or one of another encoder.
@@ -143,7 +167,7 @@ class PairStore(TokenizedPairs):
             )
 
     def check_fits(self, encoder: PairEncoder) -> None:
-        """Refuse a store of another tokenizer or length limit.
+        """Refuse a store of another tokenizer, length limit or option for over-long questions.
 
         Parameters
         ----------
@@ -158,6 +182,15 @@ class PairStore(TokenizedPairs):
         self._folder.check_made_with(
             _settings(encoder), "tokenize the corpus again with this encoder and max_length"
         )
+        if not _fits_option(self.meta, encoder):
+            option = self.meta["long_questions"]
+            counts = " and ".join(f"{self.meta[name]} {name}" for name in _CHANGED)
+            raise DataError(
+                self.path,
+                f'made with long_questions="{option}", and holds {counts}',
+                encoder.long_questions,
+                f'set long_questions="{option}", or tokenize the corpus again',
+            )
 
 
 def _settings(encoder: PairEncoder) -> Dict[str, Any]:
@@ -167,6 +200,13 @@ def _settings(encoder: PairEncoder) -> Dict[str, Any]:
         "max_length": encoder.max_length,
         "vocab_size": encoder.tokenizer.vocab_size,
     }
+
+
+def _fits_option(record: Mapping[str, Any], encoder: PairEncoder) -> bool:
+    """Whether a store, or a part of one, has the pairs of an encoder's option."""
+    if not any(record[name] for name in _CHANGED):
+        return True
+    return record["long_questions"] == encoder.long_questions
 
 
 def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[str, Any]:
@@ -180,19 +220,24 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
         The folder to make. A whole store of the same corpus, tokenizer and length limit is kept as
         it is; any other content is refused.
     encoder : PairEncoder
-        Tokenizes the texts, and cuts candidates to its length limit.
+        Tokenizes the texts, cuts candidates to its length limit, and says what to do with over-long
+        questions.
 
     Returns
     -------
     dict
         ``meta.json``: ``questions``, ``pairs``, ``blank`` (candidates without a token, which are
-        left out), ``truncated``, and more.
+        left out), ``truncated``, ``long_questions`` (the encoder's option),
+        ``truncated_questions``, ``skipped_questions``, and more.
 
     Raises
     ------
     DataError
         If a line is not canonical, a candidate has no label, no pair is left, or ``out`` is a
-        store of another corpus, tokenizer or length limit.
+        store of another corpus, tokenizer, length limit or option.
+    QuestionTooLong
+        If a question leaves too few tokens for its candidates and is neither truncated nor skipped.
+        With another option, a later build continues this one.
     OptionError
         If ``out`` is a file, or a folder with other files.
     StorageError
@@ -206,39 +251,47 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
         made_with = {"source_sha256": sha256(source), **_settings(encoder)}
         stored = reusable_folder(out, FORMAT, "store", made_with)
         if stored is not None:
-            return PairStore(out).meta
+            store = PairStore(out)
+            store.check_fits(encoder)
+            return store.meta
         types = array_types(encoder.tokenizer.vocab_size)
         with ArrayWriter(out, FORMAT, types, made_with) as writer:
-            writer.progress = writer.progress or dict(_START)
-            if not _can_continue(writer):
+            option = {"long_questions": encoder.long_questions}
+            writer.progress = writer.progress or {**_START, **option}
+            if not _can_continue(writer, encoder):
                 writer.restart()
                 writer.progress = dict(_START)
-            _tokenize(source, encoder, writer)
+            writer.progress.update(option)
+            with naming_file(source):
+                _tokenize(source, encoder, writer)
             if not writer.progress["pairs"]:
                 raise DataError(source, "no candidate has a token", "at least one that has")
             writer.finish(writer.progress)
         return PairStore(out).meta
 
 
-def _can_continue(writer: ArrayWriter) -> bool:
+def _can_continue(writer: ArrayWriter, encoder: PairEncoder) -> bool:
     """Whether the arrays hold what the progress of a build that was stopped says."""
     progress = writer.progress
-    if set(progress) != set(_START):
+    if set(progress) != {"long_questions", *_START}:
         return False
-    if any(type(count) is not int or count < 0 for count in progress.values()):
+    if any(type(progress[name]) is not int or progress[name] < 0 for name in _START):
+        return False
+    if not _fits_option(progress, encoder):
         return False
     # The arrays do not tell how many candidates were blank or truncated.
     return (
         progress["questions"] == writer.count("question_ends")
         and progress["pairs"] == writer.count("labels")
         and progress["truncated"] <= progress["pairs"]
+        and progress["truncated_questions"] <= progress["questions"]
     )
 
 
 def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> None:
     """Append the questions that are not in the arrays yet, with regular commits."""
     pair_tokenizer = PairTokenizer(encoder)
-    finished = writer.progress["questions"]
+    finished = writer.progress["questions"] + writer.progress["skipped_questions"]
     progress_bar = tqdm(
         read_questions(source),
         desc="tokenizing",
@@ -271,4 +324,6 @@ def _commit(pairs: TokenizedPairs, writer: ArrayWriter) -> None:
     writer.progress["pairs"] += len(pairs)
     writer.progress["blank"] += pairs.blank
     writer.progress["truncated"] += pairs.truncated
+    for name in _CHANGED:
+        writer.progress[name] += getattr(pairs, name)
     writer.commit()

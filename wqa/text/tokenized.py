@@ -13,6 +13,7 @@ import numpy as np
 
 from wqa.data import Question
 from wqa.data.filters import known_labels
+from wqa.errors import QuestionTooLong
 from wqa.text.encoding import PairEncoder
 
 
@@ -51,6 +52,10 @@ class TokenizedPairs:
         Number of candidates that were left out because they have no token.
     truncated : int
         Number of candidates that lost tokens to the length limit.
+    truncated_questions : int
+        Number of questions that lost tokens to the length limit.
+    skipped_questions : int
+        Number of over-long questions that were left out with their candidates.
 
     Attributes
     ----------
@@ -62,12 +67,17 @@ class TokenizedPairs:
         (N,) question index of each pair, ascending.
     labels : numpy.ndarray
         (N,) label of each pair, 0 or 1.
-    blank, truncated : int
+    blank, truncated, truncated_questions, skipped_questions : int
         The counts, as given.
     """
 
     def __init__(
-        self, arrays: Mapping[str, np.ndarray], blank: int = 0, truncated: int = 0
+        self,
+        arrays: Mapping[str, np.ndarray],
+        blank: int = 0,
+        truncated: int = 0,
+        truncated_questions: int = 0,
+        skipped_questions: int = 0,
     ) -> None:
         self.question_tokens = arrays["question_tokens"]
         self.question_ends = arrays["question_ends"]
@@ -77,6 +87,8 @@ class TokenizedPairs:
         self.labels = arrays["labels"]
         self.blank = blank
         self.truncated = truncated
+        self.truncated_questions = truncated_questions
+        self.skipped_questions = skipped_questions
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -140,7 +152,8 @@ class PairTokenizer:
     Parameters
     ----------
     encoder : PairEncoder
-        Tokenizes the texts, and cuts candidates to its length limit.
+        Tokenizes the texts, cuts candidates to its length limit, and says what to do with over-long
+        questions.
 
     Attributes
     ----------
@@ -158,10 +171,15 @@ class PairTokenizer:
         self._parts = {name: array.array("q") for name in self._types}
         self._blank = 0
         self._truncated = 0
+        self._truncated_questions = 0
+        self._skipped_questions = 0
         self.candidates = 0
 
     def add(self, question: Question) -> None:
         """Tokenize a question and its candidates; candidates without a token are left out.
+
+        An over-long question is left out with its candidates if the encoder's ``long_questions``
+        is ``"skip"``.
 
         Parameters
         ----------
@@ -173,10 +191,18 @@ class PairTokenizer:
         DataError
             If a candidate has no label.
         InputError
-            If the question is empty, or leaves too few tokens for its candidates.
+            If the question is empty, or leaves too few tokens for its candidates and is neither
+            truncated nor skipped.
         """
         labels = known_labels(question)
-        segments = self._encoder.segments(question.question, question.texts, question.id)
+        try:
+            segments = self._encoder.segments(question.question, question.texts, question.id)
+        except QuestionTooLong:
+            if self._encoder.long_questions != "skip":
+                raise
+            self._skipped_questions += 1
+            return
+        self._truncated_questions += segments.question_truncated
         parts = self._parts
         question_index = len(parts["question_ends"])
         parts["question_tokens"].extend(segments.question)
@@ -203,7 +229,13 @@ class PairTokenizer:
         arrays = {}
         for name, element in self._types.items():
             arrays[name] = np.array(self._parts[name], dtype=element)
-        pairs = TokenizedPairs(arrays, self._blank, self._truncated)
+        pairs = TokenizedPairs(
+            arrays,
+            self._blank,
+            self._truncated,
+            self._truncated_questions,
+            self._skipped_questions,
+        )
         self._clear()
         return pairs
 
@@ -216,7 +248,8 @@ def tokenize_pairs(questions: Iterable[Question], encoder: PairEncoder) -> Token
     questions : iterable of Question
         Labelled questions; candidates without a token are left out.
     encoder : PairEncoder
-        Tokenizes the texts, and cuts candidates to its length limit.
+        Tokenizes the texts, cuts candidates to its length limit, and says what to do with over-long
+        questions.
 
     Returns
     -------
@@ -228,7 +261,8 @@ def tokenize_pairs(questions: Iterable[Question], encoder: PairEncoder) -> Token
     DataError
         If a candidate has no label.
     InputError
-        If a question is empty, or leaves too few tokens for its candidates.
+        If a question is empty, or leaves too few tokens for its candidates and is neither truncated
+        nor skipped.
     """
     pair_tokenizer = PairTokenizer(encoder)
     for question in questions:

@@ -49,6 +49,8 @@ class Pairs:
         (N,) question index of each pair, ascending.
     most : int
         Greatest length of a pair.
+    truncated_questions, skipped_questions : int
+        Number of over-long questions that lost tokens, and that were left out.
 
     Raises
     ------
@@ -70,6 +72,8 @@ class Pairs:
         self._encoder = encoder
         self._shuffle = shuffle
         self.most = encoder.max_length
+        self.truncated_questions = tokenized.truncated_questions
+        self.skipped_questions = tokenized.skipped_questions
         self.lengths = tokenized.lengths(encoder.form.specials)
         self.questions = tokenized.question_of
         self._rows = _rows_of(tokenized, filter)
@@ -159,7 +163,7 @@ class TrainingPairs(Pairs):
     questions : iterable of Question
         Labelled questions; candidates without a token are left out.
     encoder : PairEncoder
-        Tokenizes the texts and assembles the pairs.
+        Tokenizes the texts, assembles the pairs, and says what to do with over-long questions.
     shuffle, filter : str
         As `Pairs` takes them; a filter sees the candidates that have a token.
 

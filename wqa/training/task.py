@@ -16,7 +16,14 @@ from wqa.data import filter_questions, read_questions
 from wqa.data.files import sha256
 from wqa.errors import OptionError
 from wqa.models import Network, NetworkConfig, network_type
-from wqa.text import PairEncoder, PairStore, Tokenizer, is_store
+from wqa.text import (
+    PairEncoder,
+    PairStore,
+    Tokenizer,
+    is_store,
+    naming_file,
+    note_long_questions,
+)
 from wqa.training.losses import cross_entropy
 from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
 from wqa.training.start import Start
@@ -199,14 +206,18 @@ class PairTask(Task):
             raise OptionError(
                 "max_length", max_length, f"at most {limit}, the positions of the encoder"
             )
-        encoder = PairEncoder(tokenizer, max_length)
+        encoder = PairEncoder(tokenizer, max_length, config.long_questions)
         if is_store(train_file):
             store = PairStore(train_file)
             pairs: Pairs = StoredPairs(store, encoder, config.train_filter, config.shuffle)
-            return cls(network, encoder, pairs, config, store.meta["source_sha256"])
-        questions = filter_questions(read_questions(train_file), config.train_filter)
-        pairs = TrainingPairs(questions, encoder, config.shuffle, config.train_filter)
-        return cls(network, encoder, pairs, config, sha256(train_file))
+            digest = store.meta["source_sha256"]
+        else:
+            questions = filter_questions(read_questions(train_file), config.train_filter)
+            with naming_file(train_file):
+                pairs = TrainingPairs(questions, encoder, config.shuffle, config.train_filter)
+            digest = sha256(train_file)
+        note_long_questions(pairs.truncated_questions, pairs.skipped_questions, train_file)
+        return cls(network, encoder, pairs, config, digest)
 
     @classmethod
     def make_tokenizer(cls, start: Start, train_file: str) -> Tokenizer:

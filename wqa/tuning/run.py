@@ -20,6 +20,7 @@ from wqa.evaluation.report import write_rows
 from wqa.inference.load import load_ranker
 from wqa.inference.ranker import Ranker
 from wqa.inference.timing import take_turns
+from wqa.text import PreparedQuestions
 from wqa.tuning.configurations import (
     GRID,
     Configuration,
@@ -81,6 +82,8 @@ class Tuning:
         Folder of the tables and the picture.
     picked : Picked or None
         Configuration that was picked; None without a limit.
+    truncated_questions, skipped_questions : int
+        Number of over-long questions that were truncated, and that were left out.
     """
 
     exits: Tuple[int, ...]
@@ -90,6 +93,8 @@ class Tuning:
     front: List[Configuration]
     out: pathlib.Path
     picked: Optional[Picked]
+    truncated_questions: int = 0
+    skipped_questions: int = 0
 
     def front_rows(self, most: int = 20) -> List[Dict[str, float]]:
         """Rows of the Pareto front, both ends included.
@@ -169,7 +174,9 @@ def tune(
     OptionError
         If an option does not fit, the run has a single exit, or no configuration keeps the limit.
     DataError
-        If a candidate has no label.
+        If a candidate has no label, or all questions are over-long and skipped.
+    QuestionTooLong
+        If a question is over-long, and neither truncated nor skipped.
     MissingDependency
         If matplotlib is not installed, and a picture is wanted.
     OutputLocked
@@ -181,9 +188,11 @@ def tune(
         raise OptionError("max_cost and min_metric", "both", "one of the two")
     if picture:
         check_matplotlib()
-    questions = questions_that_count(read_questions(data), filter)
+    judged = questions_that_count(read_questions(data), filter)
     ranker = load_ranker(run, **options)
     exits = _exits_of(ranker, run)
+    prepared = ranker.prepare(judged)
+    questions = prepared.questions
     if place_exits is None:
         candidates = full_grid(ratios, len(exits))
     else:
@@ -208,14 +217,33 @@ def tune(
         if limited:
             configuration = pick(configurations, metric, max_cost, min_metric)
             limit = {"max_cost": max_cost} if min_metric is None else {"least": min_metric}
-            record = {
-                "chosen_by": {"metric": metric, **limit},
-                "data_sha256": sha256(data),
-                "filter": filter,
-                "questions": len(questions),
-            }
+            chosen_by = {"metric": metric, **limit}
+            record = _record(chosen_by, data, filter, prepared)
             picked = _store(run, ranker, questions, configuration, record, progress)
-        return Tuning(exits, len(questions), seconds, configurations, front, folder, picked)
+    return Tuning(
+        exits,
+        len(questions),
+        seconds,
+        configurations,
+        front,
+        folder,
+        picked,
+        truncated_questions=prepared.truncated,
+        skipped_questions=prepared.skipped,
+    )
+
+
+def _record(
+    chosen_by: Dict[str, Any], data: PathLike, filter: str, prepared: PreparedQuestions
+) -> Dict[str, Any]:
+    """The limit and the questions that a configuration was chosen by."""
+    return {
+        "chosen_by": chosen_by,
+        "data_sha256": sha256(data),
+        "filter": filter,
+        "questions": len(prepared.questions),
+        **prepared.counts,
+    }
 
 
 def write_tuned(

@@ -1,0 +1,153 @@
+"""Questions whose tokens leave no room for a candidate: an error, truncated, or left out.
+
+`wqa.text.PairEncoder.fit_question` holds the rule for one question. Here it is applied to all
+questions of a corpus before they are ranked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set
+
+from wqa.data import Question
+from wqa.data.files import PathLike
+from wqa.errors import DataError, InputError, QuestionTooLong, printable
+from wqa.text.encoding import PairEncoder
+
+#: Questions that are tokenized at once.
+_CHUNK = 1024
+
+
+class PreparedQuestions(NamedTuple):
+    """Questions that can be ranked.
+
+    Attributes
+    ----------
+    questions : list of Question
+        The questions in their order, without those that were skipped. Their texts are whole: the
+        encoder truncates the token ids.
+    truncated : int
+        Number of over-long questions among them, which the encoder truncates.
+    skipped : int
+        Number of over-long questions that were left out.
+    """
+
+    questions: List[Question]
+    truncated: int = 0
+    skipped: int = 0
+
+    @property
+    def counts(self) -> Dict[str, int]:
+        """``truncated_questions`` and ``skipped_questions``, for the rows of an evaluation."""
+        return {"truncated_questions": self.truncated, "skipped_questions": self.skipped}
+
+
+def prepare_questions(
+    questions: Iterable[Question], encoders: Sequence[PairEncoder]
+) -> PreparedQuestions:
+    """Apply the encoders' rule for over-long questions before a corpus is ranked.
+
+    Parameters
+    ----------
+    questions : iterable of Question
+        Questions with their candidates; only the texts of the questions are tokenized.
+    encoders : sequence of PairEncoder
+        Encoders of all rankers that rank the questions. A question that is too long for one of
+        them is too long.
+
+    Returns
+    -------
+    PreparedQuestions
+        The questions to rank, and the number of those that are truncated and skipped.
+
+    Raises
+    ------
+    QuestionTooLong
+        If a question leaves too few tokens for its candidates, and its encoder neither truncates
+        nor skips it.
+    DataError
+        If all questions are skipped.
+    """
+    prepared = list(questions)
+    truncated: Set[int] = set()
+    skipped: Set[int] = set()
+    for encoder in encoders:
+        indices = _over_long(prepared, encoder)
+        if encoder.long_questions == "skip":
+            skipped.update(indices)
+        else:
+            truncated.update(indices)
+    kept = [question for index, question in enumerate(prepared) if index not in skipped]
+    if skipped and not kept:
+        raise DataError(
+            "questions",
+            f"all {len(skipped)} are over-long, and skipped",
+            "at least one that leaves room for its candidates",
+            'raise max_length, or set long_questions="truncate"',
+        )
+    return PreparedQuestions(kept, len(truncated - skipped), len(skipped))
+
+
+def _over_long(questions: Sequence[Question], encoder: PairEncoder) -> Iterator[int]:
+    """Indices of the questions that an encoder truncates or skips."""
+    for start in range(0, len(questions), _CHUNK):
+        chunk = questions[start : start + _CHUNK]
+        texts = [question.question for question in chunk]
+        all_ids = encoder.tokenizer.encode(texts, encoder.max_length + 1)
+        for index, (question, ids) in enumerate(zip(chunk, all_ids), start):
+            try:
+                is_long = len(encoder.fit_question(ids, question.id)) < len(ids)
+            except QuestionTooLong:
+                if encoder.long_questions != "skip":
+                    raise
+                is_long = True
+            if is_long:
+                yield index
+
+
+@contextlib.contextmanager
+def naming_file(path: PathLike) -> Iterator[None]:
+    """Add the name of a corpus to errors about its questions.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file that the questions were read from.
+
+    Raises
+    ------
+    InputError
+        The error of the ``with`` block, of the same type; its ``where`` begins with the file.
+    """
+    try:
+        yield
+    except InputError as error:
+        where = f"{path}, {error.where}"
+        raise type(error)(where, error.found, error.expected, error.mend) from None
+
+
+def note_long_questions(truncated: int, skipped: int, where: PathLike = "") -> None:
+    """Print on standard error how many questions were truncated or skipped, if any.
+
+    Parameters
+    ----------
+    truncated : int
+        Number of questions that lost tokens.
+    skipped : int
+        Number of questions that were left out with their candidates.
+    where : str or path-like
+        The corpus; empty where the output names it.
+    """
+    parts = []
+    if truncated:
+        parts.append(f"{_counted(truncated)} truncated")
+    if skipped:
+        parts.append(f"{_counted(skipped)} skipped with all candidates")
+    if parts:
+        name = f"{where}: " if str(where) else ""
+        print(printable(f"note: {name}{', '.join(parts)}"), file=sys.stderr)
+
+
+def _counted(count: int) -> str:
+    return f"{count:,} over-long question{'s' if count > 1 else ''}"
