@@ -139,7 +139,9 @@ class TrainingConfig:
     shuffle: str = _option("pair", "shuffle all pairs, or blocks of questions")
     train_filter: str = _option("all", "training questions: all, no-all-negative or clean")
     dev_filter: str = _option("no-all-negative", "filter of development questions")
-    long_questions: str = _option("error", "questions that leave no room for a candidate")
+    long_questions: str = _option(
+        "error", "questions that leave fewer than 16 tokens for a candidate"
+    )
 
     #: Values that some fields are limited to.
     CHOICES = {

@@ -89,6 +89,24 @@ def prepare_questions(
     return PreparedQuestions(kept, len(truncated - skipped), len(skipped))
 
 
+def is_skipped(question: Question, encoder: PairEncoder) -> bool:
+    """Whether a question is left out of a corpus.
+
+    Parameters
+    ----------
+    question : Question
+        A question of the corpus.
+    encoder : PairEncoder
+        Encoder of the corpus.
+
+    Returns
+    -------
+    bool
+        True if the question is over-long, and the encoder's ``long_questions`` is ``"skip"``.
+    """
+    return encoder.long_questions == "skip" and any(True for _ in _over_long([question], encoder))
+
+
 def _over_long(questions: Sequence[Question], encoder: PairEncoder) -> Iterator[int]:
     """Indices of the questions that an encoder truncates or skips."""
     for start in range(0, len(questions), _CHUNK):

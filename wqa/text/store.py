@@ -26,7 +26,7 @@ from wqa.data.locks import lock_output
 from wqa.errors import DataError, shorten
 from wqa.text.array_checks import check_question_indices, check_text_ends, values_below
 from wqa.text.encoding import PairEncoder
-from wqa.text.long_questions import naming_file
+from wqa.text.long_questions import is_skipped, naming_file
 from wqa.text.tokenized import PairTokenizer, TokenizedPairs, array_types
 
 #: Changes whenever older stores can no longer be read.
@@ -291,7 +291,9 @@ def _can_continue(writer: ArrayWriter, encoder: PairEncoder) -> bool:
 def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> None:
     """Append the questions that are not in the arrays yet, with regular commits."""
     pair_tokenizer = PairTokenizer(encoder)
-    finished = writer.progress["questions"] + writer.progress["skipped_questions"]
+    stored = writer.progress["questions"]
+    # The arrays verify the questions that they hold, but not how many were skipped between them.
+    writer.progress["skipped_questions"] = 0
     progress_bar = tqdm(
         read_questions(source),
         desc="tokenizing",
@@ -300,8 +302,12 @@ def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> No
         delay=2,
         file=sys.stderr,
     )
-    for index, question in enumerate(progress_bar):
-        if index < finished:
+    for question in progress_bar:
+        if stored:
+            if is_skipped(question, encoder):
+                writer.progress["skipped_questions"] += 1
+            else:
+                stored -= 1
             continue
         pair_tokenizer.add(question)
         if pair_tokenizer.candidates >= COMMIT_CANDIDATES:
