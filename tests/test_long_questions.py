@@ -1,0 +1,432 @@
+"""Questions that leave too few tokens for a candidate: an error, truncated or skipped."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from conftest import DATA
+
+import wqa.text.store as store_module
+from wqa.cli import main
+from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data.digests import forget_digests
+from wqa.errors import DataError, InputError, OptionError, QuestionTooLong
+from wqa.evaluation import evaluate
+from wqa.inference import SequentialRanker, load_ranker
+from wqa.text import (
+    PairEncoder,
+    PairStore,
+    build_store,
+    load_tokenizer,
+    prepare_questions,
+    tokenize_pairs,
+)
+from wqa.training.pairs import StoredPairs, TrainingPairs
+
+pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
+
+#: A question of 70 tokens: too long for a limit of 64, not for one of 128.
+LONG = Question(
+    "long", "why is the moon in the sky ? " * 9, (Candidate("the sun", 0), Candidate("moon", 1))
+)
+SHORT = list(read_questions(builtin_path("dev")))[:6]
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+    """A corpus with an over-long question in the middle, and the same without it."""
+    folder = tmp_path_factory.mktemp("corpora")
+    write_questions(folder / "long.jsonl", [*SHORT[:3], LONG, *SHORT[3:]])
+    write_questions(folder / "short.jsonl", SHORT)
+    return folder
+
+
+@pytest.fixture
+def wqa(capsys):
+    def run(*arguments):
+        code = main(list(map(str, arguments)))
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def wide_run(tiny_run, tmp_path_factory):
+    """The tiny run with a length limit of 128 tokens."""
+    folder = tmp_path_factory.mktemp("wide") / "run"
+    shutil.copytree(tiny_run, folder)
+    forget_digests(folder, ["config.json"])
+    values = json.loads((folder / "config.json").read_text())
+    values["max_length"] = 128
+    values["sha256"].pop("config.json", None)
+    (folder / "config.json").write_text(json.dumps(values))
+    return folder
+
+
+def assert_names_all(code, err, where="long.jsonl"):
+    """One line that names the file or the question, what it has, the limit and the option."""
+    [line] = [
+        line for line in err.splitlines() if line.startswith("wqa: error") or "tokens" in line
+    ]
+    assert code == 2 and where in line and "question 'long'" in line
+    assert "tokens leave 0 of 64" in line and "at least 16" in line
+    assert "--long-questions truncate" in line
+
+
+@pytest.mark.parametrize("name", ["uncased", "cased", "byte_level", "sentencepiece"])
+@pytest.mark.parametrize("words", [12, 40, 9000])
+def test_truncated_ids_are_the_first_of_the_question(name, words):
+    tokenizer = load_tokenizer(DATA / "tokenizers" / name)
+    encoder = PairEncoder(tokenizer, 48, "truncate")
+    texts = ["who ate caf\u00e9s? " * words, "a " * 90, "", "the moon"]
+    whole, *candidates = tokenizer.encode(texts)
+    longest = 48 - encoder.form.specials - 16
+    assert len(whole) > longest
+    expected = [
+        encoder.assemble(whole[:longest], candidates[0][:16], True),
+        encoder.assemble(whole[:longest], candidates[1]),
+        encoder.assemble(whole[:longest], candidates[2]),
+    ]
+    for ours, theirs in zip(encoder.encode(texts[0], texts[1:]), expected):
+        np.testing.assert_array_equal(ours.token_ids, theirs.token_ids)
+        assert ours[1:] == theirs[1:] and len(ours.token_ids) <= 48
+    assert encoder.segments(texts[0], texts[1:]).question_truncated
+
+
+def test_a_question_that_fits_is_whole_under_each_option(tiny_encoder):
+    tokenizer = load_tokenizer(tiny_encoder)
+    for count in (20, 21, 22):  # 40 less 3 special tokens and 16 of a candidate is 21
+        question = " ".join(["moon"] * count)
+        for option in ("error", "truncate", "skip"):
+            encoder = PairEncoder(tokenizer, 40, option)
+            if count <= 21 or option == "truncate":
+                segments = encoder.segments(question, ["sun " * 30])
+                assert len(segments.question) == min(count, 21)
+                assert segments.question_truncated == (count > 21)
+                assert len(segments.candidates[0]) == 37 - min(count, 21)
+            else:
+                with pytest.raises(QuestionTooLong, match='22 tokens leave 15 of 40.*="truncate"'):
+                    encoder.segments(question, ["sun"])
+    with pytest.raises(OptionError, match="long_questions: 'cut'; expected one of error, truncate"):
+        PairEncoder(tokenizer, 40, "cut")
+    with pytest.raises(OptionError, match="long_questions: 'cut'"):
+        load_ranker("no run", long_questions="cut")
+
+
+def test_corpora_are_prepared_by_one_rule(tiny_encoder):
+    tokenizer = load_tokenizer(tiny_encoder)
+    corpus = [SHORT[0], LONG, SHORT[1]]
+    narrow, wide = (PairEncoder(tokenizer, length, "skip") for length in (64, 128))
+    assert prepare_questions(corpus, [wide]) == (corpus, 0, 0)
+    assert prepare_questions(iter(corpus), [wide, narrow]) == ([SHORT[0], SHORT[1]], 0, 1)
+    prepared = prepare_questions(corpus, [PairEncoder(tokenizer, 64, "truncate")])
+    assert prepared == (corpus, 1, 0)
+    assert prepared.counts == {"truncated_questions": 1, "skipped_questions": 0}
+    with pytest.raises(QuestionTooLong, match="question 'long'"):
+        prepare_questions(corpus, [wide, PairEncoder(tokenizer, 64)])
+    with pytest.raises(DataError, match="all 1 are over-long, and skipped"):
+        prepare_questions([LONG], [narrow])
+
+
+def test_many_questions_are_counted(tiny_encoder):
+    encoder = PairEncoder(load_tokenizer(tiny_encoder), 64, "skip")
+    corpus = [SHORT[0]] * 1023 + [LONG] * 3 + [SHORT[1]] * 1023
+    prepared = prepare_questions(corpus, [encoder])
+    assert prepared.skipped == 3 and len(prepared.questions) == 2046
+
+
+@pytest.mark.parametrize("option", ["truncate", "skip"])
+def test_pairs_to_train_on(tiny_encoder, corpora, tmp_path, option):
+    tokenizer = load_tokenizer(tiny_encoder)
+    encoder = PairEncoder(tokenizer, 64, option)
+    memory = TrainingPairs(read_questions(corpora / "long.jsonl"), encoder)
+    build_store(corpora / "long.jsonl", tmp_path / "long.store", encoder)
+    stored = StoredPairs(PairStore(tmp_path / "long.store"), encoder)
+    counts = (int(option == "truncate"), int(option == "skip"))
+    assert counts == (memory.truncated_questions, memory.skipped_questions)
+    assert counts == (stored.truncated_questions, stored.skipped_questions)
+    questions = SHORT
+    if option == "truncate":
+        # The tokens of a word, so that the cut text has the ids of the first tokens.
+        words = LONG.question.split()[: 64 - 3 - 16]
+        questions = [*SHORT[:3], LONG._replace(question=" ".join(words)), *SHORT[3:]]
+    expected = TrainingPairs(questions, PairEncoder(tokenizer, 64))
+    rows = np.arange(len(expected))
+    for pairs in (memory, stored):
+        assert len(pairs) == len(expected)
+        for ours, theirs in zip(pairs.batch(rows), expected.batch(rows)):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_store_records_the_option(tiny_encoder, corpora, tmp_path):
+    tokenizer = load_tokenizer(tiny_encoder)
+    error, truncate, skip = (
+        PairEncoder(tokenizer, 64, option) for option in ("error", "truncate", "skip")
+    )
+    path = tmp_path / "long.store"
+    meta = build_store(corpora / "long.jsonl", path, skip)
+    assert meta["long_questions"] == "skip" and meta["skipped_questions"] == 1
+    assert meta["truncated_questions"] == 0 and meta["questions"] == len(SHORT)
+    assert build_store(corpora / "long.jsonl", path, skip) == meta  # it stands
+    message = 'made with long_questions="skip".*1 skipped_questions.*set long_questions="skip"'
+    for encoder in (error, truncate):
+        with pytest.raises(DataError, match=message):
+            StoredPairs(PairStore(path), encoder)
+        with pytest.raises(DataError, match=message):
+            build_store(corpora / "long.jsonl", path, encoder)
+    # Where no question is too long, the option changes nothing. Stores of earlier versions have
+    # none.
+    path = tmp_path / "short.store"
+    build_store(corpora / "short.jsonl", path, skip)
+    for encoder in (error, truncate):
+        StoredPairs(PairStore(path), encoder)
+        assert build_store(corpora / "short.jsonl", path, encoder)["long_questions"] == "skip"
+    earlier = json.loads((path / "meta.json").read_text())
+    for name in ("long_questions", "truncated_questions", "skipped_questions"):
+        del earlier[name]
+    (path / "meta.json").write_text(json.dumps(earlier))
+    StoredPairs(PairStore(path), truncate)
+    assert build_store(corpora / "short.jsonl", path, error)["long_questions"] == "error"
+
+
+def test_a_build_that_a_long_question_ended_is_continued(
+    tiny_encoder, corpora, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 1)
+    seen = []
+    add = store_module.PairTokenizer.add
+    monkeypatch.setattr(
+        store_module.PairTokenizer, "add", lambda self, q: (seen.append(q.id), add(self, q))
+    )
+    tokenizer = load_tokenizer(tiny_encoder)
+    path, source = tmp_path / "long.store", corpora / "long.jsonl"
+    with pytest.raises(QuestionTooLong, match=r"long\.jsonl, question 'long'"):
+        build_store(source, path, PairEncoder(tokenizer, 64))
+    assert seen == [*(question.id for question in SHORT[:3]), "long"]
+    seen.clear()
+    skip = PairEncoder(tokenizer, 64, "skip")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(store_module.ArrayWriter, "finish", stop)
+        build_store(source, path, skip)
+    assert seen == ["long", *(question.id for question in SHORT[3:])]
+    seen.clear()
+    # A damaged count does not lose a question.
+    journal = path.with_name(".long.store.partial") / "journal.json"
+    values = json.loads(journal.read_text())
+    values["progress"]["skipped_questions"] = 5
+    journal.write_text(json.dumps(values))
+    meta = build_store(source, path, skip)
+    assert seen == [] and meta["skipped_questions"] == 1
+    expected = tokenize_pairs(SHORT, PairEncoder(tokenizer, 64))
+    store = PairStore(path)
+    for name in ("question_tokens", "candidate_tokens", "question_of", "labels"):
+        np.testing.assert_array_equal(getattr(store, name), getattr(expected, name))
+
+
+def test_a_part_with_other_questions_is_not_continued(tiny_encoder, corpora, tmp_path, monkeypatch):
+    monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 1)
+    tokenizer = load_tokenizer(tiny_encoder)
+    path, source = tmp_path / "long.store", corpora / "long.jsonl"
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(store_module.ArrayWriter, "finish", stop)
+        build_store(source, path, PairEncoder(tokenizer, 64, "skip"))
+    meta = build_store(source, path, PairEncoder(tokenizer, 64, "truncate"))
+    assert meta["questions"] == 7 and meta["truncated_questions"] == 1
+    assert meta["skipped_questions"] == 0 and meta["long_questions"] == "truncate"
+
+
+def test_tokenize(tiny_encoder, corpora, tmp_path, wqa):
+    arguments = ("tokenize", "--encoder", tiny_encoder, "--data", corpora / "long.jsonl")
+    arguments = (*arguments, "--out", tmp_path / "long.store", "--max-length", 64)
+    code, _, err = wqa(*arguments)
+    assert_names_all(code, err)
+    code, out, err = wqa(*arguments, "--long-questions", "skip")
+    assert code == 0 and "6 questions, " in out
+    assert err.splitlines()[-1].endswith(
+        "long.jsonl: 1 over-long question skipped with all candidates"
+    )
+    shutil.rmtree(tmp_path / "long.store")
+    code, out, err = wqa(*arguments, "--long-questions", "truncate")
+    assert code == 0 and "7 questions, " in out
+    assert err.splitlines()[-1].endswith("long.jsonl: 1 over-long question truncated")
+    train = ("train", "pairwise", "--encoder", tiny_encoder, "--train", tmp_path / "long.store")
+    train = (*train, "--out", tmp_path / "run", "--max-length", 64, "--max-updates", 1)
+    code, _, err = wqa(*train)
+    assert code == 2 and "made with --long-questions truncate" in err
+    code, _, err = wqa(*train, "--long-questions", "truncate")
+    assert code == 0 and "long.store: 1 over-long question truncated" in err
+
+
+@pytest.mark.parametrize("split", ["--train", "--dev"])
+def test_train(tiny_encoder, corpora, tmp_path, wqa, split):
+    run = tmp_path / "run"
+    files = {"--train": corpora / "short.jsonl", "--dev": corpora / "short.jsonl"}
+    files[split] = corpora / "long.jsonl"
+    arguments = ["train", "pairwise", "--encoder", tiny_encoder, "--out", run, "--max-length", 64]
+    arguments += ["--max-updates", 2, "--eval-every", 1, "--checkpoint-every", 1]
+    for flag, path in files.items():
+        arguments += [flag, path]
+    code, _, err = wqa(*arguments)
+    assert_names_all(code, err)
+    assert not (run / "metrics.jsonl").exists()  # it fails before it trains
+    code, _, err = wqa(*arguments, "--long-questions", "skip")
+    assert code == 0 and "long.jsonl: 1 over-long question skipped with all candidates" in err
+    assert json.loads((run / "config.json").read_text())["training"]["long_questions"] == "skip"
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert {line["dev"]["questions"] for line in lines if "dev" in line} == {6}
+    code, _, err = wqa(*arguments, "--long-questions", "truncate", "--resume")
+    assert code == 2 and "long_questions was skip" in err.splitlines()[-1]
+    shutil.rmtree(run)
+    code, _, err = wqa(*arguments, "--long-questions", "truncate")
+    assert code == 0 and "long.jsonl: 1 over-long question truncated" in err
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    expected = 7 if split == "--dev" else 6
+    assert {line["dev"]["questions"] for line in lines if "dev" in line} == {expected}
+
+
+def test_evaluate(tiny_run, corpora, tmp_path, wqa):
+    arguments = ("evaluate", tiny_run, "--data", corpora / "long.jsonl", "--per-exit")
+    code, _, err = wqa(*arguments)
+    assert_names_all(code, err, where="question 'long'")
+    rows = {}
+    for option in ("skip", "truncate"):
+        path = tmp_path / f"{option}.json"
+        code, out, err = wqa(*arguments, "--long-questions", option, "--json", path)
+        assert code == 0 and len(err.splitlines()) == 1
+        rows[option] = json.loads(path.read_text())
+        if option == "skip":
+            assert out.startswith("6 questions scored, filter all, 1 over-long left out\n")
+            assert "1 over-long question skipped with all candidates" in err
+        else:
+            assert out.startswith("7 questions scored, filter all\n")
+            assert "1 over-long question truncated" in err
+    for row in rows["skip"]:
+        assert row["questions"] == 6
+        assert (row["truncated_questions"], row["skipped_questions"]) == (0, 1)
+    for row in rows["truncate"]:
+        assert row["questions"] == 7
+        assert (row["truncated_questions"], row["skipped_questions"]) == (1, 0)
+    ranker = load_ranker(tiny_run)
+    expected = evaluate(ranker.rank_all(SHORT), SHORT)
+    assert rows["skip"][0]["map"] == expected["map"]
+    code, _, err = wqa("evaluate", tiny_run, "--data", corpora / "short.jsonl", "--json", "-")
+    assert code == 0 and err == ""
+
+
+def test_judgements_hold_the_skipped_questions(tiny_run, corpora, tmp_path, wqa):
+    run, qrels = tmp_path / "run.txt", tmp_path / "qrels.txt"
+    arguments = ("evaluate", tiny_run, "--data", corpora / "long.jsonl", "--json", "-")
+    arguments = (*arguments, "--long-questions", "skip")
+    code, out, _ = wqa(*arguments, "--trec-run", run, "--write-qrels", qrels)
+    skipped = json.loads(out)
+    assert code == 0 and "\nlong " in qrels.read_text() and "\nlong " not in run.read_text()
+    trec = ("evaluate", "--run", run, "--qrels", qrels, "--json", "-")
+    code, out, err = wqa(*trec)
+    assert json.loads(out)["map"] == pytest.approx(skipped["map"]) and "1 judged question" in err
+    code, out, err = wqa(*trec, "--complete")
+    assert json.loads(out)["map"] == pytest.approx(skipped["map"] * 6 / 7)
+
+
+def test_compare_ranks_the_same_questions(tiny_run, wide_run, corpora, wqa):
+    data = ("--data", corpora / "long.jsonl", "--json", "-")
+    code, _, err = wqa("compare", tiny_run, wide_run, *data)
+    assert_names_all(code, err, where="question 'long'")
+    code, out, err = wqa("compare", tiny_run, tiny_run, *data, "--long-questions", "skip")
+    result = json.loads(out)
+    assert code == 0 and [row["skipped_questions"] for row in result["rows"]] == [1, 1]
+    assert result["comparisons"][0]["metrics"][0]["questions"] == 6
+    assert "1 over-long question skipped" in err
+    for seeds in ([], ["--seeds"]):
+        command = "evaluate" if seeds else "compare"
+        arguments = (command, tiny_run, wide_run, *data, *seeds, "--long-questions")
+        code, _, err = wqa(*arguments, "skip")
+        assert code == 2 and "skips other over-long questions" in err
+        assert "--long-questions truncate" in err
+        code, out, err = wqa(*arguments, "truncate")
+        result = json.loads(out)
+        rows = result if seeds else result["rows"]
+        assert code == 0 and [row["truncated_questions"] for row in rows[:2]] == [1, 0]
+        assert rows[0]["questions"] == 7
+    code, out, _ = wqa("evaluate", tiny_run, tiny_run, *data, "--seeds", "--long-questions", "skip")
+    assert [row["skipped_questions"] for row in json.loads(out)] == [1, 1, 1, 1]
+
+
+def test_tune(tiny_run, corpora, tmp_path, wqa):
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    arguments = ("tune", run, "--data", corpora / "long.jsonl", "--no-picture")
+    arguments = (*arguments, "--grid", "0.3", "--max-cost", 1)
+    code, _, err = wqa(*arguments)
+    assert_names_all(code, err, where="question 'long'")
+    for option, questions in (("skip", 6), ("truncate", 7)):
+        code, out, err = wqa(*arguments, "--long-questions", option)
+        assert code == 0 and out.startswith(f"{questions} questions, ")
+        assert "long.jsonl: 1 over-long question" in err
+        tuned = json.loads((run / "tuned.json").read_text())
+        assert tuned["questions"] == questions
+        assert tuned["skipped_questions"] == 7 - questions
+
+
+def test_bench_and_quantize(tiny_run, corpora, tmp_path, wqa):
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    data = ("--data", corpora / "long.jsonl")
+    commands = (("bench", run, *data, "--rounds", 1), ("quantize", run, *data))
+    for command in commands:
+        code, _, err = wqa(*command)
+        assert_names_all(code, err, where="question 'long'")
+        for option in ("skip", "truncate"):
+            code, out, err = wqa(*command, "--long-questions", option)
+            assert code == 0 and f"1 over-long question {option[:4]}" in err
+    pairs = sum(len(question.candidates) for question in SHORT)
+    assert f"calibrated on {pairs + 2} pairs" in out
+
+
+def test_rank(tiny_run, tmp_path, wqa):
+    (tmp_path / "candidates").write_text("the moon\nthe sun\n")
+    arguments = ("rank", tiny_run, "--question", LONG.question)
+    arguments = (*arguments, "--candidates", tmp_path / "candidates", "--json", "-")
+    code, _, err = wqa(*arguments)
+    assert code == 2 and "--long-questions truncate" in err
+    code, out, err = wqa(*arguments, "--long-questions", "truncate")
+    assert code == 0 and "1 over-long question truncated" in err
+    cut = " ".join(LONG.question.split()[: 64 - 3 - 16])
+    arguments = ("rank", tiny_run, "--question", cut, *arguments[4:])
+    code, expected, err = wqa(*arguments)
+    assert json.loads(out)["ranking"] == json.loads(expected)["ranking"] and err == ""
+
+
+def test_a_sequence_prepares_for_all_its_rankers(tiny_run, wide_run):
+    for option in ("error", "truncate", "skip"):
+        rankers = [load_ranker(run, long_questions=option) for run in (wide_run, tiny_run)]
+        ranker = SequentialRanker(rankers)
+        if option == "error":
+            with pytest.raises(QuestionTooLong, match="question 'long'"):
+                ranker.prepare([SHORT[0], LONG])
+        else:
+            prepared = ranker.prepare([SHORT[0], LONG])
+            assert prepared.truncated == int(option == "truncate")
+            assert prepared.skipped == int(option == "skip")
+            assert len(list(ranker.rank_all(prepared.questions))) == len(prepared.questions)
+    # Without it, a question to skip is an error: a ranking for each question is promised.
+    with pytest.raises(InputError, match="question 'long'"):
+        list(ranker.rank_all([LONG]))
+
+
+def test_the_file_of_a_sequence_takes_the_option(tiny_run, wide_run, corpora, tmp_path, wqa):
+    path = tmp_path / "both.json"
+    path.write_text(json.dumps({"rankers": [str(wide_run), str(tiny_run)], "keep": [2]}))
+    arguments = ("evaluate", path, "--data", corpora / "long.jsonl", "--json", "-")
+    code, out, _ = wqa(*arguments, "--long-questions", "skip")
+    row = json.loads(out)
+    assert code == 0 and (row["questions"], row["skipped_questions"]) == (6, 1)
