@@ -12,7 +12,7 @@ if [ "${SMOKE:-0}" = 1 ]; then
   layer=3 SEEDS=${SEEDS:-0} VARIANTS=${VARIANTS:-mono all_taught}
 else
   data=${DATA:-data} layer=6 SEEDS=${SEEDS:-0 1 2}
-  VARIANTS=${VARIANTS:-mono uniform peak all head depth transfer all_taught longer}
+  VARIANTS=${VARIANTS:-mono uniform all all_taught head peak depth transfer longer}
   ENCODER=minilm RUNS=${RUNS:-runs/last_exit} EXITS=2,4,6
   ASNQ_TRAIN=$data/squad/test.jsonl WIKIQA=$data/wikiqa TRECQA=$data/trecqa
   TRECQA_TRAIN=$data/trecqa/train-clean.jsonl TRECQA_TEST=$data/trecqa/dev-clean.jsonl
@@ -45,9 +45,9 @@ variant() {  # NAME: sets the system, its options, the peak, and the epochs of t
 
 for name in $VARIANTS; do variant "$name"; done  # a misspelt one is named before any training
 tokenize_asnq
-for seed in $SEEDS; do
-  for name in $VARIANTS; do
-    variant "$name"
+for name in $VARIANTS; do
+  variant "$name"
+  for seed in $SEEDS; do
     start=last_exit/${name}_transfer_seed$seed
     train "$start" "$system" asnq --encoder "$ENCODER" "${own[@]}" --seed "$seed" --learning-rate "$rate" \
       --epochs "$transfer_epochs"
