@@ -5,7 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
-from conftest import DATA
+from conftest import DATA, needs_onednn
 
 import wqa.text.store as store_module
 from wqa.cli import main
@@ -377,19 +377,27 @@ def test_tune(tiny_run, corpora, tmp_path, wqa):
         assert tuned["skipped_questions"] == 7 - questions
 
 
-def test_bench_and_quantize(tiny_run, corpora, tmp_path, wqa):
+def test_bench(tiny_run, corpora, wqa):
+    command = ("bench", tiny_run, "--data", corpora / "long.jsonl", "--rounds", 1)
+    code, _, err = wqa(*command)
+    assert_names_all(code, err, where="question 'long'")
+    for option, note in (("skip", "skipped"), ("truncate", "truncated")):
+        code, _, err = wqa(*command, "--long-questions", option)
+        assert code == 0 and f"long.jsonl: 1 over-long question {note}" in err
+
+
+@needs_onednn
+def test_quantize(tiny_run, corpora, tmp_path, wqa):
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
-    data = ("--data", corpora / "long.jsonl")
-    commands = (("bench", run, *data, "--rounds", 1), ("quantize", run, *data))
-    for command in commands:
-        code, _, err = wqa(*command)
-        assert_names_all(code, err, where="question 'long'")
-        for option in ("skip", "truncate"):
-            code, out, err = wqa(*command, "--long-questions", option)
-            assert code == 0 and f"1 over-long question {option[:4]}" in err
+    command = ("quantize", run, "--data", corpora / "long.jsonl")
+    code, _, err = wqa(*command)
+    assert_names_all(code, err, where="question 'long'")
     pairs = sum(len(question.candidates) for question in SHORT)
-    assert f"calibrated on {pairs + 2} pairs" in out
+    for option, note, more in (("skip", "skipped", 0), ("truncate", "truncated", 2)):
+        code, out, err = wqa(*command, "--long-questions", option)
+        assert code == 0 and f"1 over-long question {note}" in err
+        assert f"calibrated on {pairs + more} pairs" in out
 
 
 def test_rank(tiny_run, tmp_path, wqa):
