@@ -55,7 +55,6 @@ class _Result(NamedTuple):
     row: Row
     values: PerQuestion
     orders: List[List[int]]
-    questions: List[str]  # ids of the questions that count
 
 
 def compare_rankers(
@@ -241,18 +240,20 @@ def _results(
     metrics: Sequence[str],
     progress: bool,
 ) -> List[_Result]:
+    """Rank the questions that all rankers rank; those that a ranker skips must be the same."""
     results: List[_Result] = []
+    counted: List[Question] = []
     for entry in rankers:
         prepared = entry.ranker.prepare(questions)
-        ids = [question.id for question in prepared.questions]
-        if results and ids != results[0].questions:
+        if results and prepared.questions != counted:
             raise DataError(
                 entry.title,
                 f"skips other over-long questions than {results[0].title}: {prepared.skipped} of "
                 f"{len(questions)}",
-                f"the same {len(results[0].questions)} questions for all runs",
+                f"the same {len(counted)} questions for all runs",
                 'set long_questions="truncate"',
             )
+        counted = prepared.questions
         result = _result(entry, prepared.questions, filter, metrics, progress)
         result.row.update(prepared.counts)
         results.append(result)
@@ -271,8 +272,7 @@ def _result(
     row.update(evaluate(rankings, questions, metrics=metrics))
     row.update(cost_of(rankings))
     orders = [ranking.order.tolist() for ranking in rankings]
-    values = per_question(rankings, questions, metrics)
-    return _Result(entry.title, row, values, orders, [question.id for question in questions])
+    return _Result(entry.title, row, per_question(rankings, questions, metrics), orders)
 
 
 def _comparison(

@@ -59,10 +59,8 @@ class Ranking:
         wrong = np.flatnonzero(filled & ~finite)
         if len(wrong):
             candidate = int(wrong[0])
-            exit_scores = self.exit_scores[:, candidate]
-            scores = np.append(exit_scores, self.scores[candidate])
-            not_finite = scores[~np.isfinite(scores)]
-            raise score_error("scores", candidate, not_finite[-1])
+            scores = np.append(self.exit_scores[:, candidate], self.scores[candidate])
+            raise score_error("scores", candidate, scores[~np.isfinite(scores)][-1])
 
     def order_at(self, index: int) -> np.ndarray:
         """Order by the scores of one stage; candidates that it did not score come last.
@@ -193,7 +191,8 @@ class Ranker:
         OptionError
             If the values do not fit the stages.
         """
-        self._drops = check_drops(self.capabilities.stages, drop_ratio, keep)
+        stages = self.capabilities.stages
+        self._drops = check_drops(stages, drop_ratio, keep)
 
     @property
     def drop_ratio(self) -> List[float]:
