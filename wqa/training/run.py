@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Optional
 import mxnet as mx
 import numpy as np
 
-from wqa.config import RunConfig, TrainingConfig, read_run_config, to_json
+from wqa.config import RunConfig, TrainingConfig, from_dict, read_run_config, to_json
 from wqa.data import atomic_writer
 from wqa.data.digests import RUN_FILES, forget_digests, record_digests
 from wqa.data.locks import lock_output
@@ -204,6 +204,11 @@ def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
             "choose another directory, or resume this run",
         )
     earlier = read_run_config(path)
+    if earlier.system == record.system:
+        # An earlier version of the package may not have recorded each field.
+        kind, where = network_type(record.system).Config, f"{path}, field network"
+        network = _as_json(from_dict(kind, earlier.network, where))
+        earlier = dataclasses.replace(earlier, network=network)
     for name in _FIXED:
         _compare(path, name, getattr(earlier, name), getattr(record, name))
     old = dataclasses.asdict(earlier.training or TrainingConfig())
