@@ -19,7 +19,7 @@ from wqa.training.schedules import Schedule, plan_schedule, triangular
 from wqa.training.updates import plan_updates
 
 #: Settings of a training of six updates of the tiny encoder.
-SHORT = {"max_updates": 6, "learning_rate": 1e-3, "tokens_per_batch": 200, "engine": "mxnet"}
+SHORT = {"max_updates": 6, "learning_rate": 1e-3, "tokens_per_batch": 1000, "engine": "mxnet"}
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_run_of_an_earlier_version_is_resumed(data, tiny_encoder, tmp_path, mo
     shared = dataclasses.replace(config, warmup_updates=4000, warmup_share=0.5)
     with pytest.raises(RunDirectoryError, match="warmup_updates was 2"):
         train("pairwise", data, str(stopped), str(tiny_encoder), config=shared, resume=True)
-    large = dataclasses.replace(config, tokens_per_update=600)
+    large = dataclasses.replace(config, tokens_per_update=3000)
     with pytest.raises(RunDirectoryError, match="tokens_per_update was 0"):
         train("pairwise", data, str(stopped), str(tiny_encoder), config=large, resume=True)
     train("pairwise", data, str(stopped), str(tiny_encoder), config=config, resume=True)
@@ -174,6 +174,7 @@ CORPORA = {
     # 2,000 tokens an epoch, in the logs of recipes/cascade/logs.
     "trecqa/train-clean.jsonl": (5_914, 159 * 2_000 / 5_914),
     "cascade_minilm/asnq.store": (1, 416 * 2_000),
+    "last_exit/asnq.store": (1, 416 * 2_000),
 }
 
 #: Stands in for `wqa`: it writes down its arguments, and leaves the files that recipes copy.
@@ -218,6 +219,7 @@ def schedule_of(train_file, config, devices):
         ("cascade/adapt", {"CORPORA": "wikiqa trecqa gpd"}, 4, True),
         ("cascade/place_exits", {}, 2, True),
         ("cascade/minilm_train", {}, 18, False),
+        ("cascade/last_exit", {"SEEDS": "0"}, 27, False),
         ("cascade/wikiqa_minilm", {}, 2, False),
     ],
 )

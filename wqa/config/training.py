@@ -90,8 +90,8 @@ class TrainingConfig:
         Tokens of a mini-batch on each device, padding included.
     tokens_per_update : int
         Tokens of an update, padding included, whatever the number of devices. The devices compute
-        the update in as many steps as ``tokens_per_batch`` requires. 0 for one mini-batch on each
-        device.
+        the update in as many steps as ``tokens_per_batch`` requires; its rows are divided evenly,
+        so a device may compute one row more than fits. 0 for one mini-batch on each device.
     accumulate : int
         Number of mini-batches of an update, which follows the gradient of the mean loss over all
         their rows; 1 with ``tokens_per_update``.
