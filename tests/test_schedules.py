@@ -19,14 +19,14 @@ from wqa.training.schedules import Schedule, plan_schedule, triangular
 from wqa.training.updates import plan_updates
 
 #: Settings of a training of six updates of the tiny encoder.
-SHORT = {"max_updates": 6, "learning_rate": 1e-3, "tokens_per_batch": 1000, "engine": "mxnet"}
+SHORT = {"max_updates": 6, "learning_rate": 1e-3, "tokens_per_batch": 300, "engine": "mxnet"}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """A file of eight questions."""
+    """A file of three questions."""
     path = tmp_path_factory.mktemp("data") / "train.jsonl"
-    write_questions(path, list(read_questions(builtin_path("dev")))[:8])
+    write_questions(path, list(read_questions(builtin_path("dev")))[:3])
     return str(path)
 
 
@@ -117,7 +117,7 @@ def test_a_run_of_an_earlier_version_is_resumed(data, tiny_encoder, tmp_path, mo
     shared = dataclasses.replace(config, warmup_updates=4000, warmup_share=0.5)
     with pytest.raises(RunDirectoryError, match="warmup_updates was 2"):
         train("pairwise", data, str(stopped), str(tiny_encoder), config=shared, resume=True)
-    large = dataclasses.replace(config, tokens_per_update=3000)
+    large = dataclasses.replace(config, tokens_per_update=900)
     with pytest.raises(RunDirectoryError, match="tokens_per_update was 0"):
         train("pairwise", data, str(stopped), str(tiny_encoder), config=large, resume=True)
     train("pairwise", data, str(stopped), str(tiny_encoder), config=config, resume=True)
@@ -143,7 +143,7 @@ def test_a_run_of_an_earlier_version_ends_inside_its_warmup(
 # Patience
 
 
-@pytest.mark.parametrize("warmup, last", [(0, 4), (5, 8), (6, 9)])
+@pytest.mark.parametrize("warmup, last", [(0, 4), (5, 8)])
 def test_patience_counts_after_the_peak(data, tiny_encoder, tmp_path, warmup, last):
     settings = {**SHORT, "max_updates": 20, "warmup_updates": warmup}
     config = TrainingConfig(**settings, eval_every=1, patience=3)
