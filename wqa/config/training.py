@@ -132,7 +132,7 @@ class TrainingConfig:
     seed: int = _option(0, "seed of Python, NumPy and MXNet")
     learning_rate: float = _option(1e-6, "peak of the triangular schedule")
     warmup_updates: int = _option(WARMUP_UPDATES, "updates up to the peak")
-    warmup_share: float = _option(0.0, "share of all updates up to the peak, 0 for warmup_updates")
+    warmup_share: float = _option(0.0, "share of all updates up to the peak, in place of a number")
     tokens_per_batch: int = _option(2000, "padded tokens of a mini-batch on each device")
     tokens_per_update: int = _option(
         0, "padded tokens of an update on all devices, 0 for one mini-batch on each"
