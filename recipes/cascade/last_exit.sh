@@ -16,7 +16,7 @@ else
   ENCODER=minilm RUNS=${RUNS:-runs/last_exit} EXITS=2,4,6
   ASNQ_TRAIN=$data/squad/test.jsonl WIKIQA=$data/wikiqa TRECQA=$data/trecqa
   TRECQA_TRAIN=$data/trecqa/train-clean.jsonl TRECQA_TEST=$data/trecqa/dev-clean.jsonl
-  ASNQ_DEV='' TRECQA_DEV='' PATIENCE=0 WARMUP=100 PRECISION=${PRECISION:-bfloat16}
+  ASNQ_DEV='' TRECQA_DEV='' PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0 PRECISION=${PRECISION:-bfloat16}
 fi
 . recipes/settings.sh
 split=${SPLIT:-dev}
