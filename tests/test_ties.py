@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.formats import write_questions
+from wqa.errors import ScoreError
 from wqa.evaluation import METRICS, dev_evaluator, evaluate, evaluate_ranker, write_run
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
 from wqa.evaluation.significance import per_question
@@ -224,3 +225,18 @@ def test_figures_are_those_of_the_trec_run(tiny_run, coarse, tmp_path, capsys):
         theirs = rows("--run", run, "--qrels", tmp_path / "qrels")
         assert theirs["questions"] == 20
         assert figures(theirs) == pytest.approx(figures(row))
+
+
+def test_an_error_names_the_candidate_by_its_document(tiny_run, monkeypatch):
+    """Evaluation ranks the candidates in another order, in which their numbers differ."""
+    question = positives_first(1)[0]
+    scores = iter([np.array([0.0, np.nan]), np.array([0.0, np.nan])])
+    monkeypatch.setattr(HybridEngine, "_scores", lambda engine, stage, rows: next(scores))
+    texts = ("short", "a longer text than the one before")  # micro-batches are by length
+    candidates = (Candidate(texts[1], 1, "D1"), Candidate(texts[0], 0, "D2"))
+    question = question._replace(candidates=candidates)
+    ranker = load_ranker(tiny_run, engine="mxnet")
+    with pytest.raises(ScoreError, match="scores after layer 1: nan for document 'D1'"):
+        evaluate_ranker(ranker, [question])
+    with pytest.raises(ScoreError, match="scores after layer 1: nan for candidate 1"):
+        ranker.rank(question.question, question.texts)
