@@ -7,13 +7,13 @@
 Lines of the release are QUESTION, tab, SENTENCE, tab, LABEL. Of its labels 1 to 4 only 4 is an
 answer: a sentence of the long answer that holds the short one. The released development set is
 divided into dev and test by the lists of questions that Soldaini and Moschitti (2020) published
-(unique.dev.gz, unique.test.gz). A third list, unique.train.gz, is compared with train.
+(unique.dev, unique.test). A third list, unique.train, is compared with train.
 
 Quotes are text. A reader that takes them for CSV's joins lines. That is probably how some authors
 count 20.4 million training pairs, where the release has 23.7 million.
 
 ``--archive`` takes asnq.tar, or a folder with train.tsv and dev.tsv, plain or .gz. ``--splits``
-takes a folder with the lists.
+takes a folder with the lists, plain or .gz.
 """
 
 import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
@@ -28,7 +28,7 @@ import sys
 from typing import IO, Any, Dict, NamedTuple
 
 from corpus import make_parser, run, write_stats
-from fetching import download
+from fetching import TANDA, download
 from partition import MOST_QUESTIONS, Partition, identify
 
 from wqa.data.archives import checked_members, open_tar, tar_errors
@@ -36,12 +36,23 @@ from wqa.data.lines import bounded_lines, text_lines
 from wqa.data.temporary import scratch_folder
 from wqa.errors import DataError, printable, shorten
 
-URL = "https://wqa-public.s3.amazonaws.com/tanda-aaai-2020/data/asnq.tar"
-LISTS_URL = "https://raw.githubusercontent.com/alexa/wqa-cascade-transformers/master/data/asnq/"
+URLS = [f"{store}/data/asnq.tar" for store in TANDA]
+#: Folders of the lists. The repository has moved them, and has moved itself; an early commit has
+#: the list of train under data/, beside another list of dev, which its digest tells apart.
+_GITHUB = "https://raw.githubusercontent.com"
+LISTS_URLS = (
+    f"{_GITHUB}/amazon-science/wqa-cascade-transformers/"
+    "f7b452e6c4846fb52cd13e5c3bc61c296900e3a7/acl2020cascade/data",
+    f"{_GITHUB}/amazon-science/wqa-cascade-transformers/"
+    "5e8519a67c872dad71960436dd66246329b84b33/data",
+    f"{_GITHUB}/alexa/wqa-cascade-transformers/master/acl2020cascade/data",
+    f"{_GITHUB}/alexa/wqa-cascade-transformers/master/data",
+)
+#: SHA-256 of the lists, unpacked.
 LISTS = {
-    "dev": "a8cb0b9832a47074c03b30ad20d8aa10ace3893c60c34473a19008eca8b11cb9",
-    "test": "fcd2beb1c3ae304640976509dbce3d62076f37abfefc2dec14b26346883aa92e",
-    "train": "ba364dcb39a6ecc5ca805db7cf17b6647e1e9e9f496920b2efcc47585b047ee2",
+    "dev": "33a799713007907c3f758708426e5ad94eb2f5194896e4369eda33f2903c219f",
+    "test": "cfb74811b4e294287401435f6b2232d4d7958b529408f71862254256a5055b01",
+    "train": "7a31afb0f27e09cd8aeeae8ef2101cf634a11ef6f1ffd146028fb967c2767c01",
 }
 LABELS = {b"1": 0, b"2": 0, b"3": 0, b"4": 1}
 #: Greatest sizes in bytes: of a table and of a list, unpacked, and of a question.
@@ -164,7 +175,7 @@ class Lists:
                 return folder / name
         raise DataError(
             folder,
-            f"holds no unique.{split}.gz",
+            f"holds neither unique.{split} nor unique.{split}.gz",
             "the published lists of questions",
             "pass them with --splits",
         )
@@ -246,7 +257,8 @@ def convert_table(archive, name, splits, lists, out):
 def fetch_lists(folder):
     """Download the published lists and return their folder."""
     for split, digest in LISTS.items():
-        download(f"{LISTS_URL}unique.{split}.gz", folder / f"unique.{split}.gz", digest)
+        name = f"unique.{split}"
+        download([f"{url}/{name}" for url in LISTS_URLS], folder / name, digest, "--splits")
     return folder
 
 
@@ -256,7 +268,7 @@ def main(arguments=None):
     parser.add_argument(
         "--splits",
         type=pathlib.Path,
-        help="folder of unique.dev.gz and unique.test.gz, instead of a download",
+        help="folder of unique.dev and unique.test, plain or .gz, instead of a download",
     )
     options = parser.parse_args(arguments)
 
@@ -265,7 +277,7 @@ def main(arguments=None):
         if archive is None:
             archive = options.out / "asnq.tar"
             if not archive.exists():
-                download(URL, archive)
+                download(URLS, archive)
         if options.splits:
             return convert(archive, options.splits, options.out)
         with scratch_folder("corpus") as folder:

@@ -82,11 +82,13 @@ def show(stats):
     """Print the counts of every split and filter."""
     for split, filters in stats.items():
         for name, counts in filters.items():
+            skipped = counts.get("without_candidates", 0)
+            note = f"; {skipped} without a candidate skipped" if skipped else ""
             print(
                 f"{split:20} {name:15} {counts['questions']:7,} questions  "
                 f"{counts['candidates']:10,} candidates "
                 f"({counts['candidates_per_question']:.1f} a question)  "
-                f"{counts['correct']:7,} correct ({counts['correct_per_question']:.1f})"
+                f"{counts['correct']:7,} correct ({counts['correct_per_question']:.1f}){note}"
             )
 
 

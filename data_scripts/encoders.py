@@ -23,7 +23,7 @@ import shutil
 import sys
 
 from corpus import exit_status
-from fetching import download, read_small
+from fetching import TANDA, download, read_small
 
 from wqa.data import atomic_writer, storage_errors
 from wqa.data.archives import (
@@ -40,7 +40,6 @@ from wqa.data.locks import lock_output
 from wqa.errors import DataError, printable
 
 HUB = "https://huggingface.co"
-TANDA = "https://d3t7erp6ge410c.cloudfront.net/tanda-aaai-2020/models"
 
 #: Encoders of the hub by name: the repository, and what the encoder is for.
 HUB_ENCODERS = {
@@ -183,7 +182,9 @@ def fetch(name, out, archive, site):
     if source.endswith(".tar") and (archive is None or archive.is_file()):
         target = out / f"{name}.tar"
         if archive is None:
-            return target, {target.name: download(f"{site or TANDA}/{source}", target)}
+            stores = [site] if site else [f"{store}/models" for store in TANDA]
+            digest = download([f"{store}/{source}" for store in stores], target)
+            return target, {target.name: digest}
         copy(archive, target)
         return target, {target.name: sha256(target)}
     target, partial = out / name, out / f".{name}.partial"

@@ -3,20 +3,31 @@
 import contextlib
 import http.client
 import os
+import sys
 import urllib.error
 import urllib.request
+import zlib
 
 from tqdm import tqdm
 
 from wqa.data import files, storage_errors
 from wqa.data.archives import require_space
-from wqa.errors import DataError
+from wqa.errors import DataError, printable
 
+#: Addresses of TANDA's release, of its corpus and its encoders, the present one first.
+TANDA = (
+    "https://d3t7erp6ge410c.cloudfront.net/tanda-aaai-2020",
+    "https://wqa-public.s3.amazonaws.com/tanda-aaai-2020",
+)
 BLOCK = 1 << 20
 #: Greatest size of a small file, in bytes.
 SMALL = 1 << 26
 #: Raised where a server cannot be reached, or breaks off.
 FAILURES = (OSError, http.client.HTTPException)
+
+
+class AddressError(DataError):
+    """An address that cannot be reached, or that does not hold the file."""
 
 
 def read_small(url):
@@ -35,13 +46,57 @@ def read_small(url):
     return content
 
 
-def download(url, target, sha256=""):
+def download(urls, target, sha256="", option="--archive"):
     """Download a file to ``target`` and return its SHA-256.
 
-    An interrupted download continues at its last byte. ``sha256``, where given, is checked before
-    the file gets its name.
+    ``urls`` is the file's address, or several that are tried in turn. An interrupted download
+    continues at its last byte, from the same address. ``sha256``, where given, is checked before
+    the file gets its name. ``option`` is the one that takes a local copy, for messages.
     """
-    part = target.with_name(f".{target.name}.part")
+    urls = [urls] if isinstance(urls, str) else list(urls)
+    parts = [_part(target, url if len(urls) > 1 else "") for url in urls]
+    failures = []
+    for url, part in zip(urls, parts):
+        try:
+            digest = _fetch(url, part, target, sha256, option)
+            break
+        except AddressError as error:
+            failures.append(error)
+            if len(failures) < len(urls):
+                note = f"note: {error.where}: {error.found}; the next address is tried"
+                print(printable(note), file=sys.stderr)
+    else:
+        raise _no_address(failures, target, sha256, option)
+    with storage_errors(target):
+        os.replace(part, target)
+        for rest in parts:  # of addresses that broke off
+            rest.unlink(missing_ok=True)
+    return digest
+
+
+def _part(target, url):
+    """Return where a download is written until it is complete.
+
+    The copies of several addresses may differ, so each address has a file of its own.
+    """
+    name = f"{target.name}.{zlib.crc32(url.encode()):08x}" if url else target.name
+    return target.with_name(f".{name}.part")
+
+
+def _no_address(failures, target, sha256, option):
+    """Return the error of a file that no address gives; it says how each address failed."""
+    if len(failures) == 1:
+        return failures[0]
+    return AddressError(
+        target.name,
+        "no address gives it: " + ", ".join(f"{error.where}: {error.found}" for error in failures),
+        f"SHA-256 {sha256}" if sha256 else "",
+        f"fetch it elsewhere and pass it with {option}",
+    )
+
+
+def _fetch(url, part, target, sha256, option):
+    """Download the rest of a file to ``part`` and return the SHA-256 of the whole."""
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         start = part.stat().st_size if part.exists() else 0
@@ -49,24 +104,24 @@ def download(url, target, sha256=""):
     try:
         request = urllib.request.Request(url, headers=headers)
         with urllib.request.urlopen(request, timeout=60) as source:
+            if source.headers.get_content_type() == "text/html":
+                raise OSError("a page in place of the file")
             # A server without ranges sends the whole file.
             _write_rest(source, part, start if source.status == 206 else 0, target)
     except urllib.error.HTTPError as error:
         if error.code != 416:  # nothing is left to download; the digest decides
-            raise _unreachable(url, error) from None
+            raise _unreachable(url, error, option) from None
     except FAILURES as error:
-        raise _unreachable(url, error) from None
+        raise _unreachable(url, error, option) from None
     digest = files.sha256(part)
     if sha256 and digest != sha256:
         part.unlink()
-        raise DataError(
+        raise AddressError(
             url,
             f"SHA-256 {digest}",
             sha256,
-            "fetch it again, or pass a copy that you trust with --archive",
+            f"fetch it again, or pass a copy that you trust with {option}",
         )
-    with storage_errors(target):
-        os.replace(part, target)
     return digest
 
 
@@ -92,7 +147,7 @@ def _write_rest(source, part, start, target):
         raise OSError(f"{source.length} bytes are missing; run the command again to go on")
 
 
-def _unreachable(url, error):
-    return DataError(
-        url, f"cannot be fetched ({error})", mend="fetch it elsewhere and pass it with --archive"
+def _unreachable(url, error, option="--archive"):
+    return AddressError(
+        url, f"cannot be fetched ({error})", mend=f"fetch it elsewhere and pass it with {option}"
     )

@@ -6,9 +6,9 @@
 
 The corpus is downloaded from the repository of jacana (Yao et al. 2013), which holds the splits of
 Wang et al. and of Heilman and Smith (2010). FOLDER holds the same files, plain or .gz:
-train2393.cleanup.xml (train-all), train.xml, dev.xml, test.xml; or train-all, train, dev and test
-as .jsonl, with or without a copy "-filtered" of the questions that have both a correct and a wrong
-candidate:
+train2393.cleanup.xml (train-all), train.xml, dev.xml, dev-less-than-40.xml (dev-40) and
+test-less-than-40.xml or a test.xml (test); or train-all, train, dev, dev-40 and test as .jsonl,
+with or without a copy "-filtered" of the questions that have both a correct and a wrong candidate:
 
     {"question": "...", "candidates": [{"sentence": "...", "label": 1}, ...]}
 
@@ -17,6 +17,11 @@ kinds of candidate, as the papers report dev and test). A split with a filtered 
 SPLIT-clean.jsonl alone. The corpus is tokenized text of newspapers. Bracket tokens (-LRB- and the
 like) become brackets, sacremoses joins the words, and <num>, which stands for a number in most of
 the text, becomes ``--number``. A question that occurs twice stays twice, with two ids.
+
+dev-40 is dev without the sentences of more than 40 tokens, and test is published in that form
+alone. So a question of these two may have no candidate left; it is skipped, counted and reported.
+In train-all, train and dev such a question is an error. Where FOLDER has no file of dev-40, it is
+made from dev.
 """
 
 import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
@@ -43,9 +48,16 @@ PSEUDO_XML = {
     "train-all": "answer/train2393.cleanup.xml.gz",
     "train": "data/train.xml",
     "dev": "data/dev.xml",
-    "test": "data/test.xml",
+    "dev-40": "data/dev-less-than-40.xml",
+    "test": "data/test-less-than-40.xml",  # data/test.xml holds one question
 }
 SPLITS = tuple(PSEUDO_XML)
+#: Splits without long sentences, so that a question may have no candidate left.
+SHORTENED = ("dev-40", "test")
+#: Greatest number of tokens of a sentence of dev-40.
+LONGEST_SENTENCE = 40
+#: Questions and candidates of the clean splits, as published.
+PUBLISHED = {"dev": (69, 1343), "dev-40": (65, 1117), "test": (68, 1442)}
 #: Greatest size of a file in bytes, unpacked.
 LARGEST_FILE = 1 << 29
 PAIRS = re.compile(r"<QApairs id='[^'<>]+'>")
@@ -94,10 +106,14 @@ def find(archive):
     files = {}
     for split in SPLITS:
         xml = pathlib.PurePath(PSEUDO_XML[split]).name.replace(".gz", "")
-        for name in (f"{split}.jsonl", xml, f"{split}-filtered.jsonl"):
+        # test.xml holds the whole split in the copies that rename the files.
+        names = (f"{split}.jsonl", xml, f"{split}-filtered.jsonl", "test.xml")
+        for name in names if split == "test" else names[:3]:
             for path in (archive / name, archive / f"{name}.gz"):
                 if split not in files and path.exists():
                     files[split] = path
+        if split == "dev-40" and split not in files and "dev" in files:
+            files[split] = files["dev"]
     if not files:
         raise DataError(
             archive,
@@ -207,8 +223,9 @@ def parse_xml(lines, path, split, detokenize):
         candidates = []
         tag = reader.expect("<positive>", "<negative>", "</QApairs>")
         while tag != "</QApairs>":
-            text = detokenize(reader.sentence(tag))
-            candidates.append(Candidate(text, int(tag == "<positive>")))
+            sentence = reader.sentence(tag)
+            if keeps(split, sentence):
+                candidates.append(Candidate(detokenize(sentence), int(tag == "<positive>")))
             tag = reader.expect("<positive>", "<negative>", "</QApairs>")
         if reader.irregular and split != "train-all":
             raise DataError(
@@ -217,7 +234,7 @@ def parse_xml(lines, path, split, detokenize):
                 "a row of tokens, then rows of annotations of as many columns",
                 "fetch the file again",
             )
-        yield _question(f"{split}-{number}", question, candidates, reader.where)
+        yield _question(split, number, question, candidates, reader.where)
     if not number:
         raise DataError(reader.where, "no <QApairs>", "a whole file")
     if reader.irregular:
@@ -236,7 +253,9 @@ def parse_jsonl(lines, path, split, detokenize):
             entry = parse_json(line)
             question = detokenize(entry["question"])
             candidates = [
-                Candidate(detokenize(row["sentence"]), row["label"]) for row in entry["candidates"]
+                Candidate(detokenize(row["sentence"]), row["label"])
+                for row in entry["candidates"]
+                if keeps(split, row["sentence"])
             ]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(
@@ -248,13 +267,47 @@ def parse_jsonl(lines, path, split, detokenize):
             label = candidate.label
             if type(label) is not int or label not in (0, 1):
                 raise DataError(f"{where}, candidate {rank}", f"label {shorten(label)}", "0 or 1")
-        yield _question(f"{split}-{number}", question, candidates, where)
+        yield _question(split, number, question, candidates, where)
 
 
-def _question(qid, text, candidates, where):
-    if not text or not candidates:
+def keeps(split, sentence):
+    """Whether a split keeps a tokenized sentence: dev-40 keeps the short ones."""
+    return split != "dev-40" or len(sentence.split()) <= LONGEST_SENTENCE
+
+
+def _question(split, number, text, candidates, where):
+    if not text or not (candidates or split in SHORTENED):
         raise DataError(where, "no question or no candidate", "at least one candidate a question")
-    return Question(qid, text, tuple(candidates))
+    return Question(f"{split}-{number}", text, tuple(candidates))
+
+
+def skip_empty(questions, path):
+    """Return the questions that have a candidate, and the number of those that have none."""
+    questions = list(questions)
+    kept = [question for question in questions if question.candidates]
+    skipped = len(questions) - len(kept)
+    if skipped:
+        first = next(question for question in questions if not question.candidates)
+        print(
+            f"note: {printable(str(path))}: {skipped} of {len(questions)} questions have no "
+            f"candidate and are skipped, the first of them {first.id}: "
+            f"{printable(shorten(first.question))}",
+            file=sys.stderr,
+        )
+    return kept, skipped
+
+
+def compare_counts(stats):
+    """Print a note on each clean split whose counts are not the published ones."""
+    for split, published in PUBLISHED.items():
+        counts = stats[split]["clean"] if split in stats else {}
+        counted_here = (counts.get("questions"), counts.get("candidates"))
+        if counts and counted_here != published:
+            print(
+                "note: {}, clean: {:,} questions with {:,} candidates; published are "
+                "{:,} with {:,}".format(split, *counted_here, *published),
+                file=sys.stderr,
+            )
 
 
 def write_clean(path, questions):
@@ -279,10 +332,13 @@ def convert(archive, out, number):
     splits, stats = {}, {}
     for split, path in files.items():  # all are read before one is written
         statistics = Statistics()
-        splits[split] = list(counted(read(path, split, detokenize), statistics, split))
+        questions, skipped = skip_empty(read(path, split, detokenize), path)
+        splits[split] = list(counted(questions, statistics, split))
         stats[split] = statistics.figures()
-        texts = {question.question for question in splits[split]}
+        texts = {question.question for question in questions}
         stats[split]["all"]["distinct_questions"] = len(texts)
+        stats[split]["all"]["without_candidates"] = skipped
+    compare_counts(stats)
     for split, questions in splits.items():
         if "-filtered" not in files[split].name:
             write_questions(out / f"{split}.jsonl", questions)
@@ -292,7 +348,7 @@ def convert(archive, out, number):
 
 
 def fetch(folder):
-    """Download the four files and return their folder."""
+    """Download the files and return their folder."""
     for name in PSEUDO_XML.values():
         download(URL + name, folder / pathlib.PurePath(name).name)
     return folder

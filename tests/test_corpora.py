@@ -1,16 +1,17 @@
 """ASNQ, TREC-QA, SQuAD and retrieval collections to canonical JSONL."""
 
 import gzip
+import hashlib
 import importlib
 import json
+import subprocess
 import sys
 import tarfile
 
 import pytest
-from conftest import SHARED
+from conftest import ROOT, SHARED, child_environment
 
 from wqa.data import read_questions
-from wqa.data.files import sha256
 from wqa.evaluation import read_qrels, read_run, score_run, write_run
 
 asnq, trecqa, squad, retrieval, partition = map(
@@ -191,7 +192,9 @@ def test_published_lists_of_asnq():
         pytest.skip(f"ASNQ's lists are not at {folder}")
     counts = {split: len(asnq.read_list(folder / f"unique.{split}.gz")) for split in asnq.LISTS}
     assert counts == {"dev": 1336, "test": 1336, "train": 57242}  # Table 1
-    assert {split: sha256(folder / f"unique.{split}.gz") for split in asnq.LISTS} == asnq.LISTS
+    for split, digest in asnq.LISTS.items():
+        content = gzip.decompress((folder / f"unique.{split}.gz").read_bytes())
+        assert hashlib.sha256(content).hexdigest() == digest
 
 
 def test_published_counts_of_trecqa(tmp_path):
@@ -205,12 +208,17 @@ def test_published_counts_of_trecqa(tmp_path):
         stats["train-all"]["all"]["distinct_questions"] == 1226
         and stats["train-all"]["all"]["candidates"] == 53417
     )
-    assert (stats["dev"]["clean"]["questions"], stats["dev"]["clean"]["candidates"]) == (69, 1343)
-    if "test" in stats:
-        assert (stats["test"]["clean"]["questions"], stats["test"]["clean"]["candidates"]) == (
-            68,
-            1442,
-        )
+    for split, counts in trecqa.PUBLISHED.items():
+        if split in stats:
+            clean = stats[split]["clean"]
+            assert (clean["questions"], clean["candidates"]) == counts
+    # 65 are the questions of Table 1 of the Cascade Transformer; question 37 has long candidates
+    # alone.
+    assert trecqa.PUBLISHED["dev-40"] == (65, 1117)
+    assert stats["dev-40"]["all"]["questions"] == 81
+    assert stats["dev-40"]["all"]["without_candidates"] == 1
+    assert "dev-40-37" not in {row[0] for row in rows(tmp_path / "dev-40.jsonl")}
+    assert len(rows(tmp_path / "dev-40-clean.jsonl")) == 65
     questions = list(read_questions(tmp_path / "train-all.jsonl"))
     assert (
         len(questions) == 1229 and len(list(read_questions(tmp_path / "train-clean.jsonl"))) == 89
@@ -322,6 +330,66 @@ def test_trecqa_pseudo_xml_that_does_not_fit(tmp_path, capsys, text, message):
     (tmp_path / "dev.xml").write_text(text)
     assert trecqa.main(["--archive", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
     assert message in capsys.readouterr().err and not (tmp_path / "out" / "dev.jsonl").exists()
+
+
+EMPTY_XML = XML[: XML.index("<negative>")] + "</QApairs>\n"
+
+
+@pytest.mark.parametrize("name", ["train2393.cleanup.xml", "train.xml", "dev.xml"])
+def test_trecqa_question_without_a_candidate_is_refused_in_a_whole_split(tmp_path, capsys, name):
+    (tmp_path / name).write_text(XML + EMPTY_XML)
+    assert trecqa.main(["--archive", str(tmp_path), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert f"{name}, line 20: no question or no candidate" in error
+    assert not (tmp_path / "out" / "stats.json").exists()
+
+
+@pytest.mark.parametrize("name", ["test-less-than-40.xml", "test.xml", "test.jsonl"])
+def test_trecqa_question_without_a_candidate_is_skipped_in_test(tmp_path, capsys, name):
+    text = EMPTY_XML + XML
+    if name.endswith(".jsonl"):
+        row = {"sentence": "It did .", "label": 1}
+        entries = ({"question": "q", "candidates": rows} for rows in ([], [row]))
+        text = "".join(json.dumps(entry) + "\n" for entry in entries)
+    (tmp_path / name).write_text(text)
+    assert trecqa.main(["--archive", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert [row[0] for row in rows(tmp_path / "out" / "test.jsonl")] == ["test-2"]
+    shown, notes = capsys.readouterr()
+    assert f"{name}: 1 of 2 questions have no candidate and are skipped" in notes
+    assert "1 without a candidate skipped" in shown
+
+
+def test_trecqa_test_of_one_question_is_not_taken_for_the_split(tmp_path, capsys):
+    (tmp_path / "test.xml").write_text(XML)
+    (tmp_path / "test-less-than-40.xml").write_text(XML * 2)
+    assert trecqa.main(["--archive", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert len(rows(tmp_path / "out" / "test.jsonl")) == 2
+    notes = capsys.readouterr().err
+    assert "test, clean: 2 questions with 4 candidates; published are 68 with 1,442" in notes
+
+
+def test_trecqa_dev_40_is_dev_without_long_sentences(tmp_path):
+    long, short = " ".join(["word"] * 41), " ".join(["word"] * 40)
+    sentences = [{"sentence": text, "label": 1} for text in (long, short)]
+    entries = [{"question": "q", "candidates": part} for part in (sentences, sentences[:1])]
+    folder = write_trecqa(tmp_path / "in", *entries)
+    assert trecqa.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 0
+    assert [row[3] for row in rows(tmp_path / "out" / "dev.jsonl")] == [(1, 1), (1,)]
+    assert rows(tmp_path / "out" / "dev-40.jsonl") == [("dev-40-1", "q", (short,), (1,))]
+
+
+def test_the_cascade_s_recipes_take_dev_40(tmp_path):
+    places = {"RUNS": tmp_path, "RESULTS": tmp_path}
+    done = subprocess.run(
+        ["bash", "-c", "source recipes/settings.sh; dev_of trecqa; test_of trecqa"],
+        cwd=ROOT,
+        env=child_environment(**places),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names = ["data/trecqa/dev-40-clean.jsonl", "data/trecqa/test-clean.jsonl"]
+    assert done.stdout.split() == names
 
 
 @pytest.mark.parametrize(

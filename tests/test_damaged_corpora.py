@@ -1,6 +1,7 @@
 """Damaged, hostile and interrupted corpora: readers refuse them by name, and nothing is lost."""
 
 import bz2
+import email.message
 import functools
 import gzip
 import http.client
@@ -295,19 +296,19 @@ def xml_sentence(rng, tag, positive_rows=False):
     return f"<{tag}>\n{lines}</{tag}>\n"
 
 
-def xml_file(rng, questions=5):
+def xml_file(rng, questions=5, fewest=1):
     text = ""
     for number in range(questions):
-        tags = [rng.choice(("positive", "negative")) for _ in range(rng.randint(1, 4))]
+        tags = [rng.choice(("positive", "negative")) for _ in range(rng.randint(fewest, 4))]
         sentences = [xml_sentence(rng, tag, tag == "positive" and number % 2) for tag in tags]
         text += f"<QApairs id='{number}.1'>\n{xml_sentence(rng, 'question')}"
         text += "".join(sentences) + "</QApairs>\n"
     return text
 
 
-def read_xml(path, raw):
+def read_xml(path, raw, split="dev"):
     path.write_bytes(raw)
-    return list(trecqa.read(path, "dev", str))
+    return list(trecqa.read(path, split, str))
 
 
 def damage(rng, raw):
@@ -335,16 +336,17 @@ def structure(questions):
     return [(question.id, question.labels) for question in questions]
 
 
-def test_damaged_pseudo_xml_is_refused_or_holds_every_candidate(tmp_path):
+@pytest.mark.parametrize("split, fewest", [("dev", 1), ("test", 0)])
+def test_damaged_pseudo_xml_is_refused_or_holds_every_candidate(tmp_path, split, fewest):
     rng = random.Random(17)
-    path = tmp_path / "dev.xml"
+    path = tmp_path / f"{split}.xml"
     refused = 0
     for _ in range(500):
-        raw = xml_file(rng, 3).encode("utf-8")
-        whole = read_xml(path, raw)
+        raw = xml_file(rng, 3, fewest).encode("utf-8")
+        whole = read_xml(path, raw, split)
         damaged = damage(rng, raw)
         try:
-            questions = read_xml(path, damaged)
+            questions = read_xml(path, damaged, split)
         except DataError as error:
             assert f"{path}, line " in str(error)
             refused += 1
@@ -490,7 +492,7 @@ def test_a_clean_split_without_a_question_is_not_written(tmp_path, capsys):
     out.mkdir()
     (out / "dev-clean.jsonl").write_text("of an earlier conversion")
     assert convert(trecqa, "--archive", folder, out=out) == 0
-    assert sorted(contents(out)) == ["dev.jsonl", "stats.json"]
+    assert sorted(contents(out)) == ["dev-40.jsonl", "dev.jsonl", "stats.json"]
     note = capsys.readouterr().err
     assert "dev-clean.jsonl is not written" in note and "\x1b" not in note
 
@@ -792,7 +794,7 @@ def test_a_published_table_that_is_not_whole(tmp_path, text, message):
 
 def test_a_server_that_breaks_off_is_one_typed_error(tmp_path, monkeypatch):
     class Response(io.BytesIO):
-        status, length = 200, 10
+        status, length, headers = 200, 10, email.message.Message()
 
         def read(self, size=-1):
             raise http.client.IncompleteRead(b"")

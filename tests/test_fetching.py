@@ -1,9 +1,11 @@
 """The download of encoders, from a server on this machine with the official paths."""
 
 import functools
+import gzip
 import hashlib
 import http.server
 import io
+import json
 import pathlib
 import shutil
 import subprocess
@@ -11,12 +13,15 @@ import sys
 import tarfile
 import threading
 
+import asnq
 import encoders
 import fetching
 import pytest
+import trecqa
 from conftest import ROOT, make_tar, write_family_encoder
 
-from wqa.errors import DataError
+from wqa.data import read_questions
+from wqa.errors import DataError, StorageError
 from wqa.pretrained import load_backbone, load_classifier
 
 
@@ -47,6 +52,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             return
         self.send_response(206 if start else 200)
         self.send_header("Content-Length", str(len(content) - start))
+        if path.suffix == ".html":
+            self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
         self.wfile.write(content[start:])
 
@@ -97,6 +104,167 @@ def test_a_download_that_stopped_goes_on(site, tmp_path):
         fetching.download(f"{url}/absent", target)
     with pytest.raises(DataError, match="cannot be fetched.*--archive"):
         fetching.read_small("http://127.0.0.1:9/x")
+
+
+def write_copies(root, **copies):
+    """Write a file of the same name to several folders of the site."""
+    for folder, content in copies.items():
+        (root / folder).mkdir(parents=True)
+        (root / folder / "file").write_bytes(content)
+
+
+def test_addresses_are_tried_in_turn(site, tmp_path, capsys):
+    root, url = site
+    write_copies(root, other=b"another file", right=b"the file")
+    (root / "page.html").write_text("moved")
+    digest, target = hashlib.sha256(b"the file").hexdigest(), tmp_path / "out" / "file"
+    closed = "http://127.0.0.1:9/file"
+    urls = [closed, f"{url}/absent/file", f"{url}/page.html", f"{url}/other/file"]
+    assert fetching.download([*urls, f"{url}/right/file", closed], target, digest) == digest
+    assert target.read_bytes() == b"the file"
+    assert [path.name for path in target.parent.iterdir()] == ["file"]
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    reasons = ("refused", "404", "a page in place of the file", "SHA-256 ")
+    assert len(notes) == len(urls)
+    for note, address, reason in zip(notes, urls, reasons):
+        assert note.startswith(f"note: {address}: ") and reason in note
+
+
+def test_an_error_says_how_each_address_failed(site, tmp_path, capsys):
+    root, url = site
+    write_copies(root, other=b"another file")
+    urls = [f"{url}/absent/file", f"{url}/other/file"]
+    with pytest.raises(DataError) as raised:
+        fetching.download(urls, tmp_path / "file", "0" * 64, "--splits")
+    digest = hashlib.sha256(b"another file").hexdigest()
+    assert str(raised.value) == (
+        f"file: no address gives it: {urls[0]}: cannot be fetched (HTTP Error 404: Not Found)"
+        f", {urls[1]}: SHA-256 {digest}; expected SHA-256 {'0' * 64}; "
+        "fetch it elsewhere and pass it with --splits"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_a_download_goes_on_from_its_own_address(site, tmp_path):
+    root, url = site
+    write_copies(root, second=b"0123456789")
+    urls = [f"{url}/first/file", f"{url}/second/file"]
+    first, second = (fetching._part(tmp_path / "file", address) for address in urls)
+    first.write_bytes(b"abcde")
+    second.write_bytes(b"0123")
+    fetching.download(urls, tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+    assert [kept for _, kept in Handler.requests] == ["bytes=5-", "bytes=4-"]
+    assert not first.exists() and not second.exists()
+
+
+def test_a_full_disk_is_not_another_address_s_turn(site, tmp_path, monkeypatch):
+    root, url = site
+    write_copies(root, first=b"x", second=b"x")
+
+    def full(*_):
+        raise StorageError(tmp_path, "no space", "more")
+
+    monkeypatch.setattr(fetching, "require_space", full)
+    with pytest.raises(StorageError, match="no space"):
+        fetching.download([f"{url}/first/file", f"{url}/second/file"], tmp_path / "file")
+    assert len(Handler.requests) == 1
+
+
+def test_asnq_comes_from_the_address_that_has_it(site, tmp_path, monkeypatch, capsys):
+    root, url = site
+    tables = {"train": "t one\ta\t4\n", "dev": "d one\tx\t4\ne one\ty\t1\n"}
+    lists = {"dev": b"d one\n", "test": b"e one\n", "train": b"t one\n"}
+    with tarfile.open(root / "asnq.tar", "w") as tar:
+        for name, text in tables.items():
+            member = tarfile.TarInfo(f"data/asnq/{name}.tsv")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    for folder, content in (("early", b"both lists\n"), ("now", None)):
+        (root / folder).mkdir()
+        for split, text in lists.items():
+            (root / folder / f"unique.{split}").write_bytes(content or text)
+    digests = {split: hashlib.sha256(text).hexdigest() for split, text in lists.items()}
+    monkeypatch.setattr(asnq, "LISTS", digests)
+    monkeypatch.setattr(asnq, "URLS", [f"{url}/moved/asnq.tar", f"{url}/asnq.tar"])
+    folders = [f"{url}/gone", f"{url}/early", f"{url}/now"]
+    monkeypatch.setattr(asnq, "LISTS_URLS", folders)
+    out = tmp_path / "out"
+    assert asnq.main(["--out", str(out)]) == 0
+    assert [question.question for question in read_questions(out / "test.jsonl")] == ["e one"]
+    notes = capsys.readouterr().err
+    for address in ("moved/asnq.tar", "gone/unique.dev", "early/unique.train"):
+        assert f"note: {url}/{address}: " in notes
+    monkeypatch.setattr(asnq, "LISTS_URLS", folders[:2])
+    assert asnq.main(["--out", str(out)]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: unique.dev: no address gives it: ") and "--splits" in error
+    assert f"{folders[0]}/unique.dev: cannot" in error and f"{folders[1]}/unique.dev: SHA" in error
+
+
+def pseudo_xml(name, tags_of):
+    """Pseudo-XML of a question for each sequence of tags; its sentences name their file."""
+    text = ""
+    for number, tags in enumerate(tags_of, 1):
+        text += f"<QApairs id='{number}.1'>\n<question>\nwho\tis\t{number}\t?\n</question>\n"
+        for tag in tags:
+            text += f"<{tag}>\nHe\tis\tof\t{name}\t.\nPRP\tVBZ\tIN\tNN\t.\n</{tag}>\n"
+        text += "</QApairs>\n"
+    return text
+
+
+def test_the_download_of_trecqa_has_both_dev_sets_and_the_test_set(
+    site, tmp_path, monkeypatch, capsys
+):
+    root, url = site
+    both, positive = ("positive", "negative"), ("positive",)
+    test = [() if number % 20 == 6 else both for number in range(68)]
+    files = {
+        "answer/train2393.cleanup.xml.gz": [both],
+        "data/train.xml": [both],
+        "data/dev.xml": [both] * 4,
+        "data/dev-less-than-40.xml": [both] * 3 + [()],
+        "data/test.xml": [positive],
+        "data/test-less-than-40.xml": [*test, *[positive] * 31, ()],
+    }
+    for name, tags_of in files.items():
+        (root / name).parent.mkdir(exist_ok=True)
+        raw = pseudo_xml(pathlib.PurePath(name).name, tags_of).encode()
+        (root / name).write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
+    monkeypatch.setattr(trecqa, "URL", f"{url}/")
+    out = tmp_path / "out"
+    assert trecqa.main(["--out", str(out)]) == 0
+    counts = json.loads((out / "stats.json").read_text())
+    for split, questions, skipped, clean in (
+        ("dev", 4, 0, 4),
+        ("dev-40", 3, 1, 3),
+        ("test", 95, 5, 64),
+    ):
+        assert counts[split]["all"]["questions"] == questions
+        assert counts[split]["all"]["without_candidates"] == skipped
+        written = list(read_questions(out / f"{split}-clean.jsonl"))
+        assert len(written) == counts[split]["clean"]["questions"] == clean
+        source = pathlib.PurePath(trecqa.PSEUDO_XML[split]).name
+        assert source in written[0].texts[0]
+    ids = [question.id for question in read_questions(out / "test.jsonl")]
+    assert ids[5:7] == ["test-6", "test-8"] and ids[-1] == "test-99"
+    shown, notes = capsys.readouterr()
+    assert "5 without a candidate skipped" in shown and "1 without a candidate skipped" in shown
+    assert (
+        "5 of 100 questions have no candidate and are skipped, the first of them test-7: " in notes
+    )
+    assert "note: test, clean: 64 questions with 128 candidates; published are 68" in notes
+
+
+def test_tandas_tars_have_a_second_address(site, tmp_path, monkeypatch, capsys):
+    root, url = site
+    (root / "second" / "models").mkdir(parents=True)
+    folder = write_family_encoder(tmp_path / "roberta", "roberta")
+    make_tar(root / "second" / "models" / "tanda_roberta_base_asnq.tar", folder)
+    monkeypatch.setattr(encoders, "TANDA", (f"{url}/first", f"{url}/second"))
+    assert encoders.main(["tanda-roberta-base", "--out", str(tmp_path / "out")]) == 0
+    assert f"note: {url}/first/models/tanda_roberta_base_asnq.tar: " in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "out").glob("*.tar")] == ["tanda-roberta-base.tar"]
 
 
 def test_tandas_tars(site, tmp_path):

@@ -24,6 +24,7 @@ RECIPES = {
     "cascade/place_exits": {"place_exits.txt": "tuned"},
     "cascade/minilm_train": {"cascade/trecqa_12_epochs_seed0/metrics.jsonl": "loss"},
     "cascade/minilm_tables": {"minilm_claims.txt": "t_test", "minilm_trecqa.tsv": "12 epochs"},
+    "cascade/last_exit": {"last_exit_dev.txt": "| all_taught | 0.3 |"},
     "cascade/wikiqa_minilm": {"wikiqa_minilm.txt": "questions scored"},
 }
 BENCH = ROOT / "recipes" / "bench"

@@ -1,5 +1,6 @@
 """Faults around a training and other writers: two processes, kills, forged and damaged files."""
 
+import contextlib
 import errno
 import fcntl
 import io
@@ -141,6 +142,26 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_taken_again(tmp_path, monkey
     with lock_output(out), pytest.raises(OutputLocked):
         take(out)
     assert len(removed) == 1 and names(tmp_path) == []
+
+
+def test_a_lock_that_is_released_at_the_moment_is_taken(tmp_path, monkeypatch):
+    """Its holder has removed the file that names it, and not yet released the lock."""
+    from wqa.data import locks
+
+    pauses = []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(FileLock(str(tmp_path / ".out.lock")))
+
+        def pause(seconds):
+            pauses.append(seconds)
+            if len(pauses) == 20:
+                stack.close()
+
+        monkeypatch.setattr(locks.time, "sleep", pause)
+        with lock_output(tmp_path / "out"):
+            assert len(pauses) == 20
+    with FileLock(str(tmp_path / ".out.lock")), pytest.raises(OutputLocked, match="another proc"):
+        take(tmp_path / "out")
 
 
 def test_a_lock_lies_in_an_output_whose_parent_is_read_only(tmp_path, monkeypatch):

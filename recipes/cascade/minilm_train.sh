@@ -14,6 +14,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
   export ASNQ_TRAIN=$data/squad/test.jsonl WIKIQA=$data/wikiqa TRECQA=$data/trecqa
   export TRECQA_TRAIN=$data/trecqa/train-clean.jsonl
   export ASNQ_DEV= TRECQA_DEV= TRANSFER_EPOCHS=2 ADAPT_EPOCHS=4 PATIENCE=0 WARMUP=100
+  export UPDATE_TOKENS=0  # these corpora are small: an update has one mini-batch
   export LEARNING_RATE=3e-5 CASCADE_LEARNING_RATE=5e-5 PRECISION=${PRECISION:-bfloat16}
   export ALL_EXITS=1,2,3,4,5,6 PLACES=3 BUDGET=0.8 NAME=minilm_place_exits
   full=6 lower="4 2" more="1 2"

@@ -19,7 +19,11 @@ from wqa.evaluation.report import write_rows
 COUNTED = {
     "asnq": {split: (split, "all") for split in ("train", "dev", "test")},
     "gpd": {split: (split, "all") for split in ("train", "dev", "test")},
-    "trecqa": {"train": ("train-all", "all"), "dev": ("dev", "clean"), "test": ("test", "clean")},
+    "trecqa": {
+        "train": ("train-all", "all"),
+        "dev": ("dev-40", "clean"),
+        "test": ("test", "clean"),
+    },
     "wikiqa": {split: (split, "no-all-negative") for split in ("train", "dev", "test")},
 }
 

@@ -58,6 +58,10 @@ class EngineConfig:
             raise OptionError("batch_tokens", self.batch_tokens, "a whole number above 0")
 
 
+#: Updates of the warm-up in section 5.2 of Soldaini and Moschitti 2020.
+WARMUP_UPDATES = 4000
+
+
 def _option(default: Any, text: str) -> Any:
     """A field with a default and the help text of its command-line option."""
     return dataclasses.field(default=default, metadata={"help": text})
@@ -79,11 +83,18 @@ class TrainingConfig:
         Peak of the triangular schedule.
     warmup_updates : int
         Number of updates before the peak.
+    warmup_share : float
+        Share of all updates that come before the peak, from 0 to below 1, in place of
+        ``warmup_updates``; 0 to take that.
     tokens_per_batch : int
         Tokens of a mini-batch on each device, padding included.
+    tokens_per_update : int
+        Tokens of an update, padding included, whatever the number of devices. The devices compute
+        the update in as many steps as ``tokens_per_batch`` requires; its rows are divided evenly,
+        so a device may compute one row more than fits. 0 for one mini-batch on each device.
     accumulate : int
         Number of mini-batches of an update, which follows the gradient of the mean loss over all
-        their rows.
+        their rows; 1 with ``tokens_per_update``.
     weight_decay : float
         Decoupled weight decay (Loshchilov and Hutter 2019): an update multiplies weights by 1 minus
         this times the learning rate. Biases and normalisations do not decay.
@@ -95,6 +106,7 @@ class TrainingConfig:
         Number of updates between two evaluations on the development questions; 0 for once an epoch.
     patience : int
         Number of evaluations without a better figure before training stops early; 0 for never.
+        Evaluations up to the peak of the schedule do not count.
     log_every : int
         Number of updates between two lines of ``metrics.jsonl``.
     ctx : str
@@ -119,14 +131,20 @@ class TrainingConfig:
     max_updates: int = _option(0, "updates after which training ends, 0 for no limit")
     seed: int = _option(0, "seed of Python, NumPy and MXNet")
     learning_rate: float = _option(1e-6, "peak of the triangular schedule")
-    warmup_updates: int = _option(4000, "updates up to the peak")
+    warmup_updates: int = _option(WARMUP_UPDATES, "updates up to the peak")
+    warmup_share: float = _option(0.0, "share of all updates up to the peak, in place of a number")
     tokens_per_batch: int = _option(2000, "padded tokens of a mini-batch on each device")
+    tokens_per_update: int = _option(
+        0, "padded tokens of an update on all devices, 0 for one mini-batch on each"
+    )
     accumulate: int = _option(1, "mini-batches of an update")
     weight_decay: float = _option(0.0, "decoupled weight decay, 0 for none")
     clip_norm: float = _option(0.0, "greatest norm of the gradient, 0 for no limit")
     checkpoint_every: int = _option(500, "updates between two checkpoints")
     eval_every: int = _option(0, "updates between two evaluations, 0 for once an epoch")
-    patience: int = _option(0, "evaluations without a better figure before stopping, 0 for never")
+    patience: int = _option(
+        0, "evaluations after the peak without a better figure before stopping, 0 for never"
+    )
     log_every: int = _option(50, "updates between two lines of metrics.jsonl")
     ctx: str = _option("cpu", "devices: cpu, gpu:0, or a range such as gpu:0-7")
     engine: str = _option("auto", "auto takes oneDNN on a single CPU where it is installed")
@@ -145,7 +163,7 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         least = {"epochs": 1, "tokens_per_batch": 1, "checkpoint_every": 1, "log_every": 1}
         least.update({"accumulate": 1, "max_updates": 0, "seed": 0, "warmup_updates": 0})
-        least.update({"eval_every": 0, "patience": 0})
+        least.update({"eval_every": 0, "patience": 0, "tokens_per_update": 0})
         for name, smallest in least.items():
             if getattr(self, name) < smallest:
                 raise OptionError(name, getattr(self, name), f"a whole number from {smallest}")
@@ -156,6 +174,12 @@ class TrainingConfig:
         for name in ("clip_norm", "weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise OptionError(name, getattr(self, name), "0 (off) or a number above 0")
+        if not 0 <= self.warmup_share < 1:
+            raise OptionError("warmup_share", self.warmup_share, "a number from 0 to below 1")
+        if self.warmup_share and self.warmup_updates != WARMUP_UPDATES:
+            raise OptionError("warmup_updates and warmup_share", "both", "one of the two")
+        if self.tokens_per_update and self.accumulate > 1:
+            raise OptionError("accumulate and tokens_per_update", "both", "one of the two")
 
     @property
     def engine_config(self) -> EngineConfig:

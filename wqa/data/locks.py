@@ -34,7 +34,7 @@ from wqa.errors import OutputLocked, printable
 #: Attempts to take a lock whose file is removed at the same moment.
 _ATTEMPTS = 100
 #: Attempts to read who holds a lock; a process writes that just after it takes the lock.
-_READINGS = 10
+_READINGS = 100
 _PAUSE = 0.02  # seconds
 #: What `fcntl.flock` raises on a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -74,10 +74,7 @@ def lock_output(path: PathLike) -> Iterator[None]:
         yield
         return
     with storage_errors(lock_path):
-        try:
-            lock = _acquire(lock_path)
-        except Timeout:
-            raise OutputLocked(target, _holder_of(holder_path), lock_path) from None
+        lock = _acquire_or_name_holder(target, lock_path, holder_path)
     try:
         with storage_errors(target):
             _write_holder(holder_path)
@@ -117,6 +114,25 @@ def _has_locks(folder: pathlib.Path) -> bool:
                 return False
             raise
     return True
+
+
+def _acquire_or_name_holder(
+    target: pathlib.Path, lock_path: pathlib.Path, holder_path: pathlib.Path
+) -> FileLock:
+    for _ in range(_READINGS):
+        try:
+            return _acquire(lock_path)
+        except Timeout:
+            holder = _read_holder(holder_path)
+        if holder is not None:
+            text = (
+                f"locked by process {holder['pid']} on {holder['host']} since "
+                f"{holder['start']} ({holder['command']})"
+            )
+            raise OutputLocked(target, text, lock_path)
+        # The holder has not written who it is yet, or is about to release the lock.
+        time.sleep(_PAUSE)
+    raise OutputLocked(target, "locked by another process", lock_path)
 
 
 def _acquire(path: pathlib.Path) -> FileLock:
@@ -165,19 +181,6 @@ def _write_holder(path: pathlib.Path) -> None:
     }
     # Not flushed to the disk: the lock does not outlive the machine's memory either.
     path.write_text(json.dumps(holder), encoding="utf-8")
-
-
-def _holder_of(path: pathlib.Path) -> str:
-    """Describe the process that holds a lock."""
-    for _ in range(_READINGS):
-        holder = _read_holder(path)
-        if holder is not None:
-            return (
-                f"locked by process {holder['pid']} on {holder['host']} since "
-                f"{holder['start']} ({holder['command']})"
-            )
-        time.sleep(_PAUSE)
-    return "locked by another process"
 
 
 def _read_holder(path: pathlib.Path) -> Optional[Dict[str, Any]]:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import List, Sequence, Tuple, Union
 
 from wqa.config import BackboneConfig
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.heads import MeanHead
 from wqa.models.network import ExitConfig, ExitNetwork
 
@@ -27,6 +27,18 @@ class CascadeConfig(ExitConfig):
     ----------
     exits : tuple of int
         rho(1), ..., rho(N); if empty, 4, 6, 8, 10, 12 for a base encoder.
+    trained_exits : {"uniform", "depth", "all"}
+        Exits that an update trains: one, drawn uniformly (section 4.3.1); one, drawn with a
+        probability proportional to its layer; or all, by the sum of their losses. The last two are
+        beyond the paper.
+    distillation : float
+        Share of an early exit's loss that is the cross-entropy to the last exit's probabilities, in
+        place of the labels. Beyond the paper; it needs all exits in each update.
+
+    Raises
+    ------
+    OptionError
+        If ``trained_exits`` is unknown, or ``distillation`` is outside [0, 1] or needs all exits.
     """
 
     exits: Tuple[int, ...] = dataclasses.field(
@@ -36,6 +48,31 @@ class CascadeConfig(ExitConfig):
             "fourth of twelve, or in proportion)"
         },
     )
+    trained_exits: str = dataclasses.field(
+        default="uniform",
+        metadata={
+            "help": "exits that an update trains: one drawn uniformly, as in the paper, one drawn "
+            "by depth, or all"
+        },
+    )
+    distillation: float = dataclasses.field(
+        default=0.0,
+        metadata={"help": "share of an early exit's loss that the last exit's scores teach"},
+    )
+
+    #: Values that some fields are limited to.
+    CHOICES = {"trained_exits": ("uniform", "depth", "all")}
+
+    def __post_init__(self) -> None:
+        check_choice("trained_exits", self.trained_exits, self.CHOICES["trained_exits"])
+        if not 0 <= self.distillation <= 1:
+            raise OptionError("distillation", self.distillation, "a number from 0 to 1")
+        if self.distillation and self.trained_exits != "all":
+            raise OptionError(
+                "distillation",
+                f"{self.distillation} with trained_exits {self.trained_exits}",
+                "trained_exits all, as the last exit teaches in each update",
+            )
 
 
 class CascadeTransformer(ExitNetwork):

@@ -218,20 +218,21 @@ def _check_unknown(inner: tokenizers.Tokenizer, where: str) -> None:
     """Refuse a tokenizer that fails on what its vocabulary lacks, or leaves it out."""
     try:
         encodings = inner.encode_batch(list(PROBES), add_special_tokens=False)
-        sound = all(encoding.ids for encoding in encodings)
-        reason = "it leaves some characters out"
     except BaseException as error:
         if not is_library_error(error):
             raise
-        sound = False
-        reason = str(error)
-    if not sound:
-        raise EncoderError(
-            where,
-            f"cannot tokenize every text ({shorten(reason)})",
-            "a tokenizer with its unknown token",
-            "fetch the files again",
-        )
+        raise _without_unknown(where, str(error)) from None
+    if not all(encoding.ids for encoding in encodings):
+        raise _without_unknown(where, "it leaves some characters out")
+
+
+def _without_unknown(where: str, reason: str) -> EncoderError:
+    return EncoderError(
+        where,
+        f"cannot tokenize every text ({shorten(reason)})",
+        "a tokenizer with its unknown token",
+        "fetch the files again",
+    )
 
 
 def is_library_error(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""Accumulation of gradients over the mini-batches of an update."""
+"""Sums of the gradients of an update, over its mini-batches and over devices."""
 
 from __future__ import annotations
 
@@ -46,3 +46,28 @@ class GradientSums:
             parameter, ctx = self._parameters[index]
             parameter.grad(ctx)[:] = gradient
             parameter.data(ctx)._fresh_grad = True
+
+
+class FreshTrainer(gluon.Trainer):
+    """A Gluon trainer that sums only fresh gradients over devices.
+
+    A gradient is fresh if the loss of the update depends on its parameter. The gradients above the
+    exit that an update draws are stale: `mxnet.gluon.Trainer` sums them too, and applies none. It
+    takes the parameters of `mxnet.gluon.Trainer`, with ``update_on_kvstore=False``.
+    """
+
+    def _allreduce_grads(self) -> None:
+        if self._kvstore is None:
+            return  # one device
+        for index, parameter in enumerate(self._params):
+            arrays = parameter.list_data()
+            fresh = [array._fresh_grad for array in arrays]
+            if not any(fresh):
+                continue
+            gradients = parameter.list_grad()
+            for array, gradient, is_fresh in zip(arrays, gradients, fresh):
+                if not is_fresh:  # the loss of this device does not depend on the parameter
+                    gradient[:] = 0
+                    array._fresh_grad = True
+            # The priority is that of Gluon's trainer.
+            self._kvstore.pushpull(index, gradients, priority=-index)

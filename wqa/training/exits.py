@@ -30,7 +30,21 @@ class ExitTask(PairTask):
             path.hybridize(active)
 
     def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:
-        index = exit_of_update(self.config.seed, update, len(self._paths))
         inputs = (batch["token_ids"], batch["token_types"], batch["valid_length"])
-        _, scores = self._paths[index](*inputs)
+        _, scores = self._paths[self.drawn_exit(update)](*inputs)
         return scores
+
+    def drawn_exit(self, update: int) -> int:
+        """Draw the exit that an update trains.
+
+        Parameters
+        ----------
+        update : int
+            Number of the update, from 1.
+
+        Returns
+        -------
+        int
+            Index of the exit, from 0.
+        """
+        return exit_of_update(self.config.seed, update, len(self._paths))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Dict, Type
 
 from wqa.errors import check_choice
+from wqa.training.cascade import CascadeTask
 from wqa.training.exits import ExitTask
 from wqa.training.task import Task
 
 #: Task of each system; a new system adds an entry.
-TASKS: Dict[str, Type[Task]] = {"cascade": ExitTask, "pairwise": ExitTask}
+TASKS: Dict[str, Type[Task]] = {"cascade": CascadeTask, "pairwise": ExitTask}
 
 
 def task_type(system: str) -> Type[Task]:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Optional
 import mxnet as mx
 import numpy as np
 
-from wqa.config import RunConfig, TrainingConfig, read_run_config, to_json
+from wqa.config import RunConfig, TrainingConfig, from_dict, read_run_config, to_json
 from wqa.data import atomic_writer
 from wqa.data.digests import RUN_FILES, forget_digests, record_digests
 from wqa.data.locks import lock_output
@@ -25,9 +25,11 @@ from wqa.training.checkpoint import State
 from wqa.training.messages import lossy_messages
 from wqa.training.metrics import MetricsFile
 from wqa.training.registry import task_type
+from wqa.training.schedules import Schedule, plan_schedule
 from wqa.training.start import open_start
 from wqa.training.task import Task
 from wqa.training.trainer import Evaluator, Trainer, gradient_obstacle
+from wqa.training.updates import plan_updates
 
 #: Fields of ``config.json`` that must not change when a training is resumed.
 _FIXED = ("system", "backbone", "network", "max_length", "encoder", "train_sha256")
@@ -99,6 +101,7 @@ def train(
             own_config = _own_config(system, options)
             task = kind.create(system, start, own_config, train_file, config, max_length)
             choose_engine(config.engine_config, gradient_obstacle(task.network))
+            schedule = _schedule(task, config, run)
             evaluator = make_evaluator(task.encoder) if make_evaluator else None
             record = RunConfig(
                 system=system,
@@ -119,7 +122,31 @@ def train(
             task.encoder.tokenizer.save(run / "tokenizer.json")
             _seed(config.seed)
             _log_start(run, task.initialize(start, devices))
-        return _fit(task, config, run, evaluator, resume)
+        return _fit(task, config, run, evaluator, resume, schedule)
+
+
+def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path) -> Schedule:
+    """Count the updates; a new training that ends within its warm-up is refused.
+
+    ``max_updates`` may cut a trial short, and a run of an earlier version may be resumed.
+    """
+    devices = len(parse_devices(config.ctx))
+    schedule = plan_schedule(config, task.plan(plan_updates(config, devices).tokens))
+    if schedule.reaches_peak:
+        return schedule
+    if schedule.total != config.max_updates and not (run / "config.json").exists():
+        raise OptionError(
+            "warmup_updates",
+            f"{schedule.warmup}, and epochs={config.epochs} gives {schedule.total} updates",
+            "fewer than the updates of the training, so that the learning rate reaches its peak",
+            "give warmup_share=0.1, or more epochs",
+        )
+    print(
+        f"note: the training ends after {schedule.total} updates, within its warm-up of "
+        f"{schedule.warmup}: the learning rate does not pass its peak",
+        file=sys.stderr,
+    )
+    return schedule
 
 
 def _own_config(system: str, options: Dict[str, Any]) -> Any:
@@ -145,8 +172,9 @@ def _fit(
     run: pathlib.Path,
     evaluator: Optional[Evaluator],
     resume: bool,
+    schedule: Schedule,
 ) -> State:
-    trainer = Trainer(task, config, run, evaluator)
+    trainer = Trainer(task, config, run, evaluator, schedule)
     if resume:
         trainer.resume()
     state = trainer.fit()
@@ -176,6 +204,11 @@ def _begin(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
             "choose another directory, or resume this run",
         )
     earlier = read_run_config(path)
+    if earlier.system == record.system:
+        # An earlier version of the package may not have recorded each field.
+        kind, where = network_type(record.system).Config, f"{path}, field network"
+        network = _as_json(from_dict(kind, earlier.network, where))
+        earlier = dataclasses.replace(earlier, network=network)
     for name in _FIXED:
         _compare(path, name, getattr(earlier, name), getattr(record, name))
     old = dataclasses.asdict(earlier.training or TrainingConfig())

@@ -6,13 +6,17 @@ make the same draws. No state of a generator is saved.
 
 from __future__ import annotations
 
+from typing import Optional, Sequence
+
 import numpy as np
 
 _EXIT, _ORDER, _DROPOUT = range(3)
 
 
-def exit_of_update(seed: int, update: int, exits: int) -> int:
-    """Draw the exit that an update trains, uniformly (Soldaini and Moschitti 2020, section 4.3.1).
+def exit_of_update(
+    seed: int, update: int, exits: int, weights: Optional[Sequence[float]] = None
+) -> int:
+    """Draw the exit that an update trains (Soldaini and Moschitti 2020, section 4.3.1).
 
     Parameters
     ----------
@@ -22,13 +26,19 @@ def exit_of_update(seed: int, update: int, exits: int) -> int:
         Number of the update.
     exits : int
         N, the number of exits.
+    weights : sequence of float, optional
+        Weight of each exit, above 0, to which its probability is proportional. By default the draw
+        is uniform, as in the paper.
 
     Returns
     -------
     int
         Index of the exit, from 0 to N - 1.
     """
-    return int(np.random.default_rng([seed, _EXIT, update]).integers(exits))
+    rng = np.random.default_rng([seed, _EXIT, update])
+    if weights is None:
+        return int(rng.integers(exits))
+    return int(rng.choice(exits, p=np.asarray(weights) / sum(weights)))
 
 
 def order_of_epoch(seed: int, epoch: int) -> np.random.Generator:

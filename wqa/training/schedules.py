@@ -1,6 +1,12 @@
-"""Learning rates by update."""
+"""Learning rates by update, and the number of updates of a training."""
 
 from __future__ import annotations
+
+import math
+from typing import Any, Iterable, NamedTuple
+
+from wqa.config import TrainingConfig
+from wqa.errors import OptionError
 
 
 def triangular(update: int, peak: float, warmup: int, total: int) -> float:
@@ -28,3 +34,61 @@ def triangular(update: int, peak: float, warmup: int, total: int) -> float:
     if update <= warmup:
         return peak * update / warmup
     return peak * (total + 1 - update) / (total + 1 - warmup)
+
+
+class Schedule(NamedTuple):
+    """Numbers of updates of a training.
+
+    Parameters
+    ----------
+    updates_per_epoch : int
+        Updates of an epoch; 0 if the length of an epoch is not known.
+    total : int
+        Updates of the training.
+    warmup : int
+        Updates up to the peak of the learning rate.
+    """
+
+    updates_per_epoch: int
+    total: int
+    warmup: int
+
+    @property
+    def reaches_peak(self) -> bool:
+        """Whether an update comes after the warm-up."""
+        return self.warmup < self.total
+
+
+def plan_schedule(config: TrainingConfig, plan: Iterable[Any]) -> Schedule:
+    """Count the updates of a training.
+
+    Parameters
+    ----------
+    config : TrainingConfig
+        Settings of the training.
+    plan : iterable
+        Batches of an epoch: a sequence, or an iterator for an epoch of unknown length.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    OptionError
+        If neither the plan nor the settings limit the training.
+    """
+    updates_per_epoch = 0
+    if hasattr(plan, "__len__"):
+        updates_per_epoch = math.ceil(len(plan) / config.accumulate)  # type: ignore[arg-type]
+    total = config.epochs * updates_per_epoch or config.max_updates
+    if config.max_updates:
+        total = min(total, config.max_updates)
+    elif not updates_per_epoch:
+        raise OptionError(
+            "max_updates", 0, "a number above 0, as the length of an epoch is not known"
+        )
+    warmup = config.warmup_updates
+    if config.warmup_share:
+        warmup = int(config.warmup_share * total)
+    return Schedule(updates_per_epoch, total, warmup)

@@ -21,14 +21,15 @@ from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
 from wqa.models import Network, parse_devices
 from wqa.onednn import GradientEngine, choose_engine
 from wqa.text import split_rows
-from wqa.training.accumulation import GradientSums
+from wqa.training.accumulation import FreshTrainer, GradientSums
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.metrics import MetricsFile
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
 from wqa.training.sampling import dropout_seed, order_of_epoch
-from wqa.training.schedules import triangular
+from wqa.training.schedules import Schedule, plan_schedule, triangular
 from wqa.training.stopping import stop_on_signals
 from wqa.training.task import Task
+from wqa.training.updates import plan_updates
 
 #: Computes the figures of a network on the development questions.
 Evaluator = Callable[[Network], Dict[str, float]]
@@ -70,6 +71,8 @@ class Trainer:
         Run directory, for ``metrics.jsonl`` and ``checkpoints/``.
     evaluator : callable, optional
         Computes figures on the development questions. Without it the last parameters are final.
+    schedule : Schedule, optional
+        Numbers of updates; counted in the task's plan of an epoch by default.
 
     Raises
     ------
@@ -83,6 +86,7 @@ class Trainer:
         config: TrainingConfig,
         run: pathlib.Path,
         evaluator: Optional[Evaluator] = None,
+        schedule: Optional[Schedule] = None,
     ) -> None:
         self.task, self.config, self.evaluator = task, config, evaluator
         self.network = task.network
@@ -95,17 +99,17 @@ class Trainer:
         for name, parameter in self.network._collect_params_with_prefix().items():
             if all(parameter is not known for known in self._parameters.values()):
                 self._parameters[name] = parameter
-        self._optimizer = gluon.Trainer(
+        self._optimizer = FreshTrainer(
             list(self._parameters.values()),
             "adam",
             {"learning_rate": config.learning_rate},
             kvstore="device",
             update_on_kvstore=False,
         )
-        self._budget = config.tokens_per_batch * len(self.devices)
+        self._plan = plan_updates(config, len(self.devices))
         self._engines = self._attach_engines()
-        self.updates_per_epoch = self._count_updates()
-        self.total = self._count_total()
+        schedule = schedule or plan_schedule(config, task.plan(self._plan.tokens))
+        self.updates_per_epoch, self.total, self.warmup = schedule
         self._epoch = -1  # epoch of `_batches`
         self._batches: Iterator[Any] = iter(())
         self._upcoming: Any = None
@@ -118,27 +122,12 @@ class Trainer:
         engines: List[GradientEngine] = []
         if chosen == "onednn":
             precision, length = self.config.precision, self.task.max_length
+            tokens = self._plan.step_tokens(length)
             for backbone in self.network.encoders:
-                engine = GradientEngine(backbone.config, precision, self._budget, length)
+                engine = GradientEngine(backbone.config, precision, tokens, length)
                 backbone.attach(engine)
                 engines.append(engine)
         return engines
-
-    def _count_updates(self) -> int:
-        """Number of updates of an epoch; 0 if the plan is an iterator."""
-        plan = self.task.plan(self._budget)
-        if not hasattr(plan, "__len__"):
-            return 0
-        return math.ceil(len(plan) / self.config.accumulate)  # type: ignore[arg-type]
-
-    def _count_total(self) -> int:
-        config = self.config
-        if not self.updates_per_epoch and not config.max_updates:
-            raise OptionError(
-                "max_updates", 0, "a number above 0, as the length of an epoch is not known"
-            )
-        total = config.epochs * self.updates_per_epoch or config.max_updates
-        return min(total, config.max_updates) if config.max_updates else total
 
     def resume(self) -> None:
         """Load the newest checkpoint, or start from the beginning if there is none.
@@ -217,9 +206,11 @@ class Trainer:
 
     def _update(self, bar: tqdm) -> None:
         state, config = self.state, self.config
-        batches = [self.task.batch(key) for key in self._next_keys()]
+        batches = []
+        for key in self._next_keys():
+            batches += self._plan.split(self.task.batch(key))
         state.update += 1
-        rate = triangular(state.update, config.learning_rate, config.warmup_updates, self.total)
+        rate = triangular(state.update, config.learning_rate, self.warmup, self.total)
         losses = self._backward(batches)
         for name, value in losses.items():
             if not math.isfinite(value):
@@ -244,7 +235,7 @@ class Trainer:
         state = self.state
         if self._epoch != state.epoch:
             rng = order_of_epoch(self.config.seed, state.epoch)
-            plan = self.task.plan(self._budget, rng)
+            plan = self.task.plan(self._plan.tokens, rng)
             self._batches = itertools.islice(iter(plan), state.batch, None)
             self._upcoming, self._epoch = next(self._batches, None), state.epoch
             if self._upcoming is None:
@@ -356,7 +347,7 @@ class Trainer:
             state.best_figure, state.best_update = figure, state.update
             state.evaluations_since_best = 0
             self.checkpoints.keep_best(self.network, state.update)
-        else:
+        elif state.update > self.warmup:
             state.evaluations_since_best += 1
             state.finished = 0 < self.config.patience <= state.evaluations_since_best
         state.evaluation_is_due = False

@@ -1,0 +1,219 @@
+"""Training of a cascade by other rules than the paper's."""
+
+import dataclasses
+import json
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd
+
+from wqa.config import TrainingConfig
+from wqa.data import builtin_path
+from wqa.errors import OptionError, RunDirectoryError, TrainingStopped
+from wqa.models import build_network, parse_devices
+from wqa.models.cascade import CascadeConfig
+from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.training import TASKS, Trainer, train
+from wqa.training.losses import cross_entropy
+from wqa.training.sampling import exit_of_update
+
+pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
+
+ROWS = {
+    "token_ids": np.array([[2, 9, 8, 3], [2, 7, 3, 0]], np.int32),
+    "token_types": np.array([[0, 0, 1, 1], [0, 1, 1, 0]], np.int32),
+    "valid_length": np.array([4, 3], np.float32),
+    "labels": np.array([1, 0], np.float32),
+}
+
+
+@pytest.fixture
+def make_trainer(tiny_encoder, tmp_path):
+    def make(engine="auto", dropout=0.0, **options):
+        config = TrainingConfig(
+            engine=engine, learning_rate=1e-3, warmup_updates=2, tokens_per_batch=400, max_updates=9
+        )
+        backbone = dataclasses.replace(
+            read_backbone_config(tiny_encoder),
+            dropout=dropout,
+            attention_dropout=dropout,
+            head_dropout=dropout,
+        )
+        network = build_network("cascade", backbone, exits=(1, 2, 3), **options)
+        mx.random.seed(0)
+        initialize_from(network, tiny_encoder, parse_devices("cpu"))
+        encoder = dataclasses.make_dataclass("Encoder", ["max_length"])(16)
+        task = TASKS["cascade"](network, encoder, _Pairs(), config)
+        run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
+        run.mkdir()
+        return Trainer(task, config, run)
+
+    return make
+
+
+class _Pairs:
+    """An epoch of one batch."""
+
+    def plan(self, tokens, rng=None):
+        return [np.arange(2)]
+
+    def batch(self, key):
+        return [array[key] for array in ROWS.values()]
+
+
+def gradients_of(trainer):
+    """Gradients of an update, by parameter; zeros where no loss reaches."""
+    gradients = {}
+    for name, parameter in trainer._parameters.items():
+        is_fresh = parameter.data()._fresh_grad
+        gradients[name] = parameter.grad().asnumpy() * is_fresh
+        parameter.data()._fresh_grad = False
+    return gradients
+
+
+def arrays():
+    return {name: mx.nd.array(array, dtype=array.dtype) for name, array in ROWS.items()}
+
+
+def test_exits_are_drawn_by_depth():
+    draws = [exit_of_update(7, update, 3, (2, 4, 6)) for update in range(1, 6001)]
+    assert np.bincount(draws) == pytest.approx([1000, 2000, 3000], abs=130)
+    assert exit_of_update(7, 5000, 3, (2, 4, 6)) == draws[4999]
+
+
+def test_a_training_by_depth_draws_its_exits_by_depth(make_trainer):
+    task = make_trainer(trained_exits="depth").task
+    counts = np.bincount([task.drawn_exit(update) for update in range(1, 1201)])
+    assert counts == pytest.approx([200, 400, 600], abs=60)
+    uniform = make_trainer().task
+    counts = np.bincount([uniform.drawn_exit(update) for update in range(1, 1201)])
+    assert counts == pytest.approx([400, 400, 400], abs=60)
+
+
+@pytest.mark.parametrize("engine", ["auto", "mxnet"])
+def test_all_exits_give_the_sum_of_the_gradients_of_each(make_trainer, engine):
+    trainer = make_trainer(engine, trained_exits="all")
+    losses = trainer._backward([ROWS])
+    assert list(losses) == ["exit_1", "exit_2", "exit_3"]
+    actual = gradients_of(trainer)
+    expected = dict.fromkeys(actual, 0.0)
+    for index in range(3):
+        batch = arrays()
+        inputs = [batch[name] for name in ("token_ids", "token_types", "valid_length")]
+        with autograd.record():
+            loss = cross_entropy(trainer.network.path(index)(*inputs)[1], batch["labels"]).mean()
+        loss.backward()
+        assert losses[f"exit_{index + 1}"] == pytest.approx(loss.asscalar(), abs=1e-5)
+        for name, gradient in gradients_of(trainer).items():
+            expected[name] = expected[name] + gradient
+    for name, gradient in actual.items():
+        np.testing.assert_allclose(gradient, expected[name], atol=2e-6, err_msg=name)
+    assert abs(actual["backbone.layers.0.ffn_1.weight"]).max() > 1e-4
+
+
+def test_distillation_mixes_labels_and_the_probabilities_of_the_last_exit(make_trainer):
+    trainer = make_trainer(trained_exits="all", distillation=0.25)
+    batch = arrays()
+    inputs = [batch[name] for name in ("token_ids", "token_types", "valid_length")]
+    scores = [trainer.network.path(index)(*inputs)[1].asnumpy() for index in range(3)]
+    losses = trainer.task.losses(batch, 1)
+    taught = 1 / (1 + np.exp(-scores[2]))
+    for index in (0, 1):
+        probability = 1 / (1 + np.exp(-scores[index]))
+        target = 0.75 * ROWS["labels"] + 0.25 * taught
+        expected = -target * np.log(probability) - (1 - target) * np.log(1 - probability)
+        np.testing.assert_allclose(losses[f"exit_{index + 1}"].asnumpy(), expected, atol=1e-5)
+    last = cross_entropy(mx.nd.array(scores[2]), batch["labels"]).asnumpy()
+    np.testing.assert_allclose(losses["exit_3"].asnumpy(), last, atol=1e-5)
+
+
+def test_the_last_exit_does_not_learn_from_the_early_ones(make_trainer):
+    heads = []
+    for share in (0.0, 1.0):
+        trainer = make_trainer(trained_exits="all", distillation=share)
+        trainer._backward([ROWS])
+        gradients = gradients_of(trainer)
+        heads.append(gradients["head_3.out.weight"])
+        early = gradients["head_1.out.weight"]
+    np.testing.assert_allclose(heads[0], heads[1], atol=1e-6)
+    assert abs(early).max() > 1e-5
+
+
+@pytest.mark.parametrize(
+    "options, reason",
+    [
+        ({"trained_exits": "some"}, "trained_exits"),
+        ({"distillation": 0.5}, "trained_exits all"),
+        ({"distillation": 1.5, "trained_exits": "all"}, "from 0 to 1"),
+        ({"distillation": float("nan"), "trained_exits": "all"}, "from 0 to 1"),
+    ],
+)
+def test_options_are_checked(options, reason):
+    with pytest.raises(OptionError, match=reason):
+        CascadeConfig(exits=(1, 2), **options)
+
+
+def train_tiny(encoder, run, resume=False, **options):
+    config = TrainingConfig(
+        max_updates=6, learning_rate=1e-3, warmup_updates=2, tokens_per_batch=400, log_every=1
+    )
+    train(
+        "cascade",
+        str(builtin_path("dev")),
+        str(run),
+        str(encoder),
+        config=config,
+        max_length=64,
+        resume=resume,
+        exits=(1, 2, 3),
+        **options,
+    )
+
+
+def test_a_training_of_all_exits_logs_each_loss_and_resumes_to_the_same_bits(
+    tiny_encoder, tmp_path, monkeypatch
+):
+    options = {"trained_exits": "all", "distillation": 0.5}
+    train_tiny(tiny_encoder, tmp_path / "whole", **options)
+    lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
+    assert list(json.loads(lines[-1])["losses"]) == ["exit_1", "exit_2", "exit_3"]
+
+    real = Trainer._update
+
+    def stop(trainer, bar):
+        real(trainer, bar)
+        if trainer.state.update == 3:
+            trainer._checkpoint()
+            raise TrainingStopped(15, "update 3", trainer.checkpoints.folder)
+
+    monkeypatch.setattr(Trainer, "_update", stop)
+    with pytest.raises(TrainingStopped):
+        train_tiny(tiny_encoder, tmp_path / "stopped", **options)
+    monkeypatch.setattr(Trainer, "_update", real)
+    with pytest.raises(RunDirectoryError, match="distillation was 0.5"):
+        train_tiny(tiny_encoder, tmp_path / "stopped", resume=True, trained_exits="all")
+    train_tiny(tiny_encoder, tmp_path / "stopped", resume=True, **options)
+    assert (tmp_path / "stopped" / "model.params").read_bytes() == (
+        tmp_path / "whole" / "model.params"
+    ).read_bytes()
+
+
+def test_a_training_of_an_earlier_version_resumes(tiny_encoder, tmp_path, monkeypatch):
+    real = Trainer._update
+
+    def stop(trainer, bar):
+        real(trainer, bar)
+        trainer._checkpoint()
+        raise TrainingStopped(15, "update 1", trainer.checkpoints.folder)
+
+    monkeypatch.setattr(Trainer, "_update", stop)
+    with pytest.raises(TrainingStopped):
+        train_tiny(tiny_encoder, tmp_path / "run")
+    monkeypatch.setattr(Trainer, "_update", real)
+    path = tmp_path / "run" / "config.json"
+    config = json.loads(path.read_text())
+    config["network"] = {"exits": [1, 2, 3]}  # all that it recorded
+    path.write_text(json.dumps(config))
+    train_tiny(tiny_encoder, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "model.params").is_file()

@@ -1,0 +1,216 @@
+"""Updates over several devices and in several steps."""
+
+import collections
+import dataclasses
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import needs_onednn
+from hypothesis import given
+from hypothesis import strategies as st
+from mxnet import gluon
+
+from wqa.config import TrainingConfig
+from wqa.data import builtin_path, read_questions
+from wqa.models import build_network, parse_devices
+from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.text import PairEncoder, load_tokenizer
+from wqa.training import ExitTask, Trainer, TrainingPairs
+from wqa.training.accumulation import FreshTrainer
+from wqa.training.sampling import exit_of_update
+from wqa.training.updates import UpdatePlan, plan_updates
+
+
+@pytest.fixture
+def make_trainer(tiny_encoder, tmp_path):
+    """Trainers of a cascade of three exits from the same parameters, without dropout."""
+    encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
+    questions = list(read_questions(builtin_path("dev")))[:12]
+
+    def make(name, **options):
+        settings = {"learning_rate": 1e-3, "warmup_updates": 2, "engine": "mxnet", **options}
+        config = TrainingConfig(**settings)
+        backbone = dataclasses.replace(
+            read_backbone_config(tiny_encoder), dropout=0.0, attention_dropout=0.0, head_dropout=0.0
+        )
+        network = build_network("cascade", backbone, exits=(1, 2, 3))
+        mx.random.seed(config.seed)
+        initialize_from(network, tiny_encoder, parse_devices(config.ctx))
+        task = ExitTask(network, encoder, TrainingPairs(questions, encoder), config)
+        (tmp_path / name).mkdir()
+        return Trainer(task, config, tmp_path / name)
+
+    return make
+
+
+def values(trainer, device=0):
+    arrays = {}
+    for name, parameter in trainer._parameters.items():
+        arrays[name] = parameter.data(trainer.devices[device]).asnumpy()
+    return arrays
+
+
+# Steps
+
+
+@pytest.mark.parametrize(
+    "devices, tokens, steps", [(1, 16000, 8), (8, 16000, 1), (3, 16000, 3), (16, 16000, 1)]
+)
+def test_the_plan_does_not_depend_on_the_devices(devices, tokens, steps):
+    config = TrainingConfig(tokens_per_batch=2000, tokens_per_update=tokens)
+    assert plan_updates(config, devices) == UpdatePlan(tokens, steps)
+    assert plan_updates(TrainingConfig(), devices) == UpdatePlan(2000 * devices, 1)
+
+
+@given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 12), st.integers(1, 8), st.data())
+def test_parts_have_all_rows_and_fit_the_tokens_of_a_step(rows, width, steps, devices, data):
+    tokens = data.draw(st.integers(rows * width, 2 * rows * width))
+    plan = UpdatePlan(tokens, steps)
+    parts = plan.split({"rows": np.arange(rows), "ids": np.zeros((rows, width))})
+    assert 1 <= len(parts) <= steps
+    assert np.concatenate([part["rows"] for part in parts]).tolist() == list(range(rows))
+    for part in parts:
+        assert 0 < part["ids"].size <= plan.step_tokens(width)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"clip_norm": 0.05, "weight_decay": 0.1}], ids=["plain", "clipped"]
+)
+def test_one_device_in_two_steps_trains_as_two_devices(make_trainer, options):
+    options = {"tokens_per_batch": 200, "tokens_per_update": 400, "max_updates": 12, **options}
+    one, two = make_trainer("one", **options), make_trainer("two", ctx="cpu:0-1", **options)
+    before = values(one)
+    assert one._plan.steps == 2 and two._plan.steps == 1
+    assert one.updates_per_epoch == two.updates_per_epoch
+    for trainer in (one, two):
+        trainer.fit()
+    assert (one.state.epoch, one.state.batch) == (two.state.epoch, two.state.batch)
+    first, second, replica = values(one), values(two), values(two, 1)
+    for name, value in first.items():
+        np.testing.assert_allclose(value, second[name], atol=1e-6, err_msg=name)
+        np.testing.assert_array_equal(second[name], replica[name], err_msg=name)
+    assert any(abs(first[name] - before[name]).max() > 1e-3 for name in first)
+
+
+def test_an_update_with_fewer_rows_than_steps(make_trainer):
+    # Each pair is a batch of its own, of which three steps have no row.
+    options = {"tokens_per_update": 4, "max_updates": 3}
+    several = make_trainer("several", tokens_per_batch=1, **options)
+    one = make_trainer("one", tokens_per_batch=4, **options)
+    assert several._plan.steps == 4
+    several.fit()
+    one.fit()
+    for name, value in values(one).items():
+        np.testing.assert_array_equal(value, values(several)[name], err_msg=name)
+
+
+@needs_onednn
+def test_onednn_trains_in_steps_as_mxnet_does(make_trainer):
+    # 64 tokens are fewer than the longest row and its share of the update.
+    options = {"tokens_per_batch": 64, "tokens_per_update": 500, "max_updates": 5}
+    options.update(learning_rate=1e-4)
+    ours = make_trainer("onednn", **{**options, "engine": "onednn"})
+    theirs = make_trainer("mxnet", **options)
+    assert ours._engines
+    ours.fit()
+    theirs.fit()
+    for name, value in values(theirs).items():
+        np.testing.assert_allclose(values(ours)[name], value, atol=1e-5, err_msg=name)
+
+
+def test_a_training_in_steps_resumes_with_the_same_bits(make_trainer, monkeypatch):
+    options = {"tokens_per_batch": 100, "tokens_per_update": 400, "max_updates": 6}
+    options.update(checkpoint_every=2)
+    whole, stopped = make_trainer("whole", **options), make_trainer("stopped", **options)
+    whole.fit()
+    step = Trainer._step
+
+    def interrupted(trainer, rate):
+        step(trainer, rate)
+        if trainer.state.update == 5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Trainer, "_step", interrupted)
+        stopped.fit()
+    stopped.resume()
+    assert stopped.state.update == 4
+    stopped.fit()
+    for name, value in values(whole).items():
+        np.testing.assert_array_equal(values(stopped)[name], value, err_msg=name)
+
+
+# Sums over devices
+
+
+@pytest.fixture
+def reduced(monkeypatch):
+    """Numbers of the parameters whose gradients were summed over devices, with their counts."""
+    counts = collections.Counter()
+    pushpull = mx.kvstore.KVStore.pushpull
+
+    def counted(store, key, value, out=None, priority=0):
+        counts[key] += 1
+        return pushpull(store, key, value, out, priority)
+
+    monkeypatch.setattr(mx.kvstore.KVStore, "pushpull", counted)
+    return counts
+
+
+@pytest.mark.parametrize("more", [{}, {"accumulate": 2}, {"tokens_per_update": 800}])
+def test_only_fresh_gradients_are_summed_over_devices(make_trainer, reduced, more):
+    trainer = make_trainer("run", tokens_per_batch=200, ctx="cpu:0-1", max_updates=8, **more)
+    expected = collections.Counter()
+    for update in range(1, 9):
+        index = exit_of_update(0, update, 3)
+        for number, name in enumerate(trainer._parameters):
+            layer, head = 0, index
+            if name.startswith("backbone.layers"):
+                layer = int(name.split(".")[2])
+            elif name.startswith("head_"):
+                head = int(name.split(".")[0][len("head_") :]) - 1
+            if layer <= index and head == index:
+                expected[number] += 1
+    trainer.fit()
+    assert reduced == expected
+    assert sum(expected.values()) < 0.8 * 8 * len(trainer._parameters)
+
+
+@pytest.mark.parametrize("more", [{}, {"accumulate": 2, "clip_norm": 0.05, "weight_decay": 0.1}])
+def test_the_sums_leave_the_parameters_bit_for_bit(make_trainer, monkeypatch, reduced, more):
+    options = {"tokens_per_batch": 200, "ctx": "cpu:0-1", "max_updates": 8, **more}
+    ours, gluons = make_trainer("ours", **options), make_trainer("gluons", **options)
+    ours.fit()
+    fresh = sum(reduced.values())
+    monkeypatch.setattr(FreshTrainer, "_allreduce_grads", gluon.Trainer._allreduce_grads)
+    gluons.fit()
+    assert sum(reduced.values()) == fresh + 8 * len(gluons._parameters)
+    for device in (0, 1):
+        for name, value in values(gluons, device).items():
+            np.testing.assert_array_equal(values(ours, device)[name], value, err_msg=name)
+
+
+def test_one_device_sums_nothing(make_trainer, reduced):
+    make_trainer("run", tokens_per_batch=200, max_updates=2).fit()
+    assert not reduced
+
+
+def test_a_loss_of_one_device_changes_the_parameter_on_all():
+    devices = [mx.cpu(0), mx.cpu(1)]
+    parameters = [gluon.Parameter(name, shape=(2,)) for name in ("used", "unused")]
+    for parameter in parameters:
+        parameter.initialize(mx.init.One(), ctx=devices)
+    trainer = FreshTrainer(
+        parameters, "sgd", {"learning_rate": 1.0}, kvstore="device", update_on_kvstore=False
+    )
+    used, unused = parameters
+    used.grad(devices[1])[:] = 7  # of an update before
+    with mx.autograd.record():
+        loss = used.data(devices[0]).sum()
+    loss.backward()
+    trainer.allreduce_grads()
+    trainer.update(1, ignore_stale_grad=True)
+    for device in devices:
+        assert used.data(device).asnumpy().tolist() == [0, 0]
+        assert unused.data(device).asnumpy().tolist() == [1, 1]

@@ -1,0 +1,67 @@
+"""Training of the Cascade Transformer by the paper's rule, and by others beyond the paper.
+
+The paper draws the exit of an update uniformly (Soldaini and Moschitti 2020, section 4.3.1), so
+that each of N exits gets an N-th of the updates. The other rules give the last exits more of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List
+
+import mxnet as mx
+
+from wqa.training.exits import ExitTask
+from wqa.training.losses import cross_entropy
+from wqa.training.sampling import exit_of_update
+
+
+class CascadeTask(ExitTask):
+    """Labelled pairs for an `wqa.models.cascade.CascadeTransformer`.
+
+    The configuration of the network says which exits an update trains, and how much early exits
+    learn from the last one.
+
+    It takes the parameters of `PairTask`.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        config = self.network.own_config
+        self._depths = self.network.exits if config.trained_exits == "depth" else None
+        self._distillation = config.distillation
+        self._stages = self.network.encoder_stages() if config.trained_exits == "all" else []
+
+    def hybridize(self, active: bool) -> None:
+        super().hybridize(active)
+        for stage in self._stages:
+            stage.hybridize(active)
+
+    def drawn_exit(self, update: int) -> int:
+        exits = len(self.network.exits)
+        return exit_of_update(self.config.seed, update, exits, self._depths)
+
+    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+        if not self._stages:
+            return super().losses(batch, update)
+        labels = batch["labels"]
+        *early, last = self._all_scores(batch)
+        target = mx.nd.sigmoid(mx.nd.BlockGrad(last))
+        losses = {}
+        for layer, scores in zip(self.network.exits, early):
+            loss = cross_entropy(scores, labels)
+            if self._distillation:
+                share = self._distillation
+                loss = (1 - share) * loss + share * cross_entropy(scores, target)
+            losses[f"exit_{layer}"] = loss
+        losses[f"exit_{self.network.exits[-1]}"] = cross_entropy(last, labels)
+        return losses
+
+    def _all_scores(self, batch: Dict[str, mx.nd.NDArray]) -> List[mx.nd.NDArray]:
+        """Scores of every exit, from one pass through the layers."""
+        inputs = [batch["token_ids"], batch["token_types"]]
+        results = []
+        for stage in self._stages:
+            hidden, scores = stage(*inputs, batch["valid_length"])
+            inputs = [hidden]
+            results.append(scores)
+        return results
