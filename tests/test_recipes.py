@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT, child_environment, lacks
 
 from wqa.data import builtin_path, read_questions
+from wqa.evaluation.report import read_rows
 from wqa.inference import load_ranker
 
 #: What a recipe leaves, and a word that stands in it; a recipe comes after those that it goes on
@@ -82,6 +83,23 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path):
         assert word in (recipe_out / result).read_text()
         if result.endswith("metrics.jsonl"):
             assert (recipe_out / result).with_name("model.params").exists()
+    if name == "cascade/table3":
+        check_costs(recipe_out / "table3.tsv")
+
+
+def check_costs(table):
+    """The costs of the table are those of dropping floor(alpha k) of k candidates after layer 1."""
+    sizes = [len(question.candidates) for question in read_questions(builtin_path("test"))]
+    costs = {}
+    for row in read_rows(table):
+        costs[row["row"], row["drop_ratio"]] = int(row["wikiqa_cost_reduction"])
+    expected = {("MT 1 layers", "0"): -67, ("MT 3 layers", "0"): 0}
+    expected.update({("CT 1 layers", "0"): -67, ("CT 3 layers", "0"): 0})
+    for tenths in (3, 4, 5):
+        left = sum(size - tenths * size // 10 for size in sizes) / sum(sizes)
+        expected["CT 3 layers", f"0.{tenths}"] = round(100 * ((1 + 2 * left) / 3 - 1))
+        expected["SR", f"0.{tenths}"] = round(100 * ((1 + 3 * left) / 3 - 1))
+    assert costs == expected
 
 
 def test_a_recipe_that_has_run_does_not_train_again(recipe_out, tmp_path):
