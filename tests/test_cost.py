@@ -1,12 +1,24 @@
-"""The published costs of the Cascade Transformer (Soldaini and Moschitti 2020)."""
+"""The published costs of the Cascade Transformer (Soldaini and Moschitti 2020).
 
+They are computed by the formula, and counted while a cascade of this depth ranks.
+"""
+
+import numpy as np
 import pytest
 
+from wqa.config import BackboneConfig
 from wqa.errors import OptionError
 from wqa.inference import relative_cost
+from wqa.inference.engine import HybridEngine
+from wqa.inference.random import random_pairs, random_ranker
 from wqa.models.cascade import dropped
 
 EXITS = (4, 6, 8, 10, 12)
+
+
+CONFIG = BackboneConfig(
+    vocab_size=50, units=8, hidden_size=16, num_layers=12, num_heads=2, max_positions=32
+)
 
 
 def percent(cost):
@@ -59,6 +71,43 @@ def test_the_worked_example():
     # Layers between the exits: 4, 2, 2, 2, 2.
     average = (4 * 128 + 2 * 90 + 2 * 63 + 2 * 45 + 2 * 32) / 12
     assert 128 * relative_cost(EXITS, 0.3, batch_size=128) == pytest.approx(average)
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """Layers times candidates, and layers times tokens, that engines have run."""
+    counts = {"candidates": 0, "tokens": 0}
+    run = HybridEngine._run
+
+    def counted(engine, stages, numbers, pairs, *stores):
+        exits = [0, *engine._network.exits]
+        layers = exits[stages[-1] + 1] - exits[stages[0]]
+        counts["candidates"] += layers * len(pairs)
+        counts["tokens"] += layers * sum(len(pair.token_ids) for pair in pairs)
+        return run(engine, stages, numbers, pairs, *stores)
+
+    monkeypatch.setattr(HybridEngine, "_run", counted)
+    return counts
+
+
+@pytest.fixture(scope="module")
+def cascade():
+    return random_ranker(CONFIG, EXITS)
+
+
+@pytest.mark.parametrize("alpha, published", [(0.0, 0), (0.3, -37), (0.4, -45), (0.5, -51)])
+def test_a_cascade_runs_what_table_3_publishes(cascade, ran, alpha, published):
+    cascade.set_drops(alpha)
+    pairs = random_pairs(np.random.default_rng(0), 300, 4, 8, CONFIG.vocab_size)
+    [ranking] = cascade.rank_pairs([pairs])
+    tokens = sum(len(pair.token_ids) for pair in pairs)
+    assert percent(ran["candidates"] / (12 * 300)) == pytest.approx(published, abs=0.8)
+    # The cost that the ranking reports is what has run, and what the formula says for k = 300.
+    assert ranking.cost.relative == pytest.approx(ran["candidates"] / (12 * 300))
+    assert ranking.cost.relative == pytest.approx(relative_cost(EXITS, alpha, batch_size=300))
+    assert ranking.cost.paper == pytest.approx(ranking.cost.relative)
+    assert ranking.cost.relative_tokens == pytest.approx(ran["tokens"] / (12 * tokens))
+    assert ranking.exits.sum() == ran["candidates"]  # the layer that each candidate has reached
 
 
 def test_whole_candidates_cost_no_less_than_fractions():

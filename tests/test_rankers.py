@@ -24,7 +24,7 @@ QUESTIONS = [
     Question("q2", "?", (Candidate("a", 0), Candidate("b", 0))),
     Question("q3", "?", (Candidate("a", 1), Candidate("b", 0))),
 ]
-#: Scores of each question's candidates after the two stages.
+#: Scores of each question's candidates a, b, c after the two stages.
 EARLY = {"q1": [3, 2, 1], "q2": [1, 2], "q3": [2, 1]}
 LATE = {"q1": [1, 3, 2], "q2": [2, 1], "q3": [1, 2]}
 
@@ -46,7 +46,8 @@ class TableRanker(Ranker):
             yield self._ranking(question)
 
     def _ranking(self, question):
-        early, late = (np.array(table[question.id], dtype=float) for table in self.tables)
+        rows = ["abc".index(text) for text in question.texts]  # in whatever order they come
+        early, late = (np.array(table[question.id], dtype=float)[rows] for table in self.tables)
         count = len(early)
         kept = self.drops[0].kept(count)
         dropped = np.argsort(-early, kind="stable")[kept:]
@@ -159,18 +160,20 @@ def test_trec_runs_are_compared_on_the_questions_that_count():
     qrels = {"q1": {"a": 1, "b": 0}, "q2": {"a": 0, "b": 0}, "q3": {"a": 1, "b": 0}}
     right, wrong = {"a": 2.0, "b": 1.0}, {"a": 1.0, "b": 2.0}
     runs = [("one", dict.fromkeys(qrels, right)), ("two", {"q1": wrong, "q2": right, "q3": right})]
-    for filter, questions in (("all", 3), ("clean", 2)):
+    for filter, questions, rho in (("all", 3, 1 / 3), ("clean", 2, 0)):
         result = compare_trec_runs(runs, qrels, filter, ("map",))
         [comparison] = result["comparisons"]
         assert comparison["metrics"][0]["questions"] == questions
         assert comparison["metrics"][0]["first"] == pytest.approx(result["rows"][0]["map"])
         assert comparison["metrics"][0]["second"] == pytest.approx(result["rows"][1]["map"])
-        assert comparison["spearman"] == pytest.approx(1 / 3)
+        assert comparison["spearman"] == pytest.approx(rho)
     del runs[1][1]["q3"]
     with pytest.raises(DataError, match="1 only in the first"):
         compare_trec_runs(runs, qrels)
     completed = compare_trec_runs(runs, qrels, "clean", ("map",), complete=True)
     assert completed["comparisons"][0]["metrics"][0]["second"] == pytest.approx(1 / 4)
+    assert completed["comparisons"][0]["metrics"][0]["questions"] == 2
+    assert completed["comparisons"][0]["spearman"] == pytest.approx(-1)  # of q1; two has no q3
     with pytest.raises(OptionError, match="at least two"):
         compare_trec_runs(runs[:1], qrels)
 

@@ -8,6 +8,10 @@ import sys
 import pytest
 from conftest import ROOT, child_environment, lacks
 
+from wqa.data import builtin_path, read_questions
+from wqa.evaluation.report import read_rows
+from wqa.inference import load_ranker
+
 #: What a recipe leaves, and a word that stands in it; a recipe comes after those that it goes on
 #: with, as their runs stay.
 RECIPES = {
@@ -49,10 +53,11 @@ def run_recipe(name, out, folder):
     )
 
 
-def run_script(*command, **variables):
+def run_script(*command, input=None, **variables):
     """Standard output of a script that ends well; it runs on one thread."""
     done = subprocess.run(
         [sys.executable, *map(str, command)],
+        input=input,
         capture_output=True,
         text=True,
         timeout=300,
@@ -78,6 +83,23 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path):
         assert word in (recipe_out / result).read_text()
         if result.endswith("metrics.jsonl"):
             assert (recipe_out / result).with_name("model.params").exists()
+    if name == "cascade/table3":
+        check_costs(recipe_out / "table3.tsv")
+
+
+def check_costs(table):
+    """The costs of the table are those of dropping floor(alpha k) of k candidates after layer 1."""
+    sizes = [len(question.candidates) for question in read_questions(builtin_path("test"))]
+    costs = {}
+    for row in read_rows(table):
+        costs[row["row"], row["drop_ratio"]] = int(row["wikiqa_cost_reduction"])
+    expected = {("MT 1 layers", "0"): -67, ("MT 3 layers", "0"): 0}
+    expected.update({("CT 1 layers", "0"): -67, ("CT 3 layers", "0"): 0})
+    for tenths in (3, 4, 5):
+        left = sum(size - tenths * size // 10 for size in sizes) / sum(sizes)
+        expected["CT 3 layers", f"0.{tenths}"] = round(100 * ((1 + 2 * left) / 3 - 1))
+        expected["SR", f"0.{tenths}"] = round(100 * ((1 + 3 * left) / 3 - 1))
+    assert costs == expected
 
 
 def test_a_recipe_that_has_run_does_not_train_again(recipe_out, tmp_path):
@@ -120,8 +142,32 @@ def test_the_comparison_of_speeds(tmp_path):
         assert (row["end_to_end"] is None) == (precision == "float32")
         if ratio == 0:
             assert row["spearman"] > 0.4, (name, precision)
-        elif ratio == 0.5:  # candidates that are dropped early keep the order of an early exit
-            assert row["spearman"] < rows[name, precision, 0.0]["spearman"], precision
+    for precision in measured:  # candidates that are dropped early keep the order of an early exit
+        full, some, half = (rows["wqa cascade", precision, ratio] for ratio in (0.0, 0.3, 0.5))
+        assert half["spearman"] < some["spearman"] < full["spearman"], precision
+
+
+def test_our_contender_ranks_at_each_drop_ratio(tiny_run):
+    """Its scores follow the rankings of the ranker, also those of candidates that were dropped."""
+    ratios = (0.0, 0.3, 0.5)
+    data = builtin_path("test")
+    arguments = (BENCH / "ours.py", tiny_run, data, "float32", *ratios)
+    lines = run_script(*arguments, input="0 5\n").splitlines()
+    rows = json.loads(lines[-1])["rows"]
+    questions = list(read_questions(data))[:5]
+    orders = []
+    for ratio, row in zip(ratios, rows):
+        ranker = load_ranker(tiny_run, drop_ratio=ratio)
+        expected = [ranking.order.tolist() for ranking in ranker.rank_all(questions)]
+        answered = []
+        for scores in row["scores"]:
+            answered.append(
+                sorted(range(len(scores)), key=[-score for score in scores].__getitem__)
+            )
+        assert row["drop_ratio"] == ratio
+        assert answered == expected, ratio
+        orders.append(expected)
+    assert orders[0] != orders[1] != orders[2] != orders[0]
 
 
 def test_the_comparison_of_a_bert_shape():

@@ -50,7 +50,7 @@ def score(tokenizer, model, pooling, questions, candidates):
 
 
 def mean_average_precision(tokenizer, model, pooling, questions):
-    """MAP over questions; ties in the original order."""
+    """MAP over questions; ties by descending document id, as trec_eval orders them."""
     total = 0.0
     for question in questions:
         texts = [candidate["text"] for candidate in question["candidates"]]
@@ -58,7 +58,11 @@ def mean_average_precision(tokenizer, model, pooling, questions):
             scores = score(
                 tokenizer, model, pooling, [question["question"]] * len(texts), texts
             ).tolist()
-        order = sorted(range(len(texts)), key=lambda place: -scores[place])
+        keys = []
+        for index, candidate in enumerate(question["candidates"]):
+            document_id = candidate.get("id", f"{question['id']}-{index}")
+            keys.append((scores[index], document_id.encode()))
+        order = sorted(range(len(texts)), key=keys.__getitem__, reverse=True)
         hits = [
             rank for rank, place in enumerate(order, 1) if question["candidates"][place]["label"]
         ]

@@ -7,11 +7,13 @@ from wqa.evaluation.evaluate import evaluate, score_run
 from wqa.evaluation.metrics import METRICS, average_precision, ndcg, precision, reciprocal_rank
 from wqa.evaluation.rankers import dev_evaluator, evaluate_ranker
 from wqa.evaluation.tables import table
+from wqa.evaluation.ties import by_document_id
 from wqa.evaluation.trec import qrels_from, read_qrels, read_run, write_qrels, write_run
 
 __all__ = [
     "METRICS",
     "average_precision",
+    "by_document_id",
     "dev_evaluator",
     "evaluate",
     "evaluate_ranker",

@@ -19,6 +19,7 @@ from wqa.evaluation.significance import (
     rank_correlation,
 )
 from wqa.evaluation.tables import table
+from wqa.evaluation.ties import break_ties
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
 #: Rows of figures under ``rows``, and comparisons with the first run under ``comparisons``.
@@ -172,7 +173,9 @@ def compare_trec_runs(
     Returns
     -------
     dict
-        ``rows`` and ``comparisons``, as `compare_rankers` returns them.
+        ``rows`` and ``comparisons``, as `compare_rankers` returns them. The tests are over the
+        questions that the filter keeps, and with ``complete`` over all of them. Spearman's rho is
+        over those of them for which both runs rank the same documents.
 
     Raises
     ------
@@ -192,7 +195,7 @@ def compare_trec_runs(
     first_name, first = runs[0]
     comparisons = []
     for (name, run), run_values in zip(runs[1:], values[1:]):
-        rho = _trec_correlation(first, run)
+        rho = _trec_correlation(first, run, judged)
         comparisons.append(_comparison(first_name, name, values[0], run_values, rho))
     return {"rows": rows, "comparisons": comparisons}
 
@@ -268,11 +271,11 @@ def _result(
     progress: bool,
 ) -> _Result:
     rankings = rank_questions(entry.ranker, questions, entry.name, progress)
+    orders = [break_ties(*pair) for pair in zip(rankings, questions)]
     row: Row = {"run": entry.name, "drop_ratio": entry.drop_ratio, "filter": filter}
-    row.update(evaluate(rankings, questions, metrics=metrics))
+    row.update(evaluate(orders, questions, metrics=metrics))
     row.update(cost_of(rankings))
-    orders = [ranking.order.tolist() for ranking in rankings]
-    return _Result(entry.title, row, per_question(rankings, questions, metrics), orders)
+    return _Result(entry.title, row, per_question(orders, questions, metrics), orders)
 
 
 def _comparison(
@@ -296,11 +299,12 @@ def _comparison(
     }
 
 
-def _trec_correlation(first: Run, second: Run) -> Tuple[float, float]:
-    """Spearman's rho over the questions for which both runs rank the same documents."""
+def _trec_correlation(first: Run, second: Run, judged: Qrels) -> Tuple[float, float]:
+    """Spearman's rho over the judged questions for which both runs rank the same documents."""
     first_orders = []
     second_orders = []
-    for qid, scores in first.items():
+    for qid in judged:
+        scores = first.get(qid, {})
         second_scores = second.get(qid, {})
         if set(scores) == set(second_scores):
             index = {doc: number for number, doc in enumerate(scores)}

@@ -8,6 +8,7 @@ from wqa.data import Question, filter_questions
 from wqa.data.filters import FILTERS
 from wqa.errors import DataError, check_choice, shorten
 from wqa.evaluation.metrics import METRICS, metrics_of
+from wqa.evaluation.ties import break_ties
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
 Figures = Dict[str, float]
@@ -21,10 +22,15 @@ def evaluate(
 ) -> Figures:
     """Mean metrics of rankings against the questions' labels.
 
+    Candidates with equal scores are ordered by trec_eval's rule, descending document ids. Where a
+    ranker drops candidates with equal scores, it keeps those that come first: let it rank
+    `wqa.evaluation.by_document_id` of the questions, as `evaluate_ranker` does.
+
     Parameters
     ----------
     rankings : iterable of Ranking, or of sequences of int
-        One a question, in the same order: a ranking, or just its ``order``.
+        One a question, in the same order: a ranking, or just its ``order``, which is taken as it
+        is.
     questions : sequence of Question
         Labelled questions.
     filter : {"all", "no-all-negative", "clean"}
@@ -150,7 +156,7 @@ def _order(ranking: Any, question: Question) -> List[int]:
             f"a ranking of {len(order)} candidates",
             f"each of its {count} candidates once",
         )
-    return order
+    return break_ties(ranking, question)
 
 
 def _mean(rows: Sequence[Figures], metrics: Sequence[str]) -> Figures:

@@ -15,6 +15,7 @@ from wqa.data import Question, filter_questions
 from wqa.errors import OptionError, printable
 from wqa.evaluation.evaluate import evaluate
 from wqa.evaluation.metrics import METRICS
+from wqa.evaluation.ties import by_document_id
 from wqa.evaluation.trec import write_qrels, write_run
 
 #: Figures of one ranking of all questions, by name.
@@ -24,7 +25,10 @@ Settings = Mapping[str, Optional[Mapping[str, Any]]]
 
 
 def questions_that_count(questions: Iterable[Question], filter: str = "all") -> List[Question]:
-    """Keep the questions that a filter names, at least one.
+    """Keep the questions that a filter names, at least one, with candidates by descending id.
+
+    A ranker breaks ties by the order of the candidates, so that evaluation follows trec_eval's
+    rule (`wqa.evaluation.ties`).
 
     Parameters
     ----------
@@ -36,7 +40,7 @@ def questions_that_count(questions: Iterable[Question], filter: str = "all") -> 
     Returns
     -------
     list of Question
-        The questions to score.
+        The questions to rank and to score, as `wqa.evaluation.by_document_id` sorts them.
 
     Raises
     ------
@@ -48,7 +52,7 @@ def questions_that_count(questions: Iterable[Question], filter: str = "all") -> 
     kept = filter_questions(questions, filter)
     if not kept:
         raise OptionError("filter", f"{filter} leaves no question", "at least one")
-    return kept
+    return by_document_id(kept)
 
 
 def rank_questions(
@@ -121,6 +125,9 @@ def evaluate_ranker(
     progress: bool = False,
 ) -> List[Row]:
     """Evaluate a ranker at several drop settings, and after each of its exits.
+
+    Candidates with equal scores are ranked, and dropped, by trec_eval's rule: by descending
+    document id, whatever their order in ``questions``. The figures are those of the TREC run.
 
     Parameters
     ----------
@@ -240,7 +247,8 @@ def dev_evaluator(
     Parameters
     ----------
     questions : sequence of Question
-        Labelled development questions; all of them count.
+        Labelled development questions; all of them count. Candidates with equal scores are ordered
+        as `evaluate_ranker` orders them.
     build : callable
         Takes the network and returns its ranker.
     live : bool
@@ -255,6 +263,7 @@ def dev_evaluator(
         Takes the network and returns its figures: ``questions``, the metrics and, if the ranker
         has several exits, ``exit_{layer}_map`` of each exit but the last.
     """
+    questions = by_document_id(questions)
     built: List[Any] = []  # the last network and its ranker
 
     def figures_of(network: Any) -> Dict[str, float]:

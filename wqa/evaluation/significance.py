@@ -18,6 +18,7 @@ from scipy import stats
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
 from wqa.evaluation.metrics import METRICS, metrics_of
+from wqa.evaluation.ties import break_ties
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
 #: Value of each metric for each question, by its id.
@@ -46,7 +47,7 @@ def per_question(
     rows = {}
     for ranking, question in zip(rankings, questions):
         labels = [label or 0 for label in question.labels]
-        ranked = [labels[index] for index in getattr(ranking, "order", ranking)]
+        ranked = [labels[index] for index in break_ties(ranking, question)]
         rows[question.id] = metrics_of(ranked, labels, metrics)
     return _by_metric(rows, metrics)
 

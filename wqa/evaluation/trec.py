@@ -13,6 +13,7 @@ from wqa.data.files import PathLike
 from wqa.data.lines import text_lines
 from wqa.data.records import check_document_ids
 from wqa.errors import DataError, shorten
+from wqa.evaluation.ties import break_ties, document_key
 
 Run = Dict[str, Dict[str, float]]
 Qrels = Dict[str, Dict[str, int]]
@@ -150,7 +151,7 @@ def trec_order(scores: Dict[str, float]) -> List[str]:
     return [
         doc
         for _, _, doc in sorted(
-            ((score, doc.encode("utf-8"), doc) for score, doc in zip(rounded, scores)), reverse=True
+            ((score, document_key(doc), doc) for score, doc in zip(rounded, scores)), reverse=True
         )
     ]
 
@@ -162,7 +163,9 @@ def write_run(
 
     trec_eval sorts by score, but a cascade's order does not follow from its scores alone:
     candidates that an early exit dropped come after the survivors. A score that is not below the
-    one ranked before it is therefore lowered to just below it, in single precision.
+    one ranked before it is therefore lowered to just below it, in single precision. So no two
+    scores of a question are equal, and candidates that tie are in the order in which `evaluate`
+    ranks them.
 
     Parameters
     ----------
@@ -187,9 +190,11 @@ def write_run(
             _refuse_spaces(question.id)
             check_document_ids(question, f"question {shorten(question.id)}")
             document_ids = question.document_ids
-            scores = _falling([ranking.scores[index] for index in ranking.order])
-            for rank, (index, score) in enumerate(zip(ranking.order, scores), 1):
-                file.write(f"{question.id} Q0 {document_ids[index]} {rank} {score!r} {tag}\n")
+            order = break_ties(ranking, question)
+            scores = _falling([ranking.scores[index] for index in order])
+            for rank, (index, score) in enumerate(zip(order, scores), 1):
+                # Nine digits tell all numbers of single precision apart.
+                file.write(f"{question.id} Q0 {document_ids[index]} {rank} {score:.9g} {tag}\n")
 
 
 def _falling(scores: Sequence[float]) -> List[np.float32]:

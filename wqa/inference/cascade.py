@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.errors import InputError, OptionError, check_choice
+from wqa.errors import InputError, OptionError, check_choice, shorten
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.engine_choice import build_engine
@@ -109,11 +109,14 @@ class CascadeRanker(Ranker):
         encode = functools.partial(_encode, self.encoder)
         with LookAhead(questions, encode, self._group_tokens) as groups:
             for group in groups:
-                pairs, names = zip(*group)
-                yield from self.rank_pairs(pairs, names)
+                pairs, names, document_ids = zip(*group)
+                yield from self.rank_pairs(pairs, names, document_ids)
 
     def rank_pairs(
-        self, group: Sequence[Sequence[Encoded]], names: Sequence[str] = ()
+        self,
+        group: Sequence[Sequence[Encoded]],
+        names: Sequence[str] = (),
+        document_ids: Sequence[Sequence[Optional[str]]] = (),
     ) -> List[Ranking]:
         """Rank encoded questions as one group.
 
@@ -123,6 +126,8 @@ class CascadeRanker(Ranker):
             Pairs of each question.
         names : sequence of str
             Name of each question in errors; by default its number in the group.
+        document_ids : sequence of sequence of str or None
+            Id of each question's candidates in errors; by default their numbers, from 1.
 
         Returns
         -------
@@ -137,7 +142,7 @@ class CascadeRanker(Ranker):
         ScoreError
             If a score is not finite.
         """
-        return _Group(self, group, names).rank()
+        return _Group(self, group, names, document_ids).rank()
 
 
 class _Named(NamedTuple):
@@ -145,21 +150,29 @@ class _Named(NamedTuple):
 
     pairs: List[Encoded]
     name: str
+    document_ids: List[Optional[str]]
 
 
 def _encode(encoder: PairEncoder, question: Question) -> Tuple[_Named, int]:
     """Encode a question; returns its number of tokens too."""
     pairs = encoder.encode(question.question, question.texts, question.id)
-    return _Named(pairs, question_name(question)), sum(len(pair.token_ids) for pair in pairs)
+    document_ids = [candidate.id for candidate in question.candidates]
+    named = _Named(pairs, question_name(question), document_ids)
+    return named, sum(len(pair.token_ids) for pair in pairs)
 
 
 class _Group:
     """A group of questions on its way through the stages. Pairs are numbered over the group."""
 
     def __init__(
-        self, ranker: CascadeRanker, group: Sequence[Sequence[Encoded]], names: Sequence[str]
+        self,
+        ranker: CascadeRanker,
+        group: Sequence[Sequence[Encoded]],
+        names: Sequence[str],
+        document_ids: Sequence[Sequence[Optional[str]]],
     ) -> None:
-        self._ranker, self._drops, self._names = ranker, ranker.drops, names
+        self._ranker, self._drops = ranker, ranker.drops
+        self._names, self._document_ids = names, document_ids
         self._pairs = [pair for pairs in group for pair in pairs]
         self._lengths = np.array([len(pair.token_ids) for pair in self._pairs])
         self._filled = np.array([not pair.empty for pair in self._pairs])
@@ -240,7 +253,7 @@ class _Group:
         limit = network.max_positions
         if limit is not None and self._lengths.max(initial=0) > limit:
             name, candidate = self._name(int(self._lengths.argmax()))
-            found = f"{self._lengths.max()} tokens with candidate {candidate + 1}"
+            found = f"{self._lengths.max()} tokens with {candidate}"
             raise InputError(name, found, f"at most {limit}, the positions of the network")
         if network.config is None or not self._pairs:
             return
@@ -252,16 +265,23 @@ class _Group:
             name, candidate = self._name(pair)
             raise InputError(
                 name,
-                f"token id {ids[wrong]} with candidate {candidate + 1}",
+                f"token id {ids[wrong]} with {candidate}",
                 f"ids from 0 to {rows - 1}, the rows of the word embeddings",
                 "encode with the tokenizer of the network's encoder",
             )
 
-    def _name(self, pair: int) -> Tuple[str, int]:
-        """Name of a pair's question, and index of its candidate."""
+    def _name(self, pair: int) -> Tuple[str, str]:
+        """Names of a pair's question and candidate.
+
+        A candidate's number is that in the order in which it came, which its id does not depend on.
+        """
         index = int(np.searchsorted(self._starts, pair, side="right")) - 1
         name = self._names[index] if self._names else f"question {index + 1} of the group"
-        return name, int(pair - self._starts[index])
+        candidate = int(pair - self._starts[index])
+        document_id = self._document_ids[index][candidate] if self._document_ids else None
+        if document_id is None:
+            return name, f"candidate {candidate + 1}"
+        return name, f"document {shorten(document_id)}"
 
     def _check(self, stage: int, pairs: np.ndarray, scores: np.ndarray) -> None:
         """Check scores of pairs: NaN stands for a candidate that was not scored."""

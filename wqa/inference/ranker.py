@@ -60,7 +60,8 @@ class Ranking:
         if len(wrong):
             candidate = int(wrong[0])
             scores = np.append(self.exit_scores[:, candidate], self.scores[candidate])
-            raise score_error("scores", candidate, scores[~np.isfinite(scores)][-1])
+            value = scores[~np.isfinite(scores)][-1]
+            raise score_error("scores", f"candidate {candidate + 1}", value)
 
     def order_at(self, index: int) -> np.ndarray:
         """Order by the scores of one stage; candidates that it did not score come last.
@@ -79,15 +80,15 @@ class Ranking:
         return np.argsort(-scores, kind="stable")
 
 
-def score_error(where: str, candidate: int, score: float) -> ScoreError:
+def score_error(where: str, candidate: str, score: float) -> ScoreError:
     """Create the error of a score that is not finite.
 
     Parameters
     ----------
     where : str
         Question and stage of the score.
-    candidate : int
-        Index of the candidate, from 0.
+    candidate : str
+        Name of the candidate: its document id, or its number from 1.
     score : float
         The score.
 
@@ -98,7 +99,7 @@ def score_error(where: str, candidate: int, score: float) -> ScoreError:
     """
     return ScoreError(
         where,
-        f"{score} for candidate {candidate + 1}",
+        f"{score} for {candidate}",
         "finite scores",
         "the weights are damaged or diverged: restore them, or train again from a checkpoint",
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from wqa.data import Question
 from wqa.errors import DataError, shorten
-from wqa.evaluation import METRICS
+from wqa.evaluation import METRICS, by_document_id
 from wqa.evaluation.rankers import rank_questions
 from wqa.inference.cost import relative_cost
 from wqa.inference.ranker import Ranking
@@ -33,7 +33,8 @@ def score_questions(
     ranker : Ranker
         A ranker with exits, which drops nothing afterwards.
     questions : sequence of Question
-        Labelled questions, all of which count.
+        Labelled questions, all of which count. Candidates with equal scores are ordered as
+        `wqa.evaluation.evaluate_ranker` orders them.
     progress : bool
         Show a bar on standard error while scoring.
 
@@ -47,6 +48,7 @@ def score_questions(
     DataError
         If there is no question, or a candidate has no label.
     """
+    questions = by_document_id(questions)
     ranker.set_drops()
     rankings = rank_questions(ranker, questions, "scoring", progress)
     capabilities = ranker.capabilities

@@ -1,0 +1,242 @@
+"""Evaluation orders candidates that tie by trec_eval's rule, and never by the labels."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.cli import main
+from wqa.data import Candidate, Question, builtin_path, read_questions
+from wqa.data.formats import write_questions
+from wqa.errors import ScoreError
+from wqa.evaluation import METRICS, dev_evaluator, evaluate, evaluate_ranker, write_run
+from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
+from wqa.evaluation.significance import per_question
+from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker, load_ranker
+from wqa.inference.engine import HybridEngine
+from wqa.tuning import score_questions
+
+SETTINGS = {"0": {}, "0.3": {"drop_ratio": 0.3}, "keep=2": {"keep": 2}}
+FREE = Cost(0, 1, 1, 1, 1, 1)
+
+
+def positives_first(count=25):
+    """Questions whose correct candidates come first, as in TREC-QA's files, and ids at random."""
+    generator = random.Random(0)
+    questions = []
+    for question in list(read_questions(builtin_path("dev")))[:count]:
+        candidates = sorted(question.candidates, key=lambda candidate: -candidate.label)
+        numbers = generator.sample(range(100), len(candidates))
+        named = [one._replace(id=f"D{number}") for one, number in zip(candidates, numbers)]
+        questions.append(question._replace(candidates=tuple(named)))
+    return questions
+
+
+def permuted(questions, seed):
+    """The questions with their candidates, and the ids of these, in another order."""
+    generator = random.Random(seed)
+    result = []
+    for question in questions:
+        candidates = generator.sample(question.candidates, len(question.candidates))
+        result.append(question._replace(candidates=tuple(candidates)))
+    return result
+
+
+def map_of_equal_scores(questions):
+    """MAP by trec_eval's rule where all scores are equal: by document id, descending."""
+    total = 0.0
+    for question in questions:
+        rows = [(candidate.id, candidate.label) for candidate in question.candidates]
+        labels = [label for _, label in sorted(rows, reverse=True)]
+        precisions = []
+        for rank, label in enumerate(labels, 1):
+            if label:
+                precisions.append(sum(labels[:rank]) / rank)
+        total += sum(precisions) / len(precisions) if precisions else 0
+    return total / len(questions)
+
+
+def figures(row):
+    return {name: row[name] for name in METRICS}
+
+
+class TextRanker(Ranker):
+    """A stage that scores texts by a table, or all alike."""
+
+    def __init__(self, table=None):
+        self._table = table
+
+    @property
+    def capabilities(self):
+        return Capabilities("text")
+
+    def rank_all(self, questions):
+        for question in questions:
+            scores = []
+            for text in question.texts:
+                scores.append(0.0 if self._table is None else self._table.get(text, 0.0))
+            blank = np.array([not text for text in question.texts])
+            scores = np.where(blank, -np.inf, scores)
+            order = np.argsort(-scores, kind="stable")
+            stages = np.where(blank, np.nan, scores)[None]
+            yield Ranking(order, scores, ~blank * 1, blank & False, blank, FREE, stages)
+
+
+@pytest.fixture
+def dead(monkeypatch):
+    """Every network scores all candidates alike."""
+    monkeypatch.setattr(HybridEngine, "_scores", lambda engine, stage, rows: rows * 0)
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    """Networks score so coarsely that many candidates tie."""
+
+    def scores(engine, stage, rows):
+        return np.round(rows * (3 + stage)) / 4
+
+    monkeypatch.setattr(HybridEngine, "_scores", scores)
+
+
+def test_a_ranker_of_equal_scores_does_not_profit_from_the_order_of_a_file(tiny_run, dead):
+    questions = positives_first()
+    expected = map_of_equal_scores(questions)
+    assert 0.1 < expected < 0.6
+    ranker = load_ranker(tiny_run, engine="mxnet")
+    rows = evaluate_ranker(ranker, questions, SETTINGS, per_exit=True)
+    assert len(rows) == 3 + 3
+    for row in rows:
+        assert row["map"] == pytest.approx(expected), row["drop_ratio"]
+
+
+def test_a_dead_network_is_not_the_best_on_dev(tiny_run, dead):
+    questions = positives_first()
+    expected = map_of_equal_scores(questions)
+    for settings in SETTINGS.values():
+        ranker = load_ranker(tiny_run, engine="mxnet", **settings)
+        on_dev = dev_evaluator(questions, lambda _: ranker)("network")  # noqa: B023 - used at once
+        for name in ("map", "exit_1_map", "exit_2_map"):
+            assert on_dev[name] == pytest.approx(expected), name
+
+
+def test_comparison_and_tuning_break_ties_alike(tiny_run, dead):
+    questions = positives_first()
+    expected = pytest.approx(map_of_equal_scores(questions))
+    entries = [NamedRanker("one", TextRanker()), NamedRanker("two", TextRanker())]
+    compared = compare_rankers(entries, questions)
+    assert [row["map"] for row in compared["rows"]] == [expected, expected]
+    assert compared["comparisons"][0]["metrics"][0]["first"] == expected
+    assert [row["map"] for row in evaluate_seeds(entries, questions)[:3]] == [expected] * 3
+    scored = score_questions(load_ranker(tiny_run, engine="mxnet"), questions)
+    for configuration in scored.evaluate([(0.0, 0.0), (0.5, 0.3)]):
+        assert configuration.metrics["map"] == expected
+
+
+def test_rankings_for_people_keep_the_original_order_and_evaluate_does_not(tmp_path):
+    questions = positives_first()
+    rankings = list(TextRanker().rank_all(questions))
+    for question, ranking in zip(questions, rankings):
+        assert ranking.order.tolist() == list(range(len(question.candidates)))
+    expected = map_of_equal_scores(questions)
+    assert evaluate(rankings, questions)["map"] == pytest.approx(expected)
+    assert np.mean(list(per_question(rankings, questions)["map"].values())) == (
+        pytest.approx(expected)
+    )
+    write_run(tmp_path / "run", questions, rankings)
+    documents = [line.split()[2] for line in (tmp_path / "run").read_text().splitlines()]
+    first = len(questions[0].candidates)
+    assert documents[:first] == sorted(questions[0].document_ids, reverse=True)
+
+
+def test_scores_of_different_stages_do_not_tie():
+    """The tail of a sequence follows its survivors, also with equal scores."""
+    first, second = TextRanker({"a": 2.0, "b": 1.0}), TextRanker({"a": 1.0})
+    question = Question("q", "?", (Candidate("a", 1, "D1"), Candidate("b", 0, "D2")))
+    [row] = evaluate_ranker(SequentialRanker([first, second], keep=1), [question])
+    assert row["map"] == 1
+
+
+def test_tuning_equals_evaluation_where_candidates_tie(tiny_run, coarse):
+    questions = positives_first()
+    ranker = load_ranker(tiny_run, engine="mxnet")
+    ratios = [(0.0, 0.0), (0.3, 0.3), (0.6, 0.2)]
+    tuned = score_questions(ranker, questions).evaluate(ratios)
+    settings = {str(pair): {"drop_ratio": [*pair, 0.0]} for pair in ratios}
+    for configuration, row in zip(tuned, evaluate_ranker(ranker, questions, settings)):
+        assert configuration.metrics == pytest.approx(figures(row))
+
+
+def test_the_order_of_a_file_changes_no_figure(tiny_run, coarse):
+    questions = positives_first()
+    ranker = load_ranker(tiny_run, engine="mxnet")
+    ours = [
+        [figures(row) for row in evaluate_ranker(ranker, file, SETTINGS, per_exit=True)]
+        for file in (questions, permuted(questions, 1), permuted(questions, 2))
+    ]
+    assert ours[0] == ours[1] == ours[2]
+
+
+candidates = st.lists(
+    st.tuples(st.sampled_from(["", "a", "b", "c", "d"]), st.integers(0, 1)), min_size=1, max_size=9
+)
+
+
+@given(
+    st.lists(candidates, min_size=1, max_size=3),
+    st.sampled_from([{}, {"drop_ratio": 0.3}, {"drop_ratio": 0.5}, {"keep": 2}]),
+    st.integers(0, 9),
+)
+def test_no_permutation_changes_a_figure(drawn, drops, seed):
+    generator = random.Random(seed)
+    questions = []
+    for number, rows in enumerate(drawn):
+        ids = generator.sample(["D1", "D10", "D2", "é", "日", "Z", "a", "D9", "0"], len(rows))
+        named = [Candidate(text, label, name) for (text, label), name in zip(rows, ids)]
+        questions.append(Question(f"Q{number}", "?", tuple(named)))
+    first, second = TextRanker({"a": 1.0, "b": 1.0}), TextRanker({"b": 2.0, "c": 2.0, "d": 3.0})
+    ranker = SequentialRanker([first, second], **drops)
+    expected = evaluate_ranker(ranker, questions)
+    again = evaluate_ranker(ranker, permuted(questions, seed))
+    assert figures(expected[0]) == figures(again[0])
+
+
+def test_figures_are_those_of_the_trec_run(tiny_run, coarse, tmp_path, capsys):
+    """Ties, two blank candidates, candidates with and without ids."""
+    questions = positives_first(20)
+    blank = (Candidate("", 1), *questions[0].candidates[1:], Candidate(" ", 0))
+    questions[0] = questions[0]._replace(candidates=blank)
+    nameless = tuple(candidate._replace(id=None) for candidate in questions[1].candidates)
+    questions[1] = questions[1]._replace(candidates=nameless)
+    data = tmp_path / "data.jsonl"
+    write_questions(data, questions)
+
+    def rows(*arguments):
+        assert main(["evaluate", *map(str, arguments), "--json", "-"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    files = ("--trec-run", tmp_path / "run.{}", "--write-qrels", tmp_path / "qrels")
+    drops = ("--drop-ratio", "0", "--drop-ratio", "0.3", "--keep", "2")
+    ours = rows(tiny_run, "--engine", "mxnet", "--data", data, *drops, *files)
+    for row in ours:
+        run = tmp_path / f"run.{row['drop_ratio']}"
+        theirs = rows("--run", run, "--qrels", tmp_path / "qrels")
+        assert theirs["questions"] == 20
+        assert figures(theirs) == pytest.approx(figures(row))
+
+
+def test_an_error_names_the_candidate_by_its_document(tiny_run, monkeypatch):
+    """Evaluation ranks the candidates in another order, in which their numbers differ."""
+    question = positives_first(1)[0]
+    scores = iter([np.array([0.0, np.nan]), np.array([0.0, np.nan])])
+    monkeypatch.setattr(HybridEngine, "_scores", lambda engine, stage, rows: next(scores))
+    texts = ("short", "a longer text than the one before")  # micro-batches are by length
+    candidates = (Candidate(texts[1], 1, "D1"), Candidate(texts[0], 0, "D2"))
+    question = question._replace(candidates=candidates)
+    ranker = load_ranker(tiny_run, engine="mxnet")
+    with pytest.raises(ScoreError, match="scores after layer 1: nan for document 'D1'"):
+        evaluate_ranker(ranker, [question])
+    with pytest.raises(ScoreError, match="scores after layer 1: nan for candidate 1"):
+        ranker.rank(question.question, question.texts)

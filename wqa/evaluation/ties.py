@@ -1,0 +1,103 @@
+"""The order of candidates that tie, in evaluation: trec_eval's rule.
+
+trec_eval ranks documents with equal scores by their ids, descending. The order of a file may depend
+on the labels: TREC-QA's files list the correct candidates first, so that a ranker with constant
+scores would have a MAP of 100 in that order.
+
+Rankers break ties by the order in which they get the candidates, also where they drop some of them.
+Evaluation therefore gives them the candidates by descending id (`by_document_id`). `break_ties`
+applies the rule to a ranking of candidates in any other order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, List, Sequence
+
+import numpy as np
+
+from wqa.data import Question
+
+
+def document_key(document_id: str) -> bytes:
+    """Key by which trec_eval compares document ids, byte by byte.
+
+    Parameters
+    ----------
+    document_id : str
+        Id of a document in TREC files.
+
+    Returns
+    -------
+    bytes
+        The id in UTF-8.
+    """
+    return document_id.encode("utf-8", "surrogatepass")
+
+
+def by_document_id(questions: Iterable[Question]) -> List[Question]:
+    """Sort the candidates of each question by their document ids, descending.
+
+    A ranker breaks ties by the order of the candidates, so that its rankings of these questions
+    follow trec_eval's rule, at drops too.
+
+    Parameters
+    ----------
+    questions : iterable of Question
+        Questions with their candidates, in any order.
+
+    Returns
+    -------
+    list of Question
+        The same questions. Each candidate has its document id as its id.
+    """
+    return [_sorted(question) for question in questions]
+
+
+def _sorted(question: Question) -> Question:
+    document_ids = question.document_ids
+    candidates = []
+    for index in _descending(range(len(document_ids)), document_ids):
+        candidates.append(question.candidates[index]._replace(id=document_ids[index]))
+    return question._replace(candidates=tuple(candidates))
+
+
+def _descending(indices: Iterable[int], document_ids: Sequence[str]) -> List[int]:
+    """Candidate indices by document id: the rule for candidates that tie."""
+    return sorted(indices, key=lambda index: document_key(document_ids[index]), reverse=True)
+
+
+def break_ties(ranking: Any, question: Question) -> List[int]:
+    """Order of a ranking, with candidates that tie by their document ids, descending.
+
+    Candidates tie if the same stages scored them, and the last of these scores are equal. Which of
+    them a drop ratio dropped does not change: it follows the order in which the ranker got them.
+
+    Parameters
+    ----------
+    ranking : Ranking, or sequence of int
+        A ranking, or just its ``order``, which has no scores that could tie.
+    question : Question
+        The question that was ranked.
+
+    Returns
+    -------
+    list of int
+        Candidate indices, best first.
+    """
+    order = [int(index) for index in getattr(ranking, "order", ranking)]
+    exit_scores = getattr(ranking, "exit_scores", None)
+    if exit_scores is None or len(order) < 2:
+        return order
+    stages = np.count_nonzero(~np.isnan(exit_scores), axis=0)
+    differs = np.zeros(len(order) - 1, dtype=bool)
+    for values in (stages, ranking.exits, ranking.scores):
+        ranked = np.asarray(values)[order]
+        differs |= ranked[1:] != ranked[:-1]
+    if differs.all():
+        return order
+    document_ids = question.document_ids
+    bounds = [0, *(np.flatnonzero(differs) + 1).tolist(), len(order)]
+    broken: List[int] = []
+    for start, end in zip(bounds, bounds[1:]):
+        broken += _descending(order[start:end], document_ids)
+    return broken
