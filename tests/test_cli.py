@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import needs_precision
 
 from wqa.cli import COMMANDS, build_parser, main, parse
 from wqa.cli.messages import at_the_command_line
@@ -206,6 +207,7 @@ def test_bench_of_latency(tiny_run, run_main):
     )
 
 
+@needs_precision("int8")
 def test_quantize_then_rank(tiny_run, tmp_path, run_main):
     run = shutil.copytree(tiny_run, tmp_path / "run")
     code, out, _ = run_main("quantize", run, "--data", builtin_path("dev"), "--questions", "2")
