@@ -229,6 +229,28 @@ def test_a_build_that_a_long_question_ended_is_continued(
         np.testing.assert_array_equal(getattr(store, name), getattr(expected, name))
 
 
+def test_a_build_of_an_earlier_version_is_continued(tiny_encoder, corpora, tmp_path, monkeypatch):
+    """Its journal lacks the option and its counts."""
+    monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 1)
+    path, source = tmp_path / "long.store", corpora / "long.jsonl"
+    tokenizer = load_tokenizer(tiny_encoder)
+    with pytest.raises(QuestionTooLong):
+        build_store(source, path, PairEncoder(tokenizer, 64))
+    journal = path.with_name(".long.store.partial") / "journal.json"
+    values = json.loads(journal.read_text())
+    for name in ("long_questions", "truncated_questions", "skipped_questions"):
+        del values["progress"][name]
+    journal.write_text(json.dumps(values))
+    seen = []
+    add = store_module.PairTokenizer.add
+    monkeypatch.setattr(
+        store_module.PairTokenizer, "add", lambda self, q: (seen.append(q.id), add(self, q))
+    )
+    meta = build_store(source, path, PairEncoder(tokenizer, 64, "skip"))
+    assert seen == ["long", *(question.id for question in SHORT[3:])]
+    assert meta["questions"] == len(SHORT) and meta["skipped_questions"] == 1
+
+
 def test_a_part_with_other_questions_is_not_continued(tiny_encoder, corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 1)
     tokenizer = load_tokenizer(tiny_encoder)
