@@ -422,6 +422,24 @@ def test_quantize(tiny_run, corpora, tmp_path, wqa):
         assert f"calibrated on {pairs + more} pairs" in out
 
 
+@pytest.mark.parametrize("command", ["bench", "evaluate", "quantize", "train"])
+def test_a_corpus_of_over_long_questions_alone(tiny_run, tiny_encoder, tmp_path, wqa, command):
+    """No option of the command is at fault, such as the number --questions."""
+    path = tmp_path / "all.jsonl"
+    write_questions(path, [LONG])
+    arguments = (tiny_run, "--data", path)
+    if command == "train":
+        arguments = ("pairwise", "--encoder", tiny_encoder, "--train", builtin_path("train"))
+        arguments = (*arguments, "--dev", path, "--dev-filter", "all", "--max-length", 64)
+        arguments = (*arguments, "--warmup-share", 0.1, "--out", tmp_path / "run")
+    code, _, err = wqa(command, *arguments, "--long-questions", "skip")
+    message = "the questions: all 1 are over-long, and skipped"
+    if command == "train":
+        message = f"{path}, {message}"
+    assert code == 2 and f"error: {message}; expected at least one" in err
+    assert "--long-questions truncate" in err
+
+
 def test_rank(tiny_run, tmp_path, wqa):
     (tmp_path / "candidates").write_text("the moon\nthe sun\n")
     arguments = ("rank", tiny_run, "--question", LONG.question)

@@ -273,8 +273,7 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
                 writer.restart()
                 writer.progress = dict(_START)
             writer.progress.update(option)
-            with naming_file(source):
-                _tokenize(source, encoder, writer)
+            _tokenize(source, encoder, writer)
             if not writer.progress["pairs"]:
                 raise DataError(source, "no candidate has a token", "at least one that has")
             writer.finish(writer.progress)
@@ -320,7 +319,8 @@ def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> No
             else:
                 stored -= 1
             continue
-        pair_tokenizer.add(question)
+        with naming_file(source):
+            pair_tokenizer.add(question)
         if pair_tokenizer.candidates >= COMMIT_CANDIDATES:
             _commit(pair_tokenizer.take(), writer)
     _commit(pair_tokenizer.take(), writer)
