@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Why the cascade's last exit ranks worse than a monolithic ranker of the same depth, at the scale of minilm_train.sh: each
-# variant changes one thing in the cascade's training, and is transferred and adapted with several seeds. The figures are on
+# Why the cascade's last exit ranks worse than a monolithic ranker of the same depth, at the scale of minilm_train.sh: the
+# variants below train the cascade in different ways, each transferred and adapted with several seeds. The figures are on
 # WikiQA's dev, which also chooses the epoch, and on TREC-QA's clean dev, which chooses nothing: the last epoch is kept there.
 # recipes/cascade/last_exit.py compares them question by question.
 #
