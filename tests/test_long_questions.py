@@ -229,6 +229,28 @@ def test_a_build_that_a_long_question_ended_is_continued(
         np.testing.assert_array_equal(getattr(store, name), getattr(expected, name))
 
 
+def test_a_build_of_an_earlier_version_is_continued(tiny_encoder, corpora, tmp_path, monkeypatch):
+    """Its journal lacks the option and its counts."""
+    monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 1)
+    path, source = tmp_path / "long.store", corpora / "long.jsonl"
+    tokenizer = load_tokenizer(tiny_encoder)
+    with pytest.raises(QuestionTooLong):
+        build_store(source, path, PairEncoder(tokenizer, 64))
+    journal = path.with_name(".long.store.partial") / "journal.json"
+    values = json.loads(journal.read_text())
+    for name in ("long_questions", "truncated_questions", "skipped_questions"):
+        del values["progress"][name]
+    journal.write_text(json.dumps(values))
+    seen = []
+    add = store_module.PairTokenizer.add
+    monkeypatch.setattr(
+        store_module.PairTokenizer, "add", lambda self, q: (seen.append(q.id), add(self, q))
+    )
+    meta = build_store(source, path, PairEncoder(tokenizer, 64, "skip"))
+    assert seen == ["long", *(question.id for question in SHORT[3:])]
+    assert meta["questions"] == len(SHORT) and meta["skipped_questions"] == 1
+
+
 def test_a_part_with_other_questions_is_not_continued(tiny_encoder, corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(store_module, "COMMIT_CANDIDATES", 1)
     tokenizer = load_tokenizer(tiny_encoder)
@@ -398,6 +420,24 @@ def test_quantize(tiny_run, corpora, tmp_path, wqa):
         code, out, err = wqa(*command, "--long-questions", option)
         assert code == 0 and f"1 over-long question {note}" in err
         assert f"calibrated on {pairs + more} pairs" in out
+
+
+@pytest.mark.parametrize("command", ["bench", "evaluate", "quantize", "train"])
+def test_a_corpus_of_over_long_questions_alone(tiny_run, tiny_encoder, tmp_path, wqa, command):
+    """No option of the command is at fault, such as the number --questions."""
+    path = tmp_path / "all.jsonl"
+    write_questions(path, [LONG])
+    arguments = (tiny_run, "--data", path)
+    if command == "train":
+        arguments = ("pairwise", "--encoder", tiny_encoder, "--train", builtin_path("train"))
+        arguments = (*arguments, "--dev", path, "--dev-filter", "all", "--max-length", 64)
+        arguments = (*arguments, "--warmup-share", 0.1, "--out", tmp_path / "run")
+    code, _, err = wqa(command, *arguments, "--long-questions", "skip")
+    message = "the questions: all 1 are over-long, and skipped"
+    if command == "train":
+        message = f"{path}, {message}"
+    assert code == 2 and f"error: {message}; expected at least one" in err
+    assert "--long-questions truncate" in err
 
 
 def test_rank(tiny_run, tmp_path, wqa):

@@ -240,6 +240,15 @@ def test_a_recipe_reaches_its_peak(recipe, variables, count, same_on_devices, tm
             assert schedule.warmup + every < earliest < schedule.total, train_file
 
 
+def test_the_last_exit_on_test_never_evaluates_on_dev(tmp_path):
+    """Also where TREC-QA's test, which needs a download, is not at hand."""
+    trainings("cascade/last_exit", tmp_path, SPLIT="test", SEEDS="0", VARIANTS="mono")
+    record = (tmp_path / "record").read_text()
+    evaluations = [call for call in record.split("\n--\n") if call.startswith("evaluate\n")]
+    assert len(evaluations) == 1
+    assert "data/wikiqa/test.jsonl" in evaluations[0]
+
+
 def test_the_schedule_of_the_paper(tmp_path):
     started = dict(trainings("cascade/adapt", tmp_path))
     transfer = started["runs/cascade_paper/asnq.store"]

@@ -14,7 +14,7 @@ import pathlib
 import statistics
 import sys
 
-from wqa.errors import WqaError
+from wqa.errors import DataError, WqaError
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.significance import compare, per_question_of_run
 
@@ -39,7 +39,7 @@ def cost_at(folder, split, ratio):
     for row in rows if isinstance(rows, list) else [rows]:
         if str(row["drop_ratio"]) == ratio:
             return row["cost"]
-    raise SystemExit(f"error: {folder / split}.json has no row with drop ratio {ratio}")
+    raise DataError(folder / f"{split}.json", "no row of this drop ratio", ratio)
 
 
 def over_seeds(runs):
@@ -57,17 +57,28 @@ def row_of(variant, ratio, folders, split, reference):
     row = [variant, ratio, f"{cost:.2f}", f"{statistics.mean(maps):.2f}", deviation]
     if reference is None:
         return [*row, "", "", ""], values
-    found = compare(reference, values, "map")
-    interval = f"{100 * found.low:+.2f} to {100 * found.high:+.2f}"
-    return [*row, f"{100 * found.difference:+.2f}", interval, f"{found.t_test:.3f}"], values
+    test = compare(reference, values, "map")
+    interval = f"{100 * test.low:+.2f} to {100 * test.high:+.2f}"
+    return [*row, f"{100 * test.difference:+.2f}", interval, f"{test.t_test:.3f}"], values
 
 
 def table_of(corpus, options):
-    """Rows of one corpus; a variant without all its runs is left out."""
+    """Rows of one corpus; a variant without the figures of all its runs is left out.
+
+    The first variant must have them: all others are compared with it.
+    """
     rows, reference = [], None
     for variant in options.variants:
         folders = [options.runs / f"{variant}_{corpus}_seed{seed}" for seed in options.seeds]
-        if not all((folder / f"{options.split}.json").exists() for folder in folders):
+        missing = [folder for folder in folders if not (folder / f"{options.split}.json").exists()]
+        if missing and reference is None:
+            raise DataError(
+                missing[0],
+                f"no {options.split}.json",
+                f"the figures of {variant}, with which the other variants are compared",
+                "run recipes/cascade/last_exit.sh with this variant first",
+            )
+        if missing:
             continue
         for ratio in ("0", "0.3"):
             if not (folders[0] / f"{options.split}.json.{ratio}.trec").exists():
@@ -85,11 +96,12 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", type=pathlib.Path, help="folder of the runs")
-    parser.add_argument("--split", default="dev", help="questions of WikiQA: dev or test")
+    parser.add_argument("--split", default="dev", help="questions of the figures: dev or test")
+    parser.add_argument("--corpora", nargs="+", default=CORPORA)
     parser.add_argument("--variants", nargs="+", required=True, help="the twin first")
     parser.add_argument("--seeds", nargs="+", required=True)
     options = parser.parse_args()
-    for corpus in CORPORA:
+    for corpus in options.corpora:
         print(f"# {corpus}, {options.split}, {len(options.seeds)} seeds\n")
         print(
             "| "

@@ -81,7 +81,7 @@ def prepare_questions(
     kept = [question for index, question in enumerate(prepared) if index not in skipped]
     if skipped and not kept:
         raise DataError(
-            "questions",
+            "the questions",
             f"all {len(skipped)} are over-long, and skipped",
             "at least one that leaves room for its candidates",
             'raise max_length, or set long_questions="truncate"',
@@ -135,12 +135,12 @@ def naming_file(path: PathLike) -> Iterator[None]:
 
     Raises
     ------
-    InputError
+    DataError, InputError
         The error of the ``with`` block, of the same type; its ``where`` begins with the file.
     """
     try:
         yield
-    except InputError as error:
+    except (DataError, InputError) as error:
         where = f"{path}, {error.where}"
         raise type(error)(where, error.found, error.expected, error.mend) from None
 

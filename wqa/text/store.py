@@ -57,6 +57,9 @@ _CHANGED = ("truncated_questions", "skipped_questions")
 #: Progress of a build that starts.
 _START = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0, **dict.fromkeys(_CHANGED, 0)}
 
+#: What earlier versions did not record: an over-long question was an error.
+_EARLIER = {**dict.fromkeys(_CHANGED, 0), "long_questions": "error"}
+
 _MEND = "make it with `wqa tokenize`"
 _MEND_DAMAGE = f"delete the folder, then {_MEND}"
 
@@ -119,8 +122,9 @@ class PairStore(TokenizedPairs):
 
     def _check_long_questions(self) -> None:
         """Check the option and its counts, which stores of earlier versions lack."""
-        option = self.meta.setdefault("long_questions", "error")
-        counts = [self.meta.setdefault(name, 0) for name in _CHANGED]
+        _add_missing(self.meta)
+        option = self.meta["long_questions"]
+        counts = [self.meta[name] for name in _CHANGED]
         valid = option in LONG_QUESTIONS
         valid = valid and all(type(count) is int and count >= 0 for count in counts)
         if not valid or counts[0] > self.meta["questions"]:
@@ -202,6 +206,12 @@ def _settings(encoder: PairEncoder) -> Dict[str, Any]:
     }
 
 
+def _add_missing(record: Dict[str, Any]) -> None:
+    """Add what a store of an earlier version, or the journal of its build, does not record."""
+    for name, value in _EARLIER.items():
+        record.setdefault(name, value)
+
+
 def _fits_option(record: Mapping[str, Any], encoder: PairEncoder) -> bool:
     """Whether a store, or a part of one, has the pairs of an encoder's option."""
     if not any(record[name] for name in _CHANGED):
@@ -258,12 +268,12 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
         with ArrayWriter(out, FORMAT, types, made_with) as writer:
             option = {"long_questions": encoder.long_questions}
             writer.progress = writer.progress or {**_START, **option}
+            _add_missing(writer.progress)
             if not _can_continue(writer, encoder):
                 writer.restart()
                 writer.progress = dict(_START)
             writer.progress.update(option)
-            with naming_file(source):
-                _tokenize(source, encoder, writer)
+            _tokenize(source, encoder, writer)
             if not writer.progress["pairs"]:
                 raise DataError(source, "no candidate has a token", "at least one that has")
             writer.finish(writer.progress)
@@ -309,7 +319,8 @@ def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> No
             else:
                 stored -= 1
             continue
-        pair_tokenizer.add(question)
+        with naming_file(source):
+            pair_tokenizer.add(question)
         if pair_tokenizer.candidates >= COMMIT_CANDIDATES:
             _commit(pair_tokenizer.take(), writer)
     _commit(pair_tokenizer.take(), writer)

@@ -16,7 +16,7 @@ from wqa.training.sampling import exit_of_update
 
 
 class CascadeTask(ExitTask):
-    """Labelled pairs for an `wqa.models.cascade.CascadeTransformer`.
+    """Labelled pairs for a `wqa.models.cascade.CascadeTransformer`.
 
     The configuration of the network says which exits an update trains, and how much early exits
     learn from the last one.
