@@ -63,7 +63,10 @@ def row_of(variant, ratio, folders, split, reference):
 
 
 def table_of(corpus, options):
-    """Rows of one corpus; a variant without all its runs is left out."""
+    """Rows of one corpus; a variant without all its runs is left out.
+
+    Without the first variant there is no difference to show.
+    """
     rows, reference = [], None
     for variant in options.variants:
         folders = [options.runs / f"{variant}_{corpus}_seed{seed}" for seed in options.seeds]
@@ -74,7 +77,7 @@ def table_of(corpus, options):
                 continue  # a monolithic ranker drops nothing
             row, values = row_of(variant, ratio, folders, options.split, reference)
             rows.append(row)
-            if reference is None:
+            if reference is None and variant == options.variants[0]:
                 reference = values
     return rows
 
