@@ -91,6 +91,15 @@ def test_a_training_by_depth_draws_its_exits_by_depth(make_trainer):
     assert counts == pytest.approx([400, 400, 400], abs=60)
 
 
+@pytest.mark.parametrize("rule, weights", [("uniform", None), ("depth", (1, 2, 3))])
+def test_the_seed_of_a_training_decides_its_exits(make_trainer, rule, weights):
+    task = make_trainer(trained_exits=rule).task
+    for seed in (0, 7):
+        task.config = dataclasses.replace(task.config, seed=seed)
+        draws = [task.drawn_exit(update) for update in range(1, 51)]
+        assert draws == [exit_of_update(seed, update, 3, weights) for update in range(1, 51)]
+
+
 @pytest.mark.parametrize("engine", ["auto", "mxnet"])
 def test_all_exits_give_the_sum_of_the_gradients_of_each(make_trainer, engine):
     trainer = make_trainer(engine, trained_exits="all")

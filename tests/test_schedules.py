@@ -75,11 +75,24 @@ def test_epochs_inside_the_warmup_are_refused(data, tiny_encoder, tmp_path):
     settings = {**SHORT, "max_updates": 0, "epochs": 2}
     with pytest.raises(OptionError, match="warmup_updates: 4000, and epochs=2 gives .* updates"):
         train("pairwise", data, str(out), str(tiny_encoder), config=TrainingConfig(**settings))
+    # A limit that the epochs do not reach cuts nothing short.
+    limited = TrainingConfig(**{**settings, "max_updates": 1000})
+    with pytest.raises(OptionError, match="warmup_updates: 4000, and epochs=2 gives .* updates"):
+        train("pairwise", data, str(out), str(tiny_encoder), config=limited)
     assert not (out / "config.json").exists()
     # The same directory takes the settings that the error names.
     config = TrainingConfig(**settings, warmup_share=0.1)
     state = train("pairwise", data, str(out), str(tiny_encoder), config=config)
     assert state.epoch == 2
+
+
+def test_a_training_rises_for_its_share(data, tiny_encoder, tmp_path):
+    config = TrainingConfig(**SHORT, warmup_share=0.5, log_every=1)
+    train("pairwise", data, str(tmp_path / "run"), str(tiny_encoder), config=config)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rates = [json.loads(line)["learning_rate"] for line in lines]
+    # Three updates up to the peak of 1e-3, then three steps of the four down to 0.
+    assert rates == pytest.approx([1e-3 / 3, 2e-3 / 3, 1e-3, 7.5e-4, 5e-4, 2.5e-4])
 
 
 def test_a_trial_inside_the_warmup_is_noted(data, tiny_encoder, tmp_path, capsys):
