@@ -26,7 +26,7 @@ from wqa.pretrained import load_backbone, load_classifier
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves files, ranges of them, and pointers instead of large files under raw/."""
+    """Serves files, ranges of them but under no_ranges/, and pointers to large files under raw/."""
 
     requests = []
 
@@ -47,6 +47,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
                 f"oid sha256:{digest}\nsize {len(content)}\n"
             ).encode()
         start = int((self.headers.get("Range") or "bytes=0-")[6:-1])
+        if "/no_ranges/" in self.path:
+            start = 0
         if start and start >= len(content):
             self.send_error(416)
             return
@@ -156,6 +158,15 @@ def test_a_download_goes_on_from_its_own_address(site, tmp_path):
     assert (tmp_path / "file").read_bytes() == b"0123456789"
     assert [kept for _, kept in Handler.requests] == ["bytes=5-", "bytes=4-"]
     assert not first.exists() and not second.exists()
+
+
+def test_a_server_without_ranges_sends_the_whole_file(site, tmp_path):
+    root, url = site
+    write_copies(root, no_ranges=b"0123456789")
+    (tmp_path / ".file.part").write_bytes(b"0123")
+    fetching.download(f"{url}/no_ranges/file", tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+    assert [kept for _, kept in Handler.requests] == ["bytes=4-"]
 
 
 def test_a_full_disk_is_not_another_address_s_turn(site, tmp_path, monkeypatch):

@@ -12,9 +12,18 @@ from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.formats import write_questions
 from wqa.errors import ScoreError
-from wqa.evaluation import METRICS, dev_evaluator, evaluate, evaluate_ranker, write_run
+from wqa.evaluation import (
+    METRICS,
+    dev_evaluator,
+    evaluate,
+    evaluate_ranker,
+    read_run,
+    write_run,
+)
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
 from wqa.evaluation.significance import per_question
+from wqa.evaluation.ties import break_ties
+from wqa.evaluation.trec import trec_order
 from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker, load_ranker
 from wqa.inference.engine import HybridEngine
 from wqa.tuning import score_questions
@@ -157,6 +166,20 @@ def test_scores_of_different_stages_do_not_tie():
     question = Question("q", "?", (Candidate("a", 1, "D1"), Candidate("b", 0, "D2")))
     [row] = evaluate_ranker(SequentialRanker([first, second], keep=1), [question])
     assert row["map"] == 1
+
+
+def test_equal_scores_after_different_layers_do_not_tie(tmp_path):
+    """A sequence whose last ranker drops scores all of them in as many stages."""
+    count = 9
+    scores, filled = np.full(count, 0.12), np.zeros(count, dtype=bool)
+    order, exits = np.arange(count), np.arange(count, 0, -1)
+    ranking = Ranking(order, scores, exits, filled, filled, FREE, scores[None])
+    candidates = tuple(Candidate(f"text {number}", 0, f"D{number}") for number in range(count))
+    question = Question("q", "?", candidates)
+    assert break_ties(ranking, question) == order.tolist()
+    write_run(tmp_path / "run", [question], [ranking])
+    documents = trec_order(read_run(tmp_path / "run")["q"])
+    assert documents == list(question.document_ids)
 
 
 def test_tuning_equals_evaluation_where_candidates_tie(tiny_run, coarse):

@@ -20,11 +20,10 @@ else
 fi
 . recipes/settings.sh
 split=${SPLIT:-dev}
-if [ "$split" = dev ]; then
-  wikiqa_test=$WIKIQA/dev.jsonl
-else
-  wikiqa_test=$WIKIQA/test.jsonl
-fi
+case $split in
+  dev | test) wikiqa_test=$WIKIQA/$split.jsonl ;;
+  *) echo "error: SPLIT: no split $split, expected dev or test" >&2; exit 2 ;;
+esac
 test_of() { case $1 in wikiqa) echo "$wikiqa_test" ;; trecqa) echo "$TRECQA_TEST" ;; esac; }
 
 variant() {  # NAME: sets the system, its options, the peak, and the epochs of the transfer and of the adaptation
