@@ -26,7 +26,10 @@ from wqa.pretrained import load_backbone, load_classifier
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves files, ranges of them but under no_ranges/, and pointers to large files under raw/."""
+    """Serves files and ranges of them.
+
+    raw/ has pointers instead of large files, no_ranges/ no ranges, broken/ five bytes too few.
+    """
 
     requests = []
 
@@ -53,7 +56,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
             self.send_error(416)
             return
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(content) - start))
+        missing = 5 if "/broken/" in self.path else 0
+        self.send_header("Content-Length", str(len(content) - start + missing))
         if path.suffix == ".html":
             self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
@@ -158,6 +162,18 @@ def test_a_download_goes_on_from_its_own_address(site, tmp_path):
     assert (tmp_path / "file").read_bytes() == b"0123456789"
     assert [kept for _, kept in Handler.requests] == ["bytes=5-", "bytes=4-"]
     assert not first.exists() and not second.exists()
+
+
+def test_a_server_that_breaks_off_gives_no_file(site, tmp_path, capsys):
+    root, url = site
+    write_copies(root, broken=b"01234", whole=b"0123456789")
+    with pytest.raises(DataError, match="5 bytes are missing; run the command again"):
+        fetching.download(f"{url}/broken/file", tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+    assert (tmp_path / ".file.part").read_bytes() == b"01234"
+    fetching.download([f"{url}/broken/file", f"{url}/whole/file"], tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+    assert "5 bytes are missing" in capsys.readouterr().err
 
 
 def test_a_server_without_ranges_sends_the_whole_file(site, tmp_path):

@@ -278,6 +278,7 @@ def test_the_schedule_of_the_paper(tmp_path):
     transfer = started["runs/cascade_paper/asnq.store"]
     schedule = schedule_of("runs/cascade_paper/asnq.store", transfer, devices=8)
     assert schedule.warmup == 4000  # section 5.2
+    assert {config.patience for config in started.values()} == {5}
     # Footnote 9: 950k pairs, or 4 % of the training set.
     assert schedule.warmup / schedule.updates_per_epoch == pytest.approx(0.04, abs=0.001)
     assert 57_242 * 413.3 / schedule.updates_per_epoch * 4000 == pytest.approx(950_000, rel=0.01)
@@ -322,7 +323,7 @@ def test_variants_of_the_last_exit_differ_by_what_they_are_named_for(tmp_path):
 
 @pytest.mark.parametrize("split", ["dev", "test"])
 def test_the_last_exit_is_trained_and_evaluated_by_seed(split, tmp_path):
-    variables = {"SEEDS": "3 5", "VARIANTS": "mono uniform", "PRECISION": "float32"}
+    variables = {"SEEDS": "3 5", "VARIANTS": "mono uniform", "PRECISION": "bfloat16"}
     calls = commands("cascade/last_exit", tmp_path, SPLIT=split, DATA="data", **variables)
     filters = {"wikiqa": "no-all-negative", "trecqa": "all", "transfer": "all"}
     data = {"wikiqa": f"data/wikiqa/{split}.jsonl", "trecqa": "data/trecqa/dev-clean.jsonl"}
@@ -333,7 +334,7 @@ def test_the_last_exit_is_trained_and_evaluated_by_seed(split, tmp_path):
             variant, corpus, seed = name.split("_")
             assert seed == f"seed{options.seed}"
             assert options.train_filter == filters[corpus]
-            assert options.precision == "float32"
+            assert options.precision == "bfloat16"
             if corpus == "transfer":
                 assert (options.encoder, options.init) == ("minilm", "")
             else:
