@@ -187,6 +187,20 @@ def test_patience_counts_after_the_peak(data, tiny_encoder, tmp_path, warmup, la
     assert (state.best_update, state.update, state.finished) == (1, last, True)
 
 
+def test_patience_counts_from_the_last_better_figure(data, tiny_encoder, tmp_path):
+    figures = iter([0.5, 0.4, 0.4, 0.6, 0.6, 0.5, 0.5, 0.9])
+    settings = {**SHORT, "max_updates": 20, "warmup_updates": 0}
+    state = train(
+        "pairwise",
+        data,
+        str(tmp_path / "run"),
+        str(tiny_encoder),
+        config=TrainingConfig(**settings, eval_every=1, patience=3),
+        make_evaluator=lambda encoder: lambda network: {"map": next(figures)},
+    )
+    assert (state.best_update, state.update, state.finished) == (4, 7, True)
+
+
 # Recipes
 
 #: Pairs and mean padded tokens of each training file, by the end of its path. Table 1 of Soldaini

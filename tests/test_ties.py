@@ -17,7 +17,9 @@ from wqa.evaluation import (
     dev_evaluator,
     evaluate,
     evaluate_ranker,
+    qrels_from,
     read_run,
+    score_run,
     write_run,
 )
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
@@ -248,6 +250,21 @@ def test_figures_are_those_of_the_trec_run(tiny_run, coarse, tmp_path, capsys):
         theirs = rows("--run", run, "--qrels", tmp_path / "qrels")
         assert theirs["questions"] == 20
         assert figures(theirs) == pytest.approx(figures(row))
+
+
+def test_documents_without_ids_are_named_by_the_order_of_the_file(tiny_run, tmp_path):
+    """The qrels of the same file, written apart, judge the run."""
+    questions = []
+    for question in positives_first(20):
+        nameless = tuple(candidate._replace(id=None) for candidate in question.candidates)
+        questions.append(question._replace(candidates=nameless))
+    ranker = load_ranker(tiny_run, engine="mxnet")
+    [row] = evaluate_ranker(ranker, questions, trec_run=str(tmp_path / "run"))
+    scored = score_run(read_run(tmp_path / "run"), qrels_from(questions))
+    assert scored["map"] == pytest.approx(row["map"])
+    # Ids by the order of the ranker would give each label to another document.
+    reverse = [question._replace(candidates=question.candidates[::-1]) for question in questions]
+    assert score_run(read_run(tmp_path / "run"), qrels_from(reverse))["map"] != scored["map"]
 
 
 def test_an_error_names_the_candidate_by_its_document(tiny_run, monkeypatch):
