@@ -92,6 +92,32 @@ def test_a_training_by_depth_draws_its_exits_by_depth(make_trainer):
 
 
 @pytest.mark.parametrize("engine", ["auto", "mxnet"])
+def test_the_steps_of_an_update_draw_their_own_dropout(make_trainer, engine, monkeypatch):
+    trainer = make_trainer(engine, dropout=0.5)
+    record, values = trainer._record, []
+
+    def recorded(batch, rows):
+        losses = record(batch, rows)
+        values.append([loss.asscalar() for shares in losses.values() for loss in shares])
+        return losses
+
+    monkeypatch.setattr(trainer, "_record", recorded)
+    trainer._backward([ROWS, ROWS])
+    assert values[0] != values[1]
+    trainer._backward([ROWS, ROWS])  # the same update again
+    assert values[2:] == values[:2]
+
+
+@pytest.mark.parametrize("rule, weights", [("uniform", None), ("depth", (1, 2, 3))])
+def test_the_seed_of_a_training_decides_its_exits(make_trainer, rule, weights):
+    task = make_trainer(trained_exits=rule).task
+    for seed in (0, 7):
+        task.config = dataclasses.replace(task.config, seed=seed)
+        draws = [task.drawn_exit(update) for update in range(1, 51)]
+        assert draws == [exit_of_update(seed, update, 3, weights) for update in range(1, 51)]
+
+
+@pytest.mark.parametrize("engine", ["auto", "mxnet"])
 def test_all_exits_give_the_sum_of_the_gradients_of_each(make_trainer, engine):
     trainer = make_trainer(engine, trained_exits="all")
     losses = trainer._backward([ROWS])

@@ -368,6 +368,17 @@ def test_trecqa_test_of_one_question_is_not_taken_for_the_split(tmp_path, capsys
     assert "test, clean: 2 questions with 4 candidates; published are 68 with 1,442" in notes
 
 
+def test_trecqa_of_the_published_size_is_not_noted(capsys):
+    stats = {}
+    for split, (questions, candidates) in trecqa.PUBLISHED.items():
+        stats[split] = {"clean": {"questions": questions, "candidates": candidates}}
+    trecqa.compare_counts(stats)
+    assert capsys.readouterr().err == ""
+    stats["test"]["clean"]["candidates"] = 1_441
+    trecqa.compare_counts(stats)
+    assert capsys.readouterr().err.count("note: ") == 1
+
+
 def test_trecqa_dev_40_is_dev_without_long_sentences(tmp_path):
     long, short = " ".join(["word"] * 41), " ".join(["word"] * 40)
     sentences = [{"sentence": text, "label": 1} for text in (long, short)]

@@ -26,7 +26,10 @@ from wqa.pretrained import load_backbone, load_classifier
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves files, ranges of them, and pointers instead of large files under raw/."""
+    """Serves files and ranges of them.
+
+    raw/ has pointers instead of large files, no_ranges/ no ranges, broken/ five bytes too few.
+    """
 
     requests = []
 
@@ -47,11 +50,14 @@ class Handler(http.server.SimpleHTTPRequestHandler):
                 f"oid sha256:{digest}\nsize {len(content)}\n"
             ).encode()
         start = int((self.headers.get("Range") or "bytes=0-")[6:-1])
+        if "/no_ranges/" in self.path:
+            start = 0
         if start and start >= len(content):
             self.send_error(416)
             return
         self.send_response(206 if start else 200)
-        self.send_header("Content-Length", str(len(content) - start))
+        missing = 5 if "/broken/" in self.path else 0
+        self.send_header("Content-Length", str(len(content) - start + missing))
         if path.suffix == ".html":
             self.send_header("Content-Type", "text/html; charset=utf-8")
         self.end_headers()
@@ -156,6 +162,27 @@ def test_a_download_goes_on_from_its_own_address(site, tmp_path):
     assert (tmp_path / "file").read_bytes() == b"0123456789"
     assert [kept for _, kept in Handler.requests] == ["bytes=5-", "bytes=4-"]
     assert not first.exists() and not second.exists()
+
+
+def test_a_server_that_breaks_off_gives_no_file(site, tmp_path, capsys):
+    root, url = site
+    write_copies(root, broken=b"01234", whole=b"0123456789")
+    with pytest.raises(DataError, match="5 bytes are missing; run the command again"):
+        fetching.download(f"{url}/broken/file", tmp_path / "file")
+    assert not (tmp_path / "file").exists()
+    assert (tmp_path / ".file.part").read_bytes() == b"01234"
+    fetching.download([f"{url}/broken/file", f"{url}/whole/file"], tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+    assert "5 bytes are missing" in capsys.readouterr().err
+
+
+def test_a_server_without_ranges_sends_the_whole_file(site, tmp_path):
+    root, url = site
+    write_copies(root, no_ranges=b"0123456789")
+    (tmp_path / ".file.part").write_bytes(b"0123")
+    fetching.download(f"{url}/no_ranges/file", tmp_path / "file")
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+    assert [kept for _, kept in Handler.requests] == ["bytes=4-"]
 
 
 def test_a_full_disk_is_not_another_address_s_turn(site, tmp_path, monkeypatch):

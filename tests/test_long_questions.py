@@ -121,9 +121,11 @@ def test_corpora_are_prepared_by_one_rule(tiny_encoder):
     narrow, wide = (PairEncoder(tokenizer, length, "skip") for length in (64, 128))
     assert prepare_questions(corpus, [wide]) == (corpus, 0, 0)
     assert prepare_questions(iter(corpus), [wide, narrow]) == ([SHORT[0], SHORT[1]], 0, 1)
-    prepared = prepare_questions(corpus, [PairEncoder(tokenizer, 64, "truncate")])
+    cutting = PairEncoder(tokenizer, 64, "truncate")
+    prepared = prepare_questions(corpus, [cutting])
     assert prepared == (corpus, 1, 0)
     assert prepared.counts == {"truncated_questions": 1, "skipped_questions": 0}
+    assert prepare_questions(corpus, [cutting, narrow]) == ([SHORT[0], SHORT[1]], 0, 1)
     with pytest.raises(QuestionTooLong, match="question 'long'"):
         prepare_questions(corpus, [wide, PairEncoder(tokenizer, 64)])
     with pytest.raises(DataError, match="all 1 are over-long, and skipped"):
@@ -132,9 +134,10 @@ def test_corpora_are_prepared_by_one_rule(tiny_encoder):
 
 def test_many_questions_are_counted(tiny_encoder):
     encoder = PairEncoder(load_tokenizer(tiny_encoder), 64, "skip")
-    corpus = [SHORT[0]] * 1023 + [LONG] * 3 + [SHORT[1]] * 1023
-    prepared = prepare_questions(corpus, [encoder])
-    assert prepared.skipped == 3 and len(prepared.questions) == 2046
+    short = [SHORT[0]] * 1023, [SHORT[1]] * 1023
+    prepared = prepare_questions([*short[0], LONG, LONG, LONG, *short[1]], [encoder])
+    assert prepared.skipped == 3
+    assert prepared.questions == [*short[0], *short[1]]
 
 
 @pytest.mark.parametrize("option", ["truncate", "skip"])
@@ -265,6 +268,26 @@ def test_a_part_with_other_questions_is_not_continued(tiny_encoder, corpora, tmp
     meta = build_store(source, path, PairEncoder(tokenizer, 64, "truncate"))
     assert meta["questions"] == 7 and meta["truncated_questions"] == 1
     assert meta["skipped_questions"] == 0 and meta["long_questions"] == "truncate"
+
+
+def test_a_part_with_more_truncated_questions_than_questions_is_built_again(
+    tiny_encoder, corpora, tmp_path, monkeypatch
+):
+    encoder = PairEncoder(load_tokenizer(tiny_encoder), 64, "truncate")
+    path, source = tmp_path / "long.store", corpora / "long.jsonl"
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(store_module.ArrayWriter, "finish", stop)
+        build_store(source, path, encoder)
+    journal = path.with_name(".long.store.partial") / "journal.json"
+    values = json.loads(journal.read_text())
+    values["progress"]["truncated_questions"] = 99
+    journal.write_text(json.dumps(values))
+    meta = build_store(source, path, encoder)
+    assert (meta["questions"], meta["truncated_questions"]) == (7, 1)
 
 
 def test_tokenize(tiny_encoder, corpora, tmp_path, wqa):

@@ -9,7 +9,6 @@ import pytest
 from conftest import ROOT, child_environment, lacks
 
 from wqa.data import builtin_path, read_questions
-from wqa.evaluation import write_qrels
 from wqa.evaluation.report import read_rows
 from wqa.inference import load_ranker
 
@@ -109,28 +108,6 @@ def test_a_recipe_that_has_run_does_not_train_again(recipe_out, tmp_path):
     assert again.returncode == 0
     assert "==" not in again.stdout
     assert "training" not in again.stderr
-
-
-def test_variants_are_compared_with_the_first_one(tmp_path):
-    """Without the figures of the twin there is no table, rather than one with another reference."""
-    questions = list(read_questions(builtin_path("dev")))
-    run = tmp_path / "all_wikiqa_seed0"
-    run.mkdir()
-    (run / "dev.json").write_text('[{"drop_ratio": "0", "cost": 1.0}]')
-    write_qrels(run / "dev.json.qrels", questions)
-    lines = [
-        f"{question.id} Q0 {document_id} 1 0.5 wqa\n"
-        for question in questions
-        for document_id in question.document_ids
-    ]
-    (run / "dev.json.0.trec").write_text("".join(lines))
-    script = ROOT / "recipes" / "cascade" / "last_exit.py"
-    options = (tmp_path, "--corpora", "wikiqa", "--seeds", 0, "--variants")
-    assert "| all | 0 | 1.00 |" in run_script(script, *options, "all", "depth")
-    command = [sys.executable, *map(str, (script, *options)), "mono", "all"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and "| all |" not in done.stdout
-    assert "mono_wikiqa_seed0: no dev.json" in done.stderr
 
 
 def left_out(name, precision):

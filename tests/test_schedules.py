@@ -41,6 +41,11 @@ def test_a_share_of_the_updates():
     assert plan_schedule(limited, iter(())) == Schedule(0, 50, 5)
 
 
+def test_a_peak_at_the_last_update_is_within_the_warmup():
+    assert not Schedule(4, 4, 4).reaches_peak
+    assert Schedule(4, 4, 3).reaches_peak
+
+
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5, 0.999])
 @pytest.mark.parametrize("total", [1, 2, 3, 10, 1440])
 def test_a_share_always_reaches_the_peak(share, total):
@@ -75,11 +80,35 @@ def test_epochs_inside_the_warmup_are_refused(data, tiny_encoder, tmp_path):
     settings = {**SHORT, "max_updates": 0, "epochs": 2}
     with pytest.raises(OptionError, match="warmup_updates: 4000, and epochs=2 gives .* updates"):
         train("pairwise", data, str(out), str(tiny_encoder), config=TrainingConfig(**settings))
+    # A limit that the epochs do not reach cuts nothing short.
+    limited = TrainingConfig(**{**settings, "max_updates": 1000})
+    with pytest.raises(OptionError, match="warmup_updates: 4000, and epochs=2 gives .* updates"):
+        train("pairwise", data, str(out), str(tiny_encoder), config=limited)
     assert not (out / "config.json").exists()
     # The same directory takes the settings that the error names.
     config = TrainingConfig(**settings, warmup_share=0.1)
     state = train("pairwise", data, str(out), str(tiny_encoder), config=config)
     assert state.epoch == 2
+
+
+def test_a_training_rises_for_its_share(data, tiny_encoder, tmp_path):
+    config = TrainingConfig(**SHORT, warmup_share=0.5, log_every=1)
+    train("pairwise", data, str(tmp_path / "run"), str(tiny_encoder), config=config)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rates = [json.loads(line)["learning_rate"] for line in lines]
+    # Three updates up to the peak of 1e-3, then three steps of the four down to 0.
+    assert rates == pytest.approx([1e-3 / 3, 2e-3 / 3, 1e-3, 7.5e-4, 5e-4, 2.5e-4])
+
+
+def test_the_updates_of_two_devices_are_counted(data, tiny_encoder, tmp_path):
+    settings = {**SHORT, "max_updates": 0, "epochs": 2, "ctx": "cpu:0-1", "log_every": 1}
+    config = TrainingConfig(**settings, warmup_share=0.5)
+    state = train("pairwise", data, str(tmp_path / "run"), str(tiny_encoder), config=config)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rates = [json.loads(line)["learning_rate"] for line in lines]
+    assert (state.update, json.loads(lines[-1])["epoch"]) == (4, 2)
+    # Two updates up to the peak, then two steps of the three down to 0.
+    assert rates == pytest.approx([5e-4, 1e-3, 2e-3 / 3, 1e-3 / 3])
 
 
 def test_a_trial_inside_the_warmup_is_noted(data, tiny_encoder, tmp_path, capsys):
@@ -158,6 +187,20 @@ def test_patience_counts_after_the_peak(data, tiny_encoder, tmp_path, warmup, la
     assert (state.best_update, state.update, state.finished) == (1, last, True)
 
 
+def test_patience_counts_from_the_last_better_figure(data, tiny_encoder, tmp_path):
+    figures = iter([0.5, 0.4, 0.4, 0.6, 0.6, 0.5, 0.5, 0.9])
+    settings = {**SHORT, "max_updates": 20, "warmup_updates": 0}
+    state = train(
+        "pairwise",
+        data,
+        str(tmp_path / "run"),
+        str(tiny_encoder),
+        config=TrainingConfig(**settings, eval_every=1, patience=3),
+        make_evaluator=lambda encoder: lambda network: {"map": next(figures)},
+    )
+    assert (state.best_update, state.update, state.finished) == (4, 7, True)
+
+
 # Recipes
 
 #: Pairs and mean padded tokens of each training file, by the end of its path. Table 1 of Soldaini
@@ -187,8 +230,8 @@ done
 """
 
 
-def trainings(recipe, folder, **variables):
-    """Training file and settings of each training that a recipe starts."""
+def commands(recipe, folder, **variables):
+    """Options of each command that a recipe starts, in order."""
     shutil.copytree(ROOT / "recipes", folder / "recipes", ignore=shutil.ignore_patterns("*.jsonl"))
     command, record = folder / "wqa", folder / "record"
     command.write_text(RECORDER)
@@ -196,11 +239,15 @@ def trainings(recipe, folder, **variables):
     environment = child_environment(WQA=str(command), RECORD=str(record), **variables)
     script = folder / "recipes" / f"{recipe}.sh"
     subprocess.run(["bash", script], env=environment, timeout=60, capture_output=True)
+    calls = record.read_text().split("\n--\n")[:-1] if record.exists() else []
+    return [parse(call.split("\n")) for call in calls]
+
+
+def trainings(recipe, folder, **variables):
+    """Training file and settings of each training that a recipe starts."""
     started = []
-    for call in record.read_text().split("\n--\n"):
-        arguments = call.split("\n")
-        if arguments[0] == "train":
-            options = parse(arguments)
+    for options in commands(recipe, folder, **variables):
+        if options.command == "train":
             started.append((options.train, TrainingConfig(**fields_of(options, TrainingConfig))))
     return started
 
@@ -254,9 +301,80 @@ def test_the_schedule_of_the_paper(tmp_path):
     transfer = started["runs/cascade_paper/asnq.store"]
     schedule = schedule_of("runs/cascade_paper/asnq.store", transfer, devices=8)
     assert schedule.warmup == 4000  # section 5.2
+    assert {config.patience for config in started.values()} == {5}
     # Footnote 9: 950k pairs, or 4 % of the training set.
     assert schedule.warmup / schedule.updates_per_epoch == pytest.approx(0.04, abs=0.001)
     assert 57_242 * 413.3 / schedule.updates_per_epoch * 4000 == pytest.approx(950_000, rel=0.01)
     assert schedule_of("wikiqa/train.jsonl", started["data/wikiqa/train.jsonl"], devices=1) == (
         Schedule(24, 1440, 144)
     )
+
+
+#: What tells a variant of recipes/cascade/last_exit.sh from another, by its comments there.
+VARIANTS = {
+    ("mono", "head"): {"system"},
+    ("head", "peak"): {"exits"},
+    ("uniform", "peak"): {"learning_rate"},
+    ("uniform", "depth"): {"trained_exits"},
+    ("peak", "all"): {"trained_exits"},
+    ("all", "all_taught"): {"distillation"},
+    ("uniform", "transfer"): {"transfer epochs"},
+    ("peak", "longer"): {"transfer epochs", "epochs"},
+}
+
+
+def test_variants_of_the_last_exit_differ_by_what_they_are_named_for(tmp_path):
+    settings = {}
+    for options in commands("cascade/last_exit", tmp_path, SEEDS="0"):
+        if options.command == "train":
+            variant, corpus = options.out.split("/")[-1].rsplit("_", 2)[:2]
+            row = settings.setdefault(variant, {})
+            epochs = "transfer epochs" if corpus == "transfer" else "epochs"
+            assert row.setdefault(epochs, options.epochs) == options.epochs
+            for name in ("system", "exits", "learning_rate", "trained_exits", "distillation"):
+                default = {"trained_exits": "uniform", "distillation": 0.0}.get(name)
+                value = getattr(options, name, default)
+                assert row.setdefault(name, value) == value, (variant, corpus)
+    for (first, second), expected in VARIANTS.items():
+        one, two = settings[first], settings[second]
+        assert {name for name in one if one[name] != two[name]} == expected, (first, second)
+    # Three exits share the updates of the twin.
+    assert settings["mono"]["transfer epochs"] == settings["uniform"]["transfer epochs"]
+    assert settings["transfer"]["transfer epochs"] == 3 * settings["mono"]["transfer epochs"]
+    assert settings["longer"]["epochs"] == 3 * settings["mono"]["epochs"]
+
+
+@pytest.mark.parametrize("split, corpora", [("dev", 2), ("test", 1)])
+def test_the_last_exit_is_trained_and_evaluated_by_seed(split, corpora, tmp_path):
+    variables = {"SEEDS": "3 5", "VARIANTS": "mono uniform", "PRECISION": "bfloat16"}
+    calls = commands("cascade/last_exit", tmp_path, SPLIT=split, DATA="data", **variables)
+    filters = {"wikiqa": "no-all-negative", "trecqa": "all", "transfer": "all"}
+    data = {"wikiqa": f"data/wikiqa/{split}.jsonl", "trecqa": "data/trecqa/dev-clean.jsonl"}
+    names = []
+    for options in calls:
+        if options.command == "train":
+            name = options.out.split("/")[-1]
+            variant, corpus, seed = name.split("_")
+            assert seed == f"seed{options.seed}"
+            assert options.train_filter == filters[corpus]
+            assert options.precision == "bfloat16"
+            if corpus == "transfer":
+                assert (options.encoder, options.init) == ("minilm", "")
+            else:
+                assert options.init.endswith(f"/{variant}_transfer_{seed}")
+            names.append(name)
+        elif options.command == "evaluate":
+            [run] = options.runs
+            assert run.endswith("/" + names[-1])  # what has just been trained
+            assert options.json == f"{run}/{split}.json"
+            assert options.filter == filters[corpus]
+            assert options.data == data[corpus]
+            ratios = [] if variant == "mono" else ["0", "0.3"]
+            assert [value for _, value in options.drops or []] == ratios
+    # TREC-QA's test split is not at hand here.
+    assert len(set(names)) == 4 * (1 + corpora)
+    assert [options.command for options in calls].count("evaluate") == 4 * corpora
+
+
+def test_a_misspelt_split_of_the_last_exit_is_named(tmp_path):
+    assert commands("cascade/last_exit", tmp_path, SPLIT="tset", SEEDS="0") == []

@@ -12,9 +12,20 @@ from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.formats import write_questions
 from wqa.errors import ScoreError
-from wqa.evaluation import METRICS, dev_evaluator, evaluate, evaluate_ranker, write_run
+from wqa.evaluation import (
+    METRICS,
+    dev_evaluator,
+    evaluate,
+    evaluate_ranker,
+    qrels_from,
+    read_run,
+    score_run,
+    write_run,
+)
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
 from wqa.evaluation.significance import per_question
+from wqa.evaluation.ties import break_ties
+from wqa.evaluation.trec import trec_order
 from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker, load_ranker
 from wqa.inference.engine import HybridEngine
 from wqa.tuning import score_questions
@@ -159,6 +170,20 @@ def test_scores_of_different_stages_do_not_tie():
     assert row["map"] == 1
 
 
+def test_equal_scores_after_different_layers_do_not_tie(tmp_path):
+    """A sequence whose last ranker drops scores all of them in as many stages."""
+    count = 9
+    scores, filled = np.full(count, 0.12), np.zeros(count, dtype=bool)
+    order, exits = np.arange(count), np.arange(count, 0, -1)
+    ranking = Ranking(order, scores, exits, filled, filled, FREE, scores[None])
+    candidates = tuple(Candidate(f"text {number}", 0, f"D{number}") for number in range(count))
+    question = Question("q", "?", candidates)
+    assert break_ties(ranking, question) == order.tolist()
+    write_run(tmp_path / "run", [question], [ranking])
+    documents = trec_order(read_run(tmp_path / "run")["q"])
+    assert documents == list(question.document_ids)
+
+
 def test_tuning_equals_evaluation_where_candidates_tie(tiny_run, coarse):
     questions = positives_first()
     ranker = load_ranker(tiny_run, engine="mxnet")
@@ -225,6 +250,21 @@ def test_figures_are_those_of_the_trec_run(tiny_run, coarse, tmp_path, capsys):
         theirs = rows("--run", run, "--qrels", tmp_path / "qrels")
         assert theirs["questions"] == 20
         assert figures(theirs) == pytest.approx(figures(row))
+
+
+def test_documents_without_ids_are_named_by_the_order_of_the_file(tiny_run, tmp_path):
+    """The qrels of the same file, written apart, judge the run."""
+    questions = []
+    for question in positives_first(20):
+        nameless = tuple(candidate._replace(id=None) for candidate in question.candidates)
+        questions.append(question._replace(candidates=nameless))
+    ranker = load_ranker(tiny_run, engine="mxnet")
+    [row] = evaluate_ranker(ranker, questions, trec_run=str(tmp_path / "run"))
+    scored = score_run(read_run(tmp_path / "run"), qrels_from(questions))
+    assert scored["map"] == pytest.approx(row["map"])
+    # Ids by the order of the ranker would give each label to another document.
+    reverse = [question._replace(candidates=question.candidates[::-1]) for question in questions]
+    assert score_run(read_run(tmp_path / "run"), qrels_from(reverse))["map"] != scored["map"]
 
 
 def test_an_error_names_the_candidate_by_its_document(tiny_run, monkeypatch):

@@ -93,6 +93,27 @@ def test_one_device_in_two_steps_trains_as_two_devices(make_trainer, options):
     assert any(abs(first[name] - before[name]).max() > 1e-3 for name in first)
 
 
+def test_steps_of_unequal_rows_have_the_gradient_of_the_mean(make_trainer):
+    # Adam does not tell: it divides the gradient by its magnitude.
+    trainer = make_trainer("run")
+    batch = trainer.task.batch(next(iter(trainer.task.plan(400))))
+    parts = UpdatePlan(400, 3).split(batch)
+    assert len({len(part["labels"]) for part in parts}) == 2
+    results = []
+    for batches in ([batch], parts):
+        losses = trainer._backward(batches)
+        gradients = {}
+        for name, parameter in trainer._parameters.items():
+            if parameter.data()._fresh_grad:
+                gradients[name] = parameter.grad().asnumpy()
+        results.append((losses, gradients))
+    (whole_losses, whole), (losses, gradients) = results
+    assert losses == pytest.approx(whole_losses, rel=1e-5)
+    assert gradients.keys() == whole.keys()
+    for name, gradient in gradients.items():
+        np.testing.assert_allclose(gradient, whole[name], rtol=1e-3, atol=1e-7, err_msg=name)
+
+
 def test_an_update_with_fewer_rows_than_steps(make_trainer):
     # Each pair is a batch of its own, of which three steps have no row.
     options = {"tokens_per_update": 4, "max_updates": 3}
@@ -160,10 +181,11 @@ def reduced(monkeypatch):
 
 @pytest.mark.parametrize("more", [{}, {"accumulate": 2}, {"tokens_per_update": 800}])
 def test_only_fresh_gradients_are_summed_over_devices(make_trainer, reduced, more):
-    trainer = make_trainer("run", tokens_per_batch=200, ctx="cpu:0-1", max_updates=8, **more)
+    options = {"tokens_per_batch": 200, "ctx": "cpu:0-1", "max_updates": 8, "seed": 5, **more}
+    trainer = make_trainer("run", **options)
     expected = collections.Counter()
     for update in range(1, 9):
-        index = exit_of_update(0, update, 3)
+        index = exit_of_update(5, update, 3)
         for number, name in enumerate(trainer._parameters):
             layer, head = 0, index
             if name.startswith("backbone.layers"):
