@@ -274,10 +274,16 @@ def test_an_encoder_that_is_not_finite_is_refused(run):
         load_backbone(run)
 
 
+def start_from(run, out):
+    """Begin a training that starts from a run."""
+    config = TrainingConfig(max_updates=1, warmup_updates=1)
+    training.train("cascade", str(builtin_path("dev")), str(out), init=str(run), config=config)
+
+
 def test_a_training_does_not_start_from_what_is_not_finite(run, tmp_path):
     change_parameter(run, "head_3.out.weight", 0, np.inf)
     with pytest.raises(RunDirectoryError, match="parameter head_3.out.weight holds NaN"):
-        training.train("cascade", str(builtin_path("dev")), str(tmp_path / "out"), init=str(run))
+        start_from(run, tmp_path / "out")
 
 
 @pytest.mark.parametrize("command", ["evaluate", "export"])
@@ -362,7 +368,7 @@ def test_a_start_from_a_changed_run_is_refused(run, tmp_path):
     content[2000] ^= 1
     (run / "model.params").write_bytes(content)
     with pytest.raises(RunDirectoryError, match="model.params: has changed"):
-        training.train("cascade", str(builtin_path("dev")), str(tmp_path / "out"), init=str(run))
+        start_from(run, tmp_path / "out")
 
 
 def test_an_encoder_in_a_changed_run_is_refused(run):
@@ -377,7 +383,7 @@ def test_an_encoder_in_a_changed_run_is_refused(run):
 def test_a_training_does_not_take_memory_for_wrong_sizes(run, tmp_path, name, value):
     write_config(run, with_value(read_config(run), ("backbone", name), value))
     with pytest.raises(WqaError, match="900 layers|missing or of another shape"):
-        training.train("cascade", str(builtin_path("dev")), str(tmp_path / "out"), init=str(run))
+        start_from(run, tmp_path / "out")
 
 
 def test_a_run_without_digests_loads(run):
