@@ -13,6 +13,7 @@ on the whole process is here:
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -69,6 +70,8 @@ def run_process() -> int:
     status = _flush(status)
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to undo
+    # The interpreter's last collection of garbage would visit all objects of MXNet, for 0.15 s.
+    gc.freeze()
     return status
 
 
