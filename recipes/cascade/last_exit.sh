@@ -4,7 +4,7 @@
 # WikiQA's dev, which also chooses the epoch, and on TREC-QA's clean dev, which chooses nothing: the last epoch is kept there.
 # recipes/cascade/last_exit.py compares them question by question.
 #
-#   DATA=data recipes/cascade/last_exit.sh                 five hours on two cores; a queue that goes on where it stopped
+#   DATA=data recipes/cascade/last_exit.sh                 a queue of hours that goes on where it stopped
 #   DATA=data VARIANTS="mono all" SPLIT=test recipes/cascade/last_exit.sh    the same on the test splits, once, at the end
 #   SMOKE=1 recipes/cascade/last_exit.sh
 set -euo pipefail

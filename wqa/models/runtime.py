@@ -16,7 +16,7 @@ MXNet's CPU storage allocates each array by the C library. glibc returns large b
 at once, so that every operator takes a page fault for each page of its output. This module
 configures glibc to keep the blocks.
 
-The import of MXNet makes some 10,000 functions, none of which is garbage. This module pauses
+The import of MXNet makes some 26,000 functions, hardly any of which is garbage. This module pauses
 Python's garbage collection during the import, which makes it 5 % shorter.
 """
 
