@@ -36,6 +36,7 @@ QUESTIONS = st.lists(
         TEXT.filter(str.strip),
         TEXT.filter(str.strip),
         st.lists(CANDIDATES, min_size=1, max_size=4).map(tuple),
+        st.lists(TEXT.filter(str.strip), max_size=2).map(tuple),
     ).filter(lambda question: len(set(question.document_ids)) == len(question.candidates)),
     min_size=1,
     max_size=5,
@@ -54,6 +55,14 @@ def test_reads_the_ids_of_candidates(jsonl):
     [question] = read_questions(jsonl(line))
     assert question.candidates == (Candidate("he", 1, "D7"), Candidate("she", None, None))
     assert question.document_ids == ("D7", "Q1-1")
+
+
+def test_reads_the_answers_of_a_question_without_candidates(jsonl):
+    path = jsonl('{"id": "Q1", "question": "who ?", "answers": ["he", "him"]}')
+    questions = list(read_questions(path, with_candidates=False))
+    assert questions == [Question("Q1", "who ?", (), ("he", "him"))]
+    with pytest.raises(DataError, match="no key 'candidates'"):
+        list(read_questions(path))
 
 
 @pytest.mark.parametrize("name", ["q.jsonl", "q.jsonl.gz"])
@@ -88,6 +97,15 @@ BAD = {
     "half a surrogate": (
         '{"id": "a", "question": "\\ud83d", "candidates": [{"text": "x"}]}',
         "surrogate",
+    ),
+    "no answers": (GOOD.replace('"id"', '"answers": [], "id"').replace("Q1", "a"), "answers is []"),
+    "empty answer": (
+        GOOD.replace('"id"', '"answers": ["he", " "], "id"').replace("Q1", "a"),
+        "answer 2 is empty",
+    ),
+    "answer 7": (
+        GOOD.replace('"id"', '"answers": [7], "id"').replace("Q1", "a"),
+        "answer 1 is 7",
     ),
     "id null": (GOOD.replace('"he"', '"he", "id": null'), "candidate 1: id is None"),
     "id 7": (GOOD.replace('"she"', '"she", "id": 7'), "candidate 2: id is 7"),

@@ -17,13 +17,15 @@ from wqa.errors import DataError, shorten
 LONGEST_QUESTION = 1 << 28
 
 
-def read_questions(path: PathLike) -> Iterator[Question]:
+def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Question]:
     """Read canonical JSONL, plain or ``.gz``, one question at a time.
 
     Parameters
     ----------
     path : str or path-like
         The file; it is unpacked if its name ends in ``.gz``.
+    with_candidates : bool
+        Whether each question must have candidates. Questions to retrieve documents for need none.
 
     Yields
     ------
@@ -38,7 +40,7 @@ def read_questions(path: PathLike) -> Iterator[Question]:
     lines_of_ids: Dict[str, int] = {}
     for number, line in text_lines(path, LONGEST_QUESTION):
         where = f"{path}, line {number}"
-        question = _question(_json(line, where), where)
+        question = _question(_json(line, where), where, with_candidates)
         if question.id in lines_of_ids:
             raise DataError(
                 where,
@@ -102,22 +104,41 @@ def _text(value: Any, name: str, where: str) -> str:
     return value
 
 
-def _question(value: Any, where: str) -> Question:
-    fields = _keys(value, {"id", "question", "candidates"}, set(), where)
+def _question(value: Any, where: str, with_candidates: bool) -> Question:
+    needed = {"id", "question"}
+    if with_candidates:
+        needed.add("candidates")
+    fields = _keys(value, needed, {"candidates", "answers"}, where)
     for name in ("id", "question"):
         if not _text(fields[name], name, where).strip():
             raise DataError(where, f"{name} is empty", "text")
-    items = fields["candidates"]
-    if not isinstance(items, list) or not items:
-        raise DataError(
-            where, f"candidates is {shorten(items)}", "a list of at least one candidate"
-        )
-    candidates = [
-        _candidate(item, f"{where}, candidate {number}") for number, item in enumerate(items, 1)
-    ]
-    question = Question(fields["id"], fields["question"], tuple(candidates))
+    candidates: List[Candidate] = []
+    if "candidates" in fields:
+        items = fields["candidates"]
+        if not isinstance(items, list) or not items:
+            expected = "a list of at least one candidate"
+            raise DataError(where, f"candidates is {shorten(items)}", expected)
+        for number, item in enumerate(items, 1):
+            candidates.append(_candidate(item, f"{where}, candidate {number}"))
+    answers: Tuple[str, ...] = ()
+    if "answers" in fields:
+        answers = _answers(fields["answers"], where)
+    question = Question(fields["id"], fields["question"], tuple(candidates), answers)
     check_document_ids(question, where)
     return question
+
+
+def _answers(items: Any, where: str) -> Tuple[str, ...]:
+    if not isinstance(items, list) or not items:
+        raise DataError(
+            where,
+            f"answers is {shorten(items)}",
+            "a list of at least one text, or no answers where they are not known",
+        )
+    for number, item in enumerate(items, 1):
+        if not _text(item, f"answer {number}", where).strip():
+            raise DataError(where, f"answer {number} is empty", "text")
+    return tuple(items)
 
 
 def _candidate(value: Any, where: str) -> Candidate:
@@ -145,7 +166,8 @@ def to_line(question: Question) -> str:
     Returns
     -------
     str
-        A JSON object. ``label`` and ``id`` are absent where a candidate has none.
+        A JSON object. ``label`` and ``id`` are absent where a candidate has none, ``candidates``
+        and ``answers`` where the question has none.
 
     Raises
     ------
@@ -161,7 +183,11 @@ def to_line(question: Question) -> str:
         if candidate.id is not None:
             fields["id"] = candidate.id
         candidates.append(fields)
-    fields = {"id": question.id, "question": question.question, "candidates": candidates}
+    fields = {"id": question.id, "question": question.question}
+    if candidates:
+        fields["candidates"] = candidates
+    if question.answers:
+        fields["answers"] = list(question.answers)
     return json.dumps(fields, ensure_ascii=False)
 
 

@@ -37,12 +37,16 @@ class Question(NamedTuple):
     question : str
         The question's text.
     candidates : tuple of Candidate
-        Its candidates, in the order in which they were retrieved.
+        Its candidates, in the order in which they were retrieved. Empty before a retrieval.
+    answers : tuple of str
+        Texts that answer the question, such as the spans of a reading corpus. Empty where they are
+        not known.
     """
 
     id: str
     question: str
     candidates: Tuple[Candidate, ...]
+    answers: Tuple[str, ...] = ()
 
     @property
     def labels(self) -> Tuple[Optional[int], ...]:
