@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dev", metavar="FILE", help="development questions, for evaluation and early stopping"
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="run directory to write")
+    parser.add_argument("--out", required=True, metavar="PATH", help="run directory to write")
     parser.add_argument(
         "--max-length",
         type=int,
