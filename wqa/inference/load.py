@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 from wqa.config import LONG_QUESTIONS, EngineConfig, read_json
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.cascade import CascadeRanker
+from wqa.inference.decoupled import DecoupledRanker
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.ranker import Ranker
@@ -29,7 +30,7 @@ MAX_LENGTH = 128
 #: Rankers of systems with their own ranker; all other systems rank by `CascadeRanker`. A ranker
 #: takes the network, a `wqa.text.PairEncoder`, and the keywords ``drop_ratio``, ``keep``,
 #: ``engine``, ``quantized``, ``system``, ``pool``, ``pool_size`` and ``progress``.
-RANKERS: Dict[str, Callable[..., Ranker]] = {}
+RANKERS: Dict[str, Callable[..., Ranker]] = {"dcbert": DecoupledRanker}
 
 
 def build_ranker(system: str, network: Network, encoder: PairEncoder, **options: Any) -> Ranker:
