@@ -10,12 +10,14 @@ from wqa.models.cascade import CascadeTransformer
 from wqa.models.mhs import MultipleHeadsStudent
 from wqa.models.network import Network
 from wqa.models.pairwise import PairwiseTransformer
+from wqa.models.reader import SpanReader
 
 #: Network of each system; a new system adds an entry.
 NETWORKS: Dict[str, Type[Network]] = {
     "cascade": CascadeTransformer,
     "pairwise": PairwiseTransformer,
     "mhs": MultipleHeadsStudent,
+    "reader": SpanReader,
 }
 
 

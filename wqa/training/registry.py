@@ -8,6 +8,7 @@ from wqa.errors import check_choice
 from wqa.training.cascade import CascadeTask
 from wqa.training.exits import ExitTask
 from wqa.training.mhs import MHSTask
+from wqa.training.reader import ReaderTask
 from wqa.training.task import Task
 
 #: Task of each system; a new system adds an entry.
@@ -15,6 +16,7 @@ TASKS: Dict[str, Type[Task]] = {
     "cascade": CascadeTask,
     "pairwise": ExitTask,
     "mhs": MHSTask,
+    "reader": ReaderTask,
 }
 
 
