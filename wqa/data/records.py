@@ -20,11 +20,15 @@ class Candidate(NamedTuple):
     id : str, optional
         The document's id in its collection, None if it has none. It holds no white space and is
         unique among the candidates of its question.
+    rank : int, optional
+        Its index in the order in which the candidates were retrieved, where they are in another
+        order. No file holds it.
     """
 
     text: str
     label: Optional[int] = None
     id: Optional[str] = None
+    rank: Optional[int] = None
 
 
 class Question(NamedTuple):
@@ -54,6 +58,14 @@ class Question(NamedTuple):
         return tuple(candidate.label for candidate in self.candidates)
 
     @property
+    def ranks(self) -> Tuple[int, ...]:
+        """Indices in the order in which the candidates were retrieved, in candidate order."""
+        return tuple(
+            index if candidate.rank is None else candidate.rank
+            for index, candidate in enumerate(self.candidates)
+        )
+
+    @property
     def texts(self) -> Tuple[str, ...]:
         """Sentences in candidate order."""
         return tuple(candidate.text for candidate in self.candidates)
@@ -68,6 +80,9 @@ class Question(NamedTuple):
             f"{self.id}-{index}" if candidate.id is None else candidate.id
             for index, candidate in enumerate(self.candidates)
         )
+
+
+_CANDIDATE_ID = "text without white space, or no id where the candidate has none"
 
 
 def check_document_ids(question: Question, where: str) -> None:
@@ -91,7 +106,7 @@ def check_document_ids(question: Question, where: str) -> None:
     numbers: Dict[str, int] = {}
     for number, candidate in enumerate(question.candidates, 1):
         if candidate.id is not None:
-            _check_id(candidate.id, f"{where}, candidate {number}")
+            check_id(candidate.id, f"{where}, candidate {number}", _CANDIDATE_ID)
     for number, document_id in enumerate(question.document_ids, 1):
         if document_id in numbers:
             raise DataError(
@@ -104,10 +119,22 @@ def check_document_ids(question: Question, where: str) -> None:
         numbers[document_id] = number
 
 
-def _check_id(value: object, where: str) -> None:
+def check_id(value: object, where: str, expected: str = "text without white space") -> None:
+    """Check the id of a document.
+
+    Parameters
+    ----------
+    value : Any
+        The id.
+    where : str
+        The line or the document, for messages.
+    expected : str
+        Description of a right id, for messages.
+
+    Raises
+    ------
+    DataError
+        If it is empty, holds white space or is no string.
+    """
     if not isinstance(value, str) or not value or re.search(r"\s", value):
-        raise DataError(
-            where,
-            f"id is {shorten(value)}",
-            "text without white space, or no id where the candidate has none",
-        )
+        raise DataError(where, f"id is {shorten(value)}", expected)
