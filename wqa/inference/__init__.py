@@ -6,6 +6,7 @@ from wqa.inference.cost import Cost, relative_cost
 from wqa.inference.dropping import Drop
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.load import RANKERS, build_ranker, load_ranker
+from wqa.inference.pipeline import Answered, Pipeline, RetrievedDocument
 from wqa.inference.ranker import Capabilities, Ranker, Ranking
 from wqa.inference.reader import Reader, load_reader
 from wqa.inference.scoring_runs import score_in_memory, write_scores
@@ -14,15 +15,18 @@ from wqa.inference.spans import Answer
 
 __all__ = [
     "Answer",
+    "Answered",
     "CascadeRanker",
     "Capabilities",
     "Cost",
     "Drop",
     "EnsembleRanker",
+    "Pipeline",
     "RANKERS",
     "Ranker",
     "Ranking",
     "Reader",
+    "RetrievedDocument",
     "SequentialRanker",
     "build_ranker",
     "load_ranker",
