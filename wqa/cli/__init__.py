@@ -14,6 +14,7 @@ from typing import NoReturn, Optional, Sequence
 import wqa
 from wqa.cli import (
     agreement,
+    answer,
     bench,
     compare,
     convert,
@@ -48,6 +49,7 @@ COMMANDS = {
     "evaluate": evaluate,
     "compare": compare,
     "agreement": agreement,
+    "answer": answer,
     "index": index,
     "rank": rank,
     "retrieve": retrieve,

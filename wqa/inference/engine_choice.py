@@ -14,8 +14,9 @@ from wqa.onednn import choose_engine
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.text import Tokenizer
 
-#: Values of `wqa.models.Head.reads` that oneDNN's engine supports.
+#: Values of `wqa.models.Head.reads` that oneDNN's engine supports for branches, and for heads.
 READ_ROWS = ("first", "mean")
+READ_BY_HEADS = (*READ_ROWS, "tokens")
 
 
 def packing_obstacle(network: Network) -> str:
@@ -38,8 +39,9 @@ def packing_obstacle(network: Network) -> str:
     embedded = stages[0].embeddings is not None
     for index, stage in enumerate(stages):
         branches = stage.head.branches()
+        supported = READ_ROWS if branches else READ_BY_HEADS
         for part in branches or [stage]:
-            if part.head.reads not in READ_ROWS or part.head.branches():
+            if part.head.reads not in supported or part.head.branches():
                 return f"a head that reads {part.head.reads!r}, not one row a pair"
             if embedded and not len(part.layers):
                 return "a head without layers before it"
