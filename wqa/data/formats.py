@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import pathlib
-from typing import Any, Dict, Iterable, Iterator, List, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
-from wqa.config import parse_json
-from wqa.data.files import PathLike, atomic_writer
+from wqa.data.files import PathLike
+from wqa.data.json_lines import checked_utf8, json_value, object_of, text_of, write_lines
 from wqa.data.lines import text_lines
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, shorten
@@ -40,7 +38,7 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
     lines_of_ids: Dict[str, int] = {}
     for number, line in text_lines(path, LONGEST_QUESTION):
         where = f"{path}, line {number}"
-        question = _question(_json(line, where), where, with_candidates)
+        question = _question(json_value(line, where), where, with_candidates)
         if question.id in lines_of_ids:
             raise DataError(
                 where,
@@ -54,63 +52,13 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
         raise DataError(path, "the file holds no question", "one JSON object a line")
 
 
-def _json(line: str, where: str) -> Any:
-    """Value of a line, whose objects have unique keys."""
-
-    def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-        keys: Set[str] = set()
-        for key, _ in pairs:
-            if key in keys:
-                raise DataError(
-                    where, f"key {shorten(key)} occurs twice in one object", "each key once"
-                )
-            keys.add(key)
-        return dict(pairs)
-
-    try:
-        return parse_json(line, object_pairs_hook=unique)
-    except ValueError as error:
-        problem = f"malformed JSON ({error})" if line.strip() else "an empty line"
-        raise DataError(
-            where, problem, "one JSON object a line", "mend or delete the line"
-        ) from None
-
-
-def _keys(value: Any, needed: Set[str], optional: Set[str], where: str) -> Dict[str, Any]:
-    """The value as an object that has all needed keys, and only needed or optional keys."""
-    if not isinstance(value, dict):
-        raise DataError(where, shorten(value), "a JSON object with " + ", ".join(sorted(needed)))
-    for key in sorted(needed - set(value)):
-        raise DataError(where, f"no key {key!r}", "the keys " + ", ".join(sorted(needed)))
-    known = needed | optional
-    for key in value:
-        if key not in known:
-            raise DataError(
-                where, f"unknown key {shorten(key)}", "only " + ", ".join(sorted(known))
-            )
-    return value
-
-
-def _text(value: Any, name: str, where: str) -> str:
-    """The value as a string that UTF-8 can represent."""
-    if not isinstance(value, str):
-        raise DataError(where, f"{name} is {shorten(value)}", "a string")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise DataError(
-            where, f"{name} holds half a surrogate pair", "whole characters", "mend its escapes"
-        ) from None
-    return value
-
-
 def _question(value: Any, where: str, with_candidates: bool) -> Question:
     needed = {"id", "question"}
     if with_candidates:
         needed.add("candidates")
-    fields = _keys(value, needed, {"candidates", "answers"}, where)
+    fields = object_of(value, needed, {"candidates", "answers"}, where)
     for name in ("id", "question"):
-        if not _text(fields[name], name, where).strip():
+        if not text_of(fields[name], name, where).strip():
             raise DataError(where, f"{name} is empty", "text")
     candidates: List[Candidate] = []
     if "candidates" in fields:
@@ -136,14 +84,14 @@ def _answers(items: Any, where: str) -> Tuple[str, ...]:
             "a list of at least one text, or no answers where they are not known",
         )
     for number, item in enumerate(items, 1):
-        if not _text(item, f"answer {number}", where).strip():
+        if not text_of(item, f"answer {number}", where).strip():
             raise DataError(where, f"answer {number} is empty", "text")
     return tuple(items)
 
 
 def _candidate(value: Any, where: str) -> Candidate:
-    fields = _keys(value, {"text"}, {"label", "id"}, where)
-    text = _text(fields["text"], "text", where)
+    fields = object_of(value, {"text"}, {"label", "id"}, where)
+    text = text_of(fields["text"], "text", where)
     label = fields.get("label")
     if "label" in fields and (type(label) is not int or label not in (0, 1)):
         raise DataError(
@@ -151,7 +99,7 @@ def _candidate(value: Any, where: str) -> Candidate:
         )
     document_id = None
     if "id" in fields:
-        document_id = _text(fields["id"], "id", where)
+        document_id = text_of(fields["id"], "id", where)
     return Candidate(text, label, document_id)
 
 
@@ -208,22 +156,8 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
     StorageError
         If the file cannot be written.
     """
-    lines = map(_to_bytes, questions)
-    with atomic_writer(path, "wb") as raw:
-        if pathlib.Path(path).suffix == ".gz":
-            # No name and no time in the header: the same questions give the same bytes.
-            with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed:
-                packed.writelines(lines)
-        else:
-            raw.writelines(lines)
+    write_lines(path, map(_checked_line, questions))
 
 
-def _to_bytes(question: Question) -> bytes:
-    try:
-        return (to_line(question) + "\n").encode("utf-8")
-    except UnicodeEncodeError:
-        raise DataError(
-            f"question {shorten(question.id)}",
-            "its texts hold half a surrogate pair",
-            "whole characters",
-        ) from None
+def _checked_line(question: Question) -> str:
+    return checked_utf8(to_line(question), f"question {shorten(question.id)}")

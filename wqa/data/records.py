@@ -70,6 +70,9 @@ class Question(NamedTuple):
         )
 
 
+_CANDIDATE_ID = "text without white space, or no id where the candidate has none"
+
+
 def check_document_ids(question: Question, where: str) -> None:
     """Check that the ids of candidates are valid in a TREC file.
 
@@ -91,7 +94,7 @@ def check_document_ids(question: Question, where: str) -> None:
     numbers: Dict[str, int] = {}
     for number, candidate in enumerate(question.candidates, 1):
         if candidate.id is not None:
-            _check_id(candidate.id, f"{where}, candidate {number}")
+            check_id(candidate.id, f"{where}, candidate {number}", _CANDIDATE_ID)
     for number, document_id in enumerate(question.document_ids, 1):
         if document_id in numbers:
             raise DataError(
@@ -104,10 +107,22 @@ def check_document_ids(question: Question, where: str) -> None:
         numbers[document_id] = number
 
 
-def _check_id(value: object, where: str) -> None:
+def check_id(value: object, where: str, expected: str = "text without white space") -> None:
+    """Check the id of a document.
+
+    Parameters
+    ----------
+    value : Any
+        The id.
+    where : str
+        The line or the document, for messages.
+    expected : str
+        Description of a right id, for messages.
+
+    Raises
+    ------
+    DataError
+        If it is empty, holds white space or is no string.
+    """
     if not isinstance(value, str) or not value or re.search(r"\s", value):
-        raise DataError(
-            where,
-            f"id is {shorten(value)}",
-            "text without white space, or no id where the candidate has none",
-        )
+        raise DataError(where, f"id is {shorten(value)}", expected)

@@ -1,0 +1,127 @@
+"""Documents of a collection that questions are searched in: JSONL, one document a line."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Iterable, Iterator, NamedTuple, Set
+
+from wqa.data.files import PathLike
+from wqa.data.json_lines import checked_utf8, json_value, object_of, text_of, write_lines
+from wqa.data.lines import text_lines
+from wqa.data.records import check_id
+from wqa.errors import DataError, shorten
+
+#: Greatest length of a line, a document, in bytes.
+LONGEST_DOCUMENT = 1 << 26
+
+
+class Document(NamedTuple):
+    """A document of a collection, such as a paragraph of an article.
+
+    Attributes
+    ----------
+    id : str
+        The document's id, unique in its collection. It holds no white space.
+    text : str
+        The document's text, not blank.
+    title : str
+        Its title, such as the name of the article; empty where it has none.
+    """
+
+    id: str
+    text: str
+    title: str = ""
+
+    @property
+    def full_text(self) -> str:
+        """What models read: title and text in two lines, or the text where there is no title."""
+        if not self.title:
+            return self.text
+        return f"{self.title}\n{self.text}"
+
+
+def read_documents(path: PathLike) -> Iterator[Document]:
+    """Read a file of documents, plain or ``.gz``, one document at a time.
+
+    Parameters
+    ----------
+    path : str or path-like
+        JSONL; it is unpacked if its name ends in ``.gz``.
+
+    Yields
+    ------
+    Document
+        The documents in the order of their lines.
+
+    Raises
+    ------
+    DataError
+        At the first line that is no document, whose text is blank, or whose id is that of a line
+        before; the message names file and line. Also if there is no line.
+    """
+    lines_of_ids: Dict[str, int] = {}
+    for number, line in text_lines(path, LONGEST_DOCUMENT):
+        where = f"{path}, line {number}"
+        document = _document(json_value(line, where), where)
+        if document.id in lines_of_ids:
+            raise DataError(
+                where,
+                f"document id {shorten(document.id)} is on line {lines_of_ids[document.id]} too",
+                "ids that are unique in a file",
+                "rename one of the two",
+            )
+        lines_of_ids[document.id] = number
+        yield document
+    if not lines_of_ids:
+        raise DataError(path, "the file holds no document", "one JSON object a line")
+
+
+def _document(value: Any, where: str) -> Document:
+    fields = object_of(value, {"id", "text"}, {"title"}, where)
+    for name in fields:
+        text_of(fields[name], name, where)
+    document = Document(fields["id"], fields["text"], fields.get("title", ""))
+    _check(document, where)
+    if "title" in fields and not document.title.strip():
+        raise DataError(where, "title is blank", "text, or no title")
+    return document
+
+
+def _check(document: Document, where: str) -> None:
+    check_id(document.id, where)
+    if not document.text.strip():
+        raise DataError(where, "text is blank", "a document with text", "mend or delete the line")
+
+
+def write_documents(path: PathLike, documents: Iterable[Document]) -> None:
+    """Write a file of documents, plain or ``.gz``; the file appears when it is whole.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; it is packed if its name ends in ``.gz``.
+    documents : iterable of Document
+        The documents, one a line. A blank title is left out.
+
+    Raises
+    ------
+    DataError
+        If a document's id or text is not valid, or two documents have the same id.
+    StorageError
+        If the file cannot be written.
+    """
+    write_lines(path, _lines(documents))
+
+
+def _lines(documents: Iterable[Document]) -> Iterator[str]:
+    ids: Set[str] = set()
+    for document in documents:
+        where = f"document {shorten(document.id)}"
+        _check(document, where)
+        if document.id in ids:
+            raise DataError(where, "two documents have this id", "ids that are unique in a file")
+        ids.add(document.id)
+        fields = {"id": document.id, "text": document.text}
+        if document.title.strip():
+            fields["title"] = document.title
+        yield checked_utf8(json.dumps(fields, ensure_ascii=False), where)
