@@ -6,10 +6,11 @@ documents to answer them from.
     python data_scripts/squad_open.py --out data/squad_open --archive FOLDER --collection wikipedia
     python data_scripts/squad_open.py --out data/squad_open --archive FOLDER --articles 10,3,3
 
-Writes documents.jsonl, {train,dev,test}.questions.jsonl with the answers, and stats.json with counts
-and SHA-256 digests. A document is a paragraph. With ``--collection squad`` these are the paragraphs
-of SQuAD itself; with ``--collection wikipedia`` those of a dump of Wikipedia in DrQA's form, the
-file docs.db in the archive, a SQLite table ``documents`` of ``id`` and ``text``.
+Writes documents.jsonl, {train,dev,test}.questions.jsonl with the answers, and stats.json with the
+counts and SHA-256 digests. A document is a paragraph, with the title of its article. With
+``--collection squad`` these are the paragraphs of SQuAD itself; with ``--collection wikipedia``
+those of a dump of Wikipedia in DrQA's form, the file docs.db in the archive, a SQLite table
+``documents`` of ``id`` and ``text``.
 
 The file of development questions becomes test.questions.jsonl; of the training questions one in
 ten, drawn by a fixed rule, becomes the dev split and the rest the training split. ``--articles``
@@ -69,7 +70,7 @@ def find(archive):
     for names in VERSIONS.values():
         files = named(archive, names) if archive.exists() else {}
         if files:
-            return files
+            return {split: files[split] for split in names if split in files}
     raise DataError(
         archive,
         "holds none of train-v1.1.json, dev-v1.1.json, train-v2.0.json and dev-v2.0.json",
