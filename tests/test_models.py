@@ -19,7 +19,7 @@ from wqa.models import (
     parse_devices,
 )
 from wqa.models.cascade import drop_ratios, dropped
-from wqa.models.heads import FirstPositionHead, MeanHead, score
+from wqa.models.heads import FirstPositionHead, Head, MeanHead, score
 from wqa.pretrained import initialize_from, load_backbone
 
 SMALL = BackboneConfig(
@@ -104,6 +104,18 @@ def test_first_position_head():
     assert score(mx.nd, head, hidden, mx.nd.array([2])).asnumpy() == pytest.approx(
         [2 * np.tanh(0.3)], abs=1e-6
     )
+
+
+def test_a_head_reads_as_many_first_positions_as_it_declares():
+    class TwoPositions(Head):
+        positions = 2
+
+        def hybrid_forward(self, F, first):
+            return first
+
+    hidden = mx.nd.array([[[1, 2], [3, 4], [5, 6]], [[7, 8], [9, 10], [11, 12]]])
+    read = score(mx.nd, TwoPositions(), hidden, mx.nd.array([3, 2]))
+    assert read.asnumpy().tolist() == [[1, 2, 3, 4], [7, 8, 9, 10]]
 
 
 def test_the_loss_of_an_exit_reaches_the_embeddings_and_nothing_above():

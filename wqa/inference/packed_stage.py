@@ -32,7 +32,7 @@ class PackedPath:
     def __init__(self, layers: LayerStack, head: Head, start: int) -> None:
         self._start = start
         self._end = start + len(layers)
-        self._only_first = layers.needed == "first"
+        self._only_first = layers.needed == 1
         self.head = head
         self.chain = None
         dense_layers = head.chain()

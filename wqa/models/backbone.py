@@ -217,7 +217,7 @@ class LayerStack(HybridBlock):
     """Layers in sequence. A slice ``stack[i:j]`` shares their parameters.
 
     Inputs are ``hidden``, (B, L, C), and ``valid_length``, (B,); the output is (B, L, C). If only
-    first positions are needed, an engine may return (B, 1, C).
+    the first n positions are needed, an engine may return (B, n, C).
 
     Parameters
     ----------
@@ -225,15 +225,15 @@ class LayerStack(HybridBlock):
         Layers in the order in which they run; a layer may occur several times.
     computation : Computation, optional
         Engine of the encoder; MXNet by default.
-    needed : {"all", "first"}
-        Positions of the output that are read.
+    needed : int, optional
+        Number of first positions of the output that are read; all by default.
     """
 
     def __init__(
         self,
         layers: Sequence[EncoderLayer],
         computation: Optional[Computation] = None,
-        needed: str = "all",
+        needed: Optional[int] = None,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
@@ -255,15 +255,20 @@ class LayerStack(HybridBlock):
         """These layers and then those of another stack of the same backbone."""
         return LayerStack(self._sequence + following._sequence, self._computation)
 
-    def of_first_positions(self) -> LayerStack:
+    def of_first_positions(self, count: int = 1) -> LayerStack:
         """The same layers, for a caller that reads first positions alone.
+
+        Parameters
+        ----------
+        count : int
+            Number of first positions of a pair that the caller reads.
 
         Returns
         -------
         LayerStack
             Layers that share the parameters.
         """
-        return LayerStack(self._sequence, self._computation, "first")
+        return LayerStack(self._sequence, self._computation, count)
 
     def forward(self, hidden: Tensor, valid_length: Tensor) -> Tensor:
         """Run the layers by the attached engine, or by MXNet."""

@@ -23,13 +23,16 @@ READS = ("first", "mean", "all")
 class Head(HybridBlock):
     """Base class of heads. A head declares its input by the class attribute ``reads``.
 
-    The input is the encoding of the first position, (B, C), for ``"first"``; the mean of the
-    encodings of positions 1..m, (B, C), for ``"mean"``; or all encodings, (B, L, C), and the valid
-    lengths, (B,), for ``"all"``. The output is (B,) log-odds.
+    The input is the encodings of the first n positions one after another, (B, n C), for
+    ``"first"``, where n is ``positions``; the mean of the encodings of positions 1..m, (B, C), for
+    ``"mean"``; or all encodings, (B, L, C), and the valid lengths, (B,), for ``"all"``. The output
+    is (B,) log-odds.
     """
 
     #: Input of the head: ``"first"``, ``"mean"`` or ``"all"``.
     reads = "first"
+    #: Number of first positions that a head with ``reads = "first"`` reads.
+    positions = 1
     #: Whether the layers are those of Hugging Face's sequence classifiers, ``dense`` and ``out``.
     is_sequence_classifier = False
 
@@ -107,7 +110,7 @@ def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
     head : Head
         Head to run.
     hidden : Tensor
-        (B, L, C) encodings, or (B, 1, C) for a head that reads the first position.
+        (B, L, C) encodings, or (B, n, C) for a head that reads the first n positions.
     valid_length : Tensor
         (B,) float32 number of positions that are not padding.
 
@@ -120,7 +123,8 @@ def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
     if head.reads == "all":
         return head(hidden, valid_length)
     if head.reads == "first":
-        return head(F.reshape(F.slice_axis(hidden, axis=1, begin=0, end=1), (-3, 0)))
+        first = F.slice_axis(hidden, axis=1, begin=0, end=head.positions)  # (B, n, C)
+        return head(F.reshape(first, (0, -3)))  # (B, n C)
     steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, -1))  # (1, L)
     length = F.reshape(valid_length, (-1, 1))  # (B, 1)
     # The sum runs over l = 1..m, without the start token at position 0 (Soldaini and Moschitti
@@ -146,7 +150,9 @@ class Branch(HybridBlock):
 
     def __init__(self, layers: LayerStack, head: Head, **kwargs) -> None:
         super().__init__(**kwargs)
-        self.layers = layers.of_first_positions() if head.reads == "first" else layers
+        if head.reads == "first":
+            layers = layers.of_first_positions(head.positions)
+        self.layers = layers
         self.head = head
 
     def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
@@ -182,7 +188,7 @@ class Stage(HybridBlock):
     ) -> None:
         super().__init__(**kwargs)
         if last and head.reads == "first":
-            layers = layers.of_first_positions()
+            layers = layers.of_first_positions(head.positions)
         self.embeddings, self.layers, self.head, self.last = embeddings, layers, head, last
         break_cycles(self)
 

@@ -127,10 +127,12 @@ class GradientEngine:
         Returns
         -------
         mxnet.nd.NDArray
-            (B, L, C) float32, or (B, 1, C) where only first positions are needed.
+            (B, L, C) float32, or (B, n, C) where only the first n positions are needed.
         """
         shape, units = self._shape(hidden), self._config.units
-        needed = Shape(shape.pairs, 1) if stack.needed == "first" else shape
+        needed = shape
+        if stack.needed is not None:
+            needed = Shape(shape.pairs, min(stack.needed, shape.length))
         lengths = valid_length.asnumpy()
         with self._lock:
             known = {layer: self._parameters(layer, TrainedLayer) for layer in dict.fromkeys(stack)}

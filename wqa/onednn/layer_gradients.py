@@ -36,7 +36,7 @@ class LayerCompiler:
     shape : Shape
         Pairs of the mini-batch and positions of their keys and values.
     queries : Shape
-        Pairs of the mini-batch and positions of their queries: all, or the first alone.
+        Pairs of the mini-batch and positions of their queries: all, or the first ones alone.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class LayerCompiler:
             units, kind = self._config.units, self._padded.kind
             first = self._padded.values(self._name("first x"), self._queries, units, kind)
             x_values = self._padded.values(self._name("x"), self._shape, units, kind)
-            runs.append(functools.partial(np.copyto, first, x_values[:, :1]))
+            runs.append(functools.partial(np.copyto, first, x_values[:, : self._queries.length]))
         rows, layer = self._rows("x", shape=self._shape), self._layer
         runs.append(self._operations.dense(x, layer.query.dense, self._rows("query")))
         for name, product in (("key", layer.key), ("value", layer.value)):
@@ -298,7 +298,7 @@ class LayerCompiler:
             return runs
         units = self._config.units
         first = padded.values("below", self._queries, units, "float32")
-        target = padded.values("gradient", shape, units, "float32")[:, :1]
+        target = padded.values("gradient", shape, units, "float32")[:, : first.shape[1]]
         runs.append(padded.input_gradient(key, layer.key, partial_sum))
         runs.append(padded.input_gradient(value, layer.value, gradient, ("add", partial_sum)))
         runs.append(functools.partial(np.add, target, first, out=target))
