@@ -7,18 +7,17 @@ A ranker is any object with the interface of `wqa.inference.Ranker`: ``prepare``
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from wqa.data import Question, filter_questions
-from wqa.errors import OptionError, printable
+from wqa.data.progress import with_bar
+from wqa.errors import OptionError
 from wqa.evaluation.evaluate import evaluate
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.ties import by_document_id
 from wqa.evaluation.trec import write_qrels, write_run
 
-Item = TypeVar("Item")
 #: Figures of one ranking of all questions, by name.
 Row = Dict[str, Any]
 #: Keyword arguments of ``set_drops`` by the name of the setting; None leaves the drops as they are.
@@ -78,44 +77,6 @@ def rank_questions(
         One a question, in order.
     """
     return list(with_bar(ranker.rank_all(questions), len(questions), title, progress))
-
-
-def with_bar(
-    items: Iterable[Item], total: int, title: str, progress: bool = False, unit: str = "question"
-) -> Iterable[Item]:
-    """Show a bar on standard error while items are computed.
-
-    Parameters
-    ----------
-    items : iterable
-        Items that are computed one by one.
-    total : int
-        Number of items.
-    title : str
-        Text of the bar.
-    progress : bool
-        Show the bar if it takes longer than a second.
-    unit : str
-        Name of an item.
-
-    Returns
-    -------
-    iterable
-        The items.
-    """
-    from tqdm import tqdm
-
-    return tqdm(
-        items,
-        total=total,
-        desc=printable(title),
-        unit=unit,
-        delay=1,
-        leave=False,
-        disable=not progress,
-        file=sys.stderr,
-        mininterval=0.5 if sys.stderr.isatty() else 20,
-    )
 
 
 def cost_of(rankings: Sequence[Any]) -> Dict[str, float]:
