@@ -35,7 +35,38 @@ class Readings(NamedTuple):
     rows: List[np.ndarray]
 
 
-class Engine:
+class LockedEngine:
+    """Base class of what computes for one thread at a time, by a library or by MXNet."""
+
+    #: Whether all engines of the type have one lock.
+    _shares_lock = False
+
+    def __init__(self) -> None:
+        self._lock = engine_lock(self._shares_lock)
+        self._hybridized: List[HybridBlock] = []  # blocks that MXNet traces
+        self._was_interrupted = False  # whether the last call did not end
+
+    def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function while no other thread uses the engine, and nothing is half traced."""
+        with self._lock, name_scope_kept():
+            if self._was_interrupted:
+                self._hybridize()
+            self._was_interrupted = True
+            try:
+                result = function(*arguments)
+            except BaseException:
+                self._hybridize()
+                raise
+            self._was_interrupted = False
+            return result
+
+    def _hybridize(self) -> None:
+        """Let MXNet trace the blocks anew."""
+        for block in self._hybridized:
+            block.hybridize()
+
+
+class Engine(LockedEngine):
     """Base class of engines.
 
     Parameters
@@ -50,18 +81,13 @@ class Engine:
         Device, precision, threads and sizes.
     """
 
-    #: Whether all engines of the type have one lock.
-    _shares_lock = False
-
     def __init__(
         self, network: Network, typed: bool, padding_id: int, config: EngineConfig
     ) -> None:
+        super().__init__()
         self._network, self._typed, self._padding_id = network, typed, padding_id
         self._config = config
         network.apply(break_cycles)
-        self._lock = engine_lock(self._shares_lock)
-        self._hybridized: List[HybridBlock] = []  # blocks that MXNet traces
-        self._was_interrupted = False  # whether the last call did not end
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         """Divide pairs into micro-batches.
@@ -143,25 +169,6 @@ class Engine:
     def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         """`scores`, while no other thread uses the engine."""
         raise NotImplementedError
-
-    def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function while no other thread uses the engine, and nothing is half traced."""
-        with self._lock, name_scope_kept():
-            if self._was_interrupted:
-                self._hybridize()
-            self._was_interrupted = True
-            try:
-                result = function(*arguments)
-            except BaseException:
-                self._hybridize()
-                raise
-            self._was_interrupted = False
-            return result
-
-    def _hybridize(self) -> None:
-        """Let MXNet trace the blocks anew."""
-        for block in self._hybridized:
-            block.hybridize()
 
 
 class HybridEngine(Engine):

@@ -100,4 +100,4 @@ class PackedEngine(Engine):
         return Readings(lengths, rows)
 
     def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
-        return self._stages[stage].scores(rows)
+        return self._stages[stage].scores(self._layers, rows)

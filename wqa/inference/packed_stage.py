@@ -32,7 +32,8 @@ class PackedPath:
     def __init__(self, layers: LayerStack, head: Head, start: int) -> None:
         self._start = start
         self._end = start + len(layers)
-        self._only_first = layers.needed == 1
+        # The last layer runs for the rows that the head reads alone.
+        self._reads_rows = layers.needed is not None
         self.head = head
         self.chain = None
         dense_layers = head.chain()
@@ -42,7 +43,7 @@ class PackedPath:
     @property
     def changes_encodings(self) -> bool:
         """Whether `run` changes the current encodings."""
-        return self._end - self._start > self._only_first
+        return self._end - self._start > self._reads_rows
 
     def run(self, layers: PackedLayers, batch: PackedBatch) -> np.ndarray:
         """Run the layers on the current encodings.
@@ -57,29 +58,33 @@ class PackedPath:
         Returns
         -------
         numpy.ndarray
-            (pairs, C) rows that the head reads.
+            Rows for `scores`, pairs first.
         """
-        for layer in range(self._start, self._end - self._only_first):
+        for layer in range(self._start, self._end - self._reads_rows):
             layers.layer(layer, batch)
-        if self._only_first:
-            return layers.layer_of_first_rows(self._end - 1, batch)
+        if self._reads_rows:
+            return layers.attend_read_rows(self._end - 1, batch)
         if self.head.reads == "mean":
             return layers.means(batch)
-        return layers.first_rows(batch)
+        return layers.read_rows(batch)
 
-    def scores(self, rows: np.ndarray) -> np.ndarray:
-        """Run the head.
+    def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
+        """Run the rest of the last layer, and the head.
 
         Parameters
         ----------
+        layers : PackedLayers
+            Layers of the engine.
         rows : numpy.ndarray
-            (pairs, C) rows that it reads.
+            Rows that `run` returned, of all micro-batches.
 
         Returns
         -------
         numpy.ndarray
             (pairs,) log-odds.
         """
+        if self._reads_rows:
+            rows = layers.finish_read_rows(self._end - 1, rows)
         if self.chain is not None:
             outputs = self.chain(rows)
             if outputs.shape[1] == 1:
@@ -141,7 +146,7 @@ class PackedStage:
         Returns
         -------
         numpy.ndarray
-            (pairs, C) rows that the head reads; (pairs, k, C) for k branches.
+            Rows for `scores`; for k branches (pairs, k, ...).
         """
         if self._path is not None:
             return self._path.run(layers, batch)
@@ -160,11 +165,13 @@ class PackedStage:
                 encodings[:] = shared
         return np.stack(rows, axis=1)
 
-    def scores(self, rows: np.ndarray) -> np.ndarray:
+    def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
         """Run the head, or the heads of its branches and their combination.
 
         Parameters
         ----------
+        layers : PackedLayers
+            Layers of the engine.
         rows : numpy.ndarray
             Rows that `run` returned, of all micro-batches.
 
@@ -174,8 +181,8 @@ class PackedStage:
             (pairs,) log-odds.
         """
         if self._path is not None:
-            return self._path.scores(rows)
+            return self._path.scores(layers, rows)
         scores = []
         for index, branch in enumerate(self._branches):
-            scores.append(branch.scores(rows[:, index]))
+            scores.append(branch.scores(layers, rows[:, index]))
         return self._head.combine(np.stack(scores, axis=1))

@@ -6,6 +6,7 @@ from wqa.models.runtime import (  # noqa: I001 - prepares the process before any
 )
 from wqa.models.backbone import Backbone, Embeddings, EncoderLayer, LayerStack, attention_mask
 from wqa.models.cascade import CascadeConfig, CascadeTransformer
+from wqa.models.dcbert import DCBERTConfig, DecoupledTransformer
 from wqa.models.heads import Branch, Head
 from wqa.models.mhs import MHSConfig, MultipleHeadsStudent
 from wqa.models.network import Network, NetworkConfig
@@ -17,6 +18,8 @@ __all__ = [
     "Branch",
     "CascadeConfig",
     "CascadeTransformer",
+    "DCBERTConfig",
+    "DecoupledTransformer",
     "Embeddings",
     "EncoderLayer",
     "Head",

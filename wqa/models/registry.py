@@ -7,6 +7,7 @@ from typing import Any, Dict, Optional, Type
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError, check_choice
 from wqa.models.cascade import CascadeTransformer
+from wqa.models.dcbert import DecoupledTransformer
 from wqa.models.mhs import MultipleHeadsStudent
 from wqa.models.network import Network
 from wqa.models.pairwise import PairwiseTransformer
@@ -16,6 +17,7 @@ NETWORKS: Dict[str, Type[Network]] = {
     "cascade": CascadeTransformer,
     "pairwise": PairwiseTransformer,
     "mhs": MultipleHeadsStudent,
+    "dcbert": DecoupledTransformer,
 }
 
 
