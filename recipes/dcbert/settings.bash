@@ -29,6 +29,9 @@ ALPHA=${ALPHA:-0.5} TAU=${TAU:-2}       # the student's: the paper takes an earl
 INTERACTIONS=${INTERACTIONS:-1 2 3 4 5 6}                   # K of Figure 2b
 CUTOFFS=${CUTOFFS:-1 5 10 20 30 40 50}  # N of Figure 2a
 KEEPS=${KEEPS:-20 10}                   # candidates that DC-BERT hands to the cascade, where stages are combined
+RANK_PRECISION=${RANK_PRECISION:-float32}                   # of rankings and timings
+METRICS=map,mrr,pbt@10,ptb@10
+for number in 1 5 10 $CUTOFFS; do case ,$METRICS, in *,hit@$number,*) ;; *) METRICS=$METRICS,hit@$number ;; esac; done
 FIRST_SEED=${SEEDS%% *}
 TEST_FILTER=all                         # a question without an answer among its documents counts as wrong
 mkdir -p "$RUNS/dcbert"
@@ -74,15 +77,17 @@ cache_of() { echo "$(run_of "$@").cache"; }
 runs_of() { local seed; for seed in $SEEDS; do run_of "$1" "$2" "$seed"; done; }  # RANKER CORPUS
 logits_of() { echo "$(run_of bert "$1").logits"; }          # CORPUS: of the teacher
 
-# RANKER CORPUS [SEED]: trains it where that was not done. bert is the re-ranker of the concatenation, student its distilled
-# student, dcbert_K has K interaction layers, exits a classifier after each of three, linear and lstm are Table 3's; cascade
-# re-ranks after DC-BERT.
+# RANKER CORPUS [SEED]: trains it where that was not done. bert is the re-ranker of the concatenation, int8 the same in 8 bits,
+# student its distilled student; dcbert_K has K interaction layers, exits a classifier after each of three, linear and lstm are
+# Table 3's; cascade re-ranks after DC-BERT; reader reads.
 fit() {
   local name=$1 corpus=$2 seed=${3:-$FIRST_SEED} apart
   apart=(dcbert --question-length "$QUESTION_TOKENS" --max-length "$DOCUMENT_TOKENS")
   prepare "$corpus"
   case $name in
     bert) fit_by "$@" -- pairwise --max-length "$PAIR_TOKENS" ;;
+    int8) fit bert "$corpus" "$seed"; quantize "$corpus" "$seed" ;;
+    reader) fit_by "$@" -- reader ;;
     cascade) fit_by "$@" -- cascade --exits "$EXITS" --max-length "$PAIR_TOKENS" ;;
     student)
       fit bert "$corpus"
@@ -98,8 +103,10 @@ fit_by() {  # RANKER CORPUS [SEED] -- SYSTEM OPTIONS...
   local name=$1 corpus=$2 seed=$FIRST_SEED system; shift 2
   if [ "$1" != -- ]; then seed=$1; shift; fi
   system=$2; shift 2
-  train "dcbert/${name}_${corpus}_seed$seed" "$system" "$corpus" --encoder "$ENCODER" --seed "$seed" \
-    --learning-rate "$LEARNING_RATE" --epochs "$EPOCHS" --long-questions truncate "$@"
+  local encoder=$ENCODER rate=$LEARNING_RATE epochs=$EPOCHS
+  if [ "$name" = reader ]; then encoder=$READER_ENCODER rate=$READER_RATE epochs=$READER_EPOCHS; fi
+  train "dcbert/${name}_${corpus}_seed$seed" "$system" "$corpus" --encoder "$encoder" --seed "$seed" \
+    --learning-rate "$rate" --epochs "$epochs" --long-questions truncate "$@"
 }
 teach() {  # CORPUS: the teacher's logits of the training pairs; those of a run that was trained again are refused
   if [ ! "$(logits_of "$1")/meta.json" -nt "$(run_of bert "$1")/model.params" ]; then
@@ -124,57 +131,64 @@ has_int8() {  # whether this machine computes in int8
   "$python" -c 'from wqa.onednn import check_precision; check_precision("int8")' 2> /dev/null
 }
 
-read_by() {  # CORPUS: the reader, trained on the documents of TF-IDF
-  if [ ! -e "$(run_of reader "$1")/model.params" ]; then
-    prepare "$1"
-    train "dcbert/reader_$1_seed$FIRST_SEED" reader "$1" --encoder "$READER_ENCODER" --seed "$FIRST_SEED" \
-      --learning-rate "$READER_RATE" --epochs "$READER_EPOCHS"
-  fi
-}
-
-# What `evaluate`, `answer` and speed.py need of a ranker beside its run. int8 is the re-ranker in 8 bits.
+# What evaluate, answer and speed.py need of a ranker beside its run. int8 is the re-ranker in 8 bits.
 ranker_of() { if [ "$1" = int8 ]; then run_of bert "$2" "${3:-}"; else run_of "$@"; fi; }  # RANKER CORPUS [SEED]
+figures_of() { echo "$RUNS/dcbert/${1}_$2_seed${3:-$FIRST_SEED}.$4.json"; }  # RANKER CORPUS SEED KIND
 cache_options() {  # RANKER CORPUS [SEED]
-  if [ -d "$(cache_of "$@")" ]; then echo "--cache $(cache_of "$@")"; fi
+  if [ -e "$(cache_of "$@")" ]; then echo "--cache $(cache_of "$@")"; fi
 }
-precision_options() { if [ "$1" = int8 ]; then echo "--precision int8"; fi; }  # RANKER
+precision_options() { if [ "$1" = int8 ]; then echo "--precision int8"; else echo "--precision $RANK_PRECISION"; fi; }  # RANKER
 
-rank() {  # RANKER CORPUS [SEED] [OPTIONS...]: figures on test, and the rankings beside them
-  local name=$1 corpus=$2 seed=${3:-$FIRST_SEED}; shift; shift; shift || true
-  evaluate "$(ranked_of "$name" "$corpus" "$seed")" "$corpus" "$(ranker_of "$name" "$corpus" "$seed")" \
+rank() {  # RANKER CORPUS SEED OPTIONS...: figures on test, and the rankings beside them
+  local name=$1 corpus=$2 seed=$3; shift 3
+  evaluate "$(figures_of "$name" "$corpus" "$seed" ranked)" "$corpus" "$(ranker_of "$name" "$corpus" "$seed")" \
     --metrics "$METRICS" --long-questions truncate $(cache_options "$name" "$corpus" "$seed") $(precision_options "$name") "$@"
 }
-ranked_of() { echo "$RUNS/dcbert/${1}_$2_seed${3:-$FIRST_SEED}.ranked.json"; }  # RANKER CORPUS [SEED]
-answer() {  # RANKER CORPUS [SEED]: exact match of what the reader answers from the ranker's best documents
-  local out; out=$(answered_of "$@")
+answer() {  # RANKER CORPUS SEED: exact match of what the reader answers from the ranker's best documents
+  local out; out=$(figures_of "$@" answered)
   if [ ! "$out" -nt "$(ranker_of "$@")/model.params" ]; then
     "$wqa" answer --index "$(index_of "$2")" --ranker "$(ranker_of "$@")" $(cache_options "$@") --reader "$(run_of reader "$2")" \
       --data "$(test_of "$2")" --top "$READ" --ctx "$device" --json "$out" $(precision_options "$1")
   fi
 }
-answered_of() { echo "$RUNS/dcbert/${1}_$2_seed${3:-$FIRST_SEED}.answered.json"; }
 
-row() {  # TABLE ROW CORPUS RANKER COLUMNS: figures of a ranker over its seeds
-  local table=$1 row=$2 corpus=$3 name=$4 columns=$5 seed ranked=() answered=()
-  for seed in $SEEDS; do
-    if [ "$name" = int8 ]; then quantize "$corpus" "$seed"; else fit "$name" "$corpus" "$seed"; fi
-    rank "$name" "$corpus" "$seed"
-    ranked+=("$(ranked_of "$name" "$corpus" "$seed")")
+row() {  # TABLE ROW CORPUS RANKER COLUMNS [SPEED]: figures of a ranker over its seeds; speed.py's are of the first seed
+  local table=$1 row=$2 corpus=$3 name=$4 columns=$5 speed=${6:-} seed ranked=() answered=()
+  for seed in ${ROW_SEEDS:-$SEEDS}; do
+    fit "$name" "$corpus" "$seed"
+    rank "$name" "$corpus" "$seed" ${RANK_OPTIONS:-}
+    ranked+=("$(figures_of "$name" "$corpus" "$seed" ranked)")
     case ,$columns, in *,em,*)
-      read_by "$corpus"
+      fit reader "$corpus"
       answer "$name" "$corpus" "$seed"
-      answered+=("$(answered_of "$name" "$corpus" "$seed")")
+      answered+=("$(figures_of "$name" "$corpus" "$seed" answered)")
     esac
   done
-  "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --ranked "${ranked[@]}" \
-    ${answered[@]+--answered "${answered[@]}"} --speed "$(speed_of "$corpus")"
+  "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --label "${LABEL:-0}" --ranked "${ranked[@]}" \
+    --answered ${answered[@]+"${answered[@]}"} ${speed:+--speed "$speed" --timed "${TIMED:-$name}"}
 }
-speed_of() { echo "$RUNS/dcbert/speed_$1.json"; }
-timed() {  # CORPUS RANKER...: questions a second, in turn, of the first seeds; the first is what speedups compare with
-  local corpus=$1 name arguments=() cache; shift
-  for name in "$@"; do
-    fit "$name" "$corpus"
-    cache=$(cache_of "$name" "$corpus")
-    arguments+=("$name=$(ranker_of "$name" "$corpus")$(if [ -d "$cache" ]; then echo ";cache=$cache"; fi)")
+retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS: a retriever alone, beside TF-IDF
+  local out; out=$RUNS/dcbert/$4_$3.ranked.json
+  index "$3" "$4"
+  retrieve "$3" test "$TOP" "$4"
+  "$python" recipes/dcbert/retrievers.py "$(test_of "$3")" "$(questions_of "$3" test "$4")" "$METRICS" "$out"
+  "$python" recipes/dcbert/row.py "$1" "$2" "$3" "$5" --ranked "$out"
+}
+timed() {  # JSON CORPUS [NAME=]RANKER[;OPTION=VALUE]...: questions a second, in turn; speedups are over the first
+  local json=$1 corpus=$2 entry name spec ranker cache arguments=(); shift 2
+  for entry in "$@"; do
+    name=${entry%%=*} spec=${entry#*=}
+    ranker=${spec%%;*}
+    if [ -e "$ranker" ]; then arguments+=("$name=$spec"); continue; fi  # a file of rankers
+    cache=$(cache_of "$ranker" "$corpus")
+    spec=$(ranker_of "$ranker" "$corpus")${spec#"$ranker"}
+    if [ -e "$cache" ]; then spec="$spec;cache=$cache"; fi
+    if [ "$ranker" = int8 ]; then spec="$spec;precision=int8"; fi
+    arguments+=("$name=$spec")
   done
+  if [ ! -e "$json" ] || [ "$(cat "$json.rankers")" != "${arguments[*]}" ]; then
+    PRECISION=$RANK_PRECISION "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$json" "${arguments[@]}" |
+      tee "$RESULTS/$(basename "$json" .json).txt"
+    echo "${arguments[*]}" > "$json.rankers"
+  fi
 }
