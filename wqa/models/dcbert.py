@@ -34,6 +34,7 @@ from wqa.models.interactions import (
 )
 from wqa.models.network import Network, NetworkConfig, check_exits
 from wqa.models.runtime import Tensor
+from wqa.text import SplitEncoder, Tokenizer
 
 #: Least length of a question: its special tokens, and one token of the text.
 LEAST_QUESTION = 3
@@ -216,6 +217,13 @@ class DecoupledTransformer(Network):
     def max_positions(self) -> int:
         """Greatest length of a document in tokens, whatever the question."""
         return self.config.max_positions - self.own_config.question_length
+
+    def text_encoder(
+        self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
+    ) -> SplitEncoder:
+        """Encoder of questions and documents apart; ``max_length`` is that of a document."""
+        length = self.own_config.question_length
+        return SplitEncoder(tokenizer, max_length, length, long_questions)
 
     @property
     def encoders(self) -> List[Backbone]:

@@ -15,6 +15,7 @@ from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, break_cycles
 from wqa.models.heads import Head, Stage, score
 from wqa.models.runtime import Tensor
+from wqa.text import PairEncoder, Tokenizer
 
 
 def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
@@ -111,6 +112,32 @@ class Network(HybridBlock):
     def max_positions(self) -> Optional[int]:
         """Greatest length of an input in tokens; None if there is no limit."""
         return self.config.max_positions if self.config is not None else None
+
+    def text_encoder(
+        self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
+    ) -> PairEncoder:
+        """Make the encoder of the network's inputs.
+
+        Parameters
+        ----------
+        tokenizer : Tokenizer
+            Tokenizer of the network.
+        max_length : int
+            Greatest length of an input in tokens, as the run records it.
+        long_questions : {"error", "truncate", "skip"}
+            What to do with over-long questions, as `wqa.text.PairEncoder` takes it.
+
+        Returns
+        -------
+        PairEncoder
+            Its ``names`` are those of the network's inputs.
+
+        Raises
+        ------
+        OptionError
+            If ``max_length`` leaves no room for a text.
+        """
+        return PairEncoder(tokenizer, max_length, long_questions)
 
     @property
     def encoders(self) -> List[Backbone]:
