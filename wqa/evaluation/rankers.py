@@ -8,12 +8,12 @@ A ranker is any object with the interface of `wqa.inference.Ranker`: ``prepare``
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from wqa.data import Question, filter_questions
 from wqa.data.progress import with_bar
 from wqa.errors import OptionError
-from wqa.evaluation.evaluate import evaluate
+from wqa.evaluation.evaluate import check_total, evaluate
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.ties import by_document_id
 from wqa.evaluation.trec import write_qrels, write_run
@@ -110,6 +110,7 @@ def evaluate_ranker(
     trec_run: str = "",
     trec_qrels: str = "",
     progress: bool = False,
+    total: int = 0,
 ) -> List[Row]:
     """Evaluate a ranker at several drop settings, and after each of its exits.
 
@@ -137,6 +138,8 @@ def evaluate_ranker(
         TREC judgements to write.
     progress : bool
         Show a bar on standard error while ranking.
+    total : int
+        Number of questions of the corpus, as `wqa.evaluation.evaluate` takes it.
 
     Returns
     -------
@@ -157,6 +160,7 @@ def evaluate_ranker(
         If a question is over-long, and the ranker neither truncates nor skips it.
     """
     judged = questions_that_count(questions, filter)
+    check_total(total, len(judged), filter)
     prepared = ranker.prepare(judged)
     kept = prepared.questions
     if settings is None:
@@ -179,12 +183,13 @@ def evaluate_ranker(
         seconds = time.perf_counter() - begin
         if trec_run:
             write_run(trec_run.replace("{}", name), kept, rankings)
-        row = {"drop_ratio": name, "filter": filter, **evaluate(rankings, kept, metrics=metrics)}
+        figures = evaluate(rankings, kept, metrics=metrics, total=total)
+        row = {"drop_ratio": name, "filter": filter, **figures}
         rows.append({**row, **cost_of(rankings), "seconds": seconds})
     if trec_qrels:
         write_qrels(trec_qrels, judged)
     if per_exit:
-        rows += _rows_of_exits(ranker, kept, filter, metrics, progress)
+        rows += _rows_of_exits(ranker, kept, filter, metrics, progress, total)
     return [{**row, **prepared.counts} for row in rows]
 
 
@@ -212,6 +217,7 @@ def _rows_of_exits(
     filter: str,
     metrics: Sequence[str],
     progress: bool,
+    total: int,
 ) -> List[Row]:
     ranker.set_drops()
     rankings = rank_questions(ranker, questions, "every exit", progress)
@@ -223,10 +229,59 @@ def _rows_of_exits(
         layers += capabilities.stage_layers[index]
         share = layers / capabilities.num_layers
         row: Row = {"drop_ratio": f"exit {layer}", "filter": filter}
-        row.update(evaluate(orders, questions, metrics=metrics))
+        row.update(evaluate(orders, questions, metrics=metrics, total=total))
         row.update(cost=share, token_cost=share, seconds=None)
         rows.append(row)
     return rows
+
+
+class _Retrieved(NamedTuple):
+    """The order of retrieval as a ranking."""
+
+    order: Sequence[int]
+    scores: Sequence[float]
+
+
+def evaluate_retrieved(
+    questions: Iterable[Question],
+    filter: str = "all",
+    metrics: Sequence[str] = METRICS,
+    trec_run: str = "",
+    trec_qrels: str = "",
+    total: int = 0,
+) -> Row:
+    """Evaluate the order in which the candidates were retrieved, the first retriever's.
+
+    Parameters
+    ----------
+    questions : iterable of Question
+        Labelled questions, their candidates in that order.
+    filter, metrics, trec_run, trec_qrels, total
+        As `evaluate_ranker` takes them.
+
+    Returns
+    -------
+    dict
+        The filter, the number of questions and the metrics.
+
+    Raises
+    ------
+    OptionError
+        If the filter or a metric is unknown, no question is left, or ``total`` does not fit.
+    DataError
+        If a candidate has no label.
+    """
+    kept = questions_that_count(questions, filter)
+    check_total(total, len(kept), filter)
+    rankings = []
+    for question in kept:
+        order = sorted(range(len(question.ranks)), key=question.ranks.__getitem__)
+        rankings.append(_Retrieved(order, [-float(rank) for rank in question.ranks]))
+    if trec_run:
+        write_run(trec_run, kept, rankings)
+    if trec_qrels:
+        write_qrels(trec_qrels, kept)
+    return {"filter": filter, **evaluate(rankings, kept, metrics=metrics, total=total)}
 
 
 def dev_evaluator(
