@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draw Figure 2: P@N over N, and quality and speed over the number of interaction layers.
 
-    python recipes/dcbert/figure2.py FIGURE2A.tsv FIGURE2B.tsv OUT.png
+python recipes/dcbert/figure2.py FIGURE2A.tsv FIGURE2B.tsv OUT.png
 """
 
 import io

@@ -8,24 +8,22 @@
 #   SMOKE=1 recipes/dcbert/figure2.sh
 if [ "${SMOKE:-0}" != 1 ]; then CORPORA=${CORPORA:-nq}; fi
 . "$(dirname "$0")/settings.bash"
+name=${NAME:-figure2}
 
 columns=
 for number in $CUTOFFS; do columns=$columns${columns:+,}p@$number; done
 for corpus in $CORPORA; do
-  row "$RESULTS/figure2a.tsv" DC-BERT-Linear "$corpus" linear "$columns"
-  row "$RESULTS/figure2a.tsv" DC-BERT-LSTM "$corpus" lstm "$columns"
-  row "$RESULTS/figure2a.tsv" DC-BERT "$corpus" dcbert_1 "$columns"
-  rankers=(bert=bert)
-  fit bert "$corpus"
-  for layers in $INTERACTIONS; do
-    fit "dcbert_$layers" "$corpus"
-    rankers+=("dcbert_$layers=dcbert_$layers")
-  done
-  speed=$RUNS/dcbert/speed_figure2_$corpus.json
+  row "$RESULTS/${name}a.tsv" DC-BERT-Linear "$corpus" linear "$columns"
+  row "$RESULTS/${name}a.tsv" DC-BERT-LSTM "$corpus" lstm "$columns"
+  row "$RESULTS/${name}a.tsv" DC-BERT "$corpus" dcbert_1 "$columns"
+  rankers=(bert)
+  for layers in $INTERACTIONS; do rankers+=("dcbert_$layers"); done
+  for ranker in "${rankers[@]}"; do fit "$ranker" "$corpus"; done
+  speed=$RUNS/dcbert/speed_${name}_$corpus.json
   timed "$speed" "$corpus" "${rankers[@]}"
   for layers in $INTERACTIONS; do
-    row "$RESULTS/figure2b.tsv" "K = $layers" "$corpus" "dcbert_$layers" p@10,em,speedup "$speed"
+    row "$RESULTS/${name}b.tsv" "K = $layers" "$corpus" "dcbert_$layers" p@10,em,speedup "$speed"
   done
 done
-cat "$RESULTS/figure2a.tsv" "$RESULTS/figure2b.tsv"
-"$python" recipes/dcbert/figure2.py "$RESULTS/figure2a.tsv" "$RESULTS/figure2b.tsv" "$RESULTS/figure2.png"
+cat "$RESULTS/${name}a.tsv" "$RESULTS/${name}b.tsv"
+"$python" recipes/dcbert/figure2.py "$RESULTS/${name}a.tsv" "$RESULTS/${name}b.tsv" "$RESULTS/$name.png"

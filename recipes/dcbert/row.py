@@ -5,11 +5,11 @@
         [--label L] [--answered FILE.json ...] [--speed SPEED.json --timed NAME]
 
 COLUMNS are p@N (hit@N of `wqa evaluate`: the share of questions with an answer among the first N),
-other metrics of `wqa evaluate --json`, cost_reduction, and of `wqa answer --json` em, f1 and
-em_drop; questions_per_second and speedup are those that speed.py measured for NAME, speedups over
-the first ranker that it timed. --label is the drop_ratio of the row to take. em_drop compares with
-the first row of the table. The row's columns for CORPUS are written anew; other rows and columns
-stay.
+other metrics of `wqa evaluate --json`, cost_reduction, and of `wqa answer --json` em and f1.
+questions_per_second and speedup are those that speed.py measured for NAME, speedups over the first
+ranker that it timed. em_drop, what a row loses of the first row's em, and METRIC_kept, what it
+keeps of its METRIC, are in per cent of the first row's. --label is the drop_ratio of the row to
+take. The row's columns for CORPUS are written anew; other rows and columns stay.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from wqa.evaluation.report import read_rows, write_rows
 from wqa.evaluation.significance import over_seeds
 
 READ = ("em", "f1")
+SPEEDS = ("questions_per_second", "speedup")
 
 
 def read_json(path):
@@ -62,7 +63,7 @@ def figures_of(options, columns):
     if options.answered:
         read = [read_json(path) for path in options.answered]
         figures.update(over_seeds([{name: row[name] for name in READ} for row in read]))
-    return {column: shown(column, *figures[column]) for column in columns}
+    return {column: shown(column, *figures[column]) for column in columns if column in figures}
 
 
 def speeds_of(options):
@@ -73,10 +74,10 @@ def speeds_of(options):
     return {"questions_per_second": f"{per_second:.2f}", "speedup": f"{row['speedup']:.1f}x"}
 
 
-def drop_of(rows, entry, column):
-    """How much of the first row's figure a row loses, in per cent of it."""
+def share_of(rows, entry, column):
+    """A row's figure in per cent of the first row's; None where that is 0."""
     first, own = (float(row[column].split()[0]) for row in (rows[0], entry))
-    return f"{100 * (first - own) / first:.1f}" if first else "-"
+    return 100 * own / first if first else None
 
 
 def main(options):
@@ -88,17 +89,25 @@ def main(options):
         entry = {"row": options.row, "drop_ratio": options.label}
         rows.append(entry)
     columns = options.columns.split(",")
+    shares = [name for name in columns if name.endswith(("_drop", "_kept"))]
     speeds = speeds_of(options) if options.speed else {}
-    quality = [name for name in columns if name not in (*speeds, "em_drop")]
+    quality = [name for name in columns if name not in (*speeds, *SPEEDS, *shares)]
     values = {**figures_of(options, quality), **speeds}
     for column in columns:
-        name = f"{options.corpus}_{column}"
-        if column == "em_drop":
-            entry[name] = drop_of(rows, entry, f"{options.corpus}_em")
-        else:
-            entry[name] = values[column]
+        if column in shares:
+            metric, _, kind = column.rpartition("_")
+            share = share_of(rows, entry, f"{options.corpus}_{metric}")
+            values[column] = share_shown(share, kind)
+        entry[f"{options.corpus}_{column}"] = values.get(column, "-")
     entry[f"{options.corpus}_seeds"] = str(len(options.ranked))
     write_rows(options.table, rows)
+
+
+def share_shown(share, kind):
+    """What is kept of the first row's figure, or lost, as text."""
+    if share is None:
+        return "-"
+    return f"{share if kind == 'kept' else 100 - share:.1f}"
 
 
 def arguments():

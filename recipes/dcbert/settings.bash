@@ -3,8 +3,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [ "${SMOKE:-0}" = 1 ]; then
-  CORPORA=${CORPORA:-squad} TOP=12 TRAIN_TOP=6 READ=4 PAIR_TOKENS=152 QUESTION_TOKENS=24 DOCUMENT_TOKENS=128
-  DEPTH=3 STUDENT_DEPTH=2 INTERACTIONS="1 2" CUTOFFS="1 4" KEEPS="8 4" EPOCHS=1 READER_EPOCHS=1 ROUNDS=1 CALIBRATED=4
+  CORPORA=${CORPORA:-squad} TOP=6 TRAIN_TOP=4 READ=3 PAIR_TOKENS=152 QUESTION_TOKENS=24 DOCUMENT_TOKENS=128
+  STUDENT_DEPTH=2 INTERACTIONS="1 2" CUTOFFS="1 4" KEEPS=3 RATIOS=0.3 CALIBRATED=4
+  export ROUNDS=1
   READER_ENCODER=${READER_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
 else
   RUNS=${RUNS:-runs/dcbert_paper} RESULTS=${RESULTS:-recipes/dcbert/results} ENCODER=${ENCODER:-encoders/bert-base}
@@ -24,7 +25,7 @@ TRAIN_TOP=${TRAIN_TOP:-$TOP}            # ... for a training question
 READ=${READ:-10}                        # documents that are read
 PAIR_TOKENS=${PAIR_TOKENS:-256}         # of a question and a document together
 QUESTION_TOKENS=${QUESTION_TOKENS:-64} DOCUMENT_TOKENS=${DOCUMENT_TOKENS:-192}  # of each apart
-DEPTH=${DEPTH:-12} STUDENT_DEPTH=${STUDENT_DEPTH:-2}        # of the encoder, of the distilled student (DistilBERT's row)
+STUDENT_DEPTH=${STUDENT_DEPTH:-2}       # layers of the distilled student (DistilBERT's row)
 ALPHA=${ALPHA:-0.5} TAU=${TAU:-2}       # the student's: the paper takes an earlier release's, and does not name them
 INTERACTIONS=${INTERACTIONS:-1 2 3 4 5 6}                   # K of Figure 2b
 CUTOFFS=${CUTOFFS:-1 5 10 20 30 40 50}  # N of Figure 2a
@@ -167,12 +168,18 @@ row() {  # TABLE ROW CORPUS RANKER COLUMNS [SPEED]: figures of a ranker over its
   "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --label "${LABEL:-0}" --ranked "${ranked[@]}" \
     --answered ${answered[@]+"${answered[@]}"} ${speed:+--speed "$speed" --timed "${TIMED:-$name}"}
 }
-retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS: a retriever alone, beside TF-IDF
-  local out; out=$RUNS/dcbert/$4_$3.ranked.json
-  index "$3" "$4"
-  retrieve "$3" test "$TOP" "$4"
-  "$python" recipes/dcbert/retrievers.py "$(test_of "$3")" "$(questions_of "$3" test "$4")" "$METRICS" "$out"
-  "$python" recipes/dcbert/row.py "$1" "$2" "$3" "$5" --ranked "$out"
+retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS: a retriever alone, beside TF-IDF, and answers from its best documents
+  local table=$1 row=$2 corpus=$3 method=$4 columns=$5 out=$RUNS/dcbert/$4_$3 questions
+  questions=$(questions_of "$corpus" test "$method")
+  index "$corpus" "$method"
+  retrieve "$corpus" test "$TOP" "$method"
+  "$python" recipes/dcbert/retrievers.py "$(test_of "$corpus")" "$questions" "$METRICS" "$out.ranked.json"
+  if [ ! -e "$out.answered.json" ]; then
+    "$wqa" answer --index "$(index_of "$corpus" "$method")" --reader "$(run_of reader "$corpus")" --data "$questions" \
+      --top "$READ" --ctx "$device" --json "$out.answered.json"
+  fi
+  "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --ranked "$out.ranked.json" \
+    --answered "$out.answered.json"
 }
 timed() {  # JSON CORPUS [NAME=]RANKER[;OPTION=VALUE]...: questions a second, in turn; speedups are over the first
   local json=$1 corpus=$2 entry name spec ranker cache arguments=(); shift 2

@@ -19,13 +19,13 @@ sequence() {  # CORPUS KEEP: the file of DC-BERT before the cascade
 
 for corpus in $CORPORA; do
   for name in bert cascade dcbert_1 exits; do fit "$name" "$corpus"; done
-  rankers=(bert=bert cascade=cascade "cascade_0.3=cascade;drop_ratio=0.3" dcbert_1=dcbert_1 exits=exits) drops=(--drop-ratio 0)
+  rankers=(bert cascade "cascade_0.3=cascade;drop_ratio=0.3" dcbert_1 exits) drops=(--drop-ratio 0)
   for ratio in $ratios; do
     rankers+=("exits_$ratio=exits;drop_ratio=$ratio")
     drops+=(--drop-ratio "$ratio")
   done
   for keep in $KEEPS; do rankers+=("keep_$keep=$(sequence "$corpus" "$keep");cache=$(cache_of dcbert_1 "$corpus")"); done
-  speed=$RUNS/dcbert/speed_stages_$corpus.json
+  speed=$RUNS/dcbert/speed_$(basename "$table" .tsv)_$corpus.json
   timed "$speed" "$corpus" "${rankers[@]}"
 
   ROW_SEEDS=$FIRST_SEED

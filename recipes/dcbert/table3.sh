@@ -11,7 +11,7 @@ table=${TABLE:-$RESULTS/table3.tsv} columns=p@10,speedup,em
 for corpus in $CORPORA; do
   for name in bert linear lstm dcbert_1; do fit "$name" "$corpus"; done
   speed=$RUNS/dcbert/speed_table3_$corpus.json
-  timed "$speed" "$corpus" bert=bert linear=linear lstm=lstm dcbert_1=dcbert_1
+  timed "$speed" "$corpus" bert linear lstm dcbert_1
   row "$table" DC-BERT-Linear "$corpus" linear "$columns" "$speed"
   row "$table" DC-BERT-LSTM "$corpus" lstm "$columns" "$speed"
   row "$table" DC-BERT "$corpus" dcbert_1 "$columns" "$speed"
