@@ -33,7 +33,7 @@ class PackedPath:
         self._start = start
         self._end = start + len(layers)
         # The last layer runs for the rows that the head reads alone.
-        self._reads_rows = layers.needed is not None
+        self._reads_rows = layers.needed is not None and len(layers) > 0
         self.head = head
         self.chain = None
         dense_layers = head.chain()
@@ -44,6 +44,24 @@ class PackedPath:
     def changes_encodings(self) -> bool:
         """Whether `run` changes the current encodings."""
         return self._end - self._start > self._reads_rows
+
+    def width(self, layers: PackedLayers) -> int:
+        """Width of the rows that `run` returns.
+
+        Parameters
+        ----------
+        layers : PackedLayers
+            Layers of the engine.
+
+        Returns
+        -------
+        int
+        """
+        positions = 1
+        if self.head.reads == "first":
+            positions = self.head.positions
+        # An encoding and a context each, where the last layer is not finished.
+        return (1 + self._reads_rows) * positions * layers.config.units
 
     def run(self, layers: PackedLayers, batch: PackedBatch) -> np.ndarray:
         """Run the layers on the current encodings.
@@ -58,7 +76,7 @@ class PackedPath:
         Returns
         -------
         numpy.ndarray
-            Rows for `scores`, pairs first.
+            (pairs, width) float32 rows for `scores`.
         """
         for layer in range(self._start, self._end - self._reads_rows):
             layers.layer(layer, batch)
@@ -146,7 +164,7 @@ class PackedStage:
         Returns
         -------
         numpy.ndarray
-            Rows for `scores`; for k branches (pairs, k, ...).
+            (pairs, width) float32 rows for `scores`; those of branches one after another.
         """
         if self._path is not None:
             return self._path.run(layers, batch)
@@ -163,7 +181,7 @@ class PackedStage:
             rows.append(branch.run(layers, batch))
             if branch.changes_encodings:
                 encodings[:] = shared
-        return np.stack(rows, axis=1)
+        return np.concatenate(rows, axis=1)
 
     def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
         """Run the head, or the heads of its branches and their combination.
@@ -183,6 +201,7 @@ class PackedStage:
         if self._path is not None:
             return self._path.scores(layers, rows)
         scores = []
-        for index, branch in enumerate(self._branches):
-            scores.append(branch.scores(layers, rows[:, index]))
+        edges = np.cumsum([branch.width(layers) for branch in self._branches])
+        for branch, branch_rows in zip(self._branches, np.split(rows, edges[:-1], axis=1)):
+            scores.append(branch.scores(layers, branch_rows))
         return self._head.combine(np.stack(scores, axis=1))

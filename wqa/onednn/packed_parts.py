@@ -57,6 +57,9 @@ class Recent(Generic[Item]):
     def __init__(self) -> None:
         self._items: collections.OrderedDict[tuple, Item] = collections.OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._items)
+
     def get(self, key: tuple, build: Callable[[], Item]) -> Item:
         """The object of a key.
 

@@ -204,14 +204,13 @@ class ReadRows:
         Returns
         -------
         numpy.ndarray
-            (pairs, n, 2, C) encoding and context of the n rows that are read of each pair.
+            (pairs, 2 n C) float32: encoding and context of each of the n rows that are read.
         """
         check_thread()
         units = self._config.units
         pairs, count = batch.read_rows.shape
-        out = np.empty((pairs, count, 2, units), encodings.dtype)
+        out = np.empty((pairs, count, 2, units), np.float32)
         x = self._attending.memory("x", units)
-        context = self._attending.memory("context", units)
         values = self._attending.memory("values", units, "float32")
         bias = self._layers[index][1].bias
         address, row_bytes = encodings.ctypes.data, units * encodings.itemsize
@@ -228,13 +227,11 @@ class ReadRows:
                 offset = (group.pair - start) * count * self._config.num_heads * row_bytes
                 attention = self._attention(group, count)
                 attention(folded + offset, address + group.row * row_bytes)
-            after[0]()
+            after()
             values[:used] += bias
-            for call in after[1:]:
-                call()
-            out[start:end, :, 0] = x[:used].reshape(-1, count, units)
-            out[start:end, :, 1] = context[:used].reshape(-1, count, units)
-        return out
+            out[start:end, :, 0] = as_float32(x[:used]).reshape(-1, count, units)
+            out[start:end, :, 1] = values[:used].reshape(-1, count, units)
+        return out.reshape(pairs, -1)
 
     def finish(self, index: int, rows: np.ndarray) -> np.ndarray:
         """Run the rest of a layer.
@@ -244,7 +241,7 @@ class ReadRows:
         index : int
             Index of the layer, which was added.
         rows : numpy.ndarray
-            (pairs, n, 2, C) results of `attend`, of any number of micro-batches.
+            (pairs, 2 n C) results of `attend`, of any number of micro-batches.
 
         Returns
         -------
@@ -252,18 +249,19 @@ class ReadRows:
             (pairs, n C) float32 output of the layer for the rows of each pair, one after another.
         """
         check_thread()
-        pairs, count, _, units = rows.shape
-        flat = rows.reshape(pairs * count, 2, units)
-        out = np.empty((pairs * count, units), np.float32)
-        x = self._finishing.memory("x", units)
-        context = self._finishing.memory("context", units)
+        units = self._config.units
+        flat = rows.reshape(-1, 2, units)
+        out = np.empty((len(flat), units), np.float32)
+        buffers = self._finishing
+        encodings, context = (buffers.memory(name, units, "float32") for name in ("values", "sums"))
+        x = buffers.memory("x", units)
         for start in range(0, len(flat), FINISHING):
             part = flat[start : start + FINISHING]
-            x[: len(part)], context[: len(part)] = part[:, 0], part[:, 1]
+            encodings[: len(part)], context[: len(part)] = part[:, 0], part[:, 1]
             for call in self._finishing_calls(index, round_up(len(part))):
                 call()
             out[start : start + len(part)] = as_float32(x[: len(part)])
-        return out.reshape(pairs, count * units)
+        return out.reshape(len(rows), -1)
 
     def _attention(self, group: Group, count: int) -> FoldedAttention:
         queries = count * self._config.num_heads
@@ -275,8 +273,8 @@ class ReadRows:
 
         return self._attentions.get(key, build)
 
-    def _calls_of(self, index: int, rows: int) -> Tuple[List[Call], List[Call]]:
-        """Calls before the attention, and after it, where the bias follows the first."""
+    def _calls_of(self, index: int, rows: int) -> Tuple[List[Call], Call]:
+        """Calls before the attention, and the one after it."""
         key = ("attend", index, rows)
         if key not in self._calls:
             config, operations, buffers = self._config, self._operations, self._attending
@@ -301,18 +299,21 @@ class ReadRows:
             source = buffers.rounded(before, x, layer.products["query"], "x8")
             before.append(operations.dense(source, layer.products["query"], query))
             before.append(operations.product(query_heads, weights.key, folded))
-            after = [
-                operations.product(folded, weights.value, value_heads),
-                operations.convert(values, buffers.array("context", rows, units)),
-            ]
+            after = operations.product(folded, weights.value, value_heads)
             self._calls[key] = (before, after)
         return self._calls[key]
 
     def _finishing_calls(self, index: int, rows: int) -> List[Call]:
         key = ("finish", index, rows)
         if key not in self._calls:
-            steps = self._finishing.after_attention(self._layers[index][0], rows)
-            self._calls[key] = [call for calls in steps.values() for call in calls]
+            units, buffers = self._config.units, self._finishing
+            calls: List[Call] = []
+            for name, source in (("x", "values"), ("context", "sums")):
+                numbers = buffers.array(source, rows, units, "float32")
+                calls.append(self._operations.convert(numbers, buffers.array(name, rows, units)))
+            for step in buffers.after_attention(self._layers[index][0], rows).values():
+                calls += step
+            self._calls[key] = calls
         return self._calls[key]
 
 

@@ -155,7 +155,7 @@ class PackedLayers:
         Returns
         -------
         numpy.ndarray
-            (pairs, n, 2, C). The current encodings do not change.
+            (pairs, 2 n C) float32. The current encodings do not change.
         """
         self._read.add(index, self._blocks[index], self._layers[index])
         return self._read.attend(index, self.encodings, batch)
@@ -168,7 +168,7 @@ class PackedLayers:
         index : int
             Index of the layer.
         rows : numpy.ndarray
-            (pairs, n, 2, C) results of `attend_read_rows`, of any number of micro-batches.
+            (pairs, 2 n C) results of `attend_read_rows`, of any number of micro-batches.
 
         Returns
         -------
