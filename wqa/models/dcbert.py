@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, List, Optional, Tuple
 
-from mxnet.gluon import HybridBlock
+from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS
@@ -218,6 +218,16 @@ class DecoupledTransformer(Network):
         """Greatest length of a document in tokens, whatever the question."""
         return self.config.max_positions - self.own_config.question_length
 
+    def check_length(self, max_length: int) -> None:
+        """Check that questions and documents of the greatest lengths have positions."""
+        length, positions = self.own_config.question_length, self.config.max_positions
+        if length + max_length > positions:
+            raise OptionError(
+                "question_length and max_length",
+                f"{length} + {max_length} = {length + max_length} tokens",
+                f"at most {positions}, the positions of the encoder",
+            )
+
     def text_encoder(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
     ) -> SplitEncoder:
@@ -238,6 +248,20 @@ class DecoupledTransformer(Network):
 
     def _exit_blocks(self) -> List[Any]:
         return [self._children[f"head_{layer}"] for layer in self.exits]
+
+    def poolers(self) -> List[nn.Dense]:
+        """Dense layers of the variants that start from an encoder's pooler.
+
+        Returns
+        -------
+        list of mxnet.gluon.nn.Dense
+            Empty with transformer layers, and for families without a pooler.
+        """
+        names = ("question_pooler", "document_pooler")
+        layers = []
+        for block in self._exit_blocks():
+            layers += [getattr(block, name, None) for name in names]
+        return [layer for layer in layers if layer is not None]
 
     def join(self) -> HybridBlock:
         """Block that makes the sequence on which the stages run.

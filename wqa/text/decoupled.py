@@ -154,6 +154,7 @@ class SplitEncoder(PairEncoder):
     """
 
     names = ("question_ids", "question_valid", "document_ids", "document_valid")
+    joint = False
 
     def __init__(
         self,

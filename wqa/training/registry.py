@@ -6,6 +6,7 @@ from typing import Dict, Type
 
 from wqa.errors import check_choice
 from wqa.training.cascade import CascadeTask
+from wqa.training.dcbert import DCBERTTask
 from wqa.training.exits import ExitTask
 from wqa.training.mhs import MHSTask
 from wqa.training.task import Task
@@ -15,6 +16,7 @@ TASKS: Dict[str, Type[Task]] = {
     "cascade": CascadeTask,
     "pairwise": ExitTask,
     "mhs": MHSTask,
+    "dcbert": DCBERTTask,
 }
 
 
