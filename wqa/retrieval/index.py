@@ -26,7 +26,7 @@ from wqa.retrieval.terms import BUCKETS, count_terms
 #: `wqa.retrieval.terms`.
 FORMAT = 1
 
-KIND = "index"
+KIND = "document index"
 
 #: Fields of a document, whose texts an index holds.
 TEXTS = ("id", "title", "text")
