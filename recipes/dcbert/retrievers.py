@@ -36,7 +36,10 @@ def beside(first, second):
 def main(first, second, metrics, out):
     """Write the figures."""
     known = {question.id: question for question in read_questions(first)}
-    questions = [beside(known[question.id], question) for question in read_questions(second)]
+    questions = []
+    for question in read_questions(second):
+        nothing = question._replace(candidates=())
+        questions.append(beside(known.get(question.id, nothing), question))
     orders = [range(len(question.candidates)) for question in questions]
     figures = evaluate(orders, questions, metrics=metrics.split(","))
     with atomic_writer(out) as file:
