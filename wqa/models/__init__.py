@@ -6,10 +6,12 @@ from wqa.models.runtime import (  # noqa: I001 - prepares the process before any
 )
 from wqa.models.backbone import Backbone, Embeddings, EncoderLayer, LayerStack, attention_mask
 from wqa.models.cascade import CascadeConfig, CascadeTransformer
+from wqa.models.dcbert import DCBERTConfig, DecoupledTransformer
 from wqa.models.heads import Branch, Head
 from wqa.models.mhs import MHSConfig, MultipleHeadsStudent
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer
+from wqa.models.reader import ReaderConfig, SpanReader
 from wqa.models.registry import NETWORKS, build_network, network_type
 
 __all__ = [
@@ -17,6 +19,8 @@ __all__ = [
     "Branch",
     "CascadeConfig",
     "CascadeTransformer",
+    "DCBERTConfig",
+    "DecoupledTransformer",
     "Embeddings",
     "EncoderLayer",
     "Head",
@@ -28,6 +32,8 @@ __all__ = [
     "NetworkConfig",
     "PairwiseConfig",
     "PairwiseTransformer",
+    "ReaderConfig",
+    "SpanReader",
     "attention_mask",
     "build_network",
     "library_versions",

@@ -15,6 +15,7 @@ from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, break_cycles
 from wqa.models.heads import Head, Stage, score
 from wqa.models.runtime import Tensor
+from wqa.text import PairEncoder, Tokenizer
 
 
 def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
@@ -74,7 +75,7 @@ class Network(HybridBlock):
     """Base class of the systems' networks.
 
     Inputs are ``token_ids`` and ``token_types``, (B, L), int32, and ``valid_length``, (B,),
-    float32; the output is (B,) log-odds of the positive class.
+    float32; the output is (B,) log-odds of the positive class, or what `computes` says.
 
     Parameters
     ----------
@@ -86,8 +87,13 @@ class Network(HybridBlock):
 
     #: Type of the system's configuration.
     Config: Any = NetworkConfig
+    #: Kind of the output: ``"scores"``, (B,) log-odds of pairs, which rank candidates; or
+    #: ``"spans"``, (B, L, 2) logits of each position as the start and as the end of an answer.
+    computes = "scores"
     #: Layers after which the network scores, if its stages are layers of one encoder.
     exits: Tuple[int, ...] = ()
+    #: Encoder of candidates by themselves, whose encodings can be kept; None where there is none.
+    document_encoder: Optional[Backbone] = None
 
     def __init__(
         self, backbone: Optional[BackboneConfig], config: Optional[NetworkConfig] = None, **kwargs
@@ -111,6 +117,50 @@ class Network(HybridBlock):
     def max_positions(self) -> Optional[int]:
         """Greatest length of an input in tokens; None if there is no limit."""
         return self.config.max_positions if self.config is not None else None
+
+    def check_length(self, max_length: int) -> None:
+        """Check that the encoder has positions for inputs of a length.
+
+        Parameters
+        ----------
+        max_length : int
+            Greatest length of an input in tokens.
+
+        Raises
+        ------
+        OptionError
+            If it is above `max_positions`.
+        """
+        limit = self.max_positions
+        if limit is not None and max_length > limit:
+            expected = f"at most {limit}, the positions of the encoder"
+            raise OptionError("max_length", max_length, expected)
+
+    def text_encoder(
+        self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
+    ) -> PairEncoder:
+        """Make the encoder of the network's inputs.
+
+        Parameters
+        ----------
+        tokenizer : Tokenizer
+            Tokenizer of the network.
+        max_length : int
+            Greatest length of an input in tokens, as the run records it.
+        long_questions : {"error", "truncate", "skip"}
+            What to do with over-long questions, as `wqa.text.PairEncoder` takes it.
+
+        Returns
+        -------
+        PairEncoder
+            Its ``names`` are those of the network's inputs.
+
+        Raises
+        ------
+        OptionError
+            If ``max_length`` leaves no room for a text.
+        """
+        return PairEncoder(tokenizer, max_length, long_questions)
 
     @property
     def encoders(self) -> List[Backbone]:

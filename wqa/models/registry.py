@@ -7,15 +7,19 @@ from typing import Any, Dict, Optional, Type
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError, check_choice
 from wqa.models.cascade import CascadeTransformer
+from wqa.models.dcbert import DecoupledTransformer
 from wqa.models.mhs import MultipleHeadsStudent
 from wqa.models.network import Network
 from wqa.models.pairwise import PairwiseTransformer
+from wqa.models.reader import SpanReader
 
 #: Network of each system; a new system adds an entry.
 NETWORKS: Dict[str, Type[Network]] = {
     "cascade": CascadeTransformer,
     "pairwise": PairwiseTransformer,
     "mhs": MultipleHeadsStudent,
+    "dcbert": DecoupledTransformer,
+    "reader": SpanReader,
 }
 
 

@@ -1,6 +1,7 @@
 """Tokenizers, pairs, windows of documents, tokenized corpora, and batches by token budget."""
 
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
+from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
 from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
 from wqa.text.long_questions import (
     PreparedQuestions,
@@ -19,6 +20,9 @@ __all__ = [
     "PairEncoder",
     "PairStore",
     "PreparedQuestions",
+    "SingleEncoder",
+    "SplitEncoder",
+    "SplitPair",
     "TokenizedPairs",
     "Tokenizer",
     "Window",

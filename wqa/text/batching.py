@@ -45,10 +45,13 @@ def plan_batches(
     and only the last batch may be short. The number of batches does not depend on the order of
     the samples. A sample longer than the budget is a batch of its own.
 
+    Samples that consist of several inputs are sorted by the last input, then by the one before. A
+    batch pads each input to its longest.
+
     Parameters
     ----------
-    lengths : sequence of int
-        Tokens of each sample.
+    lengths : sequence of int, or numpy.ndarray
+        (N,) tokens of each sample, or (N, k) of the k inputs of each sample.
     tokens : int
         Token budget of a batch, padding included.
     rng : numpy.random.Generator, optional
@@ -60,9 +63,12 @@ def plan_batches(
         Sample indices of each batch.
     """
     padded = np.asarray(lengths, dtype=np.int32)
+    if not len(padded):
+        return []
     padded = -(-padded // BUCKET) * BUCKET
+    padded = padded.reshape(len(padded), -1)  # (N, k)
     samples = _order(len(padded), rng)
-    by_length = np.argsort(padded[samples], kind="stable")
+    by_length = np.lexsort(padded[samples].T)
     samples = samples[by_length]
     batches = []
     for start, end in _spans(padded[samples], tokens):
@@ -78,20 +84,23 @@ def _order(count: int, rng: Rng) -> np.ndarray:
 
 
 def _spans(widths: np.ndarray, tokens: int) -> Iterator[Tuple[int, int]]:
-    """Cut rows of ascending widths into the longest spans that fit a budget.
+    """Cut sorted rows of widths, (N, k), into the longest spans that fit a budget.
 
-    A span is padded to the width of its last row. It takes whole buckets of one width at once.
+    A span is padded to the greatest width of each of the k inputs. It takes whole buckets of rows
+    of equal widths at once.
     """
-    bucket_widths, bucket_starts = np.unique(widths, return_index=True)
-    bucket_ends = np.append(bucket_starts[1:], len(widths))
-    buckets = list(zip(bucket_widths.tolist(), bucket_ends.tolist()))
-    start = 0
+    changes = np.any(np.diff(widths, axis=0), axis=1)
+    bucket_ends = np.append(np.flatnonzero(changes) + 1, len(widths)).tolist()
+    bucket_widths = widths[np.array(bucket_ends, dtype=int) - 1]
+    start = first = 0
     while start < len(widths):
         end = start + 1
-        while buckets[0][1] <= start:
-            buckets = buckets[1:]
-        for width, bucket_end in buckets:
-            last_fitting = start + tokens // width
+        while bucket_ends[first] <= start:
+            first += 1
+        greatest = bucket_widths[first]
+        for bucket_end, width in zip(bucket_ends[first:], bucket_widths[first:]):
+            greatest = np.maximum(greatest, width)
+            last_fitting = start + tokens // int(greatest.sum())
             end = max(end, min(last_fitting, bucket_end))
             if last_fitting <= bucket_end:
                 break
@@ -114,8 +123,8 @@ def plan_by_question(
 
     Parameters
     ----------
-    lengths : sequence of int
-        Tokens of each sample.
+    lengths : sequence of int, or numpy.ndarray
+        Tokens of each sample, as `plan_batches` takes them.
     questions : numpy.ndarray
         Question index of each sample, ascending.
     tokens : int
@@ -133,7 +142,8 @@ def plan_by_question(
     lengths = np.asarray(lengths)
     if not len(lengths):
         return []
-    starts = _block_starts(lengths, questions, tokens * batches_a_block)
+    in_all = lengths.reshape(len(lengths), -1).sum(axis=1, dtype=np.int64)
+    starts = _block_starts(in_all, questions, tokens * batches_a_block)
     ends = np.append(starts[1:], len(lengths))
     plan = []
     for block in _order(len(starts), rng):

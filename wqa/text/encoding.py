@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
 from wqa.config import LONG_QUESTIONS, PAIR_FORMS
 from wqa.errors import InputError, OptionError, QuestionTooLong, check_choice, shorten
+from wqa.text.batching import bucketed
 from wqa.text.tokenizers import Tokenizer
 
 #: Tokens that a question must leave for its candidates. A truncated question leaves as many: it
@@ -37,6 +38,11 @@ class Encoded(NamedTuple):
     boundary: int
     truncated: bool
     empty: bool
+
+    @property
+    def length(self) -> int:
+        """Number of tokens, special tokens included."""
+        return len(self.token_ids)
 
 
 class Segments(NamedTuple):
@@ -81,6 +87,8 @@ class PairEncoder:
     ----------
     form : PairForm
         The form of a pair.
+    needed : int
+        Number of first token ids of a text that tell whether it fits.
 
     Raises
     ------
@@ -88,6 +96,11 @@ class PairEncoder:
         If a pair of this length has no room for a question and a candidate, or
         ``long_questions`` is unknown.
     """
+
+    #: Names of the arrays of `pad`, in the order in which a network takes them.
+    names: Tuple[str, ...] = ("token_ids", "token_types", "valid_length")
+    #: Whether question and candidate are one input, as in the stores of `wqa tokenize`.
+    joint = True
 
     def __init__(
         self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"
@@ -98,13 +111,22 @@ class PairEncoder:
         self.long_questions = long_questions
         self.form = PAIR_FORMS[tokenizer.pair_form]
         # One id more than fits, so that longer texts are told from those that fit.
-        self._needed = max_length + 1
-        reserved = self.form.specials + LEAST_CANDIDATE_TOKENS
-        self._longest_question = max_length - reserved
-        if self._longest_question < 1:
-            raise OptionError("max_length", max_length, f"at least {reserved + 1} tokens")
+        self.needed = max_length + 1
+        self._longest_question = self._most_question_tokens()
 
-    def encode(self, question: str, candidates: Sequence[str], name: str = "") -> List[Encoded]:
+    def _most_question_tokens(self) -> int:
+        """Most tokens of a question that is not over-long, without special tokens."""
+        reserved = self.form.specials + LEAST_CANDIDATE_TOKENS
+        if self.max_length <= reserved:
+            raise OptionError("max_length", self.max_length, f"at least {reserved + 1} tokens")
+        return self.max_length - reserved
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of all inputs of a pair together."""
+        return self.max_length
+
+    def encode(self, question: str, candidates: Sequence[str], name: str = "") -> List[Any]:
         """Encode a question with each of its candidates.
 
         Parameters
@@ -119,14 +141,14 @@ class PairEncoder:
         Returns
         -------
         list of Encoded
-            One pair a candidate, in order.
+            One pair a candidate, in order, as `assemble` returns it.
 
         Raises
         ------
         InputError
             If the question is empty, or there is no candidate.
         QuestionTooLong
-            If the question leaves fewer than 16 tokens for its candidates, and is not truncated.
+            If the question is over-long, and is not truncated.
         """
         segments = self.segments(question, candidates, name)
         question_ids = np.array(segments.question, dtype=np.int32)
@@ -137,7 +159,7 @@ class PairEncoder:
 
     def assemble(
         self, question_ids: TokenIds, candidate_ids: TokenIds, truncated: bool = False
-    ) -> Encoded:
+    ) -> Any:
         """Join the tokens of a question and a candidate to a pair.
 
         Parameters
@@ -164,6 +186,37 @@ class PairEncoder:
         token_ids[-1] = self.tokenizer.separator_id
         return Encoded(token_ids, boundary, truncated, len(candidate_ids) == 0)
 
+    def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        """Number of tokens of pairs, special tokens included.
+
+        Parameters
+        ----------
+        questions, candidates : numpy.ndarray
+            (N,) number of tokens of the question and of the candidate of each pair.
+
+        Returns
+        -------
+        numpy.ndarray
+            (N,), or (N, k) for pairs that consist of k inputs, which are padded apart.
+        """
+        return questions + candidates + np.uint16(self.form.specials)
+
+    def pad(self, pairs: Sequence[Any]) -> Tuple[np.ndarray, ...]:
+        """Arrange pairs in the rows of one padded batch, the arrays that a network takes.
+
+        Parameters
+        ----------
+        pairs : sequence of Encoded
+            Pairs that `assemble` returned, one a row.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            The arrays of `names`, as `pad_pairs` returns them. Lengths are rounded up to a bucket.
+        """
+        length = bucketed(max(len(pair.token_ids) for pair in pairs), self.max_length)
+        return pad_pairs(pairs, length, self.tokenizer.padding_id, self.form.typed)
+
     def segments(self, question: str, candidates: Sequence[str], name: str = "") -> Segments:
         """Tokenize a question and its candidates, and cut candidates to the length limit.
 
@@ -189,14 +242,18 @@ class PairEncoder:
             )
         if not len(candidates):
             raise InputError(where, "the candidate list is empty", "at least one candidate")
-        whole_ids, *candidate_ids = self.tokenizer.encode([question, *candidates], self._needed)
+        whole_ids, *candidate_ids = self.tokenizer.encode([question, *candidates], self.needed)
         if not whole_ids:
             raise InputError(where, "the question is empty", "text")
         question_ids = self.fit_question(whole_ids, name or question)
-        room = self.max_length - self.form.specials - len(question_ids)
+        room = self._room(len(question_ids))
         truncated = [len(ids) > room for ids in candidate_ids]
         candidate_ids = [ids[:room] for ids in candidate_ids]
         return Segments(question_ids, candidate_ids, truncated, len(question_ids) < len(whole_ids))
+
+    def _room(self, question_tokens: int) -> int:
+        """Most tokens of a candidate of a question of so many tokens."""
+        return self.max_length - self.form.specials - question_tokens
 
     def fit_question(self, question_ids: List[int], name: str = "") -> List[int]:
         """Apply the rule for over-long questions to the token ids of a question.
@@ -204,7 +261,7 @@ class PairEncoder:
         Parameters
         ----------
         question_ids : list of int
-            Token ids of the question; of a long one at least the first ``max_length + 1``.
+            Token ids of the question; of a long one at least the first ``needed``.
         name : str
             Name of the question in errors.
 
@@ -224,14 +281,16 @@ class PairEncoder:
             return question_ids
         if self.long_questions == "truncate":
             return question_ids[: self._longest_question]
-        room = self.max_length - self.form.specials - count
         tokens = str(count)
-        if count >= self._needed:
+        if count >= self.needed:
             # Of a long question only the start is tokenized.
-            tokens = f"{self._needed} or more"
-        raise QuestionTooLong(
-            f"question {shorten(name)}",
-            f"its {tokens} tokens leave {max(room, 0)} of {self.max_length} for candidates",
+            tokens = f"{self.needed} or more"
+        raise self._too_long(f"question {shorten(name)}", tokens, max(self._room(count), 0))
+
+    def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
+        return QuestionTooLong(
+            where,
+            f"its {tokens} tokens leave {room} of {self.max_length} for candidates",
             f"at least {LEAST_CANDIDATE_TOKENS}",
             'shorten the question, raise max_length, or set long_questions="truncate"',
         )

@@ -112,7 +112,7 @@ def _over_long(questions: Sequence[Question], encoder: PairEncoder) -> Iterator[
     for start in range(0, len(questions), _CHUNK):
         chunk = questions[start : start + _CHUNK]
         texts = [question.question for question in chunk]
-        all_ids = encoder.tokenizer.encode(texts, encoder.max_length + 1)
+        all_ids = encoder.tokenizer.encode(texts, encoder.needed)
         for index, (question, ids) in enumerate(zip(chunk, all_ids), start):
             try:
                 is_long = len(encoder.fit_question(ids, question.id)) < len(ids)

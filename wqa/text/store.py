@@ -178,7 +178,7 @@ class PairStore(TokenizedPairs):
             )
 
     def check_fits(self, encoder: PairEncoder) -> None:
-        """Refuse a store of another tokenizer, length limit or option for over-long questions.
+        """Refuse a store of another form, tokenizer, length limit or over-long questions' option.
 
         Parameters
         ----------
@@ -190,6 +190,13 @@ class PairStore(TokenizedPairs):
         DataError
             If the store was made with another one.
         """
+        if not encoder.joint:
+            raise DataError(
+                self.path,
+                "a store of pairs, whose candidates are cut to the room that a question leaves",
+                "texts, as questions and candidates are encoded apart",
+                "give the corpus as canonical JSONL",
+            )
         self._folder.check_made_with(
             _settings(encoder), "tokenize the corpus again with this encoder and max_length"
         )

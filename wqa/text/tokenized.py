@@ -7,7 +7,7 @@ store on disk are the same.
 from __future__ import annotations
 
 import array
-from typing import Dict, Iterable, Mapping, Optional
+from typing import Dict, Iterable, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -112,10 +112,22 @@ class TokenizedPairs:
         numpy.ndarray
             (N,), uint16.
         """
-        question_lengths = np.diff(self.question_ends, prepend=0) + special_tokens
-        lengths = np.diff(self.candidate_ends, prepend=0).astype(np.uint16)
-        lengths += question_lengths.astype(np.uint16)[self.question_of]
+        question_lengths, lengths = self.text_lengths()
+        lengths += question_lengths
+        lengths += np.uint16(special_tokens)
         return lengths
+
+    def text_lengths(self) -> Tuple[np.ndarray, np.ndarray]:
+        """Number of tokens of the question and of the candidate of every pair.
+
+        Returns
+        -------
+        questions, candidates : numpy.ndarray
+            (N,), uint16, without special tokens.
+        """
+        question_lengths = np.diff(self.question_ends, prepend=0).astype(np.uint16)
+        candidate_lengths = np.diff(self.candidate_ends, prepend=0).astype(np.uint16)
+        return question_lengths[self.question_of], candidate_lengths
 
     def question(self, index: int) -> np.ndarray:
         """Tokens of a question, without special tokens.

@@ -33,8 +33,7 @@ class ExitTask(PairTask):
             path.hybridize(active)
 
     def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:
-        inputs = (batch["token_ids"], batch["token_types"], batch["valid_length"])
-        _, scores = self._paths[self.drawn_exit(update)](*inputs)
+        _, scores = self._paths[self.drawn_exit(update)](*self.inputs(batch))
         return scores
 
     def drawn_exit(self, update: int) -> int:

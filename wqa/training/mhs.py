@@ -14,16 +14,15 @@ from __future__ import annotations
 from typing import Any, Dict, Sequence
 
 import mxnet as mx
-from mxnet.gluon import Block
 
 from wqa.errors import OptionError
-from wqa.models import LayerStack, Network, NetworkConfig
+from wqa.models import Network, NetworkConfig
 from wqa.models.heads import FirstPositionHead
 from wqa.models.mhs import StudentStart
 from wqa.models.network import ExitConfig
 from wqa.text import Tokenizer
 from wqa.training.exits import ExitTask
-from wqa.training.start import INITIAL_SIGMA, Start
+from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters
 
 #: Name of the system, for starts from a student.
 SYSTEM = "mhs"
@@ -115,30 +114,18 @@ def _copy_start(model: StudentStart, network: Network, has_classifier: bool) -> 
     ``has_classifier`` says whether the classifier is the start's, not new.
     """
     body = network.own_config.body
-    _copy(model.backbone.embeddings, network.backbone.embeddings)
-    _copy_layers(model.backbone.layers[:body], network.backbone.layers)
+    copy_parameters(model.backbone.embeddings, network.backbone.embeddings)
+    copy_layers(model.backbone.layers[:body], network.backbone.layers)
     for source, target in zip(model.heads, network.heads[:-1]):
-        _copy(source, target)
+        copy_parameters(source, target)
     classifier = model.heads[-1]
     for branch in network.heads[-1].branches():
-        _copy_layers(model.backbone.layers[body:], branch.layers)
+        copy_layers(model.backbone.layers[body:], branch.layers)
         # A pooler is the start's too; all else of a new classifier differs from head to head.
         if has_classifier or classifier.pooler is not None:
-            _copy(classifier.dense, branch.head.dense)
+            copy_parameters(classifier.dense, branch.head.dense)
         if has_classifier:
             _split_output(classifier, branch.head)
-
-
-def _copy_layers(source: LayerStack, target: LayerStack) -> None:
-    for index in range(len(target)):
-        _copy(source[index], target[index])
-
-
-def _copy(source: Block, target: Block) -> None:
-    """Copy the parameters of a block of the same kind."""
-    parameters = target._collect_params_with_prefix()
-    for name, parameter in source._collect_params_with_prefix().items():
-        parameters[name].set_data(parameter.data(parameter.list_ctx()[0]))
 
 
 def _split_output(source: FirstPositionHead, target: FirstPositionHead) -> None:

@@ -15,8 +15,6 @@ from wqa.text import (
     PairEncoder,
     PairStore,
     TokenizedPairs,
-    bucketed,
-    pad_pairs,
     plan_batches,
     plan_by_question,
     tokenize_pairs,
@@ -44,11 +42,9 @@ class Pairs:
     Attributes
     ----------
     lengths : numpy.ndarray
-        (N,) number of tokens of each pair.
+        Number of tokens of each pair, as `wqa.text.PairEncoder.lengths` computes it.
     questions : numpy.ndarray
         (N,) question index of each pair, ascending.
-    most : int
-        Greatest length of a pair.
     truncated_questions, skipped_questions : int
         Number of over-long questions that lost tokens, and that were left out.
 
@@ -71,10 +67,9 @@ class Pairs:
         self._tokenized = tokenized
         self._encoder = encoder
         self._shuffle = shuffle
-        self.most = encoder.max_length
         self.truncated_questions = tokenized.truncated_questions
         self.skipped_questions = tokenized.skipped_questions
-        self.lengths = tokenized.lengths(encoder.form.specials)
+        self.lengths = encoder.lengths(*tokenized.text_lengths())
         self.questions = tokenized.question_of
         self._rows = _rows_of(tokenized, filter)
         if self._rows is not None:
@@ -132,20 +127,17 @@ class Pairs:
 
         Returns
         -------
-        token_ids, token_types : numpy.ndarray
-            (B, L) int32; L is rounded up to a bucket.
-        valid_length, labels : numpy.ndarray
-            (B,) float32.
+        tuple of numpy.ndarray
+            The arrays of the encoder's ``names``, as its ``pad`` returns them, and the (B,) float32
+            labels.
         """
-        length = bucketed(int(self.lengths[indices].max()), self.most)
         rows = indices if self._rows is None else self._rows[indices]
         tokenized, encoder = self._tokenized, self._encoder
         pairs = []
         for row, question in zip(rows, self.questions[indices]):
             pair = encoder.assemble(tokenized.question(question), tokenized.candidate(row))
             pairs.append(pair)
-        padded = pad_pairs(pairs, length, encoder.tokenizer.padding_id, encoder.form.typed)
-        return (*padded, tokenized.labels[rows].astype(np.float32))
+        return (*encoder.pad(pairs), tokenized.labels[rows].astype(np.float32))
 
 
 def _check_options(filter: str, shuffle: str) -> None:

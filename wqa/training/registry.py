@@ -6,8 +6,10 @@ from typing import Dict, Type
 
 from wqa.errors import check_choice
 from wqa.training.cascade import CascadeTask
+from wqa.training.dcbert import DCBERTTask
 from wqa.training.exits import ExitTask
 from wqa.training.mhs import MHSTask
+from wqa.training.reader import ReaderTask
 from wqa.training.task import Task
 
 #: Task of each system; a new system adds an entry.
@@ -15,6 +17,8 @@ TASKS: Dict[str, Type[Task]] = {
     "cascade": CascadeTask,
     "pairwise": ExitTask,
     "mhs": MHSTask,
+    "dcbert": DCBERTTask,
+    "reader": ReaderTask,
 }
 
 

@@ -8,11 +8,12 @@ import pathlib
 from typing import Iterator, List, Optional, Sequence
 
 import mxnet as mx
+from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig, RunConfig, read_run_config
 from wqa.data.digests import check_digest
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.models import Network
+from wqa.models import LayerStack, Network
 from wqa.pretrained import encoder_directory, initialize_from, read_backbone_config
 from wqa.pretrained.configs import check_layers
 from wqa.pretrained.parameters import stored_layout, stored_parameter
@@ -281,3 +282,28 @@ def open_start(encoder: str = "", init: str = "") -> Iterator[Start]:
         yield RunStart(init, pathlib.Path(init))
     else:
         yield Start()
+
+
+def copy_parameters(source: Block, target: Block) -> None:
+    """Copy the parameters of a block to another block of the same kind.
+
+    Parameters
+    ----------
+    source, target : mxnet.gluon.Block
+        Initialised blocks; the target may be on several devices.
+    """
+    parameters = target._collect_params_with_prefix()
+    for name, parameter in source._collect_params_with_prefix().items():
+        parameters[name].set_data(parameter.data(parameter.list_ctx()[0]))
+
+
+def copy_layers(source: LayerStack, target: LayerStack) -> None:
+    """Copy the parameters of layers to as many other layers.
+
+    Parameters
+    ----------
+    source, target : LayerStack
+        Layers of encoders of the same sizes.
+    """
+    for index in range(len(target)):
+        copy_parameters(source[index], target[index])

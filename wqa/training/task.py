@@ -6,7 +6,7 @@ clipping, weight decay, schedule, checkpoints, evaluation and progress.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -14,7 +14,6 @@ import numpy as np
 from wqa.config import TrainingConfig
 from wqa.data import filter_questions, read_questions
 from wqa.data.files import sha256
-from wqa.errors import OptionError
 from wqa.models import Network, NetworkConfig, network_type
 from wqa.text import (
     PairEncoder,
@@ -40,7 +39,7 @@ class Task:
     encoder : PairEncoder
         Encodes the network's inputs; its tokenizer is saved in the run.
     max_length : int
-        Greatest length of an input in tokens.
+        Most tokens of all inputs of a row together.
     digest : str
         SHA-256 of the training data.
     """
@@ -215,19 +214,15 @@ class PairTask(Task):
         digest: str = "",
     ) -> None:
         self.network, self.encoder, self.pairs, self.config = network, encoder, pairs, config
-        self.max_length, self.digest = encoder.max_length, digest
+        self.max_length, self.digest = encoder.longest, digest
         self._teacher_scores: Optional[np.ndarray] = None
 
     @classmethod
     def create(cls, system, start, own_config, train_file, config, max_length) -> PairTask:
         tokenizer = cls.make_tokenizer(start, train_file)
         network = cls.make_network(system, start, own_config, tokenizer)
-        limit = network.max_positions
-        if limit is not None and max_length > limit:
-            raise OptionError(
-                "max_length", max_length, f"at most {limit}, the positions of the encoder"
-            )
-        encoder = PairEncoder(tokenizer, max_length, config.long_questions)
+        network.check_length(max_length)
+        encoder = network.text_encoder(tokenizer, max_length, config.long_questions)
         if is_store(train_file):
             store = PairStore(train_file)
             pairs: Pairs = StoredPairs(store, encoder, config.train_filter, config.shuffle)
@@ -290,8 +285,7 @@ class PairTask(Task):
         return self.pairs.plan(tokens, rng)
 
     def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
-        names = ("token_ids", "token_types", "valid_length", "labels")
-        batch = dict(zip(names, self.pairs.batch(key)))
+        batch = dict(zip((*self.encoder.names, "labels"), self.pairs.batch(key)))
         if self._teacher_scores is not None:
             batch["teacher_scores"] = self._teacher_scores[key]
         return batch
@@ -342,4 +336,18 @@ class PairTask(Task):
         mxnet.nd.NDArray
             (rows,) log-odds.
         """
-        return self.network(batch["token_ids"], batch["token_types"], batch["valid_length"])
+        return self.network(*self.inputs(batch))
+
+    def inputs(self, batch: Dict[str, mx.nd.NDArray]) -> List[mx.nd.NDArray]:
+        """Arrays of a batch that the network takes, in its order.
+
+        Parameters
+        ----------
+        batch : dict of str to mxnet.nd.NDArray
+            Rows of a batch.
+
+        Returns
+        -------
+        list of mxnet.nd.NDArray
+        """
+        return [batch[name] for name in self.encoder.names]

@@ -1,0 +1,121 @@
+"""Training of DC-BERT (Zhang et al. 2020, section 2), end to end.
+
+Each pair is encoded as its two texts; the losses reach both encoders, the global rows and the
+interaction layers. The labels of retrieved documents are distant: a document that contains an exact
+answer is positive. With several exits an update trains one of them or all, as that of a cascade.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Sequence
+
+import mxnet as mx
+
+from wqa.errors import OptionError
+from wqa.models import Backbone, Network, NetworkConfig, PairwiseTransformer
+from wqa.text import Tokenizer
+from wqa.training.exits import ExitTask
+from wqa.training.sampling import exit_of_update
+from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters
+
+#: Name of the system, for starts from a run of it.
+SYSTEM = "dcbert"
+#: Fields of the configuration that a start from such a run must share.
+_SHAPE = ("layers", "interaction")
+
+
+class DCBERTTask(ExitTask):
+    """Labelled pairs for a `wqa.models.DecoupledTransformer`.
+
+    It takes the parameters of `PairTask`.
+    """
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        trained = self.network.own_config.trained_exits
+        self._depths = self.network.exits if trained == "depth" else None
+        self._trains_all = trained == "all"
+        if self._trains_all:
+            self._paths = [self.network.path()]
+
+    @classmethod
+    def make_network(
+        cls, system: str, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
+    ) -> Network:
+        network = super().make_network(system, start, own_config, tokenizer)
+        run = start.run_config()
+        if run is not None and run.system == system:
+            for name in _SHAPE:
+                stored, wanted = run.network.get(name), getattr(network.own_config, name)
+                if stored != wanted:
+                    raise OptionError(
+                        "init",
+                        f"a run with {name}={stored}",
+                        f"one with {name}={wanted}",
+                        f"give {name}={stored}, or start from an encoder",
+                    )
+        return network
+
+    def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
+        """Initialise the network from a start of any kind.
+
+        A run of the same shape gives all of its parts. Any other start gives its encoder to both
+        encoders, its last layers to the interaction, and its position and type rows to the global
+        tables. The classifiers are new.
+        """
+        network, run = self.network, start.run_config()
+        if run is not None and run.system == SYSTEM:
+            return start.fill(network, devices)
+        # An encoder and a classifier whose dense layer a pooler initialises.
+        model = PairwiseTransformer(network.config)
+        start.fill(model, devices)
+        network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
+        for encoder in network.encoders:
+            copy_parameters(model.backbone, encoder)
+        if network.own_config.interaction == "transformer":
+            first = network.num_layers - network.own_config.layers
+            copy_layers(model.backbone.layers[first:], network.interaction)
+            _copy_tables(model.backbone, network)
+        pooler = model.heads[0].pooler
+        for target in network.poolers():
+            copy_parameters(pooler, target)
+        if run is None:
+            return ""
+        return f"both encoders, and what starts from them, of {start.name} ({run.system})"
+
+    def drawn_exit(self, update: int) -> int:
+        exits = len(self.network.exits)
+        return exit_of_update(self.config.seed, update, exits, self._depths)
+
+    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+        if not self._trains_all:
+            return super().losses(batch, update)
+        scores = self._paths[0](*self.inputs(batch))  # (rows, N)
+        losses = {}
+        for index, layer in enumerate(self.network.exits):
+            column = mx.nd.slice_axis(scores, axis=1, begin=index, end=index + 1)
+            losses[f"exit_{layer}"] = self.score_loss(column.reshape((-1,)), batch, update)
+        return losses
+
+    def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:
+        return self._paths[self.drawn_exit(update)](*self.inputs(batch)).reshape((-1,))
+
+
+def _copy_tables(backbone: Backbone, network: Network) -> None:
+    """Copy an encoder's position and type rows to the global tables."""
+    config = backbone.config
+    ctx = network.position_weight.list_ctx()[0]
+    positions = backbone.embeddings.position_weight.data(ctx)[config.first_position :]
+    types = backbone.embeddings.token_type.weight.data(ctx)
+    if backbone.embeddings.projection is not None:
+        # The encoder adds its narrow rows before the projection. Here they are added after it, so
+        # they are projected once. The projection's bias is in the encodings already.
+        weight = backbone.embeddings.projection.weight.data(ctx)  # (C, E)
+        positions = mx.nd.dot(positions, weight, transpose_b=True)
+        types = mx.nd.dot(types, weight, transpose_b=True)
+    network.position_weight.set_data(positions)
+    # RoBERTa has one type of tokens. It becomes that of questions, and that of documents is new.
+    rows = network.type_weight.data(ctx).copy()
+    known = min(len(types), len(rows))
+    rows[:known] = types[:known]
+    network.type_weight.set_data(rows)
