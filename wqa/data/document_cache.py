@@ -1,0 +1,530 @@
+"""A cache of the encodings of documents, in a folder: written by one process, read by many.
+
+The folder holds an index, ``index.sqlite``, and a file of entries, ``encodings-N.bin``. The index
+is a database of SQLite, whose transactions make a change whole or undo it. It holds the digest of
+each document's text, where its entry is, and checksums of the entry. The file of entries is only
+ever appended to, so that a reader may map it into memory while a process writes. Removed entries
+stay in the file until more than half of it is unused; then the writer copies the rest into a file
+of the next number N.
+
+`wqa.data.document_cache_writer` writes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import sqlite3
+import threading
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+import numpy as np
+
+from wqa.data.encodings import EntryFormat
+from wqa.data.files import PathLike
+from wqa.errors import DataError, OptionError, shorten
+
+#: Changes whenever older caches can no longer be read.
+FORMAT = 1
+#: Number in the header of the index by which SQLite's files of this kind are told from others.
+APPLICATION = 0x57514143
+
+INDEX = "index.sqlite"
+
+#: Documents that one query of the index looks up; SQLite takes at most 999 values.
+AT_ONCE = 500
+#: Seconds that a reader waits for a writer that commits, and a writer for readers.
+_PATIENCE = 60.0
+
+_MAKE = "make it with `wqa encode`"
+MEND = f"delete the folder, then {_MAKE}"
+
+
+def text_digest(text: str) -> bytes:
+    """Digest of a document's text, by which a changed document is recognised.
+
+    Parameters
+    ----------
+    text : str
+        The text that models read, `wqa.data.documents.Document.full_text`.
+
+    Returns
+    -------
+    bytes
+        BLAKE2b digest, 16 bytes.
+    """
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def entries_path(folder: pathlib.Path, number: int) -> pathlib.Path:
+    """File of the entries of a cache.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Folder of the cache.
+    number : int
+        N, which the index holds.
+
+    Returns
+    -------
+    pathlib.Path
+    """
+    return folder / f"encodings-{number}.bin"
+
+
+@contextlib.contextmanager
+def index_errors(path: pathlib.Path) -> Iterator[None]:
+    """Convert SQLite's errors while reading into a `DataError` that names the index.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The index.
+
+    Raises
+    ------
+    DataError
+        If the index cannot be read, or is no database.
+    """
+    try:
+        yield
+    except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
+        raise DataError(
+            path, f"cannot be read ({error})", "the index of a document cache", MEND
+        ) from None
+
+
+class Entry(NamedTuple):
+    """What the index holds about a document."""
+
+    id: str
+    text: bytes  # digest of the text
+    start: int  # first byte of the entry
+    rows: int
+    truncated: int  # 1 if the text lost tokens to the length limit, else 0
+    first_checksum: int  # of the first row
+    checksum: int  # of all rows
+
+
+class CachedDocument(NamedTuple):
+    """A document of a cache.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray
+        (rows, C) encodings.
+    truncated : bool
+        Whether the text lost tokens to the length limit when it was encoded.
+    """
+
+    rows: np.ndarray
+    truncated: bool
+
+
+def documents_query(count: int) -> str:
+    """Query for the entries of documents.
+
+    Parameters
+    ----------
+    count : int
+        Number of ids, which are its parameters.
+
+    Returns
+    -------
+    str
+        The query, whose columns are those of `Entry`.
+    """
+    marks = ",".join("?" * count)
+    return f"SELECT {', '.join(Entry._fields)} FROM documents WHERE id IN ({marks})"
+
+
+class State(NamedTuple):
+    """The file of entries that an index describes."""
+
+    number: int  # N of its name
+    end: int  # bytes that are committed
+
+
+def connect(path: pathlib.Path, mode: str) -> sqlite3.Connection:
+    """Open an index.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The index.
+    mode : {"ro", "rw", "rwc"}
+        To read, to write, or to write and create.
+
+    Returns
+    -------
+    sqlite3.Connection
+        Connection without implicit transactions.
+    """
+    uri = f"{path.resolve().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(uri, _PATIENCE, isolation_level=None, uri=True)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+    return connection
+
+
+def read_state(connection: sqlite3.Connection, path: pathlib.Path) -> State:
+    """Read which file of entries an index describes.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        The open index.
+    path : pathlib.Path
+        Its path, for errors.
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    DataError
+        If the index does not say it.
+    """
+    rows = connection.execute("SELECT number, size FROM entries").fetchall()
+    if len(rows) != 1 or not all(_is_count(value) for value in rows[0]):
+        raise DataError(path, "names no file of entries", "the index of a document cache", MEND)
+    return State(*rows[0])
+
+
+def read_settings(connection: sqlite3.Connection, path: pathlib.Path) -> Dict[str, Any]:
+    """Read the settings of a cache, and check that its index is one.
+
+    Parameters
+    ----------
+    connection : sqlite3.Connection
+        The open index.
+    path : pathlib.Path
+        Its path, for errors.
+
+    Returns
+    -------
+    dict
+        Values of JSON by name: ``units``, ``store``, ``tokens``, and what the encodings were
+        computed with.
+
+    Raises
+    ------
+    DataError
+        If the file is no index of a cache, or one of another version.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION:
+        raise DataError(path, "another database", "the index of a document cache", "check the path")
+    if version != FORMAT:
+        raise DataError(path, f"a document cache of format {version}", f"format {FORMAT}", MEND)
+    settings = {}
+    for name, text in connection.execute("SELECT name, value FROM settings"):
+        try:
+            settings[name] = json.loads(text)
+        except (TypeError, ValueError):
+            raise DataError(path, f"setting {name} is {shorten(text)}", "JSON", MEND) from None
+    for name in ("units", "tokens"):
+        if not _is_count(settings.get(name)):
+            raise DataError(path, f"{name} is {shorten(settings.get(name))}", "a count", MEND)
+    return settings
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+
+
+def check_size(path: pathlib.Path, size: int) -> None:
+    """Check that a file of entries holds what the index says is committed.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        File of entries.
+    size : int
+        Bytes that are committed; a writer may have appended more.
+
+    Raises
+    ------
+    DataError
+        If the file is missing or shorter. A file that is cut off cannot be mapped safely.
+    """
+    try:
+        actual = path.stat().st_size
+    except OSError as error:
+        raise DataError(
+            path, f"cannot be read ({error.strerror})", "the entries of a document cache", MEND
+        ) from None
+    if actual < size:
+        raise DataError(path, f"{actual} bytes: it is cut off", f"at least {size} bytes", MEND)
+
+
+def open_cache(path: PathLike, made_with: Optional[Mapping[str, Any]] = None) -> DocumentCache:
+    """Open a document cache for reading.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder of the cache.
+    made_with : dict, optional
+        What its encodings must have been computed with, by the names of `DocumentCache.settings`.
+        By default it is not compared.
+
+    Returns
+    -------
+    DocumentCache
+
+    Raises
+    ------
+    DataError
+        If there is no whole cache, it is damaged or of another version, or its encodings were
+        computed with something else.
+    """
+    cache = DocumentCache(path)
+    for name, expected in (made_with or {}).items():
+        stored = cache.settings.get(name)
+        if stored != expected:
+            raise DataError(
+                cache.path,
+                f"made with {name} {shorten(stored)}",
+                shorten(expected),
+                "encode the documents by this run: `wqa encode` into another folder",
+            )
+    return cache
+
+
+class DocumentCache:
+    """A document cache, open for reading, also while another process writes to it.
+
+    It may be used by several threads, and after a fork. Entries are mapped into memory; their pages
+    are read from the disk when they are used. An entry's checksum is compared when it is first
+    read.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder of the cache.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The folder.
+    settings : dict
+        What the encodings were computed with, and ``units``, ``store`` and ``tokens``.
+    units : int
+        C, the width of an encoding.
+    store : {"float16", "bfloat16", "float32", "int8"}
+        Element type of the entries.
+    dtype : numpy.dtype
+        Type of the arrays that `get_many` returns: float16, uint16 that holds the bits of bfloat16,
+        or float32 (of int8 too).
+    tokens : int
+        Greatest number of rows of an entry, the first of the document; 0 for all rows.
+
+    Raises
+    ------
+    DataError
+        If there is no whole cache, or it is damaged or of another version.
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = pathlib.Path(path)
+        self._index = self.path / INDEX
+        if not self._index.is_file():
+            raise DataError(self.path, "is no document cache", "a folder that holds one", _MAKE)
+        self._local = threading.local()
+        with index_errors(self._index):
+            connection = self._connection()
+            self.settings = read_settings(connection, self._index)
+            state = read_state(connection, self._index)
+        self.units: int = self.settings["units"]
+        self.tokens: int = self.settings["tokens"]
+        try:
+            self._format = EntryFormat(self.units, self.settings.get("store"))  # type: ignore[arg-type]
+        except OptionError as error:
+            raise DataError(self._index, f"store is {error.found}", error.expected, MEND) from None
+        self.store: str = self._format.store
+        self.dtype = self._format.dtype
+        self._mapped = _Entries(self.path, state)
+
+    def __len__(self) -> int:
+        """Number of documents."""
+        with index_errors(self._index):
+            (count,) = self._connection().execute("SELECT count(*) FROM documents").fetchone()
+        return count
+
+    def get_many(
+        self,
+        ids: Sequence[Optional[str]],
+        digests: Sequence[bytes],
+        tokens: Optional[int] = None,
+    ) -> List[Optional[np.ndarray]]:
+        """Encodings of documents.
+
+        Parameters
+        ----------
+        ids : sequence of str or None
+            Id of each document; None for one without an id, which has no entry.
+        digests : sequence of bytes
+            `text_digest` of each document's text.
+        tokens : int, optional
+            Number of rows to read of each entry, from the first on; by default all. With 1, no
+            other row is read from the disk.
+
+        Returns
+        -------
+        list of numpy.ndarray or None
+            (rows, C) encodings of each document, of type `dtype` and read-only; None for a document
+            that is not in the cache, or with another text.
+
+        Raises
+        ------
+        DataError
+            If the index or an entry is damaged, or the file of entries is cut off.
+        """
+        documents = self.find_many(ids, digests, tokens)
+        return [None if document is None else document.rows for document in documents]
+
+    def find_many(
+        self,
+        ids: Sequence[Optional[str]],
+        digests: Sequence[bytes],
+        tokens: Optional[int] = None,
+    ) -> List[Optional[CachedDocument]]:
+        """Encodings of documents, and whether their texts were cut.
+
+        Parameters
+        ----------
+        ids, digests, tokens
+            As `get_many` takes them.
+
+        Returns
+        -------
+        list of CachedDocument or None
+            None for a document that is not in the cache, or with another text.
+
+        Raises
+        ------
+        DataError
+            If the index or an entry is damaged, or the file of entries is cut off.
+        """
+        mapped, entries = self._find(set(filter(None, ids)))
+        documents: List[Optional[CachedDocument]] = []
+        for id, digest in zip(ids, digests):
+            entry = entries.get(id)  # type: ignore[arg-type]
+            if entry is None or entry.text != digest:
+                documents.append(None)
+                continue
+            rows = mapped.read(self._format, entry, self._index, tokens)
+            documents.append(CachedDocument(rows, bool(entry.truncated)))
+        return documents
+
+    def _find(self, ids: Set[str]) -> Tuple[_Entries, Dict[str, Entry]]:
+        """The file of entries, and the entries of documents by id, of one moment."""
+        while True:
+            with index_errors(self._index):
+                state, entries = self._look_up(ids)
+            try:
+                return self._map(state), entries
+            except DataError:
+                with index_errors(self._index):
+                    if self._look_up(set())[0].number == state.number:
+                        raise
+                # A writer has copied the entries to another file meanwhile.
+
+    def _look_up(self, ids: Set[str]) -> Tuple[State, Dict[str, Entry]]:
+        """State of the cache, and the entries of documents by id, in one transaction."""
+        connection, wanted = self._connection(), sorted(ids)
+        entries: Dict[str, Entry] = {}
+        connection.execute("BEGIN")
+        try:
+            state = read_state(connection, self._index)
+            for start in range(0, len(wanted), AT_ONCE):
+                some = wanted[start : start + AT_ONCE]
+                for values in connection.execute(documents_query(len(some)), some):
+                    entries[values[0]] = Entry(*values)
+        finally:
+            connection.execute("ROLLBACK")
+        return state, entries
+
+    def _map(self, state: State) -> _Entries:
+        """The mapped entries of a state; the writer may have begun another file."""
+        mapped = self._mapped
+        if mapped.state.number != state.number or len(mapped.content) < state.end:
+            checked = set(mapped.checked) if mapped.state.number == state.number else set()
+            mapped = self._mapped = _Entries(self.path, state, checked)
+        else:
+            check_size(mapped.path, state.end)
+        return mapped
+
+    def _connection(self) -> sqlite3.Connection:
+        """Connection of this thread. SQLite's must not be used after a fork."""
+        known = getattr(self._local, "connections", {})
+        if os.getpid() not in known:
+            # Connections of the parent stay referenced: to close one would be to use it.
+            known[os.getpid()] = _connect_reader(self._index)
+            self._local.connections = known
+        return known[os.getpid()]
+
+
+def _connect_reader(path: pathlib.Path) -> sqlite3.Connection:
+    """Connection that only reads, but can undo what a killed writer left half done."""
+    try:
+        connection = connect(path, "rw")
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        return connection
+    except sqlite3.OperationalError:  # the folder may be read-only
+        return connect(path, "ro")
+
+
+class _Entries:
+    """A file of entries, mapped into memory as far as it is committed."""
+
+    def __init__(
+        self, folder: pathlib.Path, state: State, checked: Optional[Set[int]] = None
+    ) -> None:
+        self.state = state
+        self.path = entries_path(folder, state.number)
+        check_size(self.path, state.end)
+        self.content = np.zeros(0, np.uint8)
+        if state.end:  # an empty file cannot be mapped
+            # A plain array: slices of a memmap are slow to make.
+            self.content = np.memmap(self.path, np.uint8, "r", shape=state.end).view(np.ndarray)
+        #: Starts of entries whose checksums were compared.
+        self.checked: Set[int] = checked or set()
+
+    def read(
+        self, format: EntryFormat, entry: Entry, index: pathlib.Path, tokens: Optional[int]
+    ) -> np.ndarray:
+        """The first rows of an entry, which is checked when it is first read."""
+        if not (_is_count(entry.start) and _is_count(entry.rows) and entry.rows):
+            raise DataError(index, f"the entry of {shorten(entry.id)} is damaged", mend=MEND)
+        end = entry.start + format.size(entry.rows)
+        if end > self.state.end:
+            found = f"the entry of {shorten(entry.id)} ends at byte {end}"
+            raise DataError(index, found, f"at most {self.state.end}", MEND)
+        content = self.content[entry.start : end]
+        rows = entry.rows if tokens is None else min(tokens, entry.rows)
+        if entry.start not in self.checked:
+            self._check(format, entry, content, rows)
+        return format.read(content, entry.rows, rows)
+
+    def _check(self, format: EntryFormat, entry: Entry, content: np.ndarray, rows: int) -> None:
+        """Compare a checksum: of the first row where no more is read, else of all rows."""
+        expected = entry.first_checksum if rows == 1 else entry.checksum
+        rows = 1 if rows == 1 else entry.rows
+        if format.checksum(content, entry.rows, rows) != expected:
+            raise DataError(
+                self.path,
+                f"the entry of document {shorten(entry.id)}, at byte {entry.start}, has changed",
+                f"CRC-32 {expected}",
+                "remove the document with `wqa encode --remove`, then encode it again",
+            )
+        if rows == entry.rows:
+            self.checked.add(entry.start)
