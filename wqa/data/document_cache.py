@@ -92,7 +92,7 @@ def index_errors(path: pathlib.Path) -> Iterator[None]:
     """
     try:
         yield
-    except (sqlite3.Error, sqlite3.Warning, OverflowError) as error:
+    except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
         raise DataError(
             path, f"cannot be read ({error})", "the index of a document cache", MEND
         ) from None
