@@ -1,9 +1,12 @@
 """The cache of encoded documents: the encoder, the files, and `wqa encode`."""
 
 import contextlib
+import json
 import os
 import pathlib
+import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -16,17 +19,26 @@ import pytest
 from conftest import child_environment, limited_file_size, needs_onednn, needs_precision
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_resume import KILLER
 
 import wqa.data.document_cache_writer as writer_module
-from wqa.config import EngineConfig
+import wqa.inference.encoding_runs as encoding_module
+from wqa.cli import main
+from wqa.config import EngineConfig, TrainingConfig
+from wqa.data import builtin_path, read_questions
 from wqa.data.document_cache import open_cache, text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
+from wqa.data.documents import Document, read_documents, write_documents
 from wqa.data.encodings import EntryFormat
+from wqa.data.locks import lock_output
 from wqa.errors import DataError, InputError, OptionError, OutputLocked, StorageError
-from wqa.inference.document_encoder import DocumentEncoder
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
+from wqa.inference.encoding_runs import encode_documents
+from wqa.inference.run_directory import load_run
 from wqa.onednn.library import as_float32
 from wqa.pretrained import load_backbone
-from wqa.text import load_tokenizer
+from wqa.text import SingleEncoder, load_tokenizer
+from wqa.training import train
 
 # The encoder
 
@@ -353,7 +365,7 @@ def test_an_index_that_is_cut_off_or_changed_is_an_error(stored):
         changed[number] ^= 1 << rng.integers(8)
         wrong.append(bytes(changed))
     errors = 0
-    for number, damaged in enumerate(wrong):
+    for damaged in wrong:
         index.write_bytes(damaged)
         try:
             rows = read_all(path, list(documents))
@@ -494,15 +506,18 @@ def test_a_full_disk_leaves_what_was_committed(tmp_path, rows, name):
     """The index grows with the documents, the entries with their rows."""
     path = write_cache(tmp_path / "cache", {"D1": encodings_of([3])[0]})
     values = encodings_of([rows])[0]
-    writer = DocumentCacheWriter(path, SETTINGS)
-    with limited_file_size(60000), pytest.raises(StorageError, match=f"{name}: could not be") as e:
-        with writer:
+
+    def fill():
+        with DocumentCacheWriter(path, SETTINGS) as writer:
             for number in range(100, 1100):
                 id = f"D{number} " + "long " * 20
                 writer.put(id, text_digest(id), values)
                 if number % 10 == 9:
                     writer.commit()
-    assert "free space" in str(e.value)
+
+    with limited_file_size(60000), pytest.raises(StorageError, match=f"{name}: could not") as full:
+        fill()
+    assert "free space" in str(full.value)
     with DocumentCacheWriter(path, SETTINGS) as writer:
         ids = writer.ids()
         assert len(ids) % 10 == 1 and 11 <= len(ids) < 1000
@@ -524,3 +539,274 @@ def test_a_full_disk_keeps_a_cache_that_is_copied(stored, monkeypatch):
         assert writer.compact() > 0
     assert sorted(file.name for file in path.iterdir()) == ["encodings-2.bin", "index.sqlite"]
     assert [row is None for row in read_all(path, list(documents))] == [False, False, True, False]
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_encoder):
+    """A run whose documents are encoded apart."""
+    out = tmp_path_factory.mktemp("runs") / "run"
+    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
+    options = {"config": config, "max_length": 40, "question_length": 32}
+    train("dcbert", str(builtin_path("dev")), str(out), str(tiny_encoder), **options)
+    return out
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory):
+    """A file of 21 documents, the first longer than the run reads."""
+    texts = [question.question for question in read_questions(builtin_path("dev"))]
+    documents = [Document("D0", "the moon " * 60, "Moon")]
+    for number, text in enumerate(texts[:20], 1):
+        documents.append(Document(f"D{number}", text))
+    path = tmp_path_factory.mktemp("collection") / "documents.jsonl"
+    write_documents(path, documents)
+    return path
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(encoding_module, "CHUNK_DOCUMENTS", 4)
+
+
+def encode(run, documents, out, *options):
+    command = ["encode", str(run), "--documents", str(documents), "--out", str(out), *options]
+    return main(command)
+
+
+def test_the_cache_has_the_networks_encodings(run, collection, tmp_path, capsys):
+    out = tmp_path / "cache"
+    assert encode(run, collection, out, "--store", "float32") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{out}: 21 documents; 21 new, 1 shortened"
+    size = sum(file.stat().st_size for file in out.iterdir()) / 21
+    words = lines[1].split()
+    assert abs(float(words[0].replace(",", "")) - size) < 64 and words[1:3] == ["bytes", "a"]
+    assert f"{size / 1e3:.1f}"[:3] in lines[1] and "GB for a million documents" in lines[1]
+    assert lines[2].endswith(" ms a document") and len(lines) == 3
+    loaded = load_run(run)
+    inputs = SingleEncoder(loaded.encoder.tokenizer, 40)
+    documents = list(read_documents(collection))
+    token_ids = [encoded.token_ids for encoded in inputs.encode([d.full_text for d in documents])]
+    digests = [text_digest(document.full_text) for document in documents]
+    found = open_cache(out).find_many([document.id for document in documents], digests)
+    backbone = loaded.network.document_encoder
+    for document, expected in zip(found, expected_encodings(backbone, token_ids)):
+        np.testing.assert_allclose(document.rows, expected, atol=2e-5)
+    assert [document.truncated for document in found] == [True] + [False] * 20
+    identity = encodings_identity(backbone, loaded.encoder.tokenizer, 40)
+    assert len(open_cache(out, identity)) == 21
+
+
+def test_documents_are_added_changed_pruned_and_removed(run, collection, tmp_path, capsys):
+    out, documents = tmp_path / "cache", list(read_documents(collection))
+    path = tmp_path / "documents.jsonl"
+    write_documents(path, documents[:9])
+    assert encode(run, path, out) == 0
+    before = content_of(out)
+    changed = documents[3]._replace(text="another text")
+    write_documents(path, [*documents[:3], changed, *documents[5:12]])
+    assert encode(run, path, out) == 0
+    assert "12 documents; 3 new, 1 changed, 7 unchanged" in capsys.readouterr().out
+    after = content_of(out)
+    assert [id for id in before if before[id] != after[id]] == ["D3"]
+    assert after["D3"][0] == text_digest("another text")
+    # The same as where it was encoded at first, and nothing is encoded again.
+    assert encode(run, path, tmp_path / "new") == 0
+    for id, (digest, rows) in content_of(tmp_path / "new").items():
+        assert after[id][0] == digest
+        numbers = [np.frombuffer(row, np.float16).astype(float) for row in (rows, after[id][1])]
+        np.testing.assert_allclose(*numbers, atol=4e-3)
+    assert "D4" in after
+    assert encode(run, path, out, "--prune") == 0
+    assert "11 documents; 11 unchanged, 1 removed" in capsys.readouterr().out
+    assert content_of(out) == {id: value for id, value in after.items() if id != "D4"}
+    (tmp_path / "ids.txt").write_text("D1\nD5\n\nD99\n")
+    command = ["encode", "--remove", str(tmp_path / "ids.txt"), "--out", str(out)]
+    assert main(command) == 0
+    assert f"{out}: 9 documents; 2 removed, 1 not in the cache" in capsys.readouterr().out
+    assert not {"D1", "D4", "D5"} & set(content_of(out))
+
+
+def test_a_document_without_a_token_is_left_out(run, tmp_path, capsys):
+    path, out = tmp_path / "documents.jsonl", tmp_path / "cache"
+    write_documents(path, [Document("D1", "the moon"), Document("D2", "\u200b\u200b")])
+    assert encode(run, path, out) == 0
+    assert "1 documents; 1 new, 1 without a token left out" in capsys.readouterr().out
+    write_documents(path, [Document("D1", "\u200b")])
+    assert encode(run, path, out) == 0  # what it held has another text
+    assert "0 documents; 1 without a token left out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "line, problem",
+    [
+        ('{"id": "D1", "text": "again"}', "line 3: document id 'D1' is on line 1 too"),
+        ('{"id": "D3", "text": " "}', "line 3: text is blank"),
+        ('{"id": "D3", "text": ""}', "line 3: text is blank"),
+    ],
+)
+def test_duplicate_ids_and_empty_documents_are_refused(run, jsonl, tmp_path, capsys, line, problem):
+    """Before anything is encoded or written."""
+    path = jsonl('{"id": "D1", "text": "one"}', '{"id": "D2", "text": "two"}', line)
+    assert encode(run, path, tmp_path / "cache") == 2
+    error = capsys.readouterr().err
+    assert f"{path}, {problem}" in error and error.count("\n") == 1
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_cache_of_other_weights_is_refused(run, collection, tmp_path, capsys):
+    out, other = tmp_path / "cache", tmp_path / "other"
+    assert encode(run, collection, out) == 0
+    before = content_of(out)
+    shutil.copytree(run, other)
+    parameters = mx.nd.load(str(other / "model.params"))
+    name = next(name for name in parameters if name.startswith("document_encoder.layers"))
+    parameters[name] = parameters[name] + 1e-3
+    mx.nd.save(str(other / "model.params"), parameters)
+    config = json.loads((other / "config.json").read_text())
+    del config["sha256"]
+    (other / "config.json").write_text(json.dumps(config))
+    capsys.readouterr()
+    assert encode(other, collection, out) == 2
+    assert "made with encoder_sha256" in capsys.readouterr().err
+    loaded = load_run(other)
+    identity = encodings_identity(loaded.network.document_encoder, loaded.encoder.tokenizer, 40)
+    with pytest.raises(DataError, match="made with encoder_sha256 '.*encode the documents by this"):
+        open_cache(out, identity)
+    assert encode(run, collection, out, "--tokens", "3") == 2
+    assert "made with tokens 0; expected 3" in capsys.readouterr().err
+    assert content_of(out) == before
+
+
+def test_options_that_do_not_fit_are_refused(run, tiny_run, collection, tmp_path, capsys):
+    out = tmp_path / "cache"
+    cases = [
+        (["encode", str(tiny_run), "--documents", str(collection)], "reads question and candidate"),
+        (["encode", "no", "--documents", str(collection)], "no: there is no such directory"),
+        (["encode", "--documents", str(collection)], "RUN: none"),
+        (["encode", str(run)], "one of the arguments --documents --remove is required"),
+        (["encode", "--remove", str(collection), "--prune"], "--prune: with --remove"),
+        (["encode", "--remove", str(collection)], "cache: is no document cache"),
+        (["encode", "--remove", "no.txt"], "no.txt: cannot be read"),
+        (["encode", str(run), "--documents", str(collection), "--tokens", "-1"], "--tokens: -1"),
+    ]
+    for command, message in cases:
+        assert main([*command, "--out", str(out)]) == 2
+        assert message in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_one_writer_at_a_time(run, collection, tmp_path, capsys):
+    with lock_output(tmp_path / "cache"):
+        assert encode(run, collection, tmp_path / "cache") == 2
+    assert "one writer at a time" in capsys.readouterr().err
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("function", ["put", "commit", "_change_index"])
+def test_a_stopped_command_is_continued(
+    run, collection, tmp_path, small_chunks, monkeypatch, function, when
+):
+    """To the same bytes, and without encoding again what was committed."""
+    real, calls = getattr(DocumentCacheWriter, function), []
+
+    def deadly(*arguments):
+        calls.append(1)
+        if when == "before" and len(calls) == 3:
+            raise Killed
+        real(*arguments)
+        if when == "after" and len(calls) == 3:
+            raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(DocumentCacheWriter, function, deadly)
+        encode_documents(run, collection, tmp_path / "cache")
+    chunks = 0 if function == "put" else 2 + (when == "after")
+    check_continued(run, collection, tmp_path, 4 * chunks)
+
+
+def test_a_killed_command_is_continued(run, collection, tmp_path, small_chunks):
+    """Between the flush of new entries and the change of the index."""
+    small = "import wqa.inference.encoding_runs as module; module.CHUNK_DOCUMENTS = 4"
+    command = ["encode", str(run), "--documents", str(collection), "--out"]
+    killer = ("wqa.data.document_cache_writer", "DocumentCacheWriter._change_index", "3", "before")
+    killed = subprocess.run(
+        [sys.executable, "-c", small + KILLER, *killer, *command, str(tmp_path / "cache")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=child_environment(),
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    check_continued(run, collection, tmp_path, 8)
+
+
+def check_continued(run, collection, tmp_path, committed):
+    whole = content_of(write_whole(run, collection, tmp_path))
+    kept = content_of(tmp_path / "cache")
+    assert len(kept) == committed and kept.items() <= whole.items()
+    report = encode_documents(run, collection, tmp_path / "cache")
+    assert (report.new, report.unchanged) == (21 - committed, committed)
+    assert content_of(tmp_path / "cache") == whole
+
+
+def write_whole(run, collection, tmp_path, **options):
+    assert encode_documents(run, collection, tmp_path / "whole", **options).new == 21
+    return tmp_path / "whole"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_after_a_chunk(
+    run, collection, tmp_path, small_chunks, monkeypatch, capsys, number
+):
+    encode_chunk, chunks = encoding_module._Encoding._encode_chunk, []
+
+    def with_signal(work, chunk):
+        chunks.append(chunk)
+        if len(chunks) == 2:
+            os.kill(os.getpid(), number)
+        encode_chunk(work, chunk)
+
+    out = tmp_path / "cache"
+    monkeypatch.setattr(encoding_module._Encoding, "_encode_chunk", with_signal)
+    assert encode(run, collection, out, "--tokens", "5") == 128 + number
+    message, command = capsys.readouterr().err.splitlines()[-2:]
+    assert message == f"{out}, 8 of 21 documents: stopped by signal {number}; resume with:"
+    assert len(content_of(out)) == 8
+    assert shlex.split(command)[0] == "wqa" and main(shlex.split(command)[1:]) == 0
+    assert "21 documents; 13 new, 8 unchanged" in capsys.readouterr().out
+    assert content_of(out) == content_of(write_whole(run, collection, tmp_path, tokens=5))
+
+
+def test_a_full_disk_ends_the_command_with_one_line(run, tmp_path, small_chunks, capsys):
+    out, path = tmp_path / "cache", tmp_path / "documents.jsonl"
+    write_documents(path, [Document(f"D{number}", "the moon " * 20) for number in range(60)])
+    with limited_file_size(60000):
+        assert encode(run, path, out, "--store", "float32") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"error: {out / 'encodings-1.bin'}: could not be written" in error
+    kept = content_of(out)
+    assert 0 < len(kept) < 60
+    assert encode(run, path, out, "--store", "float32") == 0
+    assert kept.items() <= content_of(out).items() and len(content_of(out)) == 60
+
+
+def test_memory_holds_one_chunk(run, collection, tmp_path, small_chunks, monkeypatch):
+    sizes = []
+    encode_chunk = encoding_module._Encoding._encode_chunk
+
+    def counted(work, chunk):
+        sizes.append(len(chunk))
+        encode_chunk(work, chunk)
+
+    monkeypatch.setattr(encoding_module._Encoding, "_encode_chunk", counted)
+    monkeypatch.setattr(encoding_module, "CHUNK_CHARACTERS", 500)
+    encode_documents(run, collection, tmp_path / "cache")
+    assert sizes == [1, 4, 4, 4, 4, 4]  # the first document has 540 characters

@@ -160,7 +160,7 @@ class EntryFormat:
         """
         result = 0
         for start, end in self._parts(rows, count):
-            result = zlib.crc32(entry[start:end], result)
+            result = zlib.crc32(entry[start:end].data, result)
         return result
 
     def _parts(self, rows: int, count: int) -> List[Tuple[int, int]]:
