@@ -113,8 +113,8 @@ def from_archive(options, fetch, convert):
         return convert(fetch(folder), options.out)
 
 
-def run(work, out):
-    """Call ``work``, print the counts that it returns, and return the exit status.
+def run(work, out, show=show):
+    """Call ``work``, print the counts that it returns by ``show``, and return the exit status.
 
     The folder ``out`` is locked meanwhile.
     """

@@ -49,11 +49,7 @@ class Entry(NamedTuple):
 
 def find(archive):
     """Return the official files in an archive by ``train`` and ``dev``."""
-    files = {}
-    for path in sorted(archive.iterdir()) if archive.is_dir() else [archive]:
-        for split, name in NAMES.items():
-            if path.name.startswith(name) and path.name.endswith((".json", ".json.gz")):
-                files[split] = path
+    files = named(archive, NAMES)
     if not files or not all(path.exists() for path in files.values()):
         raise DataError(
             archive,
@@ -63,16 +59,34 @@ def find(archive):
     return files
 
 
+def named(archive, names):
+    """Return the files of an archive whose names begin as those of the splits do, by split."""
+    files = {}
+    for path in sorted(archive.iterdir()) if archive.is_dir() else [archive]:
+        for split, name in names.items():
+            if path.name.startswith(name) and path.name.endswith((".json", ".json.gz")):
+                files[split] = path
+    return files
+
+
 def read(path):
     """Return the paragraphs of a file as its JSON has them."""
+    return list(itertools.chain(*[paragraphs for _, paragraphs in read_articles(path)]))
+
+
+def read_articles(path):
+    """Return the title and the paragraphs of each article of a file as its JSON has them.
+
+    The title is None where an article has none.
+    """
     try:
         with open_bytes(path) as file:
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
             raise DataError(path, f"more than {LARGEST_FILE:,} bytes", "a file of SQuAD 2.0")
         articles = parse_json(content)["data"]
-        return list(itertools.chain(*[article["paragraphs"] for article in articles]))
-    except (*DAMAGE, ValueError, KeyError, TypeError) as error:
+        return [(article.get("title"), list(article["paragraphs"])) for article in articles]
+    except (*DAMAGE, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             path, f"cannot be read ({type(error).__name__}: {error})", "a file of SQuAD 2.0"
         ) from None
@@ -109,25 +123,39 @@ def convert(path):
         where = f"{path}, paragraph {number}"
         text, entries = read_paragraph(paragraph, where)
         spans = [span for entry in entries for span in entry.spans]
-        for begin, answer in spans:
+        bounds = sentences(segmenter, text, spans)
+        for entry in entries:
+            add_id(ids, entry, where)
+            question = Question(entry.id, entry.question, _candidates(text, bounds, entry.spans))
+            if 1 in question.labels and question.question:
+                yield question
+
+
+def add_id(ids, entry, where):
+    """Add the id of a question to a set, in which it may not be yet."""
+    if entry.id in ids:
+        raise DataError(where, f"id {shorten(entry.id)} occurs twice", "each id once")
+    ids.add(entry.id)
+
+
+def read_paragraph(paragraph, where):
+    """Return the text of a paragraph and its questions that have an answer.
+
+    Each answer stands in the text where the file says.
+    """
+    text, entries = _read_paragraph(paragraph, where)
+    for entry in entries:
+        for begin, answer in entry.spans:
             if text[begin : begin + len(answer)] != answer:
                 raise DataError(
                     where,
                     f"answer {shorten(answer)} does not stand at {begin}",
                     "the official file",
                 )
-        bounds = sentences(segmenter, text, spans)
-        for entry in entries:
-            if entry.id in ids:
-                raise DataError(where, f"id {shorten(entry.id)} occurs twice", "each id once")
-            ids.add(entry.id)
-            question = Question(entry.id, entry.question, _candidates(text, bounds, entry.spans))
-            if 1 in question.labels and question.question:
-                yield question
+    return text, entries
 
 
-def read_paragraph(paragraph, where):
-    """Return the text of a paragraph and its questions that have an answer."""
+def _read_paragraph(paragraph, where):
     try:
         text = _text(paragraph["context"])
         if len(text) > LONGEST_PARAGRAPH:

@@ -31,7 +31,19 @@ from wqa.errors import DataError, StorageError
 from wqa.evaluation import read_run
 from wqa.evaluation.report import report
 
-asnq, corpus, trecqa, squad, retrieval, wikiqa, partition, fetching, encoders = map(
+(
+    asnq,
+    corpus,
+    trecqa,
+    squad,
+    retrieval,
+    wikiqa,
+    partition,
+    fetching,
+    encoders,
+    squad_open,
+    nq_open,
+) = map(
     importlib.import_module,
     (
         "asnq",
@@ -43,6 +55,8 @@ asnq, corpus, trecqa, squad, retrieval, wikiqa, partition, fetching, encoders = 
         "partition",
         "fetching",
         "encoders",
+        "squad_open",
+        "nq_open",
     ),
 )
 
@@ -251,6 +265,24 @@ def write_pairs(folder):
     return [retrieval, "--split", "dev", "--table", folder / "pairs.tsv"]
 
 
+def write_squad_open(folder):
+    folder.mkdir()
+    article = {"title": "A", "paragraphs": [{"context": "One. Two.", "qas": [ENTRY]}]}
+    squad_file(folder, article)
+    return [squad_open, "--archive", folder]
+
+
+def write_nq_open(folder):
+    folder.mkdir()
+    answer = {"text": "b", "word_start": 1, "word_end": 1}
+    fields = {"question": "which ?", "context": [["a", "b"]], "answers": [[answer]]}
+    for names in nq_open.NAMES.values():
+        for name in names:
+            row = {"id": name, "final_answers": ["b"], **fields}
+            (folder / name).write_text(json.dumps(row) + "\n")
+    return [nq_open, "--archive", folder]
+
+
 def convert(script, *arguments, out):
     """Run a script in this process and return its exit status."""
     return script.main([*map(str, arguments), "--out", str(out)])
@@ -260,7 +292,10 @@ def contents(folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("write", [write_asnq, write_wikiqa, write_trecqa, write_pairs])
+@pytest.mark.parametrize(
+    "write",
+    [write_asnq, write_wikiqa, write_trecqa, write_pairs, write_squad_open, write_nq_open],
+)
 def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
     tmp_path, monkeypatch, killer, write
 ):

@@ -29,7 +29,9 @@ GOOD = (
 )
 TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=30)
 IDS = TEXT.map(lambda text: "".join(text.split())).filter(bool)
-CANDIDATES = st.builds(Candidate, TEXT, st.sampled_from([0, 1, None]), st.none() | IDS)
+CANDIDATES = st.builds(
+    Candidate, TEXT, st.sampled_from([0, 1, None]), st.none() | IDS, rank=st.none()
+)
 QUESTIONS = st.lists(
     st.builds(
         Question,

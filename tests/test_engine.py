@@ -125,7 +125,7 @@ def test_longest_pairs_and_many_shapes():
 
 @needs_onednn
 def test_old_attentions_are_let_go(monkeypatch):
-    monkeypatch.setattr("wqa.onednn.scoring.ATTENTIONS", 3)
+    monkeypatch.setattr("wqa.onednn.packed_parts.ATTENTIONS", 3)
     ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn"))
     pairs = random_pairs(np.random.default_rng(2), 60, 4, 60, 200)
     slow = CascadeRanker(ranker.network, ranker.encoder, engine=by("mxnet"))

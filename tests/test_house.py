@@ -12,6 +12,7 @@ LAYERS = {
     "config": {"errors"},
     "data": {"errors", "config"},
     "evaluation": {"errors", "config", "data"},
+    "retrieval": {"errors", "config", "data"},
     "text": {"errors", "config", "data"},
     "models": {"errors", "config", "text"},
     "onednn": {"errors", "config", "text", "models"},
@@ -23,7 +24,7 @@ LAYERS = {
 }
 #: May import every layer.
 TOP = ("cli", "__main__", "__init__")
-WITHOUT_MXNET = {"errors", "config", "data", "evaluation"}
+WITHOUT_MXNET = {"errors", "config", "data", "evaluation", "retrieval"}
 
 #: What a file of `wqa.models` may import of the files beside it.
 SHARED_MODELS = {"backbone", "heads", "interactions", "network", "runtime"}

@@ -41,7 +41,20 @@ RECIPES = {
         "minilm_wikiqa.tsv": "MHS B2_3H1",
         "minilm_claims.txt": "spearman",
         "minilm_cost.txt": "mhs",
+        "minilm_grid_kd_rr.tsv": "dev_map",
         "minilm_agreement/agreement.tsv": "head 3",
+    },
+    "dcbert/table1": {"table1.tsv": "DistilBERT", "speed_table1_squad.txt": "dcbert_1"},
+    "dcbert/table2": {"table2.tsv": "DC-BERT"},
+    "dcbert/table3": {"table3.tsv": "DC-BERT-Linear"},
+    "dcbert/figure2": {"figure2a.tsv": "DC-BERT-LSTM", "figure2b.tsv": "K = 2"},
+    "dcbert/stages": {"stages.tsv": "DC-BERT, its best 3 to the cascade"},
+    "dcbert/minilm_train": {"dcbert/dcbert_3_squad_seed0/metrics.jsonl": "loss"},
+    "dcbert/minilm_tables": {
+        "minilm_squad.tsv": "BM25",
+        "minilm_claims.txt": "(b) LSTM",
+        "minilm_stages.tsv": "DC-BERT, exits 1, 2, 3",
+        "minilm_figure2b.tsv": "K = 2",
     },
 }
 BENCH = ROOT / "recipes" / "bench"
@@ -174,6 +187,87 @@ def test_a_grid_is_chosen_by_its_best_evaluation_on_dev(tmp_path):
     assert rows == [("0.5", "3", "90.00"), ("0.9", "1", "90.00"), ("0", "1", "70.00")]
     with pytest.raises(AssertionError, match="error: .*no run of a grid; expected folders named"):
         run_script(script, tmp_path / "alpha_0_tau_1")
+
+
+def test_the_rows_of_dcbert(tmp_path):
+    """Figures over seeds, the paper's P@N from hits, shares of the first row, speeds by name."""
+    script = ROOT / "recipes" / "dcbert" / "row.py"
+    files = {
+        "a.json": {"drop_ratio": "0", "hit@10": 0.5, "pbt@10": 0.25, "cost": 1.0},
+        "b.json": {"drop_ratio": "0", "hit@10": 0.7, "pbt@10": 0.35, "cost": 1.0},
+        "c.json": [
+            {"drop_ratio": "0", "hit@10": 0.9, "pbt@10": 0.1, "cost": 1.0},
+            {"drop_ratio": "0.3", "hit@10": 0.45, "pbt@10": 0.2, "cost": 0.25},
+        ],
+        "x.json": {"em": 0.4, "f1": 0.5},
+        "y.json": {"em": 0.6, "f1": 0.7},
+        "z.json": {"em": 0.4, "f1": 0.3},
+        "speed.json": [{"ranker": "fast", "questions_per_second": 12.345, "speedup": 10.26}],
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    table = tmp_path / "table.tsv"
+
+    def row(name, columns, ranked, answered, *options):
+        paths = ["--ranked", *(tmp_path / name for name in ranked)]
+        paths += ["--answered", *(tmp_path / name for name in answered)]
+        run_script(script, table, name, "nq", columns, *paths, *options)
+
+    columns = "p@10,pbt@10,cost_reduction,em,em_drop,p@10_kept,speedup,questions_per_second"
+    row("first", columns, ("a.json", "b.json"), ("x.json", "y.json"))
+    timed = ("--speed", tmp_path / "speed.json", "--timed", "fast", "--label", "0.3")
+    for _ in range(2):  # a row is written anew, not twice
+        row("second", columns, ("c.json",), ("z.json",), *timed)
+    first, second = read_rows(table)
+    assert first == {
+        "row": "first",
+        "drop_ratio": "0",
+        "nq_p@10": "60.00 (14.14)",
+        "nq_pbt@10": "30.00 (7.07)",
+        "nq_cost_reduction": "+0",
+        "nq_em": "50.00 (14.14)",
+        "nq_em_drop": "0.0",
+        "nq_p@10_kept": "100.0",
+        "nq_speedup": "-",
+        "nq_questions_per_second": "-",
+        "nq_seeds": "2",
+    }
+    assert (second["row"], second["drop_ratio"]) == ("second", "0.3")
+    assert (second["nq_p@10"], second["nq_cost_reduction"]) == ("45.00", "-75")
+    assert (second["nq_em"], second["nq_em_drop"], second["nq_p@10_kept"]) == (
+        "40.00",
+        "20.0",
+        "75.0",
+    )
+    assert (second["nq_speedup"], second["nq_questions_per_second"]) == ("10.3x", "12.35")
+    with pytest.raises(AssertionError, match="error: .*no row with drop ratio 0.5"):
+        row("third", "p@10", ("c.json",), (), "--label", "0.5")
+
+
+def test_a_second_retriever_beside_the_first(tmp_path):
+    """What it retrieves beyond the first, and what of the first it lacks, among the first two."""
+
+    def write(name, *candidates):
+        rows = [{"text": key, "id": key, "label": int(key == "good")} for key in candidates]
+        question = {"id": "q", "question": "which ?", "candidates": rows}
+        (tmp_path / name).write_text(json.dumps(question) + "\n")
+
+    def figures(first, second):
+        script = ROOT / "recipes" / "dcbert" / "retrievers.py"
+        out = tmp_path / "out.json"
+        metrics = "hit@2,pbt@2,ptb@2"
+        run_script(script, tmp_path / first, tmp_path / second, metrics, out)
+        found = json.loads(out.read_text())
+        return [found[name] for name in metrics.split(",")]
+
+    write("early", "good", "a", "b")
+    write("late", "a", "b", "good")
+    write("never", "a", "b", "c")
+    assert figures("early", "early") == [1, 0, 0]
+    assert figures("early", "late") == [0, 0, 1]
+    assert figures("early", "never") == [0, 0, 1]
+    assert figures("late", "early") == [1, 1, 0]
+    assert figures("never", "early") == [1, 1, 0]
 
 
 def left_out(name, precision):

@@ -99,6 +99,33 @@ def test_remarks_and_figures_on_another_corpus(recipes):
     assert lines[-1] == "0 of 5 published figures have been run at the paper's scale"
 
 
+def test_the_tables_of_dcbert(capsys):
+    assert main(["report", "dcbert", "--recipes", str(ROOT / "recipes")]) == 0
+    text = capsys.readouterr().out
+    assert all(f"Table {number}, published" in text for number in (1, 2, 3))
+    folder = ROOT / "recipes" / "dcbert" / "published"
+    tables = [read_rows(folder / f"table{number}.tsv") for number in (1, 2, 3)]
+    assert [len(rows) for rows in tables] == [4, 4, 3]
+    assert [row["row"] for row in tables[0]] == [row["row"] for row in tables[1]]
+    assert [row["squad_p@10"] for row in tables[0]] == ["71.5", "68.0", "56.4", "70.1"]
+    assert [row["nq_em"] for row in tables[0]] == ["28.0", "27.5", "25.1", "27.4"]
+    assert [row["squad_pbt@10"] for row in tables[1]] == ["19.8", "18.4", "14.3", "18.1"]
+    assert [row["nq_ptb@10"] for row in tables[1]] == ["4.0", "4.5", "7.1", "6.8"]
+    assert [row["nq_speedup"] for row in tables[2]] == ["43.6x", "8.2x", "10.3x"]
+    for name in ("nq_p@10", "nq_speedup", "nq_em"):  # that two tables of the paper share
+        assert tables[2][2][name] == tables[0][3][name]
+    # Within a tenth the drops follow from the printed EM, but for those that the remarks name.
+    differing = []
+    for corpus in ("squad", "nq"):
+        base = float(tables[0][0][f"{corpus}_em"])
+        for row in tables[0]:
+            drop = 100 * (1 - float(row[f"{corpus}_em"]) / base)
+            if abs(drop - float(row[f"{corpus}_em_drop"])) > 0.051:
+                differing.append(f"{drop:.1f}")
+                assert f"{drop:.1f}" in text
+    assert differing == ["2.2", "10.4", "2.1"]
+
+
 def test_the_tables_of_the_multiple_heads_student(capsys):
     assert main(["report", "mhs", "--recipes", str(ROOT / "recipes")]) == 0
     text = capsys.readouterr().out

@@ -1,11 +1,43 @@
 """Documents, indexes, retrieval, distant labels and the metrics of retrieval."""
 
 import gzip
+import hashlib
+import json
+import math
+from collections import Counter
 
+import numpy as np
 import pytest
+from conftest import limited_file_size
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from wqa.data import Document, read_documents, write_documents
-from wqa.errors import DataError
+from wqa.cli import main
+from wqa.data import (
+    Candidate,
+    Document,
+    Question,
+    read_documents,
+    read_questions,
+    write_documents,
+    write_questions,
+)
+from wqa.errors import DataError, OptionError, OutputLocked, StorageError
+from wqa.evaluation import (
+    by_document_id,
+    evaluate,
+    evaluate_ranker,
+    evaluate_retrieved,
+    read_qrels,
+    read_run,
+    score_run,
+)
+from wqa.evaluation.comparison import NamedRanker, evaluate_seeds
+from wqa.evaluation.metrics import metric, metrics_of
+from wqa.inference import Capabilities, Cost, Ranker, Ranking
+from wqa.retrieval import Index, build_index, contains_answer, retrieve, tokenize, write_retrieved
+from wqa.retrieval.index import TYPES, best
+from wqa.retrieval.terms import BUCKETS, count_terms, ngrams
 
 # Documents
 
@@ -71,3 +103,585 @@ def test_a_wrong_document_is_not_written(tmp_path, documents, problem):
     with pytest.raises(DataError, match=problem):
         write_documents(tmp_path / "documents.jsonl", documents)
     assert not list(tmp_path.iterdir())
+
+
+# Terms
+
+
+def test_tokens_are_those_of_drqas_simple_tokenizer():
+    assert tokenize("Who wrote U.S. law_1, in Île-de-France\u2028for $5?\x00") == [
+        *("who", "wrote", "u", ".", "s", ".", "law", "_", "1", ",", "in", "i\u0302le", "-", "de"),
+        *("-", "france", "for", "$", "5", "?"),
+    ]
+    assert tokenize("हिन्दी में") == ["हिन्दी", "में"]
+    assert tokenize("café") == tokenize("cafe\u0301")
+    assert tokenize(" \t\ud800") == []
+
+
+def test_ngrams_hold_neither_stop_words_nor_punctuation():
+    tokens = tokenize("The glacier cave, in $5 ice caves")
+    assert ngrams(tokens, 1) == ["glacier", "cave", "$", "5", "ice", "caves"]
+    assert ngrams(tokens, 2) == [
+        *("glacier", "cave", "$", "5", "ice", "caves"),
+        *("glacier cave", "$ 5", "5 ice", "ice caves"),
+    ]
+
+
+def test_terms_are_murmurhash_buckets():
+    # MurmurHash3 of 32 bits with seed 0, as its reference implementation computes it.
+    assert 0x5E928F0F % BUCKETS in count_terms("hello world", 2)[0]
+    terms, counts = count_terms("ice ice cave", 1)
+    assert terms.tolist() == sorted(terms) and sorted(counts) == [1, 2]
+    assert [len(part) for part in count_terms("the ?", 2)] == [0, 0]
+
+
+# Weights
+
+#: Documents of a collection by id. "melt" is in three of five, more than half.
+TEXTS = {
+    "D1": "Ice caves melt . Ice caves grow .",
+    "D2": "Caves of ice melt",
+    "D3": "Lakes melt",
+    "D4": "The rivers freeze",
+    "D5": "Volcanoes erupt",
+}
+COLLECTION = [Document(name, text) for name, text in TEXTS.items()]
+
+
+@pytest.fixture
+def build(tmp_path):
+    """Index documents; returns the open index."""
+
+    def build(documents=COLLECTION, method="tfidf", name="index", **options):
+        write_documents(tmp_path / "documents.jsonl", documents)
+        build_index(tmp_path / "documents.jsonl", tmp_path / name, method, **options)
+        return Index(tmp_path / name)
+
+    return build
+
+
+def test_tfidf_by_hand(build):
+    index = build()
+    # "ice" and "caves" are in 2 of 5 documents, "ice caves" and "caves melt" in one.
+    two, one = math.log(3.5 / 2.5), math.log(4.5 / 1.5)
+    log = math.log
+    expected = [
+        # D1 has "caves melt" once, the others twice; the question has all of them once.
+        2 * log(3) * log(2) * two**2 + (log(3) + log(2)) * log(2) * one**2,
+        2 * log(2) ** 2 * two**2,
+        0,  # "melt" is in more than half of the documents
+        0,
+        0,
+    ]
+    assert index.scores("Do the ice caves melt ?") == pytest.approx(expected, rel=1e-6)
+    hits = index.search("Do the ice caves melt ?", 5)
+    assert [(hit.document.id, hit.number) for hit in hits] == [("D1", 0), ("D2", 1)]
+    assert [hit.score for hit in hits] == pytest.approx(expected[:2], rel=1e-6)
+    # A word that the question has twice counts by log(1 + 2).
+    assert index.scores("ice ? Ice !")[1] == pytest.approx(log(3) * log(2) * two**2)
+
+
+def test_bm25_by_hand(build):
+    index = build(method="bm25", k1=1.5, b=0.5)
+    # Terms of the documents: 6 (a full stop is none), 3, 2, 2, 2; 3 in the mean.
+    rare, common = math.log(1 + 3.5 / 2.5), math.log(1 + 2.5 / 3.5)
+    long, middle = 1.5 * (0.5 + 0.5 * 2), 1.5
+    expected = [
+        2 * rare * 2 / (2 + long) + common * 1 / (1 + long),
+        2 * rare * 1 / (1 + middle) + common * 1 / (1 + middle),
+        common * 1 / (1 + 1.5 * (0.5 + 0.5 * 2 / 3)),
+        0,
+        0,
+    ]
+    assert index.scores("Do the ice caves melt ?") == pytest.approx(expected, rel=1e-6)
+    assert index.scores("ice ice") == pytest.approx(2 * index.scores("ice"))
+
+
+WORDS = st.sampled_from(["ice", "cave", "melt", "lake", "river", "snow", "the", "of", ".", "É"])
+TEXT = st.lists(WORDS, min_size=1, max_size=12).map(" ".join)
+
+
+def dense_scores(documents, question, method):
+    """Scores by another way: dense loops over n-grams that are not hashed."""
+    skipped = {"the", "of", "."}
+
+    def grams(text):
+        words = text.lower().split()
+        pairs = [f"{a} {b}" for a, b in zip(words, words[1:]) if not {a, b} & skipped]
+        return Counter([word for word in words if word not in skipped]) + Counter(
+            pairs if method == "tfidf" else []
+        )
+
+    counted = [grams(document.full_text) for document in documents]
+    mean = sum(sum(counts.values()) for counts in counted) / len(counted)
+    scores = []
+    for counts in counted:
+        score = 0.0
+        for gram, occurrences in grams(question).items():
+            holding = sum(gram in other for other in counted)
+            ratio = (len(documents) - holding + 0.5) / (holding + 0.5)
+            if method == "tfidf":
+                idf = max(0, math.log(ratio))
+                score += math.log1p(occurrences) * idf * math.log1p(counts[gram]) * idf
+            elif counts[gram]:
+                scale = 1.2 * (0.25 + 0.75 * sum(counts.values()) / mean)
+                score += occurrences * math.log(1 + ratio) * counts[gram] / (counts[gram] + scale)
+        scores.append(score)
+    return scores
+
+
+@pytest.mark.parametrize("method", ["tfidf", "bm25"])
+@settings(max_examples=20)
+@given(texts=st.lists(TEXT, min_size=1, max_size=8), question=TEXT, top=st.integers(1, 9))
+def test_scores_equal_a_dense_reference(tmp_path_factory, method, texts, question, top):
+    folder = tmp_path_factory.mktemp("dense")
+    documents = [Document("D0", "snow")]
+    for number, text in enumerate(texts, 1):
+        documents.append(Document(f"D{number}", text, "Snow" if number % 3 == 0 else ""))
+    write_documents(folder / "documents.jsonl", documents)
+    build_index(folder / "documents.jsonl", folder / "index", method)
+    index = Index(folder / "index")
+    expected = dense_scores(documents, question, method)
+    assert index.scores(question) == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    hits = index.search(question, top)
+    scores = index.scores(question)
+    order = sorted(range(len(documents)), key=lambda number: (-scores[number], number))
+    retrieved = [number for number in order if scores[number] > 0][:top]
+    assert [hit.number for hit in hits] == retrieved
+    assert [hit.document for hit in hits] == [documents[number] for number in retrieved]
+
+
+def test_documents_that_tie_are_in_the_order_of_the_collection(build):
+    texts = ["ice", "ice ice", "ice", "snow", "ice", "rock", "lake", "sea", "ash", "ice"]
+    index = build([Document(f"D{number}", text) for number, text in enumerate(texts)], "bm25")
+    for top, expected in ((1, [1]), (2, [1, 0]), (3, [1, 0, 2]), (9, [1, 0, 2, 4, 9])):
+        assert [hit.number for hit in index.search("ice", top)] == expected
+    scores = np.array([1.0, 3, 0, 2, 2, 2, -1])
+    assert best(scores, 3).tolist() == [1, 3, 4]
+    assert best(scores, 7).tolist() == [1, 3, 4, 5, 0]
+    with pytest.raises(OptionError, match="top: 0; expected a whole number from 1"):
+        index.search("ice", 0)
+
+
+def test_a_question_without_known_words_retrieves_nothing(build):
+    index = build()
+    assert index.search("") == index.search("the ?") == index.search("zebra zzz \ud800") == []
+
+
+# Indexes on disk
+
+
+def test_an_index_holds_its_documents(build, tmp_path):
+    documents = [
+        Document("D1", "Ice caves", "Höhlen"),
+        Document("D2", "the ?"),
+        Document("D\u00e9", "emoji \U0001f9ca line\u2028end"),
+    ]
+    index = build(documents)
+    assert [index.document(number) for number in range(len(index))] == documents
+    assert index.meta["documents"] == 3
+    assert index.meta["terms"] == len(
+        np.unique(np.concatenate([count_terms(document.full_text, 2)[0] for document in documents]))
+    )
+    # The title is searched too.
+    assert [hit.document.id for hit in index.search("höhlen")] == ["D1"]
+    assert [hit.document.id for hit in index.search("hohlen")] == []
+
+
+def test_the_same_command_keeps_an_index_and_another_is_refused(build, tmp_path):
+    build()
+    before = (tmp_path / "index" / "meta.json").stat().st_mtime_ns
+    build()
+    assert (tmp_path / "index" / "meta.json").stat().st_mtime_ns == before
+    with pytest.raises(DataError, match="made with method 'tfidf'; expected 'bm25'"):
+        build(method="bm25")
+    with pytest.raises(DataError, match="made with documents_sha256"):
+        build(COLLECTION[:2])
+    build(method="bm25", name="bm25")
+    with pytest.raises(DataError, match="made with settings"):
+        build(method="bm25", name="bm25", k1=2)
+
+
+def test_an_index_that_was_stopped_is_begun_again(build, tmp_path):
+    lines = [json.dumps({"id": document.id, "text": document.text}) for document in COLLECTION]
+    path = tmp_path / "cut.jsonl"
+    path.write_text("\n".join([*lines[:3], "{", ""]), encoding="utf-8")
+    with pytest.raises(DataError, match="line 4"):
+        build_index(path, tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+    with limited_file_size(60), pytest.raises(StorageError, match="could not be written"):
+        build()
+    assert not (tmp_path / "index").exists()
+    assert [index.id for index in map(build().document, range(5))] == list(TEXTS)
+    assert not list(tmp_path.glob(".*partial"))
+
+
+def test_documents_without_a_word_are_no_index(build):
+    with pytest.raises(DataError, match="only stop words and punctuation marks"):
+        build([Document("D1", "the ?"), Document("D2", "...")])
+
+
+@pytest.mark.parametrize(
+    "method, given, message",
+    [
+        ("lucene", {}, "one of tfidf, bm25"),
+        ("tfidf", {"k1": 1.0}, "k1: given with tfidf"),
+        ("bm25", {"k1": -1}, "k1: -1; expected a finite number from 0 on"),
+        ("bm25", {"k1": math.inf}, "k1: inf"),
+        ("bm25", {"b": 1.5}, "b: 1.5; expected a number from 0 to 1"),
+        ("bm25", {"b": "x"}, "b: 'x'; expected a number"),
+    ],
+)
+def test_wrong_settings_are_refused(build, method, given, message):
+    with pytest.raises(OptionError, match=message):
+        build(method=method, **given)
+
+
+def arrays_of(folder):
+    return sorted(folder.glob("*.bin"))
+
+
+def test_a_damaged_index_is_refused(build, tmp_path):
+    folder = build([*COLLECTION, Document("D6", "snow", "Snow")]).path
+    assert len(arrays_of(folder)) == 10
+    for path in arrays_of(folder):
+        whole = path.read_bytes()
+        middle = len(whole) // 2
+        damaged = bytearray(whole)
+        damaged[middle] ^= 1
+        for content in (bytes(damaged), whole[:-1], whole + b"x"):
+            path.write_bytes(content)
+            with pytest.raises(DataError, match=path.name):
+                Index(folder)
+        path.unlink()
+        with pytest.raises(DataError, match="is missing"):
+            Index(folder)
+        path.write_bytes(whole)
+    Index(folder)
+    for change, message in (
+        ({"format": 0}, "format 0; expected format 1"),
+        ({"method": "other"}, "method 'other'"),
+        ({"settings": {"k1": 1}}, "with settings"),
+        ({"settings": 3}, "with settings"),
+        ({"documents": 7}, "6 elements; expected 7"),
+        ({"documents": 0}, "0 documents"),
+        ({"terms": 0}, "0 terms"),
+        ({"postings": 1}, "posting"),
+    ):
+        meta = json.loads((folder / "meta.json").read_text())
+        (folder / "meta.json").write_text(json.dumps({**meta, **change}))
+        with pytest.raises(DataError, match=message):
+            Index(folder)
+        (folder / "meta.json").write_text(json.dumps(meta))
+    (folder / "meta.json").write_text("{")
+    with pytest.raises(DataError, match="is no document index"):
+        Index(folder)
+    with pytest.raises(DataError, match="make it with `wqa index`"):
+        Index(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("terms", BUCKETS, "term 16777216 at index 0"),
+        ("term_ends", 9, "text 0 has 9 documents"),
+        ("posting_documents", 5, "document 5 at index 0"),
+        ("posting_documents", -1, "document -1 at index 0"),
+        ("posting_weights", math.nan, "weight nan at index 0"),
+        ("text_ends", -1, "text 0 has -1 bytes"),
+    ],
+)
+def test_an_index_whose_numbers_are_out_of_range_is_refused(build, name, value, message):
+    """Also where its digests agree, as in a file that was made to be wrong."""
+    folder = build().path
+    path = folder / f"{name}.bin"
+    values = np.fromfile(path, TYPES[name])
+    values[0] = value
+    values.tofile(path)
+    meta = json.loads((folder / "meta.json").read_text())
+    meta["sha256"][name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "meta.json").write_text(json.dumps(meta))
+    with pytest.raises(DataError, match=message):
+        Index(folder)
+
+
+def test_a_second_writer_is_refused(build, tmp_path):
+    from wqa.data.locks import lock_output
+
+    write_documents(tmp_path / "documents.jsonl", COLLECTION)
+    with lock_output(tmp_path / "index"), pytest.raises(OutputLocked):
+        build_index(tmp_path / "documents.jsonl", tmp_path / "index")
+
+
+# Distant labels
+
+
+@pytest.mark.parametrize(
+    "text, answers, expected",
+    [
+        ("The Art of war", ["art"], True),
+        ("a start", ["art"], False),
+        ("in 1950", ["5"], False),
+        ("the United States", ["Britain", "united   states"], True),
+        ("united, states", ["united states"], False),
+        ("in the U.S.", ["U.S."], True),
+        ("le caf\u00e9", ["cafe\u0301"], True),
+        ("le cafe", ["caf\u00e9"], False),
+        ("at 10\u2013 11", ["10 \u2013 11"], True),
+        ("text", [], False),
+        ("text", [" ", "\x00"], False),
+        ("", ["text"], False),
+    ],
+)
+def test_a_document_contains_an_answer_exactly(text, answers, expected):
+    assert contains_answer(text, answers) is expected
+
+
+def test_an_answer_is_looked_for_in_the_whole_collection(build, monkeypatch):
+    index = build([*COLLECTION, Document("D6", "To be, or not to be", "Hamlet")])
+    assert index.holds_answer(["nowhere", "ice melt"])  # "Caves of ice melt"
+    assert not index.holds_answer(["melt ice"])
+    assert not index.holds_answer(["glaciers"])
+    assert index.holds_answer(["or not"])  # stop words alone
+    assert not index.holds_answer(["be or"])
+    assert not index.holds_answer(["Hamlet"])  # a title is no answer
+    assert not index.holds_answer([])
+
+
+# Questions with the documents that they retrieve
+
+QUESTIONS = [
+    Question("Q1", "Do ice caves melt ?", (Candidate("old"),), ("grow", "GROW .")),
+    Question("Q2", "Which rivers freeze ?", ()),
+    Question("Q3", "zebra", (), ("ice",)),
+    Question("Q4", "Which volcanoes ?", (), ("melt",)),
+    Question("Q5", "Which lakes ?", (), ("tea",)),
+]
+
+
+def test_retrieved_candidates_have_ids_texts_and_labels(build):
+    documents = [*COLLECTION[:3], Document("D4", "The rivers freeze", "Grow"), COLLECTION[4]]
+    [first, second, third, *_] = retrieve(build(documents), QUESTIONS, top=2)
+    assert first == QUESTIONS[0]._replace(
+        candidates=(Candidate(TEXTS["D1"], 1, "D1"), Candidate(TEXTS["D2"], 0, "D2"))
+    )
+    assert second.candidates == (Candidate("Grow\nThe rivers freeze", None, "D4"),)
+    assert third.candidates == ()
+    [grown] = retrieve(build(documents), [Question("Q", "rivers", (), ("grow",))])
+    assert grown.labels == (0,), "the title alone holds the answer"
+
+
+def test_a_file_of_retrieved_questions_is_counted(build, tmp_path):
+    index = build()
+    write_questions(tmp_path / "q.jsonl", QUESTIONS)
+    counts = write_retrieved(index.path, tmp_path / "q.jsonl", tmp_path / "c.jsonl", 80)
+    assert counts == {
+        "questions": 4,
+        "candidates": 5,
+        "positives": 1,
+        "without": 1,
+        "unknown": 1,
+        "missed": 3,
+        "unanswerable": 1,
+    }
+    written = list(read_questions(tmp_path / "c.jsonl"))
+    assert [question.id for question in written] == ["Q1", "Q2", "Q4", "Q5"]
+    assert written[0].answers == ("grow", "GROW .")
+
+
+def test_questions_that_all_retrieve_nothing_are_an_error(build, tmp_path):
+    index = build()
+    write_questions(tmp_path / "q.jsonl", [Question("Q3", "zebra", ())])
+    with pytest.raises(DataError, match="none of its 1 questions retrieves a document"):
+        write_retrieved(index.path, tmp_path / "q.jsonl", tmp_path / "c.jsonl")
+    assert not (tmp_path / "c.jsonl").exists()
+
+
+# Metrics
+
+
+@pytest.mark.parametrize(
+    "name, ranked, ranks, expected",
+    [
+        ("hit@1", [0, 1, 1], [0, 1, 2], 0),
+        ("hit@2", [0, 1, 1], [0, 1, 2], 1),
+        ("hit@5", [0, 1], [0, 1], 1),  # fewer candidates than 5
+        ("hit@5", [0, 0], [0, 1], 0),
+        ("hit@5", [], [], 0),
+        # Retrieved: 0 0 1 0 1. Ranked: the last first.
+        ("pbt@1", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 1),
+        ("pbt@2", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 1),
+        ("ptb@2", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 0),  # index 2 was not among the first 2
+        ("ptb@3", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 1),
+        ("pbt@3", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 1),
+        ("pbt@5", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 0),  # all are among the first 5
+        ("ptb@5", [1, 0, 0, 0, 1], [4, 0, 1, 3, 2], 0),
+        ("pbt@1", [1, 0], [0, 1], 0),
+        ("ptb@1", [0, 1], [1, 0], 1),
+        ("ptb@1", [0, 1], [0, 1], 0),
+        ("pbt@1", [0, 1], [1, 0], 0),
+        ("pbt@1", [], [], 0),
+    ],
+)
+def test_metrics_of_retrieval_by_hand(name, ranked, ranks, expected):
+    assert metrics_of(ranked, sorted(ranked), [name], ranks) == {name: expected}
+
+
+def test_unknown_metrics_name_the_known():
+    for name in ("hits@1", "hit@0", "pbt", "map@3"):
+        with pytest.raises(OptionError, match="hit@K, pbt@K or ptb@K"):
+            metric(name)
+
+
+@given(st.lists(st.booleans(), max_size=8), st.randoms(), st.integers(1, 9))
+def test_metrics_beside_retrieval_are_sets_of_documents(labels, random, k):
+    order = random.sample(range(len(labels)), len(labels))
+    retrieved = {index for index in range(len(labels))[:k] if labels[index]}
+    ranked = {index for index in order[:k] if labels[index]}
+    grades = [int(labels[index]) for index in order]
+    values = metrics_of(grades, grades, [f"hit@{k}", f"pbt@{k}", f"ptb@{k}"], order)
+    expected = [bool(ranked), bool(ranked - retrieved), bool(retrieved - ranked)]
+    assert list(values.values()) == expected
+
+
+class NumberRanker(Ranker):
+    """Scores a candidate by the number that is its text."""
+
+    @property
+    def capabilities(self):
+        return Capabilities("number")
+
+    def rank_all(self, questions):
+        for question in questions:
+            scores = np.array([float(text) for text in question.texts])
+            no = scores > np.inf
+            order = np.argsort(-scores, kind="stable")
+            yield Ranking(order, scores, no + 1, no, no, Cost(0, 1, 1, 1, 1, 1), scores[None])
+
+
+#: Candidates in the order of retrieval; neither ids nor scores are in it. Q1: the first, correct,
+#: falls to rank 3, and the correct third rises to rank 1. Q2: no correct document.
+RETRIEVED = [
+    Question(
+        "Q1",
+        "one ?",
+        (Candidate("1", 1, "D2"), Candidate("5", 0, "D9"), Candidate("7", 1, "D5")),
+    ),
+    Question("Q2", "two ?", (Candidate("1", 0, "D1"), Candidate("1", 0, "D2"))),
+    Question("Q3", "three ?", (Candidate("2", 1), Candidate("2", 0))),
+]
+NAMES = ("hit@1", "hit@2", "pbt@1", "pbt@2", "ptb@1", "ptb@2")
+
+
+def figures(row):
+    return [row[name] for name in NAMES]
+
+
+def test_the_order_of_retrieval_reaches_the_metrics_of_rankers():
+    # Q3's two tie, and the greater id is first: its first document falls to rank 2.
+    [row] = evaluate_ranker(NumberRanker(), RETRIEVED, metrics=NAMES)
+    assert figures(row) == pytest.approx([1 / 3, 2 / 3, 1 / 3, 1 / 3, 2 / 3, 1 / 3])
+    rankings = NumberRanker().rank_all(RETRIEVED)
+    assert figures(evaluate(rankings, RETRIEVED, metrics=NAMES)) == pytest.approx(figures(row))
+    *_, mean, _ = evaluate_seeds([NamedRanker("a", NumberRanker())], RETRIEVED, metrics=NAMES)
+    assert figures(mean) == pytest.approx(figures(row))
+    for question in by_document_id(RETRIEVED):
+        assert by_document_id([question]) == [question]
+        assert sorted(question.ranks) == list(range(len(question.candidates)))
+
+
+def test_missing_questions_count_as_misses():
+    [row] = evaluate_ranker(NumberRanker(), RETRIEVED, metrics=NAMES, total=6)
+    assert row["questions"] == 6
+    assert figures(row) == pytest.approx([1 / 6, 1 / 3, 1 / 6, 1 / 6, 1 / 3, 1 / 6])
+    for total, filter, message in (
+        (2, "all", "total: 2; expected 3 or more"),
+        (6, "clean", "total: with the filter clean"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            evaluate_ranker(NumberRanker(), RETRIEVED, filter=filter, total=total)
+        with pytest.raises(OptionError, match=message):
+            evaluate_retrieved(RETRIEVED, filter, total=total)
+
+
+def test_the_first_retriever_alone(tmp_path):
+    run, qrels = tmp_path / "run", tmp_path / "qrels"
+    row = evaluate_retrieved(RETRIEVED, "all", (*NAMES, "map"), str(run), str(qrels))
+    assert figures(row) == pytest.approx([2 / 3, 2 / 3, 0, 0, 0, 0])
+    assert row["map"] == pytest.approx(((1 + 2 / 3) / 2 + 1) / 3)
+    scored = score_run(read_run(run), read_qrels(qrels), metrics=("map", "hit@1"))
+    assert [scored["map"], scored["hit@1"]] == pytest.approx([row["map"], row["hit@1"]])
+    again = evaluate_retrieved(by_document_id(RETRIEVED), metrics=(*NAMES, "map"))
+    assert again == row
+    with pytest.raises(OptionError, match="pbt@1 of a TREC run, which lacks the order"):
+        score_run(read_run(run), read_qrels(qrels), metrics=("pbt@1",))
+
+
+# Commands
+
+
+def wqa(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def test_commands_from_documents_to_figures(tmp_path, capsys):
+    documents, questions = tmp_path / "documents.jsonl.gz", tmp_path / "questions.jsonl"
+    index, out = tmp_path / "index", tmp_path / "retrieved.jsonl.gz"
+    write_documents(documents, COLLECTION)
+    write_questions(questions, [QUESTIONS[0], *QUESTIONS[2:]])
+    assert wqa("index", documents, "--out", index, "--method", "bm25", "--b", 0.4) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{index}: 5 documents, 9 terms, bm25, ")
+    assert Index(index).meta["settings"] == {"k1": 1.2, "b": 0.4}
+    documents.unlink()
+    assert wqa("retrieve", index, "--data", questions, "--out", out, "--top", 3) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{out}: 3 questions, 5 candidates, 1 of them with an answer\n"
+    assert "note: 1 of 4 questions retrieve no document" in printed.err
+    assert "`wqa evaluate --total 4`" in printed.err
+    assert "3 questions retrieve no document with an answer; for 1 of them no doc" in printed.err
+    scored = tmp_path / "figures.json"
+    options = ("--data", out, "--metrics", "hit@1,ptb@1", "--total", 4, "--json", scored)
+    assert wqa("evaluate", "--retrieved", *options) == 0
+    assert json.loads(scored.read_text()) == {
+        "filter": "all",
+        "questions": 4,
+        "hit@1": 0.25,
+        "ptb@1": 0.0,
+    }
+    assert "4 questions scored" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["index", "absent.jsonl", "--out", "index"], "absent.jsonl: cannot be read (No such"),
+        (["index", "d.jsonl", "--out", "new", "--k1", "1"], "--k1: given with tfidf"),
+        (["index", "d.jsonl", "--out", "d.jsonl"], "--out: d.jsonl, a file"),
+        (
+            ["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"],
+            "is no document index",
+        ),
+        (["retrieve", "index", "--data", "no.jsonl", "--out", "c.jsonl"], "no such file"),
+        (
+            ["retrieve", "index", "--data", "q.jsonl", "--out", "c.jsonl", "--top", "0"],
+            "--top: 0; expected a whole number from 1",
+        ),
+        (["evaluate", "--retrieved"], "--data: nothing"),
+        (["evaluate", "--retrieved", "run", "--data", "q.jsonl"], "with --retrieved"),
+        (["evaluate", "--retrieved", "--data", "q.jsonl", "--total", "-1"], "--total: -1"),
+        (["evaluate", "--retrieved", "--data", "q.jsonl", "--keep", "1"], "with --retrieved"),
+        (["evaluate", "--run", "r", "--qrels", "q", "--total", "3"], "--total: with --run"),
+        (["evaluate", "--retrieved", "--data", "q.jsonl"], "no key 'candidates'"),
+    ],
+)
+def test_errors_of_commands_are_one_line(build, tmp_path, monkeypatch, capsys, arguments, message):
+    build()
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "documents.jsonl").rename("d.jsonl")
+    write_questions("q.jsonl", QUESTIONS[1:])
+    assert wqa(*arguments) == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
+    assert not (tmp_path / "c.jsonl").exists()

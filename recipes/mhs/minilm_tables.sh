@@ -47,3 +47,15 @@ cat "$RESULTS/minilm_claims.txt"
   tee "$RESULTS/minilm_cost.txt"
 (cd "$base" && "$wqa" agreement "${mhs[0]#"$base/"}" "${teachers[@]#"$base/"}" --data "$data" \
   --filter "$(filter_of wikiqa)" --out "$out/minilm_agreement")
+
+# The grids, and the logs of the rankers in the tables; those of the other points of a grid stay with the runs.
+for name in kd kd_sum kd_rr mhs; do
+  cp "$base/minilm_${name}_wikiqa/grid.tsv" "$RESULTS/minilm_grid_$name.tsv"
+done
+if [ "$RESULTS" != "$RUNS" ]; then
+  mkdir -p recipes/mhs/logs
+  for run in "$base"/minilm_{transferred,start} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" "${mhs[@]}"; do
+    name=${run#"$base/"}
+    sed "s|$RUNS/||g" "$run/metrics.jsonl" > "recipes/mhs/logs/${name//\//_}.metrics.jsonl"
+  done
+fi

@@ -5,11 +5,14 @@ examples:
   wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --trec-run run.txt --write-qrels qrels.txt
   wqa evaluate runs/seed0 runs/seed1 runs/seed2 --data data/wikiqa/test.jsonl --seeds
   wqa evaluate --run run.txt --qrels qrels.txt
+  wqa evaluate --retrieved --data retrieved/dev.jsonl --metrics hit@1,hit@10
 
 Metrics equal trec_eval's. With a RUN, each --drop-ratio and each --keep is a row of the table. With
 --seeds, the RUNs are seeds of one system, and the table ends with mean and deviation. Without a
-RUN, --run and --qrels name the TREC files to score. A RUN may be a .json file of a sequence or an
-ensemble of rankers. `wqa compare` compares runs.
+RUN, --run and --qrels name the TREC files to score, and --retrieved scores the order of the
+candidates in --data, that of `wqa retrieve`. hit@K is the share of questions with a correct
+candidate among the first K; pbt@K and ptb@K compare with the order in --data. A RUN may be a .json
+file of a sequence or an ensemble of rankers. `wqa compare` compares runs.
 """
 
 from __future__ import annotations
@@ -29,6 +32,17 @@ from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissio
 from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
 from wqa.errors import OptionError
 
+#: Options that need a RUN or a TREC run, and their names in errors.
+_OF_RANKINGS = {
+    "runs": "runs",
+    "trec_runs": "run",
+    "qrels": "qrels",
+    "complete": "complete",
+    "drops": "drop_ratio and keep",
+    "seeds": "seeds",
+    "per_exit": "per_exit",
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa evaluate`` to its parser."""
@@ -37,6 +51,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_drops(parser, "; give it again for another row, or, with --seeds, once for each RUN")
     parser.add_argument(
         "--seeds", action="store_true", help="the RUNs are seeds of one system: mean and deviation"
+    )
+    parser.add_argument(
+        "--retrieved",
+        action="store_true",
+        help="score the order of the candidates in --data instead of a RUN's",
+    )
+    parser.add_argument(
+        "--total",
+        type=int,
+        default=0,
+        metavar="N",
+        help="questions of the corpus: those that retrieved no candidate, and so are not in "
+        "--data, count as 0",
     )
     parser.add_argument(
         "--per-exit",
@@ -64,7 +91,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa evaluate`` and print a table of figures."""
     options.metrics = metric_names(options.metrics)
-    if scores_trec_runs(options):
+    if options.total < 0:
+        raise OptionError("total", options.total, "a number of questions")
+    if options.retrieved:
+        rows = _of_retrieval(options)
+    elif scores_trec_runs(options):
         rows = _of_trec_run(options)
     elif options.seeds:
         rows = _of_seeds(options)
@@ -96,14 +127,37 @@ def _of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
         options.trec_run,
         options.trec_qrels,
         progress=True,
+        total=options.total,
     )
+
+
+def _of_retrieval(options: argparse.Namespace) -> List[Dict[str, Any]]:
+    from wqa.data import read_questions
+    from wqa.evaluation import evaluate_retrieved
+
+    for name, shown in _OF_RANKINGS.items():
+        if getattr(options, name):
+            raise OptionError(
+                shown, "with --retrieved, where nothing is ranked", "one or the other"
+            )
+    if not options.data:
+        raise OptionError("data", "nothing", "labelled questions with their candidates")
+    row = evaluate_retrieved(
+        read_questions(options.data),
+        options.filter,
+        options.metrics,
+        options.trec_run,
+        options.trec_qrels,
+        options.total,
+    )
+    return [row]
 
 
 def _of_seeds(options: argparse.Namespace) -> List[Dict[str, Any]]:
     from wqa.data import read_questions
     from wqa.evaluation.comparison import evaluate_seeds
 
-    for name in ("per_exit", "trec_run", "trec_qrels"):
+    for name in ("per_exit", "trec_run", "trec_qrels", "total"):
         if getattr(options, name):
             raise OptionError(name, "with --seeds", "a single RUN")
     rankers = named_rankers(options)

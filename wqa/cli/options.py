@@ -309,6 +309,7 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
         "--metrics",
         default="map,mrr,p@1,ndcg@10",
         metavar="M[,M...]",
-        help="of map, mrr, p@K, ndcg@K (default: map,mrr,p@1,ndcg@10)",
+        help="of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the "
+        "DC-BERT paper (default: map,mrr,p@1,ndcg@10)",
     )
     add_filter(parser, "--filter", "all", "questions to score")

@@ -20,6 +20,7 @@ _OF_RUNS = {
     "per_exit": "per_exit",
     "trec_run": "trec_run",
     "trec_qrels": "trec_qrels",
+    "total": "total",
 }
 
 

@@ -20,11 +20,15 @@ class Candidate(NamedTuple):
     id : str, optional
         The document's id in its collection, None if it has none. It holds no white space and is
         unique among the candidates of its question.
+    rank : int, optional
+        Its index in the order in which the candidates were retrieved, where they are in another
+        order. No file holds it.
     """
 
     text: str
     label: Optional[int] = None
     id: Optional[str] = None
+    rank: Optional[int] = None
 
 
 class Question(NamedTuple):
@@ -52,6 +56,14 @@ class Question(NamedTuple):
     def labels(self) -> Tuple[Optional[int], ...]:
         """Labels in candidate order."""
         return tuple(candidate.label for candidate in self.candidates)
+
+    @property
+    def ranks(self) -> Tuple[int, ...]:
+        """Indices in the order in which the candidates were retrieved, in candidate order."""
+        return tuple(
+            index if candidate.rank is None else candidate.rank
+            for index, candidate in enumerate(self.candidates)
+        )
 
     @property
     def texts(self) -> Tuple[str, ...]:

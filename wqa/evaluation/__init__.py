@@ -3,9 +3,17 @@
 `wqa.evaluation.comparison` compares runs. It is not imported here, as it loads scipy.
 """
 
+from wqa.evaluation.answers import (
+    exact_match,
+    f1,
+    reading_evaluator,
+    score_answers,
+    write_predictions,
+)
 from wqa.evaluation.evaluate import evaluate, score_run
 from wqa.evaluation.metrics import METRICS, average_precision, ndcg, precision, reciprocal_rank
-from wqa.evaluation.rankers import dev_evaluator, evaluate_ranker
+from wqa.evaluation.rankers import dev_evaluator, evaluate_ranker, evaluate_retrieved
+from wqa.evaluation.retrieval import beyond_retrieval, hit, lost_by_ranking
 from wqa.evaluation.tables import table
 from wqa.evaluation.ties import by_document_id
 from wqa.evaluation.trec import qrels_from, read_qrels, read_run, write_qrels, write_run
@@ -13,18 +21,27 @@ from wqa.evaluation.trec import qrels_from, read_qrels, read_run, write_qrels, w
 __all__ = [
     "METRICS",
     "average_precision",
+    "beyond_retrieval",
     "by_document_id",
     "dev_evaluator",
     "evaluate",
     "evaluate_ranker",
+    "evaluate_retrieved",
+    "exact_match",
+    "f1",
+    "hit",
+    "lost_by_ranking",
     "ndcg",
     "precision",
     "qrels_from",
     "read_qrels",
     "read_run",
     "reciprocal_rank",
+    "reading_evaluator",
+    "score_answers",
     "score_run",
     "table",
+    "write_predictions",
     "write_qrels",
     "write_run",
 ]

@@ -6,8 +6,8 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from wqa.data import Question, filter_questions
 from wqa.data.filters import FILTERS
-from wqa.errors import DataError, check_choice, shorten
-from wqa.evaluation.metrics import METRICS, metrics_of
+from wqa.errors import DataError, OptionError, check_choice, shorten
+from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
 from wqa.evaluation.ties import break_ties
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
@@ -19,6 +19,7 @@ def evaluate(
     questions: Sequence[Question],
     filter: str = "all",
     metrics: Sequence[str] = METRICS,
+    total: int = 0,
 ) -> Figures:
     """Mean metrics of rankings against the questions' labels.
 
@@ -37,6 +38,9 @@ def evaluate(
         Which questions count. Under ``all`` a question without a positive scores 0.
     metrics : sequence of str
         Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
+    total : int
+        Number of questions of the corpus, where those without any candidate are not among
+        ``questions``: they count as 0. By default no question is missing.
 
     Returns
     -------
@@ -49,20 +53,44 @@ def evaluate(
         If a question has an unlabelled candidate, or a ranking is missing or not a
         permutation of its question's candidates.
     OptionError
-        If the filter or a metric is unknown.
+        If the filter or a metric is unknown, or ``total`` does not fit.
     """
+    check_total(total, len(questions), filter)
     counted = {question.id for question in filter_questions(questions, filter)}
     rows = []
     iterator = iter(rankings)
     for question in questions:
         order = _order(next(iterator, ()), question)
         if question.id in counted:
-            labels = [label or 0 for label in question.labels]
-            ranked = [labels[index] for index in order]
-            rows.append(metrics_of(ranked, labels, metrics))
+            rows.append(metrics_of_question(order, question, metrics))
     if next(iterator, None) is not None:
         raise DataError("rankings", f"more than {len(questions)}", "one a question")
-    return _mean(rows, metrics)
+    return _mean(rows, metrics, total)
+
+
+def check_total(total: int, count: int, filter: str) -> None:
+    """Check the number of questions of a corpus.
+
+    Parameters
+    ----------
+    total : int
+        The number, or 0 where no question is missing.
+    count : int
+        Number of questions with candidates.
+    filter : str
+        Filter of the questions; all of them must count.
+
+    Raises
+    ------
+    OptionError
+        If the number is too small, or the filter leaves questions out.
+    """
+    if not total:
+        return
+    if filter != "all":
+        raise OptionError("total", f"with the filter {filter}", 'filter="all"')
+    if total < count:
+        raise OptionError("total", total, f"{count} or more, as the questions are")
 
 
 def score_run(
@@ -159,10 +187,9 @@ def _order(ranking: Any, question: Question) -> List[int]:
     return break_ties(ranking, question)
 
 
-def _mean(rows: Sequence[Figures], metrics: Sequence[str]) -> Figures:
-    count = len(rows)
+def _mean(rows: Sequence[Figures], metrics: Sequence[str], total: int = 0) -> Figures:
+    count = total or len(rows)
     figures: Figures = {"questions": count}
     for name in metrics:
-        total = sum(row[name] for row in rows)
-        figures[name] = total / max(count, 1)
+        figures[name] = sum(row[name] for row in rows) / max(count, 1)
     return figures

@@ -9,9 +9,11 @@ from __future__ import annotations
 import functools
 import math
 import re
-from typing import Callable, Dict, Sequence
+from typing import Callable, Dict, Optional, Sequence
 
+from wqa.data import Question
 from wqa.errors import OptionError, shorten
+from wqa.evaluation.retrieval import beyond_retrieval, hit, lost_by_ranking
 
 Grades = Sequence[int]
 
@@ -119,7 +121,11 @@ def _dcg(grades: Grades) -> float:
 METRICS = ("map", "mrr", "p@1", "ndcg@10")
 
 _PLAIN = {"map": average_precision, "mrr": reciprocal_rank}
-_AT_K = {"p": precision, "ndcg": ndcg}
+_AT_K = {"p": precision, "ndcg": ndcg, "hit": hit}
+#: Metrics that compare a ranking with the order in which the candidates were retrieved.
+_BESIDE_RETRIEVAL = {"pbt": beyond_retrieval, "ptb": lost_by_ranking}
+#: Names of metrics, for messages.
+NAMES = "map, mrr, p@K, ndcg@K, hit@K, pbt@K or ptb@K, with K from 1"
 
 
 def metric(name: str) -> Callable[[Grades, Grades], float]:
@@ -128,12 +134,13 @@ def metric(name: str) -> Callable[[Grades, Grades], float]:
     Parameters
     ----------
     name : str
-        ``map``, ``mrr``, ``p@K`` or ``ndcg@K`` with K from 1.
+        ``map``, ``mrr``, ``p@K``, ``ndcg@K``, ``hit@K``, ``pbt@K`` or ``ptb@K`` with K from 1.
 
     Returns
     -------
     callable
-        ``f(ranked, judged) -> float``.
+        ``f(ranked, judged) -> float``; for ``pbt@K`` and ``ptb@K`` ``f(ranked, ranks) -> float``,
+        as `wqa.evaluation.retrieval` defines them.
 
     Raises
     ------
@@ -142,14 +149,19 @@ def metric(name: str) -> Callable[[Grades, Grades], float]:
     """
     if name in _PLAIN:
         return _PLAIN[name]
-    match = re.fullmatch(r"(p|ndcg)@([1-9][0-9]*)", name)
-    if match is None:
-        raise OptionError("metrics", shorten(name), "map, mrr, p@K or ndcg@K, with K from 1")
-    kind, k = match.groups()
-    return functools.partial(_AT_K[kind], k=int(k))
+    functions = {**_AT_K, **_BESIDE_RETRIEVAL}
+    match = re.fullmatch(r"([a-z]+)@([1-9][0-9]*)", name)
+    if match is None or match[1] not in functions:
+        raise OptionError("metrics", shorten(name), NAMES)
+    return functools.partial(functions[match[1]], k=int(match[2]))
 
 
-def metrics_of(ranked: Grades, judged: Grades, names: Sequence[str] = METRICS) -> Dict[str, float]:
+def metrics_of(
+    ranked: Grades,
+    judged: Grades,
+    names: Sequence[str] = METRICS,
+    ranks: Optional[Sequence[int]] = None,
+) -> Dict[str, float]:
     """Several metrics of one question.
 
     Parameters
@@ -158,6 +170,49 @@ def metrics_of(ranked: Grades, judged: Grades, names: Sequence[str] = METRICS) -
         Grades, best rank first.
     judged : sequence of int
         Grades of all judged candidates.
+    names : sequence of str
+        Names of metrics, as `metric` takes them.
+    ranks : sequence of int, optional
+        Index of each ranked candidate in the order in which they were retrieved; None where that
+        is not known.
+
+    Returns
+    -------
+    dict of str to float
+        Values by name.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown, or a metric needs ``ranks`` and they are not known.
+    """
+    values = {}
+    for name in names:
+        function = metric(name)
+        if name.partition("@")[0] not in _BESIDE_RETRIEVAL:
+            values[name] = function(ranked, judged)
+        elif ranks is not None:
+            values[name] = function(ranked, ranks)
+        else:
+            raise OptionError(
+                "metrics",
+                f"{name} of a TREC run, which lacks the order of retrieval",
+                "the ranker and its questions",
+            )
+    return values
+
+
+def metrics_of_question(
+    order: Sequence[int], question: Question, names: Sequence[str] = METRICS
+) -> Dict[str, float]:
+    """Several metrics of the ranking of one question.
+
+    Parameters
+    ----------
+    order : sequence of int
+        Indices of its candidates, best first.
+    question : Question
+        Question with its candidates; one without a label counts as not relevant.
     names : sequence of str
         Names of metrics, as `metric` takes them.
 
@@ -171,4 +226,7 @@ def metrics_of(ranked: Grades, judged: Grades, names: Sequence[str] = METRICS) -
     OptionError
         If a name is unknown.
     """
-    return {name: metric(name)(ranked, judged) for name in names}
+    labels = [label or 0 for label in question.labels]
+    ranks = question.ranks
+    ranked = [labels[index] for index in order]
+    return metrics_of(ranked, labels, names, [ranks[index] for index in order])

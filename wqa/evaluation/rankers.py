@@ -7,18 +7,17 @@ A ranker is any object with the interface of `wqa.inference.Ranker`: ``prepare``
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from wqa.data import Question, filter_questions
-from wqa.errors import OptionError, printable
-from wqa.evaluation.evaluate import evaluate
+from wqa.data.progress import with_bar
+from wqa.errors import OptionError
+from wqa.evaluation.evaluate import check_total, evaluate
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.ties import by_document_id
 from wqa.evaluation.trec import write_qrels, write_run
 
-Item = TypeVar("Item")
 #: Figures of one ranking of all questions, by name.
 Row = Dict[str, Any]
 #: Keyword arguments of ``set_drops`` by the name of the setting; None leaves the drops as they are.
@@ -80,44 +79,6 @@ def rank_questions(
     return list(with_bar(ranker.rank_all(questions), len(questions), title, progress))
 
 
-def with_bar(
-    items: Iterable[Item], total: int, title: str, progress: bool = False, unit: str = "question"
-) -> Iterable[Item]:
-    """Show a bar on standard error while items are computed.
-
-    Parameters
-    ----------
-    items : iterable
-        Items that are computed one by one.
-    total : int
-        Number of items.
-    title : str
-        Text of the bar.
-    progress : bool
-        Show the bar if it takes longer than a second.
-    unit : str
-        Name of an item.
-
-    Returns
-    -------
-    iterable
-        The items.
-    """
-    from tqdm import tqdm
-
-    return tqdm(
-        items,
-        total=total,
-        desc=printable(title),
-        unit=unit,
-        delay=1,
-        leave=False,
-        disable=not progress,
-        file=sys.stderr,
-        mininterval=0.5 if sys.stderr.isatty() else 20,
-    )
-
-
 def cost_of(rankings: Sequence[Any]) -> Dict[str, float]:
     """Cost of several rankings, over that of the full network.
 
@@ -149,6 +110,7 @@ def evaluate_ranker(
     trec_run: str = "",
     trec_qrels: str = "",
     progress: bool = False,
+    total: int = 0,
 ) -> List[Row]:
     """Evaluate a ranker at several drop settings, and after each of its exits.
 
@@ -176,6 +138,8 @@ def evaluate_ranker(
         TREC judgements to write.
     progress : bool
         Show a bar on standard error while ranking.
+    total : int
+        Number of questions of the corpus, as `wqa.evaluation.evaluate` takes it.
 
     Returns
     -------
@@ -196,6 +160,7 @@ def evaluate_ranker(
         If a question is over-long, and the ranker neither truncates nor skips it.
     """
     judged = questions_that_count(questions, filter)
+    check_total(total, len(judged), filter)
     prepared = ranker.prepare(judged)
     kept = prepared.questions
     if settings is None:
@@ -218,12 +183,13 @@ def evaluate_ranker(
         seconds = time.perf_counter() - begin
         if trec_run:
             write_run(trec_run.replace("{}", name), kept, rankings)
-        row = {"drop_ratio": name, "filter": filter, **evaluate(rankings, kept, metrics=metrics)}
+        figures = evaluate(rankings, kept, metrics=metrics, total=total)
+        row = {"drop_ratio": name, "filter": filter, **figures}
         rows.append({**row, **cost_of(rankings), "seconds": seconds})
     if trec_qrels:
         write_qrels(trec_qrels, judged)
     if per_exit:
-        rows += _rows_of_exits(ranker, kept, filter, metrics, progress)
+        rows += _rows_of_exits(ranker, kept, filter, metrics, progress, total)
     return [{**row, **prepared.counts} for row in rows]
 
 
@@ -251,6 +217,7 @@ def _rows_of_exits(
     filter: str,
     metrics: Sequence[str],
     progress: bool,
+    total: int,
 ) -> List[Row]:
     ranker.set_drops()
     rankings = rank_questions(ranker, questions, "every exit", progress)
@@ -262,10 +229,59 @@ def _rows_of_exits(
         layers += capabilities.stage_layers[index]
         share = layers / capabilities.num_layers
         row: Row = {"drop_ratio": f"exit {layer}", "filter": filter}
-        row.update(evaluate(orders, questions, metrics=metrics))
+        row.update(evaluate(orders, questions, metrics=metrics, total=total))
         row.update(cost=share, token_cost=share, seconds=None)
         rows.append(row)
     return rows
+
+
+class _Retrieved(NamedTuple):
+    """The order of retrieval as a ranking."""
+
+    order: Sequence[int]
+    scores: Sequence[float]
+
+
+def evaluate_retrieved(
+    questions: Iterable[Question],
+    filter: str = "all",
+    metrics: Sequence[str] = METRICS,
+    trec_run: str = "",
+    trec_qrels: str = "",
+    total: int = 0,
+) -> Row:
+    """Evaluate the order in which the candidates were retrieved, the first retriever's.
+
+    Parameters
+    ----------
+    questions : iterable of Question
+        Labelled questions, their candidates in that order.
+    filter, metrics, trec_run, trec_qrels, total
+        As `evaluate_ranker` takes them.
+
+    Returns
+    -------
+    dict
+        The filter, the number of questions and the metrics.
+
+    Raises
+    ------
+    OptionError
+        If the filter or a metric is unknown, no question is left, or ``total`` does not fit.
+    DataError
+        If a candidate has no label.
+    """
+    kept = questions_that_count(questions, filter)
+    check_total(total, len(kept), filter)
+    rankings = []
+    for question in kept:
+        order = sorted(range(len(question.ranks)), key=question.ranks.__getitem__)
+        rankings.append(_Retrieved(order, [-float(rank) for rank in question.ranks]))
+    if trec_run:
+        write_run(trec_run, kept, rankings)
+    if trec_qrels:
+        write_qrels(trec_qrels, kept)
+    return {"filter": filter, **evaluate(rankings, kept, metrics=metrics, total=total)}
 
 
 def dev_evaluator(

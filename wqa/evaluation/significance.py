@@ -18,7 +18,7 @@ from scipy import stats
 
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
-from wqa.evaluation.metrics import METRICS, metrics_of
+from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
 from wqa.evaluation.ties import break_ties
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
@@ -47,9 +47,7 @@ def per_question(
     """
     rows = {}
     for ranking, question in zip(rankings, questions):
-        labels = [label or 0 for label in question.labels]
-        ranked = [labels[index] for index in break_ties(ranking, question)]
-        rows[question.id] = metrics_of(ranked, labels, metrics)
+        rows[question.id] = metrics_of_question(break_ties(ranking, question), question, metrics)
     return _by_metric(rows, metrics)
 
 

@@ -48,16 +48,18 @@ def by_document_id(questions: Iterable[Question]) -> List[Question]:
     Returns
     -------
     list of Question
-        The same questions. Each candidate has its document id as its id.
+        The same questions. Each candidate has its document id as its id, and its ``rank``.
     """
     return [_sorted(question) for question in questions]
 
 
 def _sorted(question: Question) -> Question:
     document_ids = question.document_ids
+    ranks = question.ranks
     candidates = []
     for index in _descending(range(len(document_ids)), document_ids):
-        candidates.append(question.candidates[index]._replace(id=document_ids[index]))
+        candidate = question.candidates[index]
+        candidates.append(candidate._replace(id=document_ids[index], rank=ranks[index]))
     return question._replace(candidates=tuple(candidates))
 
 

@@ -12,6 +12,7 @@ from wqa.inference.engine_locks import MXNET_LOCK, in_mxnet_thread
 from wqa.models import Head, LayerStack
 from wqa.models.heads import Stage
 from wqa.onednn import DenseChain, PackedBatch, PackedLayers
+from wqa.onednn.library import as_float32
 from wqa.onednn.packing import round_up
 
 
@@ -23,8 +24,8 @@ class PackedPath:
     layers : LayerStack
         The layers, whose ``needed`` says which rows of the last one are computed.
     head : Head
-        Head that reads a row for each pair. A head of dense layers is computed by oneDNN, without a
-        change of threads; any other by MXNet.
+        Head that reads a row for each pair, or the row of each token. A head of dense layers is
+        computed by oneDNN, without a change of threads; any other by MXNet.
     start : int
         Index of the first layer in the engine's `PackedLayers`.
     """
@@ -32,7 +33,8 @@ class PackedPath:
     def __init__(self, layers: LayerStack, head: Head, start: int) -> None:
         self._start = start
         self._end = start + len(layers)
-        self._only_first = layers.needed == 1
+        # The last layer runs for the rows that the head reads alone.
+        self._reads_rows = layers.needed is not None and len(layers) > 0
         self.head = head
         self.chain = None
         dense_layers = head.chain()
@@ -42,7 +44,25 @@ class PackedPath:
     @property
     def changes_encodings(self) -> bool:
         """Whether `run` changes the current encodings."""
-        return self._end - self._start > self._only_first
+        return self._end - self._start > self._reads_rows
+
+    def width(self, layers: PackedLayers) -> int:
+        """Width of the rows that `run` returns.
+
+        Parameters
+        ----------
+        layers : PackedLayers
+            Layers of the engine.
+
+        Returns
+        -------
+        int
+        """
+        positions = 1
+        if self.head.reads == "first":
+            positions = self.head.positions
+        # An encoding and a context each, where the last layer is not finished.
+        return (1 + self._reads_rows) * positions * layers.config.units
 
     def run(self, layers: PackedLayers, batch: PackedBatch) -> np.ndarray:
         """Run the layers on the current encodings.
@@ -57,31 +77,39 @@ class PackedPath:
         Returns
         -------
         numpy.ndarray
-            (pairs, C) rows that the head reads.
+            (pairs, width) float32 rows for `scores`; (tokens, C) for a head that reads tokens.
         """
-        for layer in range(self._start, self._end - self._only_first):
+        for layer in range(self._start, self._end - self._reads_rows):
             layers.layer(layer, batch)
-        if self._only_first:
-            return layers.layer_of_first_rows(self._end - 1, batch)
+        if self._reads_rows:
+            return layers.attend_read_rows(self._end - 1, batch)
         if self.head.reads == "mean":
             return layers.means(batch)
-        return layers.first_rows(batch)
+        if self.head.reads == "tokens":
+            return as_float32(layers.encodings[: batch.tokens])
+        return layers.read_rows(batch)
 
-    def scores(self, rows: np.ndarray) -> np.ndarray:
-        """Run the head.
+    def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
+        """Run the rest of the last layer, and the head.
 
         Parameters
         ----------
+        layers : PackedLayers
+            Layers of the engine.
         rows : numpy.ndarray
-            (pairs, C) rows that it reads.
+            Rows that `run` returned, of all micro-batches.
 
         Returns
         -------
         numpy.ndarray
-            (pairs,) log-odds.
+            (pairs,) log-odds; (tokens, k) outputs of a head that reads tokens.
         """
+        if self._reads_rows:
+            rows = layers.finish_read_rows(self._end - 1, rows)
         if self.chain is not None:
             outputs = self.chain(rows)
+            if self.head.reads == "tokens":
+                return outputs
             if outputs.shape[1] == 1:
                 return outputs[:, 0]
             return outputs[:, 1] - outputs[:, 0]
@@ -141,7 +169,7 @@ class PackedStage:
         Returns
         -------
         numpy.ndarray
-            (pairs, C) rows that the head reads; (pairs, k, C) for k branches.
+            (pairs, width) float32 rows for `scores`; those of branches one after another.
         """
         if self._path is not None:
             return self._path.run(layers, batch)
@@ -158,13 +186,15 @@ class PackedStage:
             rows.append(branch.run(layers, batch))
             if branch.changes_encodings:
                 encodings[:] = shared
-        return np.stack(rows, axis=1)
+        return np.concatenate(rows, axis=1)
 
-    def scores(self, rows: np.ndarray) -> np.ndarray:
+    def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
         """Run the head, or the heads of its branches and their combination.
 
         Parameters
         ----------
+        layers : PackedLayers
+            Layers of the engine.
         rows : numpy.ndarray
             Rows that `run` returned, of all micro-batches.
 
@@ -174,8 +204,9 @@ class PackedStage:
             (pairs,) log-odds.
         """
         if self._path is not None:
-            return self._path.scores(rows)
+            return self._path.scores(layers, rows)
         scores = []
-        for index, branch in enumerate(self._branches):
-            scores.append(branch.scores(rows[:, index]))
+        edges = np.cumsum([branch.width(layers) for branch in self._branches])
+        for branch, branch_rows in zip(self._branches, np.split(rows, edges[:-1], axis=1)):
+            scores.append(branch.scores(layers, branch_rows))
         return self._head.combine(np.stack(scores, axis=1))

@@ -13,7 +13,12 @@ from wqa.errors import MissingDependency
 from wqa.onednn.process import note_forks
 
 #: Element types: oneDNN's number, and the NumPy type that carries it (bfloat16 as its 16 bits).
-TYPES = {"bfloat16": (2, np.uint16), "float32": (3, np.float32), "int8": (5, np.int8)}
+TYPES = {
+    "float16": (1, np.float16),
+    "bfloat16": (2, np.uint16),
+    "float32": (3, np.float32),
+    "int8": (5, np.int8),
+}
 
 #: oneDNN's bits of AVX_VNNI and of AVX512_VNNI.
 _VNNI = 0x08 | 0x40

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import functools
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Callable, Dict, Generic, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
@@ -14,6 +15,11 @@ from wqa.onednn.operations import Operations
 from wqa.onednn.packing import PackedBatch
 from wqa.onednn.parameters import PRODUCTS, Dense, Norm, Quantized, split_queries
 from wqa.text import Encoded
+
+#: Size of the cache of compiled attentions.
+ATTENTIONS = 512
+
+Item = TypeVar("Item")
 
 
 def product_parameter(
@@ -43,6 +49,37 @@ def product_parameter(
     index = ("query", "key", "value").index(name)
     part = split_queries(getattr(layer.qkv, kind).data().asnumpy())[index]
     return part * np.float32(config.attention_scale) if name == "query" else part
+
+
+class Recent(Generic[Item]):
+    """At most `ATTENTIONS` objects by key; the least recently used is freed first."""
+
+    def __init__(self) -> None:
+        self._items: collections.OrderedDict[tuple, Item] = collections.OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, key: tuple, build: Callable[[], Item]) -> Item:
+        """The object of a key.
+
+        Parameters
+        ----------
+        key : tuple
+            Key of the object.
+        build : callable
+            Makes the object where it is not kept.
+
+        Returns
+        -------
+        object
+        """
+        if key not in self._items:
+            self._items[key] = build()
+            while len(self._items) > ATTENTIONS:
+                self._items.popitem(last=False)
+        self._items.move_to_end(key)
+        return self._items[key]
 
 
 class PackedLayer:
@@ -129,14 +166,14 @@ class PackedEmbeddings:
 
 
 class PackedAttention:
-    """Attention of pairs of one length, with queries at all positions or at the first alone.
+    """Attention of pairs of one length, with queries at all positions.
 
     Parameters
     ----------
     scratch : Scratch
         Scratch memory of the kernels.
-    pairs, length, queries : int
-        Number of pairs, tokens a pair, and queries a pair (``length`` or 1).
+    pairs, length : int
+        Number of pairs, and tokens a pair.
     config : BackboneConfig
         Sizes of the encoder.
     kind : str
@@ -150,23 +187,19 @@ class PackedAttention:
         scratch: Scratch,
         pairs: int,
         length: int,
-        queries: int,
         config: BackboneConfig,
         kind: str,
         buffers: Tuple[Scratch, Scratch],
     ) -> None:
         heads, width = config.num_heads, config.units
         size = width // heads
-        query_layout = Layout(
-            (pairs, heads, queries, size), kind, (queries * width, size, width, 1)
-        )
+        query_layout = Layout((pairs, heads, length, size), kind, (length * width, size, width, 1))
         key_layout = Layout((pairs, heads, size, length), kind, (length * width, size, 1, width))
-        value_layout = Layout((pairs, heads, length, size), kind, (length * width, size, width, 1))
-        shape = (pairs, heads, queries, length)
+        shape = (pairs, heads, length, length)
         items = int(np.prod(shape))
         scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
         weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
-        layouts = (query_layout, key_layout, value_layout, query_layout)
+        layouts = (query_layout, key_layout, query_layout, query_layout)
         # Each call sets their addresses.
         self._operands = [Array(layout, np.zeros(1, np.float32)) for layout in layouts]
         query, key, value, context = self._operands

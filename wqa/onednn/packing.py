@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple
+import functools
+from typing import Callable, List, NamedTuple, Optional
 
 import numpy as np
 
@@ -45,24 +46,51 @@ class PackedBatch:
     ----------
     lengths : numpy.ndarray
         (pairs,) tokens of each pair; pairs of equal length must be neighbours.
+    read : numpy.ndarray, optional
+        (pairs, n) positions of the rows that heads read, from 0; the first position by default.
     """
 
-    def __init__(self, lengths: np.ndarray) -> None:
+    def __init__(self, lengths: np.ndarray, read: Optional[np.ndarray] = None) -> None:
         self.lengths = lengths
         self.starts = np.concatenate([[0], np.cumsum(lengths)])
         self.tokens = int(self.starts[-1])
         self.rows = round_up(self.tokens)
-        self.groups: List[Group] = []
-        edges = np.flatnonzero(np.diff(lengths, prepend=-1, append=-1))
-        for pair, end in zip(edges.tolist(), edges[1:].tolist()):
-            self._add_groups(pair, end, int(lengths[pair]))
+        if read is None:
+            read = np.zeros((len(lengths), 1), dtype=int)
+        #: (pairs, n) rows that heads read.
+        self.read_rows = self.starts[:-1, None] + read
 
-    def _add_groups(self, pair: int, end: int, length: int) -> None:
-        most = max(1, GROUP_SCORES // length**2)
-        while pair < end:
-            count = next(size for size in GROUPS if size <= min(most, end - pair))
-            self.groups.append(Group(pair, int(self.starts[pair]), count, length))
-            pair += count
+    @functools.cached_property
+    def groups(self) -> List[Group]:
+        """Groups for attention with queries at all positions."""
+        return self._grouped(lambda length: GROUP_SCORES // length**2)
+
+    def groups_of(self, rows: int) -> List[Group]:
+        """Groups of a limited number of rows.
+
+        Parameters
+        ----------
+        rows : int
+            Most rows of a group; a pair is never divided.
+
+        Returns
+        -------
+        list of Group
+        """
+        return self._grouped(lambda length: rows // length)
+
+    def _grouped(self, most: Callable[[int], int]) -> List[Group]:
+        """Groups of neighbouring pairs; ``most`` takes a length and returns the most pairs."""
+        groups: List[Group] = []
+        edges = np.flatnonzero(np.diff(self.lengths, prepend=-1, append=-1))
+        for pair, end in zip(edges.tolist(), edges[1:].tolist()):
+            length = int(self.lengths[pair])
+            limit = max(1, most(length))
+            while pair < end:
+                count = next(size for size in GROUPS if size <= min(limit, end - pair))
+                groups.append(Group(pair, int(self.starts[pair]), count, length))
+                pair += count
+        return groups
 
     @property
     def first_rows(self) -> np.ndarray:

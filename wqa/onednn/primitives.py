@@ -8,7 +8,8 @@ from typing import Dict, Optional, Sequence
 from wqa.onednn.kernels import ACTIVATIONS, Attributes, Kernel, Step
 from wqa.onednn.library import Layout, engine
 
-_ACCURATE_SOFTMAX, _MULTIPLY, _NORM_FLAGS = 196608, 131057, 6
+_ACCURATE_SOFTMAX, _NORM_FLAGS = 196608, 6
+_ADD, _MULTIPLY = 131056, 131057
 _TRAINING, _INFERENCE, _BACKWARD = 64, 96, 128
 
 
@@ -243,15 +244,27 @@ def multiply(source: Layout, factors: Layout, out: Layout) -> Kernel:
     -------
     Kernel
     """
-    return Kernel(
-        "binary",
-        engine(),
-        _MULTIPLY,
-        source.handle,
-        factors.handle,
-        out.handle,
-        attributes=Attributes(),
-    )
+    return _binary(_MULTIPLY, source, factors, out)
+
+
+def add(source: Layout, addend: Layout, out: Layout) -> Kernel:
+    """Compile ``out = source + addend``.
+
+    Parameters
+    ----------
+    source, addend, out : Layout
+        Operands and result, of one shape.
+
+    Returns
+    -------
+    Kernel
+    """
+    return _binary(_ADD, source, addend, out)
+
+
+def _binary(operation: int, left: Layout, right: Layout, out: Layout) -> Kernel:
+    handles = (left.handle, right.handle, out.handle)
+    return Kernel("binary", engine(), operation, *handles, attributes=Attributes())
 
 
 def convert(source: Layout, out: Layout) -> Kernel:

@@ -13,24 +13,22 @@ section 4).
 
 from __future__ import annotations
 
-import collections
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.models.backbone import Embeddings, EncoderLayer
 from wqa.onednn.kernels import Call
-from wqa.onednn.library import Array, Scratch, as_float32, one
-from wqa.onednn.operations import Operations, Workspace
-from wqa.onednn.packed_parts import PackedAttention, PackedEmbeddings, PackedLayer
+from wqa.onednn.library import Scratch, as_float32, one
+from wqa.onednn.operations import Operations
+from wqa.onednn.packed_parts import PackedAttention, PackedEmbeddings, PackedLayer, Recent
 from wqa.onednn.packing import PackedBatch, round_up
-from wqa.onednn.parameters import Dense, Quantized
+from wqa.onednn.parameters import Quantized
 from wqa.onednn.process import check_thread
+from wqa.onednn.read_rows import ReadRows
+from wqa.onednn.row_buffers import RowBuffers
 from wqa.text import Encoded
-
-#: Size of the cache of compiled attentions; the least recently used is freed first.
-ATTENTIONS = 512
 
 #: Steps of a layer, named by their products. Their inputs are the encodings (first and third step),
 #: the context of the attention (second) and the inner units (fourth).
@@ -47,10 +45,11 @@ class PackedLayers:
     ----------
     config : BackboneConfig
         Sizes of the encoder.
-    embeddings : Embeddings
-        Embeddings of the encoder, on the CPU. Parameters are read once; later changes are ignored.
+    embeddings : Embeddings or None
+        Embeddings of the encoder, on the CPU; None where `embed` is not called. Parameters are read
+        once; later changes are ignored.
     layers : sequence of EncoderLayer
-        All layers of the encoder, or the first of them.
+        Layers of the encoder, the first of them, or others of its sizes.
     typed : bool
         Whether pairs have token types.
     kind : {"float32", "bfloat16"}
@@ -64,7 +63,7 @@ class PackedLayers:
     def __init__(
         self,
         config: BackboneConfig,
-        embeddings: Embeddings,
+        embeddings: Optional[Embeddings],
         layers: Sequence[EncoderLayer],
         typed: bool,
         kind: str,
@@ -73,9 +72,14 @@ class PackedLayers:
     ) -> None:
         self.config, self.kind = config, kind
         self._capacity = round_up(rows)
-        self._operations, self._workspace = Operations(config.layer_norm_eps), Workspace()
+        self._operations = Operations(config.layer_norm_eps)
+        self._rows = RowBuffers(config, kind, self._capacity, self._operations)
         self._buffers = (Scratch(), Scratch())
-        self._embeddings = PackedEmbeddings(embeddings, config, typed)
+        self._read = ReadRows(config, kind, self._operations, self._buffers)
+        self._blocks = tuple(layers)
+        self._embeddings: Any = None
+        if embeddings is not None:
+            self._embeddings = PackedEmbeddings(embeddings, config, typed)
         self._layers: List[PackedLayer] = []
         packed: Dict[Tuple[int, int], PackedLayer] = {}
         for index, layer in enumerate(layers):
@@ -85,26 +89,12 @@ class PackedLayers:
                 packed[key] = PackedLayer(layer, config, quantized[index] if quantized else None)
             self._layers.append(packed[key])
         self._calls: Dict[tuple, Dict[str, List[Call]]] = {}
-        self._attentions: collections.OrderedDict[tuple, PackedAttention] = (
-            collections.OrderedDict()
-        )
-
-    # Buffers
-
-    def _array(self, name: str, rows: int, width: int, kind: str) -> Array:
-        """The first rows of a buffer."""
-        name = f"{name} {width} {kind}"
-        return self._workspace.array(name, self._capacity * width, (rows, width), kind)
-
-    def _memory(self, name: str, width: int, kind: str) -> np.ndarray:
-        """A whole buffer, (capacity, width)."""
-        buffer = self._workspace.buffer(f"{name} {width} {kind}", self._capacity * width, kind)
-        return buffer.reshape(self._capacity, width)
+        self._attentions: Recent[PackedAttention] = Recent()
 
     @property
     def encodings(self) -> np.ndarray:
         """Buffer of the current encodings, (capacity, C); uint16 for bfloat16."""
-        return self._memory("x", self.config.units, self.kind)
+        return self._rows.memory("x", self.config.units)
 
     # Running
 
@@ -120,7 +110,7 @@ class PackedLayers:
         """
         check_thread()
         width = self._embeddings.width
-        sums, normed = (self._memory(name, width, "float32") for name in ("sums", "normed"))
+        sums, normed = (self._rows.memory(name, width, "float32") for name in ("sums", "normed"))
         self._embeddings.sum(pairs, batch, sums, normed)
         for call in self._embedding_calls(batch.rows):
             call()
@@ -148,17 +138,17 @@ class PackedLayers:
         watch : callable, optional
             Called with the index of the layer, the step, and the input of the step.
         """
-        calls = self._layer_calls(index, batch.rows, 0)
+        calls = self._layer_calls(index, batch.rows)
         for step in STEPS:
             if step == "merge":
-                self._attend(batch, first=False)
+                self._attend(batch)
             if watch is not None:
                 watch(index, step, self._input(step)[: batch.tokens])
             for call in calls[step]:
                 call()
 
-    def layer_of_first_rows(self, index: int, batch: PackedBatch) -> np.ndarray:
-        """Run a layer for the first row of each pair alone; keys and values are those of all rows.
+    def attend_read_rows(self, index: int, batch: PackedBatch) -> np.ndarray:
+        """Run the attention of a layer for the rows that heads read; `finish_read_rows` follows.
 
         Parameters
         ----------
@@ -168,33 +158,43 @@ class PackedLayers:
         Returns
         -------
         numpy.ndarray
-            (pairs, C) float32. The current encodings do not change.
+            (pairs, 2 n C) float32. The current encodings do not change.
         """
-        pairs = len(batch.lengths)
-        first = self._memory("first x", self.config.units, self.kind)
-        np.take(self.encodings, batch.first_rows, axis=0, out=first[:pairs], mode="clip")
-        calls = self._layer_calls(index, batch.rows, round_up(pairs))
-        for step in STEPS:
-            if step == "merge":
-                self._attend(batch, first=True)
-            for call in calls[step]:
-                call()
-        return as_float32(first[:pairs])
+        self._read.add(index, self._blocks[index], self._layers[index])
+        return self._read.attend(index, self.encodings, batch)
 
-    def first_rows(self, batch: PackedBatch) -> np.ndarray:
-        """Current encodings of the first positions.
+    def finish_read_rows(self, index: int, rows: np.ndarray) -> np.ndarray:
+        """Run the rest of a layer for the rows that heads read.
 
         Parameters
         ----------
-        batch : PackedBatch
-            Rows of the pairs, whose first are copied.
+        index : int
+            Index of the layer.
+        rows : numpy.ndarray
+            (pairs, 2 n C) results of `attend_read_rows`, of any number of micro-batches.
 
         Returns
         -------
         numpy.ndarray
-            (pairs, C) float32.
+            (pairs, n C) float32.
         """
-        return as_float32(self.encodings[batch.first_rows])
+        return self._read.finish(index, rows)
+
+    def read_rows(self, batch: PackedBatch) -> np.ndarray:
+        """Current encodings of the rows that heads read.
+
+        Parameters
+        ----------
+        batch : PackedBatch
+            Rows of the pairs.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, n C) float32.
+        """
+        rows = as_float32(self.encodings[batch.read_rows])
+        return rows.reshape(len(rows), -1)
 
     def means(self, batch: PackedBatch) -> np.ndarray:
         """Mean of each pair's current encodings, without the first position.
@@ -212,52 +212,45 @@ class PackedLayers:
         count, units = len(batch.lengths), self.config.units
         pairs, key = round_up(count), ("means", round_up(count), batch.rows)
         # One product with a matrix of zeros and ones sums the rows of each pair.
-        ones = self._memory("ones", batch.rows, self.kind)
+        ones = self._rows.memory("ones", batch.rows, self.kind)
         ones[:count] = 0
         for row, (start, end) in enumerate(zip(batch.starts.tolist(), batch.starts[1:].tolist())):
             ones[row, start + 1 : end] = one(self.kind)
         # What earlier batches left past the tokens is multiplied by 0, which makes NaN of infinity.
         self.encodings[batch.tokens : batch.rows] = 0
-        sums = self._array("first sums", pairs, units, "float32")
+        sums = self._rows.array("first sums", pairs, units, "float32")
         if key not in self._calls:
-            source = self._array("ones", pairs, batch.rows, self.kind)
-            values = self._array("x", batch.rows, units, self.kind)
+            source = self._rows.array("ones", pairs, batch.rows, self.kind)
+            values = self._rows.array("x", batch.rows, units, self.kind)
             self._calls[key] = {"means": [self._operations.product(source, values, sums)]}
         self._calls[key]["means"][0]()
-        rows = self._memory("first sums", units, "float32")[:count]
+        rows = self._rows.memory("first sums", units, "float32")[:count]
         return rows / (batch.lengths - 1)[:, None].astype(np.float32)
 
     def _input(self, step: str) -> np.ndarray:
         """Buffer of the input of a step."""
         units = self.config.units
         if step == "narrow":
-            return self._memory("inner", self.config.hidden_size, self.kind)
-        return self._memory("context" if step == "merge" else "x", units, self.kind)
+            return self._rows.memory("inner", self.config.hidden_size, self.kind)
+        return self._rows.memory("context" if step == "merge" else "x", units, self.kind)
 
-    def _attend(self, batch: PackedBatch, first: bool) -> None:
-        units, size = self.config.units, self.encodings.itemsize
-        prefix = "first " if first else ""
-        names = (f"{prefix}query", "key", "value", f"{prefix}context")
-        query, key, value, context = (
-            self._memory(name, units, self.kind).ctypes.data for name in names
-        )
+    def _attend(self, batch: PackedBatch) -> None:
+        units = self.config.units
+        row_bytes = units * self.encodings.itemsize
+        addresses = []
+        for name in ("query", "key", "value", "context"):
+            addresses.append(self._rows.memory(name, units).ctypes.data)
         for group in batch.groups:
-            offset = group.row * units * size
-            query_offset = group.pair * units * size if first else offset
-            attention = self._attention(group.pairs, group.length, 1 if first else group.length)
-            attention(query + query_offset, key + offset, value + offset, context + query_offset)
+            offset = group.row * row_bytes
+            attention = self._attention(group.pairs, group.length)
+            attention(*(address + offset for address in addresses))
 
-    def _attention(self, pairs: int, length: int, queries: int) -> PackedAttention:
-        key = (pairs, length, queries)
-        attention = self._attentions.get(key)
-        if attention is None:
+    def _attention(self, pairs: int, length: int) -> PackedAttention:
+        def build() -> PackedAttention:
             scratch = self._operations.scratch
-            attention = PackedAttention(scratch, *key, self.config, self.kind, self._buffers)
-            self._attentions[key] = attention
-            while len(self._attentions) > ATTENTIONS:
-                self._attentions.popitem(last=False)
-        self._attentions.move_to_end(key)
-        return attention
+            return PackedAttention(scratch, pairs, length, self.config, self.kind, self._buffers)
+
+        return self._attentions.get((pairs, length), build)
 
     # Compiling
 
@@ -265,13 +258,13 @@ class PackedLayers:
         key = ("embed", rows)
         if key not in self._calls:
             table, units, operations = self._embeddings, self.config.units, self._operations
-            sums = self._array("sums", rows, table.width, "float32")
-            out = self._array("x", rows, units, self.kind)
+            sums = self._rows.array("sums", rows, table.width, "float32")
+            out = self._rows.array("x", rows, units, self.kind)
             if table.projection is None:
                 calls = [operations.norm(sums, table.norm, out)]
             else:
-                normed = self._array("normed", rows, table.width, "float32")
-                total = self._array("total", rows, units, "float32")
+                normed = self._rows.array("normed", rows, table.width, "float32")
+                total = self._rows.array("total", rows, units, "float32")
                 calls = [
                     operations.norm(sums, table.norm, normed),
                     operations.dense(normed, table.projection, total),
@@ -280,66 +273,16 @@ class PackedLayers:
             self._calls[key] = {"embed": calls}
         return self._calls[key]["embed"]
 
-    def _layer_calls(self, index: int, rows: int, first_rows: int) -> Dict[str, List[Call]]:
-        """Calls of a layer by step; with ``first_rows``, those of `layer_of_first_rows`."""
-        key = (index, rows, first_rows)
+    def _layer_calls(self, index: int, rows: int) -> Dict[str, List[Call]]:
+        """Calls of a layer by step."""
+        key = (index, rows)
         if key not in self._calls:
-            layer = self._layers[index]
-            if first_rows:
-                project = self._project(layer, "", rows, ("key", "value"))
-                project += self._project(layer, "first ", first_rows, ("query",))
-                rest = self._rest(layer, "first ", first_rows)
-            else:
-                project = self._project(layer, "", rows, ("query", "key", "value"))
-                rest = self._rest(layer, "", rows)
-            self._calls[key] = {"project": project, **rest}
+            layer, buffers = self._layers[index], self._rows
+            project: List[Call] = []
+            x = buffers.array("x", rows, self.config.units)
+            source = buffers.rounded(project, x, layer.products["key"], "x8")
+            for name in ("query", "key", "value"):
+                out = buffers.array(name, rows, self.config.units)
+                project.append(self._operations.dense(source, layer.products[name], out))
+            self._calls[key] = {"project": project, **buffers.after_attention(layer, rows)}
         return self._calls[key]
-
-    def _project(
-        self, layer: PackedLayer, prefix: str, rows: int, names: Tuple[str, ...]
-    ) -> List[Call]:
-        units = self.config.units
-        calls: List[Call] = []
-        source = self._array(f"{prefix}x", rows, units, self.kind)
-        source = self._rounded(calls, source, layer.products["key"], f"{prefix}x8")
-        for name in names:
-            out = self._array(f"{prefix}{name}", rows, units, self.kind)
-            calls.append(self._operations.dense(source, layer.products[name], out))
-        return calls
-
-    def _rest(self, layer: PackedLayer, prefix: str, rows: int) -> Dict[str, List[Call]]:
-        config, operations, products = self.config, self._operations, layer.products
-        x = self._array(f"{prefix}x", rows, config.units, self.kind)
-        context = self._array(f"{prefix}context", rows, config.units, self.kind)
-        total = self._array(f"{prefix}total", rows, config.units, "float32")
-
-        merge: List[Call] = []
-        source = self._rounded(merge, context, products["output"], f"{prefix}context8")
-        merge.append(operations.dense(source, products["output"], total, ("add", x)))
-        merge.append(operations.norm(total, layer.attention_norm, x))
-
-        widen: List[Call] = []
-        source = self._rounded(widen, x, products["inner"], f"{prefix}x8")
-        factor = products["outer"].factor
-        kind = self.kind if factor is None else "int8"
-        inner = self._array(f"{prefix}inner", rows, config.hidden_size, kind)
-        steps = ((config.activation, None), ("multiply", factor))
-        widen.append(operations.dense(source, products["inner"], inner, *steps))
-
-        narrow = [
-            operations.dense(inner, products["outer"], total, ("add", x)),
-            operations.norm(total, layer.ffn_norm, x),
-        ]
-        return {"merge": merge, "widen": widen, "narrow": narrow}
-
-    def _rounded(self, calls: List[Call], source: Array, weight: Dense, name: str) -> Array:
-        """The input of a product: the source, or for int8 a buffer to which it is rounded.
-
-        The call that rounds it is appended to ``calls``.
-        """
-        if weight.factor is None:
-            return source
-        rows, width = source.layout.shape
-        out = self._array(name, rows, width, "int8")
-        calls.append(self._operations.multiply(source, weight.factor, out))
-        return out

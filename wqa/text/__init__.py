@@ -1,4 +1,4 @@
-"""Tokenizers, pair encoding, tokenized corpora, and batches by token budget."""
+"""Tokenizers, pairs, windows of documents, tokenized corpora, and batches by token budget."""
 
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
 from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
@@ -11,10 +11,12 @@ from wqa.text.long_questions import (
 )
 from wqa.text.store import PairStore, build_store, is_store
 from wqa.text.tokenized import TokenizedPairs, tokenize_pairs
-from wqa.text.tokenizers import Tokenizer, load_tokenizer
+from wqa.text.tokenizers import Located, Tokenizer, load_tokenizer
+from wqa.text.windows import Window, WindowEncoder
 
 __all__ = [
     "Encoded",
+    "Located",
     "PairEncoder",
     "PairStore",
     "PreparedQuestions",
@@ -23,6 +25,8 @@ __all__ = [
     "SplitPair",
     "TokenizedPairs",
     "Tokenizer",
+    "Window",
+    "WindowEncoder",
     "bucketed",
     "build_store",
     "is_store",

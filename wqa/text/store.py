@@ -19,12 +19,12 @@ from tqdm import tqdm
 
 from wqa.config import LONG_QUESTIONS
 from wqa.data import read_questions
+from wqa.data.array_checks import check_question_indices, check_text_ends, values_below
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import ArrayFolder, BlockCheck, reusable_folder
 from wqa.data.files import PathLike, sha256
 from wqa.data.locks import lock_output
 from wqa.errors import DataError, shorten
-from wqa.text.array_checks import check_question_indices, check_text_ends, values_below
 from wqa.text.encoding import PairEncoder
 from wqa.text.long_questions import is_skipped, naming_file
 from wqa.text.tokenized import PairTokenizer, TokenizedPairs, array_types

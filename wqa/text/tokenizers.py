@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import pathlib
-from typing import List, Optional, Sequence, Union
+from typing import List, NamedTuple, Optional, Sequence, Union
 
+import numpy as np
 import tokenizers
 
 from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig
 from wqa.data import atomic_writer
 from wqa.errors import EncoderError, InputError, shorten
-from wqa.text.long_text import StartTokenizer
+from wqa.text.long_text import MOST_WHOLE, StartTokenizer
 from wqa.text.vocabularies import (
     byte_level,
     check_size,
@@ -33,6 +34,23 @@ MOST_BYTES = 1 << 28
 #: Least share of the rows of a word table that a tokenizer's ids must cover. Some encoders have
 #: thousands of rows that no token uses; the tokenizer of another encoder often has far fewer ids.
 LEAST_USED = 0.5
+
+
+class Located(NamedTuple):
+    """Tokens of a text with the characters that they cover.
+
+    Attributes
+    ----------
+    token_ids : numpy.ndarray
+        (n,) int32, without special tokens.
+    starts, ends : numpy.ndarray
+        (n,) first character of each token, and the one behind its last. White space around a token
+        does not belong to it; the two are equal for a token of white space alone.
+    """
+
+    token_ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
 
 
 class Tokenizer:
@@ -162,6 +180,40 @@ class Tokenizer:
                 _check_text(text)
             raise
 
+    def locate(self, texts: Sequence[str]) -> List[Located]:
+        """Tokenize whole texts, and say which characters each token covers.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            The texts.
+
+        Returns
+        -------
+        list of Located
+            Tokens of each text. Their ids are those of `encode`.
+
+        Raises
+        ------
+        InputError
+            If a text has more than 1,048,576 characters, or holds half a surrogate pair, which no
+            encoding can represent.
+        """
+        for text in texts:
+            _check_text(text)
+            if len(text) > MOST_WHOLE:
+                raise InputError(
+                    "text",
+                    f"{shorten(text[:100])} of {len(text):,} characters",
+                    f"at most {MOST_WHOLE:,} where all of them are read",
+                    "divide the text",
+                )
+        encodings = self._inner.encode_batch(list(texts), add_special_tokens=False)
+        located = []
+        for text, encoding in zip(texts, encodings):
+            located.append(_located(text, encoding))
+        return located
+
     def _all_ids(self, texts: Sequence[str]) -> List[List[int]]:
         encodings = self._inner.encode_batch(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
@@ -202,6 +254,21 @@ class Tokenizer:
         """
         with atomic_writer(path) as file:
             file.write(self._inner.to_str(pretty=True))
+
+
+def _located(text: str, encoding: tokenizers.Encoding) -> Located:
+    """Tokens of a text, whose spans lose the white space around them."""
+    starts, ends = [], []
+    for start, end in encoding.offsets:
+        part = text[start:end]
+        start += len(part) - len(part.lstrip())
+        starts.append(start)
+        ends.append(start + len(part.strip()))
+    return Located(
+        np.array(encoding.ids, dtype=np.int32),
+        np.array(starts, dtype=np.int64),
+        np.array(ends, dtype=np.int64),
+    )
 
 
 def _count_ids(inner: tokenizers.Tokenizer, where: str) -> int:

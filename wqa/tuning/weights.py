@@ -18,10 +18,11 @@ from wqa.config import read_json
 from wqa.data import Question, atomic_writer, read_questions
 from wqa.data.files import PathLike
 from wqa.data.locks import lock_output
+from wqa.data.progress import with_bar
 from wqa.errors import MissingDependency, OptionError
 from wqa.evaluation import METRICS, evaluate
 from wqa.evaluation.metrics import metric as metric_of
-from wqa.evaluation.rankers import questions_that_count, with_bar
+from wqa.evaluation.rankers import questions_that_count
 from wqa.inference.ensemble import normalized_weights
 from wqa.inference.load import load_ranker
 from wqa.inference.ranker_files import is_ensemble_file

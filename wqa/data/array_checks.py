@@ -1,4 +1,4 @@
-"""Checks of the elements of a store's arrays, block by block, as `ArrayFolder.check` takes them."""
+"""Checks of the elements of arrays, block by block, as `ArrayFolder.check` takes them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,17 @@ def values_below(limit: int, name: str) -> BlockCheck:
     return check
 
 
-def check_text_ends(longest: int) -> BlockCheck:
-    """Check the ends of texts: no text is empty, or longer than a limit.
+def check_text_ends(longest: int, shortest: int = 1, unit: str = "token") -> BlockCheck:
+    """Check the ends of texts: no text is shorter or longer than a limit.
 
     Parameters
     ----------
     longest : int
         Greatest length of a text.
+    shortest : int
+        Least length of a text.
+    unit : str
+        Word for what a text consists of in errors.
 
     Returns
     -------
@@ -52,11 +56,13 @@ def check_text_ends(longest: int) -> BlockCheck:
         nonlocal last
         lengths = np.diff(block, prepend=last)
         last = block[-1]
-        wrong = (lengths < 1) | (lengths > longest)
+        wrong = (lengths < shortest) | (lengths > longest)
         if not wrong.any():
             return ""
         index = int(wrong.argmax())
-        return f"text {start + index} has {lengths[index]} tokens, not from 1 to {longest}"
+        return (
+            f"text {start + index} has {lengths[index]} {unit}s, not from {shortest} to {longest}"
+        )
 
     return check
 

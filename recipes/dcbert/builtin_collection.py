@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Write the built-in corpus as an open collection, for recipes in smoke mode.
+
+    python recipes/dcbert/builtin_collection.py OUT
+
+Writes documents.jsonl and {train,dev,test}.questions.jsonl as data_scripts/squad_open.py does. A
+document is four consecutive candidates of a question. The questions are those of
+builtin_answers.tsv, whose answers stand in a correct candidate.
+"""
+
+import pathlib
+import sys
+
+from wqa.data import Question, builtin_path, read_questions, write_questions
+from wqa.data.documents import Document, write_documents
+from wqa.errors import DataError, WqaError
+from wqa.evaluation.report import read_rows
+
+ANSWERS = pathlib.Path(__file__).with_name("builtin_answers.tsv")
+SPLITS = ("train", "dev", "test")
+#: Candidates of a document.
+SENTENCES = 4
+
+
+def documents_of(question):
+    """Yield the candidates of a question as documents."""
+    for start in range(0, len(question.texts), SENTENCES):
+        text = " ".join(question.texts[start : start + SENTENCES])
+        yield Document(f"{question.id}-{start // SENTENCES}", text)
+
+
+def open_question(question, answers):
+    """Return a question with answers in place of candidates."""
+    correct = [text for text, label in zip(question.texts, question.labels) if label]
+    for answer in answers:
+        if not any(answer in text for text in correct):
+            raise DataError(
+                f"{ANSWERS}, {question.id}", f"{answer!r}", "a span of a correct candidate"
+            )
+    return Question(question.id, question.question, (), tuple(answers))
+
+
+def main(out):
+    """Write the collection."""
+    answers = {}
+    for row in read_rows(ANSWERS, ("question", "answers")):
+        answers[row["question"]] = row["answers"].split("|")
+    documents = []
+    for split in SPLITS:
+        questions = []
+        for question in read_questions(builtin_path(split)):
+            documents += documents_of(question)
+            if question.id in answers:
+                questions.append(open_question(question, answers[question.id]))
+        write_questions(pathlib.Path(out) / f"{split}.questions.jsonl", questions)
+    write_documents(pathlib.Path(out) / "documents.jsonl", documents)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

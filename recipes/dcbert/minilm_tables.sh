@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Tables 1 to 3 and Figure 2 in small, the figures: evaluates what recipes/dcbert/minilm_train.sh trained on the three articles to
+# report (results/minilm_squad.tsv), with the times of one sitting (speed_minilm_squad.txt), holds the paper's claims to paired
+# tests (minilm_claims.txt), and runs stages.sh and figure2.sh (minilm_stages.tsv, minilm_figure2*).
+#
+#   DATA=data recipes/dcbert/minilm_tables.sh
+#   SMOKE=1 recipes/dcbert/minilm_tables.sh
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. recipes/dcbert/minilm.bash
+if [ "${SMOKE:-0}" = 1 ]; then recipes/dcbert/minilm_train.sh; fi
+table=$RESULTS/minilm_squad.tsv
+columns=p@1,p@5,p@10,pbt@10,ptb@10,map,em,f1,p@1_kept,p@10_kept,em_kept,questions_per_second,speedup
+
+rankers=(bert student dcbert_1 dcbert_2 dcbert_3 linear lstm)
+if has_int8; then rankers+=(int8); fi
+for name in "${rankers[@]}"; do fit "$name" squad; done
+speed=$RUNS/dcbert/speed_minilm_squad.json
+timed "$speed" squad "${rankers[@]}"
+
+row "$table" "re-ranker" squad bert "$columns" "$speed"
+row "$table" "DC-BERT, K = 1" squad dcbert_1 "$columns" "$speed"
+ROW_SEEDS=$FIRST_SEED
+for layers in 2 3; do row "$table" "DC-BERT, K = $layers" squad "dcbert_$layers" "$columns" "$speed"; done
+row "$table" "DC-BERT-Linear" squad linear "$columns" "$speed"
+row "$table" "DC-BERT-LSTM" squad lstm "$columns" "$speed"
+row "$table" "student of $STUDENT_DEPTH layers" squad student "$columns" "$speed"
+if has_int8; then row "$table" "re-ranker, int8" squad int8 "$columns" "$speed"; fi
+retriever_row "$table" TF-IDF squad tfidf "$columns"
+retriever_row "$table" BM25 squad bm25 "$columns"
+cat "$table"
+
+# The paper's claims. A difference is the second run's less the first's.
+compare() {  # TITLE RANKER RANKER SEED
+  local first second
+  first=$(figures_of "$2" squad "$4" ranked) second=$(figures_of "$3" squad "$4" ranked)
+  echo "# $1, seed $4"
+  (cd "$RUNS/dcbert" && "$wqa" compare --run "$(basename "$first").0.trec" --run "$(basename "$second").0.trec" \
+    --qrels "$(basename "$first").qrels" --metrics map,hit@1,hit@10)
+  echo
+}
+{
+  for seed in $SEEDS; do compare "(a) the re-ranker, DC-BERT with one layer" bert dcbert_1 "$seed"; done
+  compare "(b) Linear, DC-BERT with one layer" linear dcbert_1 "$FIRST_SEED"
+  compare "(b) LSTM, DC-BERT with one layer" lstm dcbert_1 "$FIRST_SEED"
+  compare "(c) DC-BERT with one layer, with three" dcbert_1 dcbert_3 "$FIRST_SEED"
+  compare "(d) the student of $STUDENT_DEPTH layers, DC-BERT with one layer" student dcbert_1 "$FIRST_SEED"
+} > "$RESULTS/minilm_claims.txt"
+cat "$RESULTS/minilm_claims.txt"
+
+TABLE=$RESULTS/minilm_stages.tsv SEEDS=$FIRST_SEED recipes/dcbert/stages.sh
+NAME=minilm_figure2 SEEDS=$FIRST_SEED recipes/dcbert/figure2.sh
+if [ "$RESULTS" != "$RUNS" ]; then
+  mkdir -p recipes/dcbert/logs
+  for run in "$RUNS"/dcbert/*_seed*/; do
+    sed "s|$RUNS/||g" "$run/metrics.jsonl" > "recipes/dcbert/logs/minilm_$(basename "$run").metrics.jsonl"
+  done
+fi

@@ -1,0 +1,201 @@
+# Settings and functions of the recipes of DC-BERT (Zhang et al. 2020), which source this file; those of recipes/settings.sh hold
+# as well. SMOKE=1 takes the built-in corpus as the collection of every corpus.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+if [ "${SMOKE:-0}" = 1 ]; then
+  CORPORA=${CORPORA:-squad} TOP=6 TRAIN_TOP=4 READ=3 PAIR_TOKENS=152 QUESTION_TOKENS=24 DOCUMENT_TOKENS=128
+  STUDENT_DEPTH=2 INTERACTIONS="1 2" CUTOFFS="1 4" KEEPS=3 RATIOS=0.3 CALIBRATED=4
+  export ROUNDS=1
+  READER_ENCODER=${READER_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
+else
+  RUNS=${RUNS:-runs/dcbert_paper} RESULTS=${RESULTS:-recipes/dcbert/results} ENCODER=${ENCODER:-encoders/bert-base}
+fi
+# Section 3: BERT-base ranks, whole-word-masking BERT reads, Adam with a peak of 4e-5, 80 documents of TF-IDF, of which the
+# ranker's best 10 are read. The paper publishes neither a batch, epochs, lengths nor the reader's rate. These are ours, not tuned.
+LEARNING_RATE=${LEARNING_RATE:-4e-5} EPOCHS=${EPOCHS:-2} READER_RATE=${READER_RATE:-3e-5} READER_EPOCHS=${READER_EPOCHS:-2}
+UPDATE_TOKENS=${UPDATE_TOKENS:-8192} TOKENS=${TOKENS:-8192} PATIENCE=${PATIENCE:-0}
+. recipes/settings.sh
+
+SQUAD=${SQUAD:-data/squad_open}         # python data_scripts/squad_open.py --collection wikipedia --archive ... --out ...
+NQ=${NQ:-data/nq_open}                  # python data_scripts/nq_open.py
+READER_ENCODER=${READER_ENCODER:-encoders/bert-wwm}
+CORPORA=${CORPORA:-squad nq}
+TOP=${TOP:-80}                          # documents that TF-IDF retrieves for a question
+TRAIN_TOP=${TRAIN_TOP:-$TOP}            # ... for a training question
+READ=${READ:-10}                        # documents that are read
+PAIR_TOKENS=${PAIR_TOKENS:-256}         # of a question and a document together
+QUESTION_TOKENS=${QUESTION_TOKENS:-64} DOCUMENT_TOKENS=${DOCUMENT_TOKENS:-192}  # of each apart
+STUDENT_DEPTH=${STUDENT_DEPTH:-2}       # layers of the distilled student (DistilBERT's row)
+ALPHA=${ALPHA:-0.5} TAU=${TAU:-2}       # the student's: the paper takes an earlier release's, and does not name them
+INTERACTIONS=${INTERACTIONS:-1 2 3 4 5 6}                   # K of Figure 2b
+CUTOFFS=${CUTOFFS:-1 5 10 20 30 40 50}  # N of Figure 2a
+KEEPS=${KEEPS:-20 10}                   # candidates that DC-BERT hands to the cascade, where stages are combined
+RANK_PRECISION=${RANK_PRECISION:-float32}                   # of rankings and timings
+METRICS=map,mrr,pbt@10,ptb@10
+for number in 1 5 10 $CUTOFFS; do case ,$METRICS, in *,hit@$number,*) ;; *) METRICS=$METRICS,hit@$number ;; esac; done
+FIRST_SEED=${SEEDS%% *}
+TEST_FILTER=all                         # a question without an answer among its documents counts as wrong
+mkdir -p "$RUNS/dcbert"
+
+collection_of() {  # CORPUS: the folder of documents and questions
+  if [ "${SMOKE:-0}" = 1 ]; then echo "$RUNS/dcbert/collection"; return; fi
+  case $1 in squad) echo "$SQUAD" ;; nq) echo "$NQ" ;; esac
+}
+index_of() { echo "$RUNS/dcbert/$1.${2:-tfidf}"; }  # CORPUS [METHOD]
+questions_of() {  # CORPUS SPLIT [METHOD]: with documents. Natural Questions Open comes with its own.
+  local given; given=$(collection_of "$1")/$2.jsonl
+  if [ -e "$given" ]; then echo "$given"; else echo "$RUNS/dcbert/$1_$2.${3:-tfidf}.jsonl"; fi
+}
+train_of() { questions_of "$1" train; }
+dev_of() { questions_of "$1" dev; }
+test_of() { questions_of "$1" test; }
+filter_of() { echo no-all-negative; }   # of the training: questions without an answer among their documents teach nothing
+
+index() {  # CORPUS [METHOD]
+  local method=${2:-tfidf} out; out=$(index_of "$1" "$method")
+  if [ ! -e "$out" ]; then
+    "$wqa" index "$(collection_of "$1")/documents.jsonl" --method "$method" --out "$out"
+  fi
+}
+retrieve() {  # CORPUS SPLIT TOP [METHOD]
+  local out; out=$(questions_of "$1" "$2" "${4:-tfidf}")
+  if [ ! -e "$out" ]; then
+    "$wqa" retrieve "$(index_of "$1" "${4:-tfidf}")" --questions "$(collection_of "$1")/$2.questions.jsonl" --top "$3" --out "$out"
+  fi
+}
+prepare() {  # CORPUS: its index, and its questions with the documents of TF-IDF
+  if [ "${SMOKE:-0}" = 1 ] && [ ! -e "$(collection_of "$1")/documents.jsonl" ]; then
+    "$python" recipes/dcbert/builtin_collection.py "$(collection_of "$1")"
+  fi
+  index "$1"
+  retrieve "$1" train "$TRAIN_TOP"
+  retrieve "$1" dev "$TOP"
+  retrieve "$1" test "$TOP"
+}
+
+run_of() { echo "$RUNS/dcbert/${1}_$2_seed${3:-$FIRST_SEED}"; }  # RANKER CORPUS [SEED]
+cache_of() { echo "$(run_of "$@").cache"; }
+runs_of() { local seed; for seed in $SEEDS; do run_of "$1" "$2" "$seed"; done; }  # RANKER CORPUS
+logits_of() { echo "$(run_of bert "$1").logits"; }          # CORPUS: of the teacher
+
+# RANKER CORPUS [SEED]: trains it where that was not done. bert is the re-ranker of the concatenation, int8 the same in 8 bits,
+# student its distilled student; dcbert_K has K interaction layers, exits a classifier after each of three, linear and lstm are
+# Table 3's; cascade re-ranks after DC-BERT; reader reads.
+fit() {
+  local name=$1 corpus=$2 seed=${3:-$FIRST_SEED} apart
+  apart=(dcbert --question-length "$QUESTION_TOKENS" --max-length "$DOCUMENT_TOKENS")
+  prepare "$corpus"
+  case $name in
+    bert) fit_by "$@" -- pairwise --max-length "$PAIR_TOKENS" ;;
+    int8) fit bert "$corpus" "$seed"; quantize "$corpus" "$seed" ;;
+    reader) fit_by "$@" -- reader ;;
+    cascade) fit_by "$@" -- cascade --exits "$EXITS" --max-length "$PAIR_TOKENS" ;;
+    student)
+      fit bert "$corpus"
+      teach "$corpus"
+      fit_by "$@" -- pairwise --exits "$STUDENT_DEPTH" --max-length "$PAIR_TOKENS" --teachers "$(logits_of "$corpus")" \
+        --alpha "$ALPHA" --tau "$TAU" ;;
+    dcbert_*) fit_by "$@" -- "${apart[@]}" --layers "${name#dcbert_}"; encode "$corpus" "$name" "$seed" ;;
+    exits) fit_by "$@" -- "${apart[@]}" --layers 3 --exits 1,2,3; encode "$corpus" "$name" "$seed" ;;
+    linear | lstm) fit_by "$@" -- "${apart[@]}" --interaction "$name"; encode "$corpus" "$name" "$seed" ;;
+  esac
+}
+fit_by() {  # RANKER CORPUS [SEED] -- SYSTEM OPTIONS...
+  local name=$1 corpus=$2 seed=$FIRST_SEED system; shift 2
+  if [ "$1" != -- ]; then seed=$1; shift; fi
+  system=$2; shift 2
+  local encoder=$ENCODER rate=$LEARNING_RATE epochs=$EPOCHS
+  if [ "$name" = reader ]; then encoder=$READER_ENCODER rate=$READER_RATE epochs=$READER_EPOCHS; fi
+  train "dcbert/${name}_${corpus}_seed$seed" "$system" "$corpus" --encoder "$encoder" --seed "$seed" \
+    --learning-rate "$rate" --epochs "$epochs" --long-questions truncate "$@"
+}
+teach() {  # CORPUS: the teacher's logits of the training pairs; those of a run that was trained again are refused
+  if [ ! "$(logits_of "$1")/meta.json" -nt "$(run_of bert "$1")/model.params" ]; then
+    "$wqa" score "$(run_of bert "$1")" --data "$(train_of "$1")" --filter "$(filter_of "$1")" --out "$(logits_of "$1")" \
+      --ctx "$device" --long-questions truncate
+  fi
+}
+encode() {  # CORPUS RANKER [SEED]: all documents, once
+  local run; run=$(run_of "$2" "$1" "${3:-$FIRST_SEED}")
+  if [ ! "$run.encoded" -nt "$run/model.params" ]; then
+    "$wqa" encode "$run" --documents "$(collection_of "$1")/documents.jsonl" --out "$run.cache"
+    touch "$run.encoded"
+  fi
+}
+quantize() {  # CORPUS [SEED]: the re-ranker's 8-bit weights, calibrated on dev
+  local run; run=$(run_of bert "$@")
+  if [ ! "$run/int8.safetensors" -nt "$run/model.params" ]; then
+    "$wqa" quantize "$run" --data "$(dev_of "$1")" --questions "${CALIBRATED:-100}" --long-questions truncate
+  fi
+}
+has_int8() {  # whether this machine computes in int8
+  "$python" -c 'from wqa.onednn import check_precision; check_precision("int8")' 2> /dev/null
+}
+
+# What evaluate, answer and speed.py need of a ranker beside its run. int8 is the re-ranker in 8 bits.
+ranker_of() { if [ "$1" = int8 ]; then run_of bert "$2" "${3:-}"; else run_of "$@"; fi; }  # RANKER CORPUS [SEED]
+figures_of() { echo "$RUNS/dcbert/${1}_$2_seed${3:-$FIRST_SEED}.$4.json"; }  # RANKER CORPUS SEED KIND
+cache_options() {  # RANKER CORPUS [SEED]
+  if [ -e "$(cache_of "$@")" ]; then echo "--cache $(cache_of "$@")"; fi
+}
+precision_options() { if [ "$1" = int8 ]; then echo "--precision int8"; else echo "--precision $RANK_PRECISION"; fi; }  # RANKER
+
+rank() {  # RANKER CORPUS SEED OPTIONS...: figures on test, and the rankings beside them
+  local name=$1 corpus=$2 seed=$3; shift 3
+  evaluate "$(figures_of "$name" "$corpus" "$seed" ranked)" "$corpus" "$(ranker_of "$name" "$corpus" "$seed")" \
+    --metrics "$METRICS" --long-questions truncate $(cache_options "$name" "$corpus" "$seed") $(precision_options "$name") "$@"
+}
+answer() {  # RANKER CORPUS SEED: exact match of what the reader answers from the ranker's best documents
+  local out; out=$(figures_of "$@" answered)
+  if [ ! "$out" -nt "$(ranker_of "$@")/model.params" ]; then
+    "$wqa" answer --index "$(index_of "$2")" --ranker "$(ranker_of "$@")" $(cache_options "$@") --reader "$(run_of reader "$2")" \
+      --data "$(test_of "$2")" --top "$READ" --ctx "$device" --json "$out" $(precision_options "$1")
+  fi
+}
+
+row() {  # TABLE ROW CORPUS RANKER COLUMNS [SPEED]: figures of a ranker over its seeds; speed.py's are of the first seed
+  local table=$1 row=$2 corpus=$3 name=$4 columns=$5 speed=${6:-} seed ranked=() answered=()
+  for seed in ${ROW_SEEDS:-$SEEDS}; do
+    fit "$name" "$corpus" "$seed"
+    rank "$name" "$corpus" "$seed" ${RANK_OPTIONS:-}
+    ranked+=("$(figures_of "$name" "$corpus" "$seed" ranked)")
+    case ,$columns, in *,em,*)
+      fit reader "$corpus"
+      answer "$name" "$corpus" "$seed"
+      answered+=("$(figures_of "$name" "$corpus" "$seed" answered)")
+    esac
+  done
+  "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --label "${LABEL:-0}" --ranked "${ranked[@]}" \
+    --answered ${answered[@]+"${answered[@]}"} ${speed:+--speed "$speed" --timed "${TIMED:-$name}"}
+}
+retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS: a retriever alone, beside TF-IDF, and answers from its best documents
+  local table=$1 row=$2 corpus=$3 method=$4 columns=$5 out=$RUNS/dcbert/$4_$3 questions
+  questions=$(questions_of "$corpus" test "$method")
+  index "$corpus" "$method"
+  retrieve "$corpus" test "$TOP" "$method"
+  "$python" recipes/dcbert/retrievers.py "$(test_of "$corpus")" "$questions" "$METRICS" "$out.ranked.json"
+  if [ ! -e "$out.answered.json" ]; then
+    "$wqa" answer --index "$(index_of "$corpus" "$method")" --reader "$(run_of reader "$corpus")" --data "$questions" \
+      --top "$READ" --ctx "$device" --json "$out.answered.json"
+  fi
+  "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --ranked "$out.ranked.json" \
+    --answered "$out.answered.json"
+}
+timed() {  # JSON CORPUS [NAME=]RANKER[;OPTION=VALUE]...: questions a second, in turn; speedups are over the first
+  local json=$1 corpus=$2 entry name spec ranker cache arguments=(); shift 2
+  for entry in "$@"; do
+    name=${entry%%=*} spec=${entry#*=}
+    ranker=${spec%%;*}
+    if [ -e "$ranker" ]; then arguments+=("$name=$spec"); continue; fi  # a file of rankers
+    cache=$(cache_of "$ranker" "$corpus")
+    spec=$(ranker_of "$ranker" "$corpus")${spec#"$ranker"}
+    if [ -e "$cache" ]; then spec="$spec;cache=$cache"; fi
+    if [ "$ranker" = int8 ]; then spec="$spec;precision=int8"; fi
+    arguments+=("$name=$spec")
+  done
+  if [ ! -e "$json" ] || [ "$(cat "$json.rankers")" != "${arguments[*]}" ]; then
+    PRECISION=$RANK_PRECISION "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$json" "${arguments[@]}" |
+      tee "$RESULTS/$(basename "$json" .json).txt"
+    echo "${arguments[*]}" > "$json.rankers"
+  fi
+}

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""Time rankers in turn, from text to ranking, document caches included.
+
+    python recipes/dcbert/speed.py QUESTIONS.jsonl OUT.json NAME=RUN[;OPTION=VALUE...] ...
+
+Options are those of `wqa.inference.load_ranker`: cache, precision, drop_ratio. Each row has the
+questions that a ranker ranks in a second, the median over ROUNDS rounds, and its speedup over the
+first ranker in the same round. PRECISION is the precision where none is given. QUESTIONS limits the
+number of questions, all by default.
+"""
+
+import json
+import os
+import pathlib
+import sys
+
+from wqa.data import atomic_writer, read_questions
+from wqa.errors import WqaError
+from wqa.evaluation import table
+from wqa.inference import load_ranker
+from wqa.inference.timing import time_rankers
+
+ROUNDS = int(os.environ.get("ROUNDS", "5"))
+MOST = int(os.environ.get("QUESTIONS", "0")) or None
+
+
+def opened(text):
+    """Load a ranker; returns its name and what ranks questions."""
+    name, _, rest = text.partition("=")
+    run, *settings = rest.split(";")
+    options = {"precision": os.environ.get("PRECISION", "float32"), "long_questions": "truncate"}
+    options.update(setting.split("=", 1) for setting in settings)
+    if "drop_ratio" in options:
+        options["drop_ratio"] = float(options["drop_ratio"])
+    ranker = load_ranker(pathlib.Path(run), **options)
+    return name, lambda questions: list(ranker.rank_all(questions))
+
+
+def main(data, out, *rankers):
+    """Print the table and write it as JSON."""
+    questions = list(read_questions(data))[:MOST]
+    ranks = dict(map(opened, rankers))
+    rows = []
+    for row in time_rankers(ranks, questions, ROUNDS, progress=True):
+        rows.append(
+            {
+                "ranker": row["ranker"],
+                "questions_per_second": len(questions) / row["seconds"],
+                "speedup": 1 / row["time_ratio"],
+                "seconds": row["seconds"],
+                "deviation": row["deviation"],
+            }
+        )
+    with atomic_writer(out) as file:
+        file.write(json.dumps(rows, indent=2) + "\n")
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

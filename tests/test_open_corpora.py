@@ -1,0 +1,395 @@
+"""Open collections: SQuAD Open and Natural Questions Open to documents and questions."""
+
+import argparse
+import gzip
+import hashlib
+import importlib
+import json
+import sqlite3
+import zipfile
+
+import pytest
+from conftest import SHARED
+
+from wqa.data import read_questions
+from wqa.data.documents import Document, read_documents
+
+squad_open, nq_open, fetching = map(importlib.import_module, ("squad_open", "nq_open", "fetching"))
+
+BREAD = "Rye bread keeps for a week. Bakers in Turku add a sour dough that is two days old."
+SALT = "Salt was once carried on sledges. A load weighed forty kilos."
+LAMP = "The lamp of the pier burns oil of rapeseed."
+
+
+def entry(key, question, *answers, text=BREAD, **fields):
+    """A question of a paragraph, its answers at their first place in the text."""
+    spans = [{"text": answer, "answer_start": text.find(answer)} for answer in answers]
+    return {"id": key, "question": question, "answers": spans, **fields}
+
+
+def article(title, *paragraphs):
+    return {
+        "title": title,
+        "paragraphs": [{"context": text, "qas": list(qas)} for text, qas in paragraphs],
+    }
+
+
+TRAIN = [
+    article(
+        "Rye_bread",
+        (
+            BREAD,
+            [
+                entry("r1", " where is it sour ? ", "Turku", "Bakers in Turku", "Turku"),
+                entry("r2", "how old is the dough ?", "two days"),
+                entry("r3", "who ate it ?", is_impossible=True),
+            ],
+        ),
+        (f"\n{SALT}", [entry("r4", "how heavy ?", "forty kilos", text=f"\n{SALT}")]),
+    )
+]
+DEV = [article("Lamps", (LAMP, [entry("l1", "what does it burn ?", "oil of rapeseed", text=LAMP)]))]
+
+
+def write_squad(folder, version="v1.1", packed=False, **parts):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, articles in (parts or {"train": TRAIN, "dev": DEV}).items():
+        raw = json.dumps({"data": articles}).encode("utf-8")
+        if packed:
+            (folder / f"{name}-{version}.json.gz").write_bytes(gzip.compress(raw))
+        else:
+            (folder / f"{name}-{version}.json").write_bytes(raw)
+    return folder
+
+
+def write_dump(path, *rows, columns="id PRIMARY KEY, text"):
+    """A dump as DrQA writes it."""
+    dump = sqlite3.connect(path)
+    dump.execute(f"CREATE TABLE documents ({columns})")
+    dump.executemany("INSERT INTO documents VALUES (?, ?)", rows)
+    dump.commit()
+    dump.close()
+
+
+def convert(script, *arguments, out):
+    return script.main([*map(str, arguments), "--out", str(out)])
+
+
+def refusal(capsys, script, *arguments, out):
+    """The one line of a refused conversion, which writes no counts."""
+    assert convert(script, *arguments, out=out) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1, error
+    assert not (out / "stats.json").exists()
+    return error
+
+
+def open_questions(path):
+    questions = read_questions(path, with_candidates=False)
+    return [(question.id, question.question, question.answers) for question in questions]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_squad_open_of_its_own_paragraphs(tmp_path, monkeypatch, packed, capsys):
+    monkeypatch.setattr(squad_open, "is_dev", lambda question: question.id == "r2")
+    folder, out = write_squad(tmp_path / "in", packed=packed), tmp_path / "out"
+    assert convert(squad_open, "--archive", folder, out=out) == 0
+    assert list(read_documents(out / "documents.jsonl")) == [
+        Document("Rye_bread-0", BREAD, "Rye bread"),
+        Document("Rye_bread-1", SALT, "Rye bread"),
+        Document("Lamps-0", LAMP, "Lamps"),
+    ]
+    assert open_questions(out / "train.questions.jsonl") == [
+        ("r1", "where is it sour ?", ("Turku", "Bakers in Turku")),
+        ("r4", "how heavy ?", ("forty kilos",)),
+    ]
+    assert open_questions(out / "dev.questions.jsonl") == [
+        ("r2", "how old is the dough ?", ("two days",))
+    ]
+    assert open_questions(out / "test.questions.jsonl") == [
+        ("l1", "what does it burn ?", ("oil of rapeseed",))
+    ]
+    stats = json.loads((out / "stats.json").read_text())
+    length = (len(BREAD) + len(SALT) + len(LAMP)) / 3
+    assert stats["documents"]["characters_per_document"] == round(length, 2)
+    assert stats["train"]["questions"] == 2 and stats["train"]["answers_per_question"] == 1.5
+    for name, counts in stats.items():
+        path = out / ("documents.jsonl" if name == "documents" else f"{name}.questions.jsonl")
+        assert counts["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert "3 documents" in capsys.readouterr().out
+
+
+def test_articles_are_divided_by_the_digests_of_their_titles(tmp_path):
+    texts = [f"Fact number {number} is true." for number in range(6)]
+    articles = []
+    for number, text in enumerate(texts):
+        question = entry(f"q{number}", "which ?", f"number {number}", text=text)
+        articles.append(article(f"Title_{number}", (text, [question])))
+    folder = write_squad(tmp_path / "in", "v2.0", train=articles[:4], dev=articles[4:])
+    arguments = ("--archive", folder, "--articles", "3,1,2")
+    assert convert(squad_open, *arguments, out=tmp_path / "out") == 0
+    titles = [f"Title {number}" for number in range(6)]
+    order = sorted(titles, key=lambda title: hashlib.sha256(title.encode()).hexdigest())
+    expected = {"train": order[:3], "dev": order[3:4], "test": order[4:]}
+    for split, part in expected.items():
+        questions = open_questions(tmp_path / "out" / f"{split}.questions.jsonl")
+        assert [key for key, _, _ in questions] == [f"q{title[-1]}" for title in part]
+    # All paragraphs can be searched, whichever split their questions are in.
+    assert [d.title for d in read_documents(tmp_path / "out" / "documents.jsonl")] == titles
+
+
+def test_squad_open_over_a_dump_of_wikipedia(tmp_path):
+    folder = write_squad(tmp_path / "in", dev=DEV)
+    rows = (
+        ("Rye bread", f"Rye bread\n\n{BREAD}\n \n\n{SALT}\n"),
+        ("Nothing", "Nothing\n\n"),
+        ("Ämpäri (bucket)", "One line\u2028still the same."),
+    )
+    write_dump(folder / "docs.db", *rows)
+    before = (folder / "docs.db").read_bytes()
+    arguments = ("--archive", folder, "--collection", "wikipedia")
+    assert convert(squad_open, *arguments, out=tmp_path / "out") == 0
+    assert list(read_documents(tmp_path / "out" / "documents.jsonl")) == [
+        Document("1-0", BREAD, "Rye bread"),
+        Document("1-1", SALT, "Rye bread"),
+        Document("3-0", "One line\u2028still the same.", "Ämpäri (bucket)"),
+    ]
+    assert len(open_questions(tmp_path / "out" / "test.questions.jsonl")) == 1
+    assert (folder / "docs.db").read_bytes() == before
+    assert sorted(path.name for path in folder.glob("docs*")) == ["docs.db"]
+
+
+def test_a_dump_that_does_not_fit(tmp_path, capsys, monkeypatch):
+    folder = write_squad(tmp_path / "in", dev=DEV)
+    arguments = (squad_open, "--archive", folder, "--collection", "wikipedia")
+
+    def error(*rows, **options):
+        (folder / "docs.db").unlink(missing_ok=True)
+        write_dump(folder / "docs.db", *rows, **options)
+        return refusal(capsys, *arguments, out=tmp_path / "out")
+
+    assert "docs.db.gz and unpack it" in refusal(capsys, *arguments, out=tmp_path / "out")
+    assert "no such column: text" in error(("a", "b"), columns="id, body")
+    assert "row 2: text is None; expected text" in error(("a", "b"), ("c", None))
+    assert "row 1: title is 7" in error((7, "b"))
+    assert "row 1: text is b'b'" in error(("a", b"b"))
+    with monkeypatch.context() as context:
+        context.setattr(squad_open, "LONGEST_ARTICLE", 8)
+        assert "row 1: more than 8 characters" in error(("a", "b" * 9))
+    raw = (folder / "docs.db").read_bytes()
+    for damaged in (b"no database" * 99, raw[:4096], b""):
+        (folder / "docs.db").write_bytes(damaged)
+        found = refusal(capsys, *arguments, out=tmp_path / "out")
+        assert "docs.db: cannot be read (" in found and "a SQLite table" in found
+    assert not (tmp_path / "out" / "documents.jsonl").exists()
+    only = tmp_path / "none"
+    assert "--collection: wikipedia without --archive" in refusal(
+        capsys, squad_open, "--collection", "wikipedia", out=only
+    )
+
+
+BAD_ARTICLES = {
+    "the same title": (DEV + DEV, "article 2: title 'Lamps' occurs twice"),
+    "no title": ([{"paragraphs": []}], "article 1: title is None; expected text"),
+    "blank title": ([article(" _", (LAMP, []))], "article 1: title is ' _'"),
+    "half a surrogate": ([article("\ud83d", (LAMP, []))], "article 1: title is"),
+    "empty paragraph": ([article("a", (" ", []))], "article 1, paragraph 1: its text is empty"),
+    "no article": ([7], "dev-v1.1.json: cannot be read (AttributeError"),
+    "same id": (
+        DEV + [article("b", (LAMP, [entry("l1", "what ?", "oil", text=LAMP)]))],
+        "article 2, paragraph 1: id 'l1' occurs twice",
+    ),
+    "wrong place": (
+        [article("a", (LAMP, [entry("a", "what ?", "butter", text="butter")]))],
+        "answer 'butter' does not stand at 0",
+    ),
+    "no answer": ([article("a", (LAMP, [entry("a", "what ?")]))], "split test: it holds no quest"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ARTICLES)
+def test_articles_that_do_not_fit(tmp_path, capsys, kind):
+    articles, message = BAD_ARTICLES[kind]
+    folder = write_squad(tmp_path / "in", dev=articles)
+    found = refusal(capsys, squad_open, "--archive", folder, out=tmp_path / "out")
+    assert message in found
+    assert not list((tmp_path / "out").glob("*.jsonl"))
+
+
+def test_an_archive_without_squad_and_numbers_that_do_not_fit(tmp_path, capsys):
+    for archive in (tmp_path, tmp_path / "missing"):
+        found = refusal(capsys, squad_open, "--archive", archive, out=tmp_path / "out")
+        assert "holds none of train-v1.1.json" in found
+    folder = write_squad(tmp_path / "in")
+    arguments = ("--archive", folder, "--articles", "1,1,1")
+    found = refusal(capsys, squad_open, *arguments, out=tmp_path / "out")
+    assert "2 articles; expected the 3 that --articles divides" in found
+    for text in ("1,2", "1,0,2", "1,2,x", "1,,2,3", "-1,2,3"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected three numbers"):
+            squad_open.numbers_of_articles(text)
+
+
+@pytest.mark.parametrize("script", [squad_open, nq_open])
+def test_the_download_of_an_open_corpus_that_fails(tmp_path, capsys, monkeypatch, script):
+    addresses = []
+
+    def refuse(request, **options):
+        addresses.append(request.full_url)
+        raise OSError("no network")
+
+    monkeypatch.setattr(fetching.urllib.request, "urlopen", refuse)
+    assert convert(script, out=tmp_path / "out") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert "no network" in error and "pass it with --archive" in error
+    if script is nq_open:
+        assert [address.split("/")[2] for address in addresses] == [
+            "drive.usercontent.google.com",
+            "drive.google.com",
+        ]
+        assert all(nq_open.RELEASE in address for address in addresses)
+    assert not list((tmp_path / "out").glob("*.json*"))
+
+
+def test_the_half_of_squad_that_is_shared(tmp_path):
+    folder = SHARED / "squad"
+    if not folder.exists():
+        pytest.skip("no SQuAD in the shared data")
+    arguments = ("--archive", folder, "--articles", "10,3,3")
+    assert convert(squad_open, *arguments, out=tmp_path / "out") == 0
+    stats = json.loads((tmp_path / "out" / "stats.json").read_text())
+    assert stats["documents"]["documents"] == 646
+    counts = {split: stats[split]["questions"] for split in squad_open.SPLITS}
+    assert counts == {"train": 1786, "dev": 616, "test": 508}
+    texts = {d.id: d.text for d in read_documents(tmp_path / "out" / "documents.jsonl")}
+    assert len({key.rpartition("-")[0] for key in texts}) == 16
+    everything = "\n".join(texts.values())
+    for split in squad_open.SPLITS:
+        for _, _, answers in open_questions(tmp_path / "out" / f"{split}.questions.jsonl"):
+            assert all(answer in everything for answer in answers)
+
+
+PIER = ["The", "lamp", "of", "the", "pier", ",", "Turku", ",", "burns", "oil"]
+BOAT = ["A", "boat", "leaves", "at", "six"]
+
+
+def example(key="1", **changes):
+    """A question of the release with two paragraphs, of which the second answers it."""
+    fields = {
+        "id": key,
+        "question": " where is the lamp ? ",
+        "context": [BOAT, PIER],
+        "answers": [[], [{"text": "pier, Turku", "word_start": 4, "word_end": 6}]],
+        "final_answers": ["pier, Turku", "pier, Turku"],
+    }
+    return {**fields, **changes}
+
+
+def write_release(path, first=None, packed="folder"):
+    """Files of the release with one question each."""
+    files = {}
+    for number, name in enumerate(name for names in nq_open.NAMES.values() for name in names):
+        row = example(f"q{number}")
+        if not number and first is not None:
+            row = first
+        files[name] = (row if isinstance(row, str) else json.dumps(row)) + "\n"
+    if packed == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(f"preprocessed-open-domain-qa-data/{name}", text)
+        return path
+    path.mkdir(exist_ok=True)
+    for name, text in files.items():
+        if packed == "gz":
+            (path / f"{name}.gz").write_bytes(gzip.compress(text.encode("utf-8")))
+        else:
+            (path / name).write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("packed", ["folder", "gz", "zip"])
+def test_natural_questions_open(tmp_path, packed, capsys):
+    archive = write_release(tmp_path / "in", packed=packed)
+    out = tmp_path / "out"
+    assert convert(nq_open, "--archive", archive, out=out) == 0
+    questions = list(read_questions(out / "train.jsonl"))
+    assert [question.id for question in questions] == ["q0", "q1", "q2", "q3"]
+    [question] = read_questions(out / "test.jsonl")
+    assert (question.id, question.question) == ("q5", "where is the lamp ?")
+    assert question.texts == ("A boat leaves at six", "The lamp of the pier , Turku , burns oil")
+    assert question.labels == (0, 1)
+    # The span as it stands in the text is an answer too.
+    assert question.answers == ("pier, Turku", "pier , Turku")
+    expected = []
+    for candidate in question.candidates:
+        assert candidate.id == hashlib.blake2b(candidate.text.encode(), digest_size=8).hexdigest()
+        expected.append(Document(candidate.id, candidate.text))
+    assert list(read_documents(out / "documents.jsonl")) == expected  # of six questions, each once
+    stats = json.loads((out / "stats.json").read_text())
+    assert stats["documents"]["documents"] == 2
+    assert stats["train"]["all"]["candidates"] == 8 and stats["train"]["all"]["correct"] == 4
+    for split, digest in stats["sha256"].items():
+        raw = (out / f"{split}.jsonl").read_bytes()
+        assert digest == hashlib.sha256(raw).hexdigest()
+    printed = capsys.readouterr().out
+    assert "2 documents" in printed and "train" in printed
+
+
+def test_a_paragraph_that_is_retrieved_twice_is_one_candidate(tmp_path):
+    row = example("q0", context=[PIER, PIER, BOAT], answers=[example()["answers"][1], [], []])
+    archive = write_release(tmp_path / "in", row)
+    assert convert(nq_open, "--archive", archive, out=tmp_path / "out") == 0
+    question = next(read_questions(tmp_path / "out" / "train.jsonl"))
+    assert question.texts == (" ".join(PIER), " ".join(BOAT)) and question.labels == (1, 0)
+
+
+def marked(first, last):
+    return [[], [{"text": "x", "word_start": first, "word_end": last}]]
+
+
+BAD_EXAMPLES = {
+    "no object": "[1]",
+    "half a line": '{"id": "q0", "quest',
+    "nested too deeply": "[" * 10**5,
+    "no answers": example("q0", answers=[[]]),
+    "no final answer": example("q0", final_answers=[" "], answers=[[], []]),
+    "no paragraph": example("q0", context=[], answers=[]),
+    "empty paragraph": example("q0", context=[[], PIER]),
+    "no tokens": example("q0", context=[7, PIER]),
+    "a token 7": example("q0", context=[[7], PIER]),
+    "half a surrogate": example("q0", context=[["\ud83d"], PIER]),
+    "past the end": example("q0", answers=marked(4, 10)),
+    "backwards": example("q0", answers=marked(4, 3)),
+    "negative": example("q0", answers=marked(-2, 3)),
+    "no number": example("q0", answers=marked(True, 3)),
+    "no end": example("q0", answers=[[], [{"text": "x", "word_start": 0}]]),
+    "question null": example("q0", question=None),
+    "id 7": example("q0", id=7),
+    "final null": example("q0", final_answers=None),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_EXAMPLES)
+def test_lines_of_the_release_that_do_not_fit(tmp_path, capsys, kind):
+    archive = write_release(tmp_path / "in", BAD_EXAMPLES[kind])
+    error = refusal(capsys, nq_open, "--archive", archive, out=tmp_path / "out")
+    assert "nq-train0.json, line 1: " in error and "an object with id, question" in error
+    assert not (tmp_path / "out" / "train.jsonl").exists()
+
+
+def test_a_release_that_is_not_whole(tmp_path, capsys):
+    archive = write_release(tmp_path / "in")
+    (archive / "nq-train2.json").unlink()
+    found = refusal(capsys, nq_open, "--archive", archive, out=tmp_path / "out")
+    assert "holds no nq-train2.json" in found
+    packed = write_release(tmp_path / "in.zip", packed="zip")
+    raw = packed.read_bytes()
+    packed.write_bytes(raw[:200])
+    found = refusal(capsys, nq_open, "--archive", packed, out=tmp_path / "out")
+    assert "in.zip: cannot be read (" in found and "unpack it and pass the folder" in found
+    at = raw.index(b"where is the lamp")
+    packed.write_bytes(raw[:at] + b"W" + raw[at + 1 :])
+    found = refusal(capsys, nq_open, "--archive", packed, out=tmp_path / "out")
+    assert "nq-train0.json" in found and "cannot be read (Bad CRC-32" in found
+    missing = tmp_path / "missing"
+    found = refusal(capsys, nq_open, "--archive", missing, out=tmp_path / "out")
+    assert "cannot be read" in found

@@ -1,0 +1,71 @@
+"""Retrieve documents for questions, as candidates to rank.
+
+examples:
+  wqa index documents.jsonl --out indexes/squad
+  wqa retrieve indexes/squad --data dev.questions.jsonl --out dev.jsonl --top 80
+  wqa evaluate --retrieved --data dev.jsonl --metrics hit@1,hit@10
+
+The questions are canonical JSONL, without candidates; those that they have are replaced. The
+candidates are in the order of the index's scores. Where a question has answers, a candidate's label
+is 1 if the document's text, without its title, contains an answer exactly: its words in a row,
+without regard to case. Questions that retrieve nothing are left out, and counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Dict
+
+from wqa.errors import printable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``wqa retrieve`` to its parser."""
+    parser.add_argument("index", metavar="INDEX", help="folder that `wqa index` wrote")
+    parser.add_argument(
+        "--data",
+        required=True,
+        metavar="FILE",
+        help="questions, canonical JSONL; they need no candidates",
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="PATH", help="canonical JSONL to write, plain or .gz"
+    )
+    parser.add_argument(
+        "--top", type=int, default=80, metavar="N", help="documents a question (default: 80)"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run ``wqa retrieve`` and print the counts."""
+    from wqa.retrieval import write_retrieved
+
+    counts = write_retrieved(options.index, options.data, options.out, options.top, progress=True)
+    _note(counts)
+    print(
+        f"{printable(options.out)}: {counts['questions']:,} questions, "
+        f"{counts['candidates']:,} candidates, {counts['positives']:,} of them with an answer"
+    )
+
+
+def _note(counts: Dict[str, int]) -> None:
+    """Print on standard error which questions lack documents, answers or labels."""
+    total = counts["questions"] + counts["without"]
+    notes = []
+    if counts["without"]:
+        notes.append(
+            f"{counts['without']:,} of {total:,} questions retrieve no document and are left out "
+            f"(`wqa evaluate --total {total}` counts them as 0)"
+        )
+    if counts["missed"]:
+        notes.append(
+            f"{counts['missed']:,} questions retrieve no document with an answer; for "
+            f"{counts['unanswerable']:,} of them no document of the index contains one"
+        )
+    if counts["unknown"]:
+        notes.append(
+            f"{counts['unknown']:,} questions have no answers, so their candidates have no labels"
+        )
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)

@@ -1,0 +1,200 @@
+"""Exact match and F1 of answers by SQuAD's official rule (Rajpurkar et al. 2016, section 6.1).
+
+Texts are normalised before they are compared: lower case, no ASCII punctuation, no articles, one
+space between words. A prediction gets its best figure over the reference answers.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import re
+import string
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence
+
+from wqa.data import Question, atomic_writer
+from wqa.data.files import PathLike
+from wqa.errors import DataError, shorten
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
+_WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Normalise an answer as SQuAD's script does.
+
+    Parameters
+    ----------
+    text : str
+        An answer.
+
+    Returns
+    -------
+    str
+        Its words in lower case, without ASCII punctuation and articles, joined by single spaces.
+    """
+    text = text.lower().translate(_WITHOUT_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", text).split())
+
+
+def exact_match(prediction: str, answers: Sequence[str]) -> float:
+    """Whether a prediction equals one of the reference answers after normalisation.
+
+    Parameters
+    ----------
+    prediction : str
+        Predicted text; empty for none.
+    answers : sequence of str
+        Reference answers, at least one.
+
+    Returns
+    -------
+    float
+        1 or 0.
+    """
+    normalized = normalize_answer(prediction)
+    return float(any(normalized == normalize_answer(answer) for answer in answers))
+
+
+def f1(prediction: str, answers: Sequence[str]) -> float:
+    """Greatest F1 of the words of a prediction and of a reference answer.
+
+    Parameters
+    ----------
+    prediction : str
+        Predicted text; empty for none.
+    answers : sequence of str
+        Reference answers, at least one.
+
+    Returns
+    -------
+    float
+        Harmonic mean of precision and recall over words, each word as often as it occurs, in
+        [0, 1]. Where the prediction or the answer has no word left, 1 if neither has, else 0, as
+        in SQuAD 2.0's script.
+    """
+    words = normalize_answer(prediction).split()
+    best = 0.0
+    for answer in answers:
+        best = max(best, _f1(words, normalize_answer(answer).split()))
+    return best
+
+
+def _f1(predicted: List[str], expected: List[str]) -> float:
+    if not predicted or not expected:
+        return float(predicted == expected)
+    shared = collections.Counter(predicted) & collections.Counter(expected)
+    return 2 * sum(shared.values()) / (len(predicted) + len(expected))
+
+
+def score_answers(
+    predictions: Mapping[str, str], questions: Iterable[Question]
+) -> Dict[str, float]:
+    """Mean exact match and F1 of predictions.
+
+    Parameters
+    ----------
+    predictions : mapping of str to str
+        Predicted text by question id. A question without one scores 0.
+    questions : iterable of Question
+        Questions with their answers.
+
+    Returns
+    -------
+    dict of str to float
+        ``questions``, their number, and ``em`` and ``f1``, in [0, 1].
+
+    Raises
+    ------
+    DataError
+        If there is no question, or a question has no answers.
+    """
+    matches: List[float] = []
+    overlaps: List[float] = []
+    for question in questions:
+        if not question.answers:
+            raise DataError(
+                f"question {shorten(question.id)}", "no answers", "the texts of its answers"
+            )
+        prediction = predictions.get(question.id)
+        if prediction is None:
+            matches.append(0.0)
+            overlaps.append(0.0)
+            continue
+        matches.append(exact_match(prediction, question.answers))
+        overlaps.append(f1(prediction, question.answers))
+    if not matches:
+        raise DataError("questions", "none", "at least one with answers")
+    count = len(matches)
+    return {"questions": count, "em": sum(matches) / count, "f1": sum(overlaps) / count}
+
+
+def reading_evaluator(
+    questions: Sequence[Question],
+    build: Callable[[Any], Any],
+    live: bool = False,
+    read: int = 0,
+) -> Callable[[Any], Dict[str, float]]:
+    """Evaluator of a network that reads answers, while it trains.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        Development questions with their answers, and their documents as candidates.
+    build : callable
+        Takes the network and returns its reader, with the method ``read_all`` of
+        `wqa.inference.Reader`.
+    live : bool
+        Whether readers read the network's current parameters at each call. Such a reader is built
+        once; otherwise each evaluation builds a new one.
+    read : int
+        Number of candidates to read, the first of a question; 0 for all.
+
+    Returns
+    -------
+    callable
+        Takes the network and returns its figures, as `score_answers` does.
+
+    Raises
+    ------
+    DataError
+        If a question has no answers.
+    """
+    score_answers({}, questions)  # now, not at the first evaluation
+    shortened = []
+    for question in questions:
+        kept = question.candidates[: read or None]
+        shortened.append(question._replace(candidates=kept))
+    built: List[Any] = []  # the last network and its reader
+
+    def figures_of(network: Any) -> Dict[str, float]:
+        if not (live and built and built[0] is network):
+            built.clear()  # its copy of the parameters goes before another comes
+            built.extend((network, build(network)))
+        predictions = {}
+        for question, answers in zip(shortened, built[1].read_all(shortened)):
+            if answers:
+                predictions[question.id] = answers[0].text
+        return score_answers(predictions, shortened)
+
+    return figures_of
+
+
+def write_predictions(path: PathLike, predictions: Mapping[str, str]) -> None:
+    """Write predictions as SQuAD's script reads them: one JSON object of texts by question id.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; it appears when it is whole.
+    predictions : mapping of str to str
+        Predicted text by question id.
+
+    Raises
+    ------
+    StorageError
+        If the file cannot be written.
+    """
+    with atomic_writer(path) as file:
+        json.dump(dict(predictions), file, ensure_ascii=False)
+        file.write("\n")

@@ -1,0 +1,27 @@
+"""Retrieval of documents for questions: indexes, search, distant labels. Nothing here needs MXNet.
+
+TF-IDF in DrQA's manner (Chen et al. 2017) and BM25. `build_index` writes an index, `Index` searches
+in it, `retrieve` gives questions their candidates.
+"""
+
+from wqa.retrieval.build import build_index
+from wqa.retrieval.index import Hit, Index
+from wqa.retrieval.labels import contains_answer
+from wqa.retrieval.methods import BM25, METHODS, TFIDF, Method
+from wqa.retrieval.retrieve import retrieve, write_retrieved
+from wqa.retrieval.terms import STOP_WORDS, tokenize
+
+__all__ = [
+    "BM25",
+    "Hit",
+    "Index",
+    "METHODS",
+    "Method",
+    "STOP_WORDS",
+    "TFIDF",
+    "build_index",
+    "contains_answer",
+    "retrieve",
+    "tokenize",
+    "write_retrieved",
+]

@@ -1,0 +1,341 @@
+"""An index on disk: documents, and a sparse matrix of the weights of their terms.
+
+The index is a folder of arrays (`wqa.data.arrays`), memory-mapped: a search reads the documents and
+weights of the question's terms, and no other page. The documents of a term lie in a row
+(``posting_documents`` and ``posting_weights``, up to ``term_ends``), so that the folder holds a
+compressed sparse matrix of terms by documents, without rows for the terms that do not occur.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.data import Document
+from wqa.data.array_checks import check_text_ends, values_below
+from wqa.data.arrays import ArrayFolder, BlockCheck
+from wqa.data.files import PathLike
+from wqa.data.progress import with_bar
+from wqa.errors import DataError, OptionError, shorten
+from wqa.retrieval.labels import contains_spans, joined
+from wqa.retrieval.methods import Method, method_of
+from wqa.retrieval.terms import BUCKETS, count_terms
+
+#: Changes whenever older indexes can no longer be read, or their terms are no longer those of
+#: `wqa.retrieval.terms`.
+FORMAT = 1
+
+KIND = "document index"
+
+#: Fields of a document, whose texts an index holds.
+TEXTS = ("id", "title", "text")
+
+#: Element types of the arrays of an index, by name.
+TYPES: Dict[str, np.dtype] = {
+    "terms": np.dtype("<u4"),  # buckets, ascending
+    "term_ends": np.dtype("<i8"),  # end of each term's postings
+    "posting_documents": np.dtype("<i4"),
+    "posting_weights": np.dtype("<f4"),
+    "id_bytes": np.dtype("u1"),
+    "id_ends": np.dtype("<i8"),
+    "title_bytes": np.dtype("u1"),
+    "title_ends": np.dtype("<i8"),
+    "text_bytes": np.dtype("u1"),
+    "text_ends": np.dtype("<i8"),
+}
+
+_MEND = "make it with `wqa index`"
+_MEND_DAMAGE = f"delete the folder, then {_MEND}"
+
+
+class Hit(NamedTuple):
+    """A document that a question retrieves.
+
+    Attributes
+    ----------
+    document : Document
+        The document.
+    score : float
+        Its score, above 0.
+    number : int
+        Its number in the collection, counted from 0.
+    """
+
+    document: Document
+    score: float
+    number: int
+
+
+class Index:
+    """An index, open for reading. Its arrays are memory-mapped.
+
+    Threads and forked processes may search in one at the same time.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder that `build_index` wrote.
+    progress : bool
+        Show a bar on standard error while the digests are checked.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The folder.
+    meta : dict
+        The content of its ``meta.json``.
+    method : Method
+        Weights of its terms.
+
+    Raises
+    ------
+    DataError
+        If the folder is absent, incomplete, damaged, of another version, or no index. All of it is
+        read once.
+    """
+
+    def __init__(self, path: PathLike, progress: bool = False) -> None:
+        folder = ArrayFolder(path, FORMAT, KIND, _MEND, ("documents", "terms", "postings"))
+        self.path = folder.path
+        self.meta = folder.meta
+        self.method = self._method()
+        arrays = folder.arrays(TYPES)
+        self._check_lengths(arrays)
+        checks = self._checks(arrays)
+        for name in with_bar(checks, len(checks), "checking the index", progress, "array"):
+            folder.check(name, arrays[name], checks[name])
+        self._terms = arrays["terms"]
+        self._term_ends = arrays["term_ends"]
+        self._documents = arrays["posting_documents"]
+        self._weights = arrays["posting_weights"]
+        self._texts = {name: arrays[f"{name}_bytes"] for name in TEXTS}
+        self._text_ends = {name: arrays[f"{name}_ends"] for name in TEXTS}
+
+    def _method(self) -> Method:
+        """The method that ``meta.json`` names, with its settings."""
+        where = self.path / "meta.json"
+        name, settings = str(self.meta.get("method")), self.meta.get("settings")
+        try:
+            return method_of(name, **dict(settings))  # type: ignore[arg-type]
+        except (TypeError, ValueError, OptionError):
+            found = f"method {shorten(name)} with settings {shorten(settings)}"
+            raise DataError(where, found, "a method of this version", _MEND_DAMAGE) from None
+
+    def _check_lengths(self, arrays: Dict[str, np.ndarray]) -> None:
+        """Check that the lengths of the arrays agree with the facts and with one another."""
+        lengths = {
+            "terms": self.meta["terms"],
+            "term_ends": self.meta["terms"],
+            "posting_documents": self.meta["postings"],
+            "posting_weights": self.meta["postings"],
+        }
+        for name in ("documents", "terms"):
+            if not self.meta[name]:
+                raise DataError(self.path / "meta.json", f"0 {name}", "at least 1", _MEND_DAMAGE)
+        for name in TEXTS:
+            lengths[f"{name}_ends"] = self.meta["documents"]
+            lengths[f"{name}_bytes"] = _last(arrays[f"{name}_ends"])
+        for name, length in lengths.items():
+            if len(arrays[name]) != length:
+                raise DataError(
+                    self.path / f"{name}.bin",
+                    f"{len(arrays[name])} elements",
+                    f"{length} elements",
+                    _MEND_DAMAGE,
+                )
+        if _last(arrays["term_ends"]) != self.meta["postings"]:
+            raise DataError(
+                self.path / "term_ends.bin",
+                f"{_last(arrays['term_ends'])} postings",
+                f"{self.meta['postings']} postings",
+                _MEND_DAMAGE,
+            )
+
+    def _checks(self, arrays: Dict[str, np.ndarray]) -> Dict[str, Optional[BlockCheck]]:
+        """Checks of the elements, by array."""
+        checks: Dict[str, Optional[BlockCheck]] = {
+            "terms": values_below(BUCKETS, "term"),
+            "term_ends": check_text_ends(self.meta["documents"], 1, "document"),
+            "posting_documents": values_below(self.meta["documents"], "document"),
+            "posting_weights": _check_weights,
+        }
+        for name in TEXTS:
+            size = len(arrays[f"{name}_bytes"])
+            checks[f"{name}_bytes"] = None  # decoding checks them
+            checks[f"{name}_ends"] = check_text_ends(size, 0, "byte")
+        return checks
+
+    def __len__(self) -> int:
+        return self.meta["documents"]
+
+    def document(self, index: int) -> Document:
+        """Read a document.
+
+        Parameters
+        ----------
+        index : int
+            Its index in the collection, counted from 0.
+
+        Returns
+        -------
+        Document
+            Its id, text and title.
+
+        Raises
+        ------
+        DataError
+            If it is not UTF-8.
+        """
+        return Document(*(self._text(name, index) for name in ("id", "text", "title")))
+
+    def _text(self, name: str, index: int) -> str:
+        start, end = _bounds(self._text_ends[name], index)
+        try:
+            return self._texts[name][start:end].tobytes().decode("utf-8")
+        except UnicodeDecodeError:
+            raise DataError(
+                self.path / f"{name}_bytes.bin",
+                f"the {name} of document {index} is not UTF-8",
+                mend=_MEND_DAMAGE,
+            ) from None
+
+    def scores(self, question: str) -> np.ndarray:
+        """Score all documents for a question.
+
+        Parameters
+        ----------
+        question : str
+            Text of the question.
+
+        Returns
+        -------
+        numpy.ndarray
+            (N,) float64 scores from 0 on, by document.
+        """
+        terms, counts = count_terms(question, self.method.longest)
+        rows = self._rows(terms)
+        known = rows >= 0
+        rows = rows[known]
+        bounds = [_bounds(self._term_ends, row) for row in rows]
+        frequencies = np.array([end - start for start, end in bounds])
+        idf = self.method.idf(frequencies, len(self))
+        weights = self.method.in_question(counts[known], idf)
+        scores = np.zeros(len(self))
+        for (start, end), weight in zip(bounds, weights):
+            # A document occurs once among those of a term.
+            scores[self._documents[start:end]] += weight * self._weights[start:end].astype(float)
+        return scores
+
+    def _rows(self, terms: np.ndarray) -> np.ndarray:
+        """Index of each term among those of the index; -1 for one that no document holds."""
+        after = np.searchsorted(self._terms, terms)
+        rows = np.minimum(after, len(self._terms) - 1)
+        return np.where(self._terms[rows] == terms, rows, -1)
+
+    def search(self, question: str, top: int = 80) -> List[Hit]:
+        """Retrieve documents for a question.
+
+        Parameters
+        ----------
+        question : str
+            Text of the question.
+        top : int
+            Greatest number of documents, from 1.
+
+        Returns
+        -------
+        list of Hit
+            The documents with the greatest scores, best first; those that tie in the order of the
+            collection. Documents with a score of 0 are not retrieved, so that the list may be
+            shorter, or empty.
+
+        Raises
+        ------
+        OptionError
+            If ``top`` is below 1.
+        """
+        if top < 1:
+            raise OptionError("top", top, "a whole number from 1")
+        scores = self.scores(question)
+        hits = []
+        for index in best(scores, top).tolist():
+            hits.append(Hit(self.document(index), float(scores[index]), index))
+        return hits
+
+    def holds_answer(self, answers: Sequence[str]) -> bool:
+        """Whether a document of the collection contains one of several answers.
+
+        Parameters
+        ----------
+        answers : sequence of str
+            Texts that answer a question.
+
+        Returns
+        -------
+        bool
+            As `contains_answer` says of any document's text. Only documents that hold all words of
+            an answer are read, or all documents for an answer of stop words alone.
+        """
+        for answer in answers:
+            spans = [joined(answer)]
+            for index in self._with_all_words(answer).tolist():
+                if contains_spans(joined(self._text("text", index)), spans):
+                    return True
+        return False
+
+    def _with_all_words(self, text: str) -> np.ndarray:
+        """Indices of the documents that hold all words of a text, stop words aside."""
+        terms, _ = count_terms(text, 1)
+        rows = self._rows(terms)
+        if (rows < 0).any():
+            return np.zeros(0, np.int32)
+        postings = [self._documents[slice(*_bounds(self._term_ends, row))] for row in rows]
+        documents = np.arange(len(self))
+        for held in sorted(postings, key=len):
+            documents = np.intersect1d(documents, held, assume_unique=True)
+        return documents
+
+
+def best(scores: np.ndarray, top: int) -> np.ndarray:
+    """Indices of the greatest scores above 0, greatest first; ties by index.
+
+    Parameters
+    ----------
+    scores : numpy.ndarray
+        (N,) scores.
+    top : int
+        Greatest number of indices.
+
+    Returns
+    -------
+    numpy.ndarray
+        At most ``top`` indices.
+    """
+    indices = np.flatnonzero(scores > 0)
+    if len(indices) > top:
+        values = scores[indices]
+        last = np.partition(values, len(values) - top)[len(values) - top]
+        above = indices[values > last]
+        level = indices[values == last][: top - len(above)]
+        indices = np.concatenate([above, level])
+    return indices[np.lexsort((indices, -scores[indices]))]
+
+
+def _check_weights(block: np.ndarray, start: int) -> str:
+    wrong = ~(np.isfinite(block) & (block >= 0))
+    if not wrong.any():
+        return ""
+    index = int(wrong.argmax())
+    return f"weight {block[index]} at index {start + index}, not a finite number from 0 on"
+
+
+def _bounds(ends: np.ndarray, index: int) -> Tuple[int, int]:
+    start = 0
+    if index > 0:
+        start = int(ends[index - 1])
+    return start, int(ends[index])
+
+
+def _last(ends: np.ndarray) -> int:
+    return int(ends[-1]) if len(ends) else 0

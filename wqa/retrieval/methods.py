@@ -1,0 +1,182 @@
+"""Weights of terms in documents and in questions: TF-IDF in DrQA's manner, and BM25.
+
+Both score a document by a sum over the terms of the question of its weight in the question times
+its weight in the document. The weights in documents are computed once, so that both methods are one
+sparse matrix and one search.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, ClassVar, Dict, Type
+
+import numpy as np
+
+from wqa.errors import OptionError, check_choice, shorten
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """Weights of terms. Its fields are its settings."""
+
+    #: Name of the method in indexes and on the command line.
+    name: ClassVar[str]
+    #: Greatest number of tokens of an n-gram.
+    longest: ClassVar[int]
+
+    def idf(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
+        """Inverse document frequencies.
+
+        Parameters
+        ----------
+        frequencies : numpy.ndarray
+            Number of documents that hold each term.
+        documents : int
+            Number of documents of the collection, N.
+
+        Returns
+        -------
+        numpy.ndarray
+            A number from 0 on for each term.
+        """
+        raise NotImplementedError
+
+    def in_documents(self, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Weights of terms in documents, without the inverse document frequency.
+
+        Parameters
+        ----------
+        counts : numpy.ndarray
+            Occurrences of a term in a document.
+        lengths : numpy.ndarray
+            Number of terms of that document, over the mean of the collection.
+
+        Returns
+        -------
+        numpy.ndarray
+            A weight for each pair of a term and a document.
+        """
+        raise NotImplementedError
+
+    def in_question(self, counts: np.ndarray, idf: np.ndarray) -> np.ndarray:
+        """Weights of terms in a question.
+
+        Parameters
+        ----------
+        counts : numpy.ndarray
+            Occurrences of each term.
+        idf : numpy.ndarray
+            Its inverse document frequency.
+
+        Returns
+        -------
+        numpy.ndarray
+            A weight for each term.
+        """
+        raise NotImplementedError
+
+
+@dataclasses.dataclass(frozen=True)
+class TFIDF(Method):
+    """TF-IDF of unigrams and bigrams (Chen et al. 2017, section 3.1; the weights of DrQA's code).
+
+    The weight of a term is ``log(1 + tf) log((N - Nt + 0.5) / (Nt + 0.5))``, in documents and in
+    questions. The second factor is 0 where it would be negative, for terms of more than half of
+    the N documents. Documents are not normalized by their lengths.
+    """
+
+    name: ClassVar[str] = "tfidf"
+    longest: ClassVar[int] = 2
+
+    def idf(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
+        """Inverse document frequencies, as `Method.idf`."""
+        return np.maximum(np.log((documents - frequencies + 0.5) / (frequencies + 0.5)), 0)
+
+    def in_documents(self, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Weights in documents, as `Method.in_documents`."""
+        return np.log1p(counts)
+
+    def in_question(self, counts: np.ndarray, idf: np.ndarray) -> np.ndarray:
+        """Weights in a question, as `Method.in_question`."""
+        return np.log1p(counts) * idf
+
+
+@dataclasses.dataclass(frozen=True)
+class BM25(Method):
+    """BM25 of unigrams (Robertson and Zaragoza 2009), in Lucene's form.
+
+    The weight of a term in a document is ``log(1 + (N - Nt + 0.5) / (Nt + 0.5)) tf / (tf + k1 (1 -
+    b + b length / mean length))``, its weight in a question the number of its occurrences. Lengths
+    count the terms of a document, without stop words and punctuation marks.
+
+    Parameters
+    ----------
+    k1 : float
+        Saturation of the term frequency: 0 ignores how often a term occurs.
+    b : float
+        Share of the normalization by length, from 0 to 1.
+
+    Raises
+    ------
+    OptionError
+        If a parameter is outside its range.
+    """
+
+    name: ClassVar[str] = "bm25"
+    longest: ClassVar[int] = 1
+
+    k1: float = 1.2
+    b: float = 0.75
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.k1 < math.inf:
+            raise OptionError("k1", self.k1, "a finite number from 0 on")
+        if not 0 <= self.b <= 1:
+            raise OptionError("b", self.b, "a number from 0 to 1")
+
+    def idf(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
+        """Inverse document frequencies, as `Method.idf`."""
+        return np.log1p((documents - frequencies + 0.5) / (frequencies + 0.5))
+
+    def in_documents(self, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+        """Weights in documents, as `Method.in_documents`."""
+        return counts / (counts + self.k1 * (1 - self.b + self.b * lengths))
+
+    def in_question(self, counts: np.ndarray, idf: np.ndarray) -> np.ndarray:
+        """Weights in a question, as `Method.in_question`."""
+        return counts.astype(np.float64)
+
+
+#: Methods by name.
+METHODS: Dict[str, Type[Method]] = {method.name: method for method in (TFIDF, BM25)}
+
+
+def method_of(name: str, **settings: Any) -> Method:
+    """Look a method up by name.
+
+    Parameters
+    ----------
+    name : {"tfidf", "bm25"}
+        Name of the method.
+    **settings : float
+        Its settings: ``k1`` and ``b`` of BM25.
+
+    Returns
+    -------
+    Method
+        The method.
+
+    Raises
+    ------
+    OptionError
+        If there is no such method, it has no such setting, or a setting is outside its range.
+    """
+    check_choice("method", name, METHODS)
+    known = {field.name for field in dataclasses.fields(METHODS[name])}
+    for setting, value in settings.items():
+        if setting not in known:
+            raise OptionError(setting, f"given with {name}", "a method that has this setting")
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise OptionError(setting, shorten(value), "a number")
+    return METHODS[name](**settings)
