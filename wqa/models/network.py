@@ -92,8 +92,8 @@ class Network(HybridBlock):
     computes = "scores"
     #: Layers after which the network scores, if its stages are layers of one encoder.
     exits: Tuple[int, ...] = ()
-    #: Encoder of candidates by themselves, whose encodings can be kept; None where there is none.
-    document_encoder: Optional[Backbone] = None
+    #: Backbone that encodes candidates by themselves; None where there is none.
+    document_encoder: Any = None
 
     def __init__(
         self, backbone: Optional[BackboneConfig], config: Optional[NetworkConfig] = None, **kwargs
