@@ -34,9 +34,9 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     ``model-symbol.json`` and ``model-0000.params`` compute the score of the last exit. A cascade is
     also written stage by stage, in ``exit_2-symbol.json`` and so on. A stage takes the encodings of
     the stage before and returns its own encodings and scores, so that a program can drop candidates
-    between stages. A network that encodes texts apart is one symbol. ``export.json`` holds the names
-    and types of inputs and outputs, and the ids of the special tokens. ``tokenizer.json`` is the
-    run's.
+    between stages. A network that encodes texts apart is one symbol. ``export.json`` holds the
+    names and types of inputs and outputs, and the ids of the special tokens. ``tokenizer.json`` is
+    the run's.
 
     Parameters
     ----------
