@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reader", required=True, metavar="RUN", help="run of `wqa train reader`, which reads them"
     )
-    asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--question", metavar="Q", help="the question")
-    asked.add_argument(
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--question", metavar="Q", help="the question")
+    source.add_argument(
         "--data", metavar="FILE", help="questions, canonical JSONL; they need no candidates"
     )
     for name, default, text in (
