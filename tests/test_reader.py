@@ -380,6 +380,23 @@ def test_examples_have_the_first_occurrence_and_as_many_windows_without_an_answe
     assert len(fewer.examples) == 9
 
 
+def test_a_title_is_the_span_last_of_all(tokenizer):
+    def example(text, label):
+        question = Question("Q1", "where ?", (Candidate(text, label),), ("Basel",))
+        padding = Question("Q2", "where ?", (Candidate("Basel .", 1),), ("Basel",))
+        made = examples_of([padding, question], tokenizer, max_length=80)
+        [document] = tokenizer.locate([text])
+        [last] = made.examples[1:]
+        if last.span is None:
+            return None
+        return int(document.starts[last.span[0]])
+
+    assert example("Basel\nThe Rhine runs past Basel .", 1) == 26
+    assert example("Basel\nThe Rhine runs past it .", 1) == 0
+    # All paragraphs of an article have its title: such a one is a document without the answer.
+    assert example("Basel\nThe Rhine runs past it .", 0) is None
+
+
 def test_a_long_paragraph_gives_the_window_with_the_most_context(tokenizer):
     words = ["rain"] * 60 + ["Basel"] + ["snow"] * 59
     question = Question("Q1", "which town ?", (Candidate(" ".join(words), 1),), ("Basel",))
