@@ -380,6 +380,23 @@ def test_examples_have_the_first_occurrence_and_as_many_windows_without_an_answe
     assert len(fewer.examples) == 9
 
 
+def test_a_title_is_the_span_last_of_all(tokenizer):
+    def example(text, label):
+        question = Question("Q1", "where ?", (Candidate(text, label),), ("Basel",))
+        padding = Question("Q2", "where ?", (Candidate("Basel .", 1),), ("Basel",))
+        made = examples_of([padding, question], tokenizer, max_length=80)
+        [document] = tokenizer.locate([text])
+        [last] = made.examples[1:]
+        if last.span is None:
+            return None
+        return int(document.starts[last.span[0]])
+
+    assert example("Basel\nThe Rhine runs past Basel .", 1) == 26
+    assert example("Basel\nThe Rhine runs past it .", 1) == 0
+    # All paragraphs of an article have its title: such a one is a document without the answer.
+    assert example("Basel\nThe Rhine runs past it .", 0) is None
+
+
 def test_a_long_paragraph_gives_the_window_with_the_most_context(tokenizer):
     words = ["rain"] * 60 + ["Basel"] + ["snow"] * 59
     question = Question("Q1", "which town ?", (Candidate(" ".join(words), 1),), ("Basel",))
@@ -663,6 +680,17 @@ def test_training_questions_without_answers(rivers, tmp_path, capsys):
     assert not (tmp_path / "run" / "config.json").exists()
 
 
+def test_a_store_has_no_answers(rivers, tmp_path, capsys):
+    store = str(tmp_path / "train.store")
+    arguments = ["tokenize", "--encoder", str(rivers / "encoder")]
+    arguments += ["--data", str(rivers / "train.jsonl"), "--out", store, "--max-length", "64"]
+    assert main(arguments) == 0
+    arguments = command(rivers, tmp_path / "run")
+    arguments[arguments.index("--train") + 1] = store
+    assert main(arguments) == 2
+    assert "a store, which has no answers" in capsys.readouterr().err
+
+
 # wqa answer
 
 
@@ -687,6 +715,31 @@ def test_one_question_shows_its_answer_the_text_around_it_and_the_documents(
     assert best["text"] == "Dresden" and best["document"] == "D2"
     assert answer(rivers, reader_run, "--question", "zebra ?") == 0
     assert "the question retrieves no document" in capsys.readouterr().out
+
+
+def test_over_long_questions_are_named_before_any_is_answered(rivers, reader_run, tmp_path, capsys):
+    sea = Question("sea", "where does the Rhine end ?", (), ("the North Sea",))
+    long = Question("long", " ".join(["where does the Rhine end ?"] * 12), (), ("the North Sea",))
+    write_questions(tmp_path / "q.jsonl", [sea, long])
+    data = ["--data", tmp_path / "q.jsonl", "--out", tmp_path / "p.json"]
+    assert answer(rivers, reader_run, *data) == 2
+    assert "question 'long'" in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+    assert answer(rivers, reader_run, *data, "--long-questions", "truncate") == 0
+    assert "1 over-long question truncated" in capsys.readouterr().err
+
+
+def test_questions_without_known_answers_are_answered_without_figures(
+    rivers, reader_run, tmp_path, capsys
+):
+    bare = [question._replace(candidates=(), answers=()) for question in river_questions()]
+    write_questions(tmp_path / "q.jsonl", bare)
+    assert answer(rivers, reader_run, "--data", tmp_path / "q.jsonl") == 0
+    assert "6 questions, without known answers" in capsys.readouterr().out
+    bare[2] = bare[2]._replace(answers=("Ulm",))
+    write_questions(tmp_path / "q.jsonl", bare)
+    assert answer(rivers, reader_run, "--data", tmp_path / "q.jsonl") == 2
+    assert "question 'sea0': no answers, as 5 of 6 questions" in capsys.readouterr().err
 
 
 def test_many_questions_give_figures_counts_and_predictions(rivers, reader_run, tmp_path, capsys):
