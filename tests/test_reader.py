@@ -441,6 +441,26 @@ def test_what_questions_lack_is_counted_and_said(tokenizer, capsys):
         examples_of([Question("Q6", "where ?", (Candidate("a"),), ("a",))], tokenizer)
 
 
+def test_a_batch_marks_what_can_be_read_and_where_the_answer_is(tokenizer):
+    candidates = (Candidate("It runs past Basel .", 1), Candidate("It snows .", 0))
+    question = Question("Q1", "where ?", candidates, ("Basel",))
+    encoder = PairEncoder(tokenizer, 80)
+    examples = SpanExamples([question], WindowEncoder(encoder))
+    network = build_network("reader", tiny_config(vocab_size=1300))
+    batch = ReaderTask(network, encoder, examples).batch(np.array([0, 1]))
+    pairs = encoder.encode(question.question, question.texts)
+    for row, pair in enumerate(pairs):
+        length = len(pair.token_ids)
+        assert batch["token_ids"][row, :length].tolist() == pair.token_ids.tolist()
+        # Position 0, and the document's tokens without the separator behind them.
+        readable = [0, *range(pair.boundary, length - 1)]
+        assert np.flatnonzero(batch["allowed"][row]).tolist() == readable
+    start, end = batch["targets"][0].astype(int)
+    answer_ids = batch["token_ids"][0, start : end + 1].tolist()
+    assert answer_ids == tokenizer.encode(["Basel"])[0]
+    assert batch["targets"][1].tolist() == [0, 0]
+
+
 # Training and reading
 
 
