@@ -803,9 +803,32 @@ def test_a_ranker_orders_what_is_read(rivers, reader_run, tiny_run):
         Pipeline(index, reader, read=0)
 
 
+def test_a_ranker_that_reads_a_cache_of_documents(rivers, reader_run, tmp_path, capsys):
+    run, cache = tmp_path / "dcbert", tmp_path / "cache"
+    arguments = ["train", "dcbert", "--encoder", rivers / "encoder", "--out", run]
+    arguments += ["--train", rivers / "train.jsonl", "--max-length", "60", "--question-length"]
+    arguments += ["24", "--max-updates", "1", "--warmup-updates", "1"]
+    assert main(list(map(str, arguments))) == 0
+    arguments = ["encode", run, "--documents", rivers / "documents.jsonl", "--out", cache]
+    assert main(list(map(str, arguments))) == 0
+    capsys.readouterr()
+    question = ["--question", "past which town does the Elbe run ?", "--json", "-"]
+    results = []
+    for more in ([], ["--cache", cache]):
+        assert answer(rivers, reader_run, *question, "--ranker", run, *more) == 0
+        said = capsys.readouterr()
+        results.append(json.loads(said.out))
+    assert "0 of 3 documents were encoded" in said.err
+    whole, cached = results
+    assert whole["answers"] == cached["answers"]
+    for one, another in zip(whole["documents"], cached["documents"]):
+        assert one["score"] == pytest.approx(another["score"], abs=1e-2)
+
+
 @pytest.mark.parametrize(
     "more, message",
     [
+        (["--question", "a", "--cache", "c"], "--cache: without a ranker"),
         (["--question", " "], "the question is empty"),
         (["--question", "a", "--out", "p.json"], "--out: with one question"),
         (["--question", "a", "--read", "0"], "--read: 0"),
