@@ -441,6 +441,26 @@ def test_what_questions_lack_is_counted_and_said(tokenizer, capsys):
         examples_of([Question("Q6", "where ?", (Candidate("a"),), ("a",))], tokenizer)
 
 
+def test_a_batch_marks_what_can_be_read_and_where_the_answer_is(tokenizer):
+    candidates = (Candidate("It runs past Basel .", 1), Candidate("It snows .", 0))
+    question = Question("Q1", "where ?", candidates, ("Basel",))
+    encoder = PairEncoder(tokenizer, 80)
+    examples = SpanExamples([question], WindowEncoder(encoder))
+    network = build_network("reader", tiny_config(vocab_size=1300))
+    batch = ReaderTask(network, encoder, examples).batch(np.array([0, 1]))
+    pairs = encoder.encode(question.question, question.texts)
+    for row, pair in enumerate(pairs):
+        length = len(pair.token_ids)
+        assert batch["token_ids"][row, :length].tolist() == pair.token_ids.tolist()
+        # Position 0, and the document's tokens without the separator behind them.
+        readable = [0, *range(pair.boundary, length - 1)]
+        assert np.flatnonzero(batch["allowed"][row]).tolist() == readable
+    start, end = batch["targets"][0].astype(int)
+    answer_ids = batch["token_ids"][0, start : end + 1].tolist()
+    assert answer_ids == tokenizer.encode(["Basel"])[0]
+    assert batch["targets"][1].tolist() == [0, 0]
+
+
 # Training and reading
 
 
@@ -783,9 +803,32 @@ def test_a_ranker_orders_what_is_read(rivers, reader_run, tiny_run):
         Pipeline(index, reader, read=0)
 
 
+def test_a_ranker_that_reads_a_cache_of_documents(rivers, reader_run, tmp_path, capsys):
+    run, cache = tmp_path / "dcbert", tmp_path / "cache"
+    arguments = ["train", "dcbert", "--encoder", rivers / "encoder", "--out", run]
+    arguments += ["--train", rivers / "train.jsonl", "--max-length", "60", "--question-length"]
+    arguments += ["24", "--max-updates", "1", "--warmup-updates", "1"]
+    assert main(list(map(str, arguments))) == 0
+    arguments = ["encode", run, "--documents", rivers / "documents.jsonl", "--out", cache]
+    assert main(list(map(str, arguments))) == 0
+    capsys.readouterr()
+    question = ["--question", "past which town does the Elbe run ?", "--json", "-"]
+    results = []
+    for more in ([], ["--cache", cache]):
+        assert answer(rivers, reader_run, *question, "--ranker", run, *more) == 0
+        said = capsys.readouterr()
+        results.append(json.loads(said.out))
+    assert "0 of 3 documents were encoded" in said.err
+    whole, cached = results
+    assert whole["answers"] == cached["answers"]
+    for one, another in zip(whole["documents"], cached["documents"]):
+        assert one["score"] == pytest.approx(another["score"], abs=1e-2)
+
+
 @pytest.mark.parametrize(
     "more, message",
     [
+        (["--question", "a", "--cache", "c"], "--cache: without a ranker"),
         (["--question", " "], "the question is empty"),
         (["--question", "a", "--out", "p.json"], "--out: with one question"),
         (["--question", "a", "--read", "0"], "--read: 0"),
