@@ -72,8 +72,8 @@ def gradients(model, token_ids, token_types, valid_length, weights):
     return found
 
 
-def tiny(name, family, labels=2, **options):
-    """A tiny classifier's directory, with what it computes."""
+def tiny(name, family, labels=2, kind="SequenceClassification", **options):
+    """A tiny model's directory, with what it computes."""
     import reference
 
     config = getattr(transformers, f"{family}Config")(
@@ -81,7 +81,7 @@ def tiny(name, family, labels=2, **options):
     )
     torch.manual_seed(0)
     model, rng = (
-        getattr(transformers, f"{family}ForSequenceClassification")(config),
+        getattr(transformers, f"{family}For{kind}")(config),
         np.random.default_rng(0),
     )
     with (
@@ -101,6 +101,18 @@ def tiny(name, family, labels=2, **options):
     if model.config.type_vocab_size > 1:
         token_types[:, 4:] = 1
     weights = rng.normal(size=(3, 12, SIZES["hidden_size"])).astype(np.float32)
+    if kind == "QuestionAnswering":
+        with torch.no_grad():
+            out = reference.run(model, token_ids, token_types, lengths)
+        np.savez_compressed(
+            HERE / name / "expected.npz",
+            token_ids=token_ids,
+            token_types=token_types,
+            valid_length=lengths,
+            starts=out.start_logits.numpy(),
+            ends=out.end_logits.numpy(),
+        )
+        return model
     np.savez_compressed(
         HERE / name / "expected.npz",
         token_ids=token_ids,
@@ -189,6 +201,7 @@ def models(directory):
         layer_norm_eps=1e-5,
         pad_token_id=1,
     )
+    tiny("tiny_bert_reader", "Bert", kind="QuestionAnswering")
     tiny("tiny_electra", "Electra", labels=1, embedding_size=16)
     tiny("tiny_electra_small", "Electra", embedding_size=8)
     tiny("tiny_albert_v1", "Albert", embedding_size=8, hidden_act="gelu")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import types
 
 import mxnet as mx
 import numpy as np
@@ -14,6 +15,7 @@ from wqa.errors import OptionError, RunDirectoryError, TrainingStopped
 from wqa.models import build_network, parse_devices
 from wqa.models.cascade import CascadeConfig
 from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.text import PairEncoder
 from wqa.training import TASKS, Trainer, train
 from wqa.training.losses import cross_entropy
 from wqa.training.sampling import exit_of_update
@@ -43,7 +45,7 @@ def make_trainer(tiny_encoder, tmp_path):
         network = build_network("cascade", backbone, exits=(1, 2, 3), **options)
         mx.random.seed(0)
         initialize_from(network, tiny_encoder, parse_devices("cpu"))
-        encoder = dataclasses.make_dataclass("Encoder", ["max_length"])(16)
+        encoder = types.SimpleNamespace(longest=16, names=PairEncoder.names)
         task = TASKS["cascade"](network, encoder, _Pairs(), config)
         run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         run.mkdir()

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import shutil
+import types
 
 import mxnet as mx
 import numpy as np
@@ -234,7 +235,7 @@ def make_task(system, teachers=3, teaching="sum", **options):
     network.initialize(mx.init.Normal(0.5))
     names = tuple(f"teacher {index}" for index in range(teachers))
     config = TrainingConfig(teachers=names, teaching=teaching, alpha=0.25, tau=3.0)
-    encoder = dataclasses.make_dataclass("Encoder", ["max_length"])(16)
+    encoder = types.SimpleNamespace(longest=16, names=PairEncoder.names)
     task = TASKS[system](network, encoder, None, config)
     batch = {name: mx.nd.array(array, dtype=array.dtype) for name, array in ROWS.items()}
     batch["teacher_scores"] = batch["teacher_scores"][:, :teachers]

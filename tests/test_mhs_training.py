@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import types
 
 import mxnet as mx
 import numpy as np
@@ -17,6 +18,7 @@ from wqa.inference import build_ranker, load_ranker
 from wqa.models import MHSConfig, build_network, parse_devices
 from wqa.onednn import GradientEngine
 from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.text import PairEncoder
 from wqa.training import TASKS, Trainer, train
 from wqa.training.losses import cross_entropy
 from wqa.training.start import open_start
@@ -59,7 +61,7 @@ def make_trainer(tmp_path):
         network = build_network("mhs", backbone, **options)
         mx.random.seed(0)
         network.initialize(mx.init.Normal(0.2), ctx=parse_devices("cpu"))
-        encoder = dataclasses.make_dataclass("Encoder", ["max_length"])(16)
+        encoder = types.SimpleNamespace(longest=16, names=PairEncoder.names)
         task = TASKS["mhs"](network, encoder, _Pairs(), config)
         run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         run.mkdir()

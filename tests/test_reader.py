@@ -2,14 +2,21 @@
 
 import json
 import re
+import shutil
 import string
 
+import mxnet as mx
+import numpy as np
 import pytest
+from conftest import DATA
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import load_file, save_file
 
-from wqa.data import Question
-from wqa.errors import DataError
+from wqa.cli import main
+from wqa.config import BackboneConfig, TrainingConfig
+from wqa.data import Candidate, Document, Question, write_documents, write_questions
+from wqa.errors import DataError, InputError, OptionError, RunDirectoryError, ScoreError
 from wqa.evaluation.answers import (
     exact_match,
     f1,
@@ -17,6 +24,18 @@ from wqa.evaluation.answers import (
     score_answers,
     write_predictions,
 )
+from wqa.inference import Pipeline, Reader, build_ranker, load_ranker, load_reader
+from wqa.inference.export import huggingface_tensors
+from wqa.inference.spans import decode_spans
+from wqa.models import PairwiseTransformer, build_network
+from wqa.pretrained.configs import to_huggingface
+from wqa.retrieval import Index, build_index
+from wqa.text import Located, PairEncoder, Window, WindowEncoder, load_tokenizer, pad_pairs
+from wqa.text.windows import occurrences
+from wqa.training import train
+from wqa.training.losses import span_cross_entropy
+from wqa.training.reader import ReaderTask
+from wqa.training.span_examples import SpanExamples
 
 # Exact match and F1
 
@@ -104,3 +123,643 @@ def test_predictions_are_one_json_object(tmp_path):
     path = tmp_path / "predictions.json"
     write_predictions(path, {"Q1": "Z\u00fcrich", "Q2": ""})
     assert json.loads(path.read_text(encoding="utf-8")) == {"Q1": "Z\u00fcrich", "Q2": ""}
+
+
+# Tokens, windows and occurrences
+
+
+@pytest.mark.parametrize("name", ["uncased", "cased", "byte_level", "sentencepiece"])
+def test_located_tokens_are_those_of_the_text(name):
+    tokenizer = load_tokenizer(DATA / "tokenizers" / name)
+    given_texts = ["Where does  the Rhine\n end ?", "Z\u00fcrich \U0001f642 caf\u00e9s", " ", ""]
+    for text, located in zip(given_texts, tokenizer.locate(given_texts)):
+        assert located.token_ids.tolist() == tokenizer.encode([text])[0]
+        assert (located.starts <= located.ends).all() and (np.diff(located.starts) >= 0).all()
+        pieces = {text[start:end] for start, end in zip(located.starts, located.ends)}
+        assert all(piece == piece.strip() for piece in pieces)
+        covered = "".join(
+            dict.fromkeys(zip(located.starts, located.ends))
+            and [text[start:end] for start, end in dict.fromkeys(zip(located.starts, located.ends))]
+        )
+        assert covered == "".join(text.split())
+    with pytest.raises(InputError, match="half|whole characters"):
+        tokenizer.locate(["\ud800"])
+    with pytest.raises(InputError, match="at most 1,048,576"):
+        tokenizer.locate(["a" * ((1 << 20) + 1)])
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return load_tokenizer(DATA / "tokenizers" / "uncased")
+
+
+@given(
+    tokens=st.integers(0, 120),
+    question=st.integers(1, 15),
+    stride=st.integers(0, 40),
+    max_length=st.integers(36, 60),
+)
+def test_windows_cover_every_token_and_fit(tokenizer, tokens, question, stride, max_length):
+    windows = WindowEncoder(PairEncoder(tokenizer, max_length), stride)
+    document = Located(np.arange(tokens), np.arange(tokens), np.arange(tokens) + 1)
+    made = windows.windows([7] * question, [document])
+    room = max_length - 3 - question
+    assert {token for window in made for token in range(window.start, window.end)} == set(
+        range(tokens)
+    )
+    for window in made:
+        assert len(window.pair.token_ids) <= max_length
+        ids = window.pair.token_ids[window.pair.boundary : -1]
+        assert ids.tolist() == list(range(window.start, window.end))
+    step = min(stride or max(room // 2, 1), room)
+    assert [window.start for window in made] == [index * step for index in range(len(made))]
+    assert all(window.end < tokens for window in made[:-1])
+
+
+def test_occurrences_are_whole_words_in_any_case():
+    text = "In 1995 the\n Rhine rose; in 95 the rhine fell. (Rhine)"
+    assert [text[slice(*span)] for span in occurrences(text, ["Rhine"])] == [
+        "Rhine",
+        "rhine",
+        "Rhine",
+    ]
+    assert [text[slice(*span)] for span in occurrences(text, ["95"])] == ["95"]
+    assert [text[slice(*span)] for span in occurrences(text, ["the", "the Rhine"])] == [
+        "the\n Rhine",
+        "the rhine",
+    ]
+    assert not list(occurrences(text, ["Rhin", "ose", "1995 Rhine"]))
+
+
+# Decoding
+
+
+def brute_force(given_texts, documents, windows, logits, most_tokens, n_best):
+    """Best spans by looking at each of them."""
+    spans = []
+    for window, values in zip(windows, logits):
+        document = documents[window.document]
+        for first in range(window.start, window.end):
+            for last in range(first, min(first + most_tokens, window.end)):
+                limits = (document.starts[first], document.ends[first])
+                if limits[0] == limits[1] or document.starts[last] == document.ends[last]:
+                    continue
+                score = float(values[first - window.start, 0]) + float(
+                    values[last - window.start, 1]
+                )
+                start, end = int(document.starts[first]), int(document.ends[last])
+                spans.append((-score, window.document, start, end))
+    answers, seen = [], set()
+    for negated, document, start, end in sorted(spans, key=lambda span: span[0]):
+        text = given_texts[document][start:end]
+        if text not in seen:
+            seen.add(text)
+            answers.append((text, -negated, document, start, end))
+    return answers[:n_best]
+
+
+@given(st.data())
+def test_spans_decode_as_by_brute_force(data):
+    lengths = data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
+    given_texts, documents, windows, logits = [], [], [], []
+    for number, length in enumerate(lengths):
+        letters = data.draw(st.text("ab ", min_size=length, max_size=length))
+        given_texts.append(letters)
+        starts = np.arange(length)
+        ends = starts + np.array([letter != " " for letter in letters], dtype=int)
+        documents.append(Located(starts, starts, ends))
+        stride, size = data.draw(st.integers(1, 4)), 4
+        for start in range(0, max(length - size, 0) + stride, stride):
+            end = min(start + size, length)
+            if start < end:
+                windows.append(Window(number, start, end, None))
+                values = st.integers(-3, 3).map(float)
+                row = st.tuples(values, values)
+                logits.append(
+                    np.array(data.draw(st.lists(row, min_size=end - start, max_size=end - start)))
+                )
+    most, n_best = data.draw(st.integers(1, 5)), data.draw(st.integers(1, 6))
+    decoded = decode_spans(given_texts, documents, windows, logits, most, n_best)
+    assert [tuple(answer) for answer in decoded] == brute_force(
+        given_texts, documents, windows, logits, most, n_best
+    )
+
+
+# The network
+
+
+def test_the_network_is_a_dense_layer_on_every_position():
+    network = build_network("reader", tiny_config(dropout=0.0))
+    mx.random.seed(1)
+    network.initialize(mx.init.Normal(0.3))
+    token_ids = mx.nd.array([[2, 7, 3, 9, 8, 3], [2, 7, 3, 9, 3, 0]], dtype="int32")
+    token_types = mx.nd.array([[0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 0]], dtype="int32")
+    valid = mx.nd.array([6, 5])
+    hidden = network.backbone.hidden_states(token_ids, valid, token_types)[-1].asnumpy()
+    weight, bias = (getattr(network.head.out, name).data().asnumpy() for name in ("weight", "bias"))
+    expected = hidden @ weight.T + bias
+    for hybrid in (False, True):
+        network.hybridize(hybrid)
+        logits = network(token_ids, token_types, valid).asnumpy()
+        np.testing.assert_allclose(logits, expected, atol=1e-5)
+
+
+def test_the_loss_is_the_mean_cross_entropy_of_start_and_end():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(2, 5, 2)).astype(np.float32)
+    allowed = np.array([[1, 0, 0, 1, 1], [1, 0, 1, 1, 0]], dtype=np.float32)
+    targets = np.array([[3, 4], [0, 0]], dtype=np.float32)
+    losses = span_cross_entropy(*map(mx.nd.array, (logits, allowed, targets))).asnumpy()
+    for row in range(2):
+        kept = np.flatnonzero(allowed[row])
+        expected = 0.0
+        for side in range(2):
+            values = logits[row, kept, side].astype(float)
+            target = logits[row, int(targets[row, side]), side]
+            expected += (np.log(np.exp(values).sum()) - target) / 2
+        assert losses[row] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.fixture
+def bert_reader(tmp_path):
+    """A tiny model for question answering of the reference library, with a vocabulary."""
+    folder = tmp_path / "bert_reader"
+    shutil.copytree(DATA / "tiny_bert_reader", folder)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+    return folder
+
+
+def test_a_converted_model_computes_the_references_logits_and_reads(bert_reader, tmp_path, capsys):
+    assert main(["convert", str(bert_reader), str(tmp_path / "run")]) == 0
+    assert "in the head of spans" in capsys.readouterr().out
+    reader = load_reader(tmp_path / "run", engine="mxnet")
+    with np.load(DATA / "tiny_bert_reader" / "expected.npz") as stored:
+        arrays = dict(stored)
+    inputs = [
+        mx.nd.array(arrays["token_ids"], dtype="int32"),
+        mx.nd.array(arrays["token_types"], dtype="int32"),
+        mx.nd.array(arrays["valid_length"], dtype="float32"),
+    ]
+    logits = reader.network(*inputs).asnumpy()
+    real = np.arange(12)[None] < arrays["valid_length"][:, None]
+    np.testing.assert_allclose(logits[real, 0], arrays["starts"][real], atol=1e-5)
+    np.testing.assert_allclose(logits[real, 1], arrays["ends"][real], atol=1e-5)
+    assert reader.read("a b", ["c d e f"])[0].text
+    read_json = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert read_json["system"] == "reader" and read_json["max_length"] == 32
+
+
+def test_a_head_of_spans_without_its_bias_is_refused(bert_reader, tmp_path, capsys):
+    tensors = load_file(str(bert_reader / "model.safetensors"))
+    del tensors["qa_outputs.bias"]
+    save_file(tensors, str(bert_reader / "model.safetensors"))
+    assert main(["convert", str(bert_reader), str(tmp_path / "run")]) == 2
+    assert "tensor qa_outputs.bias is missing" in capsys.readouterr().err
+
+
+# Training examples
+
+
+RIVERS = (
+    ("the Rhine", "Basel", "the North Sea"),
+    ("the Danube", "Ulm", "the Black Sea"),
+    ("the Elbe", "Dresden", "the German Bight"),
+)
+
+
+def river_documents():
+    return [
+        Document(f"D{number}", f"From its source {river} runs past {town} and ends in {sea}.")
+        for number, (river, town, sea) in enumerate(RIVERS)
+    ]
+
+
+def river_questions():
+    """Two questions a river; its document comes first, the others are negative."""
+    documents, questions = river_documents(), []
+    for number, (river, town, sea) in enumerate(RIVERS):
+        ordered = [documents[number], *documents[:number], *documents[number + 1 :]]
+        for name, text, answer in (
+            ("sea", f"where does {river} end ?", sea),
+            ("town", f"past which town does {river} run ?", town),
+        ):
+            candidates = tuple(
+                Candidate(document.text, int(document is documents[number]), document.id)
+                for document in ordered
+            )
+            questions.append(Question(f"{name}{number}", text, candidates, (answer,)))
+    return questions
+
+
+def examples_of(questions, tokenizer, max_length=40, stride=0, **options):
+    windows = WindowEncoder(PairEncoder(tokenizer, max_length), stride)
+    return SpanExamples(questions, windows, **options)
+
+
+def span_text(tokenizer, example):
+    ids = example.token_ids[example.span[0] : example.span[1] + 1]
+    return " ".join(map(tokenizer.token, ids)).replace(" ##", "")
+
+
+def test_examples_have_the_first_occurrence_and_as_many_windows_without_an_answer(tokenizer):
+    made = examples_of(river_questions(), tokenizer, max_length=120)
+    spans = [example.span for example in made.examples]
+    assert len(spans) == 12 and [span is None for span in spans] == [False, True] * 6
+    found = [span_text(tokenizer, example) for example in made.examples if example.span]
+    assert found[:2] == ["the north sea", "basel"]
+    twice = Question(
+        "Q1", "which river ?", (Candidate("By the Rhine, the Rhine is wide.", 1),), ("the Rhine",)
+    )
+    [example] = examples_of([twice], tokenizer, max_length=80).examples
+    [document] = tokenizer.locate([twice.texts[0]])
+    assert document.starts[example.span[0]] == 3
+    only = examples_of(river_questions(), tokenizer, max_length=120, negatives=0)
+    assert len(only.examples) == 6
+    fewer = examples_of(river_questions(), tokenizer, max_length=120, negatives=0.5)
+    assert len(fewer.examples) == 9
+
+
+def test_a_long_paragraph_gives_the_window_with_the_most_context(tokenizer):
+    words = ["rain"] * 60 + ["Basel"] + ["snow"] * 59
+    question = Question("Q1", "which town ?", (Candidate(" ".join(words), 1),), ("Basel",))
+    made = examples_of([question], tokenizer, max_length=40, stride=5, negatives=100)
+    positive = [example for example in made.examples if example.span]
+    assert len(positive) == 1
+    [document] = tokenizer.locate([question.texts[0]])
+    first, last = positive[0].span
+    context = min(first, len(positive[0].token_ids) - 1 - last)
+    assert context >= (len(positive[0].token_ids) - (last - first + 1)) // 2 - 5
+    # The other windows of the paragraph hold no part of the answer.
+    answer_ids = set(tokenizer.encode(["Basel"])[0])
+    negative = [example for example in made.examples if not example.span]
+    assert negative
+    assert not any(answer_ids <= set(example.token_ids.tolist()) for example in negative)
+
+
+def test_what_questions_lack_is_counted_and_said(tokenizer, capsys):
+    rhine = Candidate("The Rhine ends in the North Sea.", 1)
+    long_answer = " ".join(["sea"] * 60)
+    questions = [
+        Question("Q1", "where ?", (rhine,), ("the North Sea",)),
+        Question("Q2", "where ?", (rhine,), ("the Baltic",)),
+        Question("Q3", "where ?", (Candidate(long_answer, 1),), (long_answer,)),
+        # An answer in a text with label 0 is neither.
+        Question("Q4", "where ?", (rhine._replace(label=0),), ("Rhine",)),
+    ]
+    made = examples_of(questions, tokenizer, max_length=60, negatives=10)
+    counts = made.counts
+    assert (counts.questions, counts.unanswered) == (4, 1)
+    assert (counts.without_span, counts.cut_off) == (1, 1)
+    assert [example.question for example in made.examples] == [0]
+    counts.note("train.jsonl")
+    said = capsys.readouterr().err
+    assert "train.jsonl: no candidate of 1 of 4 questions contains an answer" in said
+    assert "1 candidates with label 1 contain none; 1 answers do not fit into a window" in said
+    with pytest.raises(DataError, match="no candidate with label 1 contains an answer"):
+        examples_of(questions[1:2], tokenizer)
+    with pytest.raises(DataError, match="question 'Q5': no answers"):
+        examples_of([Question("Q5", "where ?", (rhine,))], tokenizer)
+    with pytest.raises(DataError, match="candidate 1 has no label"):
+        examples_of([Question("Q6", "where ?", (Candidate("a"),), ("a",))], tokenizer)
+
+
+# Training and reading
+
+
+def tiny_config(**changes):
+    sizes = {"vocab_size": 12, "units": 32, "hidden_size": 64, "num_layers": 2, "num_heads": 4}
+    return BackboneConfig(layout="bert", max_positions=96, **{**sizes, **changes})
+
+
+@pytest.fixture(scope="module")
+def rivers(tmp_path_factory):
+    """An encoder of the rivers' words without dropout, questions, documents and their index."""
+    folder = tmp_path_factory.mktemp("rivers")
+    questions, documents = river_questions(), river_documents()
+    # Words of most documents would weigh nothing.
+    documents += [Document(f"E{number}", f"Snow {number} lies on hills.") for number in range(7)]
+    said = [question.question for question in questions] + [item.text for item in documents]
+    words = sorted({word for text in said for word in re.findall(r"\w+|[^\w\s]", text.lower())})
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
+    config = tiny_config(vocab_size=len(vocabulary), dropout=0.0, attention_dropout=0.0)
+    model = PairwiseTransformer(config)
+    mx.random.seed(0)
+    model.initialize(mx.init.Normal(0.1))
+    encoder = folder / "encoder"
+    encoder.mkdir()
+    (encoder / "config.json").write_text(json.dumps(to_huggingface(config)), encoding="utf-8")
+    (encoder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    save_file(huggingface_tensors(model), str(encoder / "model.safetensors"))
+    write_questions(folder / "train.jsonl", questions)
+    write_documents(folder / "documents.jsonl", documents)
+    build_index(folder / "documents.jsonl", folder / "index")
+    return folder
+
+
+def command(rivers, out, *more):
+    arguments = ["train", "reader", "--encoder", rivers / "encoder"]
+    arguments += ["--train", rivers / "train.jsonl", "--dev", rivers / "train.jsonl"]
+    arguments += ["--out", out, "--max-length", "64", "--tokens-per-batch", "600"]
+    arguments += ["--warmup-updates", "2", "--seed", "3", *more]
+    return list(map(str, arguments))
+
+
+@pytest.fixture(scope="module")
+def reader_run(rivers):
+    """A reader that knows its training questions by heart."""
+    run = rivers / "run"
+    settings = ["--epochs", "120", "--learning-rate", "6e-3", "--negatives", "2"]
+    settings += ["--eval-every", "60", "--warmup-updates", "10", "--tokens-per-batch", "300"]
+    assert main(command(rivers, run, *settings)) == 0
+    return run
+
+
+def test_a_reader_learns_a_few_questions_and_reads_their_answers(reader_run):
+    lines = (reader_run / "metrics.jsonl").read_text().splitlines()
+    figures = [json.loads(line)["dev"] for line in lines if "dev" in json.loads(line)]
+    assert max(row["em"] for row in figures) == 1 and figures[-1]["questions"] == 6
+    reader = load_reader(reader_run)
+    for question in river_questions():
+        first, second = reader.read(question.question, question.texts[::-1], n_best=2)
+        assert first.text == question.answers[0] and first.score > second.score
+        text = question.texts[::-1][first.document]
+        assert text[first.start : first.end] == first.text
+    assert reader.read("where does the Rhine end ?", []) == []
+    assert reader.read("where does the Rhine end ?", [" "]) == []
+    [alone] = reader.read("where does the Rhine end ?", ["", "Basel"], n_best=5)
+    assert alone[0] == "Basel" and alone.document == 1
+
+
+@pytest.mark.parametrize(
+    "precision, engine, tolerance",
+    [
+        pytest.param("float32", "onednn", 1e-4, marks=pytest.mark.needs_onednn),
+        pytest.param("bfloat16", "onednn", 0.3, marks=pytest.mark.needs_precision("bfloat16")),
+    ],
+)
+def test_the_engines_read_the_same(family_encoder, tmp_path, precision, engine, tolerance):
+    config = TrainingConfig(max_updates=2, warmup_updates=1, learning_rate=1e-3)
+    write_questions(tmp_path / "train.jsonl", river_questions())
+    train(
+        "reader",
+        str(tmp_path / "train.jsonl"),
+        str(tmp_path / "run"),
+        str(family_encoder),
+        config=config,
+        max_length=70,
+        stride=9,
+    )
+    question, documents = "where does the Rhine end ?", [item.text for item in river_documents()]
+    expected = load_reader(tmp_path / "run", engine="mxnet").read(question, documents, 40)
+    scores = {(answer.document, answer.start, answer.end): answer.score for answer in expected}
+    actual = load_reader(tmp_path / "run", engine=engine, precision=precision)
+    compared = 0
+    for answer in actual.read(question, documents, 40):
+        key = (answer.document, answer.start, answer.end)
+        if key in scores:
+            compared += 1
+            assert answer.score == pytest.approx(scores[key], abs=tolerance)
+    assert compared > 20
+
+
+@pytest.mark.needs_precision("int8")
+def test_a_quantized_reader_reads(rivers, reader_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(reader_run, run)
+    with pytest.raises(RunDirectoryError, match="calibrate the run with `wqa quantize"):
+        load_reader(run, precision="int8")
+    assert main(["quantize", str(run), "--data", str(rivers / "train.jsonl")]) == 0
+    reader = load_reader(run, precision="int8")
+    right = 0
+    for question in river_questions():
+        [answer] = reader.read(question.question, question.texts)
+        right += answer.text == question.answers[0]
+    assert right >= 5
+
+
+@pytest.mark.needs_onednn
+def test_both_engines_train_the_same(rivers, tmp_path):
+    losses = []
+    for engine in ("mxnet", "onednn"):
+        run = tmp_path / engine
+        settings = ["--epochs", "4", "--engine", engine, "--log-every", "1"]
+        assert main(command(rivers, run, *settings)) == 0
+        lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+        losses.append([line["loss"] for line in lines if "loss" in line])
+    assert len(losses[0]) == 4
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3)
+
+
+def test_a_stopped_training_resumes_to_the_same_bits(rivers, tmp_path, monkeypatch):
+    settings = ["--epochs", "6", "--checkpoint-every", "3", "--eval-every", "3"]
+    settings += ["--engine", "mxnet", "--shuffle", "question"]
+    assert main(command(rivers, tmp_path / "whole", *settings)) == 0
+    losses, calls = ReaderTask.losses, []
+
+    def failing(self, batch, update):
+        calls.append(update)
+        if update == 5:
+            raise DataError("test", "a failure")
+        return losses(self, batch, update)
+
+    monkeypatch.setattr(ReaderTask, "losses", failing)
+    assert main(command(rivers, tmp_path / "stopped", *settings)) == 2
+    monkeypatch.setattr(ReaderTask, "losses", losses)
+    assert main(command(rivers, tmp_path / "stopped", *settings, "--resume")) == 0
+    for name in ("model.params",):
+        assert (tmp_path / "whole" / name).read_bytes() == (
+            tmp_path / "stopped" / name
+        ).read_bytes()
+
+
+def test_a_reader_starts_from_a_ranker_and_from_a_reader(rivers, reader_run, tiny_run, tmp_path):
+    for init, said in ((tiny_run, "new: head"), (reader_run, "kept: head")):
+        run = tmp_path / said[:3]
+        arguments = ["train", "reader", "--init", init, "--train", rivers / "train.jsonl"]
+        arguments += ["--out", run, "--max-updates", "2", "--warmup-updates", "1"]
+        assert main([*map(str, arguments), "--max-length", "60"]) == 0
+        first = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
+        assert said in first["start"]
+
+
+def test_scores_against_no_answer(reader_run):
+    question = river_questions()[0]
+    [plain] = load_reader(reader_run).read(question.question, question.texts[:1])
+    reader = load_reader(reader_run, span_scores="against-no-answer")
+    [against] = reader.read(question.question, question.texts[:1])
+    pair = reader.encoder.encode(question.question, question.texts[:1])[0]
+    inputs = pad_pairs([pair], len(pair.token_ids), 0, True)
+    arrays = [mx.nd.array(array, dtype=array.dtype) for array in inputs]
+    logits = reader.network(*arrays).asnumpy()[0]
+    assert against.text == plain.text
+    assert against.score == pytest.approx(plain.score - logits[0].sum(), abs=1e-3)
+
+
+# Runs of the wrong kind
+
+
+def test_rankers_and_readers_refuse_one_anothers_runs(reader_run, tiny_run, tmp_path):
+    with pytest.raises(RunDirectoryError, match="system reader, which is a reader of spans"):
+        load_ranker(reader_run)
+    with pytest.raises(RunDirectoryError, match="system cascade, which is a ranker"):
+        load_reader(tiny_run)
+    with pytest.raises(RunDirectoryError, match="there is no such directory"):
+        load_reader(tmp_path / "absent")
+    loaded = load_reader(reader_run, engine="mxnet")
+    with pytest.raises(OptionError, match="a system that ranks"):
+        build_ranker("reader", loaded.network, loaded.encoder)
+    ranker = load_ranker(tiny_run, engine="mxnet")
+    with pytest.raises(OptionError, match="expected a reader of spans"):
+        Reader(ranker.network, ranker.encoder)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"max_answer_tokens": 0}, "max_answer_tokens: 0; expected a whole number above 0"),
+        ({"span_scores": "best"}, "span_scores: 'best'; expected one of logits"),
+        ({"precision": "int4"}, "precision"),
+        ({"long_questions": "cut"}, "long_questions"),
+    ],
+)
+def test_options_out_of_range(reader_run, options, message):
+    with pytest.raises(OptionError, match=re.escape(message)):
+        load_reader(reader_run, **options)
+
+
+def test_questions_that_cannot_be_read(reader_run):
+    reader = load_reader(reader_run)
+    for question, documents, message in (
+        ("", ["a"], "the question is empty"),
+        ("sea " * 60, ["a"], "leave"),
+        ("where ?", "a", "a sequence of strings"),
+    ):
+        with pytest.raises(InputError, match=message):
+            reader.read(question, documents)
+    with pytest.raises(OptionError, match="n_best"):
+        reader.read("where ?", ["a"], 0)
+    reader.network.head.out.bias.set_data(mx.nd.array([np.nan, 0]))
+    broken = Reader(reader.network, reader.encoder)
+    with pytest.raises(ScoreError, match="question 'where.*document 2"):
+        broken.read("where ?", ["", "the sea"])
+
+
+@pytest.mark.parametrize("name", ["stride", "negatives", "positives", "read"])
+def test_a_setting_below_zero_is_refused(name):
+    with pytest.raises(OptionError, match=f"{name}: -1"):
+        build_network("reader", tiny_config(), **{name: -1})
+
+
+def test_training_questions_without_answers(rivers, tmp_path, capsys):
+    questions = [question._replace(answers=()) for question in river_questions()]
+    write_questions(tmp_path / "bare.jsonl", questions)
+    for flag in ("--train", "--dev"):
+        arguments = command(rivers, tmp_path / "run")
+        arguments[arguments.index(flag) + 1] = str(tmp_path / "bare.jsonl")
+        assert main(arguments) == 2
+        message = capsys.readouterr().err.splitlines()[-1]
+        assert "bare.jsonl, question 'sea0': no answers" in message
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+# wqa answer
+
+
+def answer(rivers, reader_run, *more):
+    arguments = ["answer", "--index", rivers / "index", "--reader", reader_run, *more]
+    return main(list(map(str, arguments)))
+
+
+def test_one_question_shows_its_answer_the_text_around_it_and_the_documents(
+    rivers, reader_run, capsys
+):
+    question = "past which town does the Elbe run ?"
+    assert answer(rivers, reader_run, "--question", question, "--n-best", "2") == 0
+    out = capsys.readouterr().out
+    assert "D2: From its source the Elbe runs past [Dresden] and ends in the German" in out
+    assert "3 of 3 documents read" in out
+    assert answer(rivers, reader_run, "--question", question, "--json", "-", "--read", "1") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [document["id"] for document in result["documents"]] == ["D2"]
+    assert result["retrieved"] == 3 and result["documents"][0]["score"] is None
+    [best] = result["answers"]
+    assert best["text"] == "Dresden" and best["document"] == "D2"
+    assert answer(rivers, reader_run, "--question", "zebra ?") == 0
+    assert "the question retrieves no document" in capsys.readouterr().out
+
+
+def test_many_questions_give_figures_counts_and_predictions(rivers, reader_run, tmp_path, capsys):
+    questions = [question._replace(candidates=()) for question in river_questions()]
+    questions.append(Question("none", "zebra ?", (), ("the Baltic",)))
+    questions.append(Question("other", "where does the Rhine end ?", (), ("the Baltic",)))
+    write_questions(tmp_path / "q.jsonl", questions)
+    out = ["--data", tmp_path / "q.jsonl", "--out", tmp_path / "p.json", "--read", "2"]
+    assert answer(rivers, reader_run, *out, "--json", tmp_path / "all.json") == 0
+    said = capsys.readouterr()
+    assert "8 questions" in said.out and "75.00" in said.out
+    assert "1 of 8 questions retrieve no document" in said.err
+    assert "no document of the index contains an answer of 2 of 8 questions" in said.err
+    predictions = json.loads((tmp_path / "p.json").read_text(encoding="utf-8"))
+    assert predictions["sea0"] == predictions["other"] == "the North Sea"
+    assert predictions["none"] == "" and len(predictions) == 8
+    figures = json.loads((tmp_path / "all.json").read_text(encoding="utf-8"))
+    assert figures["em"] == figures["hit@2"] == 6 / 8
+    assert figures["retrieved_nothing"] == 1 and figures["unanswerable"] == 2
+    assert [row["id"] for row in figures["results"]][-1] == "other"
+
+
+def test_a_ranker_orders_what_is_read(rivers, reader_run, tiny_run):
+    index, reader = Index(rivers / "index"), load_reader(reader_run)
+    ranker = load_ranker(tiny_run)
+    question = "past which town does the Elbe run ?"
+    plain = Pipeline(index, reader, read=3).answer(question)
+    ranked = Pipeline(index, reader, ranker, read=2).answer(question, n_best=3)
+    by_retrieval = [entry.document.full_text for entry in plain.documents]
+    expected = ranker.rank(question, by_retrieval)
+    assert [entry.document.full_text for entry in ranked.documents] == [
+        by_retrieval[index] for index in expected.order[:2]
+    ]
+    assert [entry.score for entry in ranked.documents] == pytest.approx(
+        [expected.scores[index] for index in expected.order[:2]], abs=1e-4
+    )
+    for best in ranked.answers:
+        text = ranked.documents[best.document].document.full_text
+        assert text[best.start : best.end] == best.text
+    with pytest.raises(OptionError, match="read: 0"):
+        Pipeline(index, reader, read=0)
+
+
+@pytest.mark.parametrize(
+    "more, message",
+    [
+        (["--question", " "], "the question is empty"),
+        (["--question", "a", "--out", "p.json"], "--out: with one question"),
+        (["--question", "a", "--read", "0"], "--read: 0"),
+        (["--question", "a", "--n-best", "0"], "--n-best: 0"),
+        (["--question", "a", "--data", "b"], "not allowed with"),
+        ([], "required"),
+    ],
+)
+def test_arguments_that_do_not_go_together(rivers, reader_run, capsys, more, message):
+    assert answer(rivers, reader_run, *more) == 2
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+
+
+def test_an_index_and_runs_of_the_wrong_kind(rivers, reader_run, tiny_run, capsys):
+    for changed, message in (
+        ({"--index": rivers / "encoder"}, "encoder"),
+        ({"--index": reader_run}, "run"),
+        ({"--reader": tiny_run}, "which is a ranker"),
+        ({"--reader": rivers / "index"}, "config.json"),
+        ({"--ranker": reader_run}, "which is a reader of spans"),
+        ({"--ranker": rivers / "absent"}, "there is no such directory"),
+    ):
+        given_options = {"--index": rivers / "index", "--reader": reader_run, **changed}
+        arguments = ["answer", "--question", "where does the Rhine end ?"]
+        for flag, value in given_options.items():
+            arguments += [flag, str(value)]
+        assert main(arguments) == 2
+        error = capsys.readouterr().err
+        assert message in error and len(error.splitlines()) == 1, error

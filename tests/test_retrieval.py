@@ -634,7 +634,7 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
     assert printed.startswith(f"{index}: 5 documents, 9 terms, bm25, ")
     assert Index(index).meta["settings"] == {"k1": 1.2, "b": 0.4}
     documents.unlink()
-    assert wqa("retrieve", index, "--questions", questions, "--out", out, "--top", 3) == 0
+    assert wqa("retrieve", index, "--data", questions, "--out", out, "--top", 3) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{out}: 3 questions, 5 candidates, 1 of them with an answer\n"
     assert "note: 1 of 4 questions retrieve no document" in printed.err
@@ -659,12 +659,12 @@ def test_commands_from_documents_to_figures(tmp_path, capsys):
         (["index", "d.jsonl", "--out", "new", "--k1", "1"], "--k1: given with tfidf"),
         (["index", "d.jsonl", "--out", "d.jsonl"], "--out: d.jsonl, a file"),
         (
-            ["retrieve", "absent", "--questions", "q.jsonl", "--out", "c.jsonl"],
+            ["retrieve", "absent", "--data", "q.jsonl", "--out", "c.jsonl"],
             "is no document index",
         ),
-        (["retrieve", "index", "--questions", "no.jsonl", "--out", "c.jsonl"], "no such file"),
+        (["retrieve", "index", "--data", "no.jsonl", "--out", "c.jsonl"], "no such file"),
         (
-            ["retrieve", "index", "--questions", "q.jsonl", "--out", "c.jsonl", "--top", "0"],
+            ["retrieve", "index", "--data", "q.jsonl", "--out", "c.jsonl", "--top", "0"],
             "--top: 0; expected a whole number from 1",
         ),
         (["evaluate", "--retrieved"], "--data: nothing"),

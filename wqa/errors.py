@@ -115,7 +115,25 @@ class TrainingDiverged(WqaError):
     """A loss or a parameter that is not finite."""
 
 
-class TrainingStopped(WqaError):
+class Stopped(WqaError):
+    """Work that a signal stopped, and that can be continued.
+
+    Parameters
+    ----------
+    signal : int
+        Number of the signal.
+    where : object
+        How far the work came.
+    mend : object
+        Where its result so far is.
+    """
+
+    def __init__(self, signal: int, where: object, mend: object) -> None:
+        self.signal = signal
+        super().__init__(where, f"stopped by signal {signal}", mend=mend)
+
+
+class TrainingStopped(Stopped):
     """A training that a signal stopped.
 
     Parameters
@@ -129,10 +147,7 @@ class TrainingStopped(WqaError):
     """
 
     def __init__(self, signal: int, where: object, checkpoints: object) -> None:
-        self.signal = signal
-        super().__init__(
-            where, f"stopped by signal {signal}", mend=f"the checkpoint is in {checkpoints}"
-        )
+        super().__init__(signal, where, f"the checkpoint is in {checkpoints}")
 
 
 class MissingDependency(WqaError, ImportError):

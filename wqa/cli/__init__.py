@@ -14,9 +14,11 @@ from typing import NoReturn, Optional, Sequence
 import wqa
 from wqa.cli import (
     agreement,
+    answer,
     bench,
     compare,
     convert,
+    encode,
     evaluate,
     export,
     index,
@@ -32,7 +34,7 @@ from wqa.cli import (
 from wqa.cli.messages import at_the_command_line
 from wqa.cli.options import check_number
 from wqa.cli.systems import add_own_options
-from wqa.errors import OptionError, StorageError, TrainingStopped, WqaError, printable, shorten
+from wqa.errors import OptionError, Stopped, StorageError, WqaError, printable, shorten
 
 #: Exit status after an error of the user, and after an interrupt or the end of a pipe's reader: 128
 #: plus the number of SIGINT or SIGPIPE.
@@ -47,10 +49,12 @@ COMMANDS = {
     "evaluate": evaluate,
     "compare": compare,
     "agreement": agreement,
+    "answer": answer,
     "index": index,
     "rank": rank,
     "retrieve": retrieve,
     "convert": convert,
+    "encode": encode,
     "export": export,
     "bench": bench,
     "quantize": quantize,
@@ -154,7 +158,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         for name, value in vars(options).items():
             check_number(value, name)
         COMMANDS[options.command].run(options)
-    except TrainingStopped as stopped:
+    except Stopped as stopped:
         message = f"{stopped.where}: {stopped.found}; resume with:"
         print(f"{message}\n{printable(options.resume_command)}", file=sys.stderr)
         return 128 + stopped.signal

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", required=True, metavar="FILE", help="labelled questions, canonical JSONL"
     )
     parser.add_argument(
-        "--out", default="", metavar="DIR", help="folder of the table and the picture to write"
+        "--out", default="", metavar="PATH", help="folder of the table and the picture to write"
     )
     parser.add_argument(
         "--no-picture", dest="picture", action="store_false", help="leave the picture out"

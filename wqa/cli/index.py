@@ -20,7 +20,7 @@ from wqa.errors import printable
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa index`` to its parser."""
     parser.add_argument("documents", metavar="DOCUMENTS", help="documents, JSONL, plain or .gz")
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write")
+    parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
     parser.add_argument(
         "--method",
         default="tfidf",

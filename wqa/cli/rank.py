@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa rank`` and print the ranking."""
     if options.top_k < 0:
         raise OptionError("top_k", options.top_k, "a whole number from 0, which is all")
-    question = _utf8(options.question)
+    question = utf8_argument(options.question)
     candidates = read_candidates(options.candidates)
     setting = one_drop_setting(options.drops)
     # MXNet takes a second to load, longer than the errors above need.
@@ -121,8 +121,24 @@ def read_candidates(path: str) -> List[str]:
     return lines
 
 
-def _utf8(text: str) -> str:
-    """An argument as the UTF-8 that was typed, in a locale of any encoding."""
+def utf8_argument(text: str) -> str:
+    """Decode an argument as the UTF-8 that was typed, in a locale of any encoding.
+
+    Parameters
+    ----------
+    text : str
+        Text of ``--question``.
+
+    Returns
+    -------
+    str
+        The text that was typed.
+
+    Raises
+    ------
+    InputError
+        If it is not UTF-8.
+    """
     try:
         return os.fsencode(text).decode("utf-8")
     except UnicodeError:

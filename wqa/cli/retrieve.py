@@ -2,7 +2,7 @@
 
 examples:
   wqa index documents.jsonl --out indexes/squad
-  wqa retrieve indexes/squad --questions dev.questions.jsonl --out dev.jsonl --top 80
+  wqa retrieve indexes/squad --data dev.questions.jsonl --out dev.jsonl --top 80
   wqa evaluate --retrieved --data dev.jsonl --metrics hit@1,hit@10
 
 The questions are canonical JSONL, without candidates; those that they have are replaced. The
@@ -24,13 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa retrieve`` to its parser."""
     parser.add_argument("index", metavar="INDEX", help="folder that `wqa index` wrote")
     parser.add_argument(
-        "--questions",
+        "--data",
         required=True,
         metavar="FILE",
         help="questions, canonical JSONL; they need no candidates",
     )
     parser.add_argument(
-        "--out", required=True, metavar="FILE", help="canonical JSONL to write, plain or .gz"
+        "--out", required=True, metavar="PATH", help="canonical JSONL to write, plain or .gz"
     )
     parser.add_argument(
         "--top", type=int, default=80, metavar="N", help="documents a question (default: 80)"
@@ -41,9 +41,7 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa retrieve`` and print the counts."""
     from wqa.retrieval import write_retrieved
 
-    counts = write_retrieved(
-        options.index, options.questions, options.out, options.top, progress=True
-    )
+    counts = write_retrieved(options.index, options.data, options.out, options.top, progress=True)
     _note(counts)
     print(
         f"{printable(options.out)}: {counts['questions']:,} questions, "

@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", required=True, metavar="FILE", help="questions to score, canonical JSONL"
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder to write")
+    parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
     add_filter(parser, "--filter", "all", "questions to score")
     add_ranking(parser)
     add_long_questions(parser)

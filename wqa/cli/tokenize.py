@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", required=True, metavar="FILE", help="labelled questions, canonical JSONL"
     )
     parser.add_argument(
-        "--out", required=True, metavar="DIR", help="folder to write; name it .store"
+        "--out", required=True, metavar="PATH", help="folder to write; name it .store"
     )
     parser.add_argument(
         "--max-length",

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import Any, Callable, Dict
+from typing import Any, Callable
 
+from wqa.cli.development import evaluation_engine, evaluator_factory
 from wqa.cli.options import add_fields, add_filter, fields_of
 from wqa.cli.systems import HelpWithOwnOptions
-from wqa.config import EngineConfig, TrainingConfig
+from wqa.config import TrainingConfig
 from wqa.errors import printable
 
 _FILTERS = ("train_filter", "dev_filter")
@@ -34,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "system",
         metavar="SYSTEM",
-        help="cascade, pairwise for the monolithic ranker, or mhs for the Multiple-Heads Student",
+        help="cascade, pairwise for the monolithic ranker, mhs for the Multiple-Heads Student, or "
+        "reader for the span reader",
     )
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
@@ -59,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dev", metavar="FILE", help="development questions, for evaluation and early stopping"
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="run directory to write")
+    parser.add_argument("--out", required=True, metavar="PATH", help="run directory to write")
     parser.add_argument(
         "--max-length",
         type=int,
@@ -107,44 +109,6 @@ def run(options: argparse.Namespace) -> None:
     print(message)
 
 
-def evaluator_factory(options: argparse.Namespace) -> Callable:
-    """Make the ``make_evaluator`` argument of `wqa.training.train`.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Options of ``wqa train``, with development questions.
-
-    Returns
-    -------
-    callable
-        Takes a pair encoder and returns the evaluator that the trainer calls.
-    """
-    from wqa.data import filter_questions, read_questions
-    from wqa.evaluation import dev_evaluator
-    from wqa.inference import build_ranker
-    from wqa.text import naming_file, note_long_questions, prepare_questions
-
-    questions = filter_questions(read_questions(options.dev), options.dev_filter)
-    engine = _ranking_engine(options)
-
-    def evaluator(encoder: Any) -> Callable[[Any], Dict[str, float]]:
-        # Now, not at the first evaluation, which may be hours away.
-        with naming_file(options.dev):
-            prepared = prepare_questions(questions, [encoder])
-        note_long_questions(prepared.truncated, prepared.skipped, options.dev)
-
-        def build(network: Any) -> Any:
-            return build_ranker(options.system, network, encoder, engine=engine)
-
-        # Only MXNet's engine reads the current parameters.
-        return dev_evaluator(
-            prepared.questions, build, live=engine.engine == "mxnet", progress=True
-        )
-
-    return evaluator
-
-
 def teacher_scorer(options: argparse.Namespace) -> Callable:
     """Make the ``score_teacher`` argument of `wqa.training.train`.
 
@@ -162,7 +126,7 @@ def teacher_scorer(options: argparse.Namespace) -> Callable:
     def score(run: str) -> Any:
         from wqa.inference import score_in_memory
 
-        engine = _ranking_engine(options)
+        engine = evaluation_engine(options)
         return score_in_memory(
             run,
             options.train,
@@ -174,10 +138,3 @@ def teacher_scorer(options: argparse.Namespace) -> Callable:
         )
 
     return score
-
-
-def _ranking_engine(options: argparse.Namespace) -> EngineConfig:
-    """Engine that ranks on the first device of a training."""
-    # oneDNN may be able to train a network but not to rank with it; MXNet then ranks.
-    chosen = "mxnet" if options.engine == "mxnet" else "auto"
-    return EngineConfig(engine=chosen, ctx=options.ctx.split("-")[0])

@@ -106,7 +106,7 @@ def _add_drop_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         default="",
-        metavar="DIR",
+        metavar="PATH",
         help="folder of the tables and the picture (default: RUN/tune)",
     )
     parser.add_argument(

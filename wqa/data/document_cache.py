@@ -105,8 +105,24 @@ class Entry(NamedTuple):
     text: bytes  # digest of the text
     start: int  # first byte of the entry
     rows: int
+    truncated: int  # 1 if the text lost tokens to the length limit, else 0
     first_checksum: int  # of the first row
     checksum: int  # of all rows
+
+
+class CachedDocument(NamedTuple):
+    """A document of a cache.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray
+        (rows, C) encodings.
+    truncated : bool
+        Whether the text lost tokens to the length limit when it was encoded.
+    """
+
+    rows: np.ndarray
+    truncated: bool
 
 
 def documents_query(count: int) -> str:
@@ -371,15 +387,42 @@ class DocumentCache:
         DataError
             If the index or an entry is damaged, or the file of entries is cut off.
         """
+        documents = self.find_many(ids, digests, tokens)
+        return [None if document is None else document.rows for document in documents]
+
+    def find_many(
+        self,
+        ids: Sequence[Optional[str]],
+        digests: Sequence[bytes],
+        tokens: Optional[int] = None,
+    ) -> List[Optional[CachedDocument]]:
+        """Encodings of documents, and whether their texts were cut.
+
+        Parameters
+        ----------
+        ids, digests, tokens
+            As `get_many` takes them.
+
+        Returns
+        -------
+        list of CachedDocument or None
+            None for a document that is not in the cache, or with another text.
+
+        Raises
+        ------
+        DataError
+            If the index or an entry is damaged, or the file of entries is cut off.
+        """
         mapped, entries = self._find(set(filter(None, ids)))
-        rows: List[Optional[np.ndarray]] = []
+        documents: List[Optional[CachedDocument]] = []
         for id, digest in zip(ids, digests):
             entry = entries.get(id)  # type: ignore[arg-type]
             if entry is None or entry.text != digest:
-                rows.append(None)
+                documents.append(None)
                 continue
-            rows.append(mapped.read(self._format, entry, self._index, tokens))
-        return rows
+            rows = mapped.read(self._format, entry, self._index, tokens)
+            documents.append(CachedDocument(rows, bool(entry.truncated)))
+        return documents
 
     def _find(self, ids: Set[str]) -> Tuple[_Entries, Dict[str, Entry]]:
         """The file of entries, and the entries of documents by id, of one moment."""

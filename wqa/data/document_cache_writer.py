@@ -39,8 +39,8 @@ from wqa.errors import DataError, OptionError, StorageError, shorten
 
 #: Entries start at multiples of this, a line of the processor's cache.
 _ALIGNMENT = 64
-#: Bytes that are copied at once.
-_BLOCK = 1 << 24
+#: Unused bytes below which the entries are not copied.
+LEAST_UNUSED = 1 << 24
 
 _TABLES = f"""
 CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -48,7 +48,8 @@ CREATE TABLE entries (number INTEGER NOT NULL, size INTEGER NOT NULL);
 INSERT INTO entries VALUES (1, 0);
 CREATE TABLE documents (
     id TEXT PRIMARY KEY, text BLOB NOT NULL, start INTEGER NOT NULL, rows INTEGER NOT NULL,
-    first_checksum INTEGER NOT NULL, checksum INTEGER NOT NULL
+    truncated INTEGER NOT NULL, first_checksum INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
 PRAGMA application_id = {APPLICATION};
 PRAGMA user_version = {FORMAT};
@@ -229,7 +230,7 @@ class DocumentCacheWriter:
             query = "SELECT id FROM documents ORDER BY id"
             return [id for (id,) in self._connection.execute(query)]
 
-    def put(self, id: str, digest: bytes, encodings: np.ndarray) -> None:
+    def put(self, id: str, digest: bytes, encodings: np.ndarray, truncated: bool = False) -> None:
         """Add a document, or replace the one with its id, at the next commit.
 
         Parameters
@@ -241,11 +242,14 @@ class DocumentCacheWriter:
         encodings : numpy.ndarray
             (rows, C): float32, or uint16 that holds the bits of bfloat16. If the setting ``tokens``
             is above 0, only so many rows are stored.
+        truncated : bool
+            Whether the text lost tokens to the length limit.
 
         Raises
         ------
         DataError
-            If there is no row, or the rows have another width.
+            If there is no row, the rows have another width, or a value is not finite in the
+            element type of the cache.
         StorageError
             If the entry cannot be written.
         """
@@ -254,13 +258,20 @@ class DocumentCacheWriter:
             expected = f"rows of {self._format.units} values"
             raise DataError(f"document {shorten(id)}", f"encodings of {rows.shape}", expected)
         packed = self._format.pack(rows)
+        if not self._format.is_finite(packed, len(rows)):
+            raise DataError(
+                f"document {shorten(id)}",
+                f"encodings that are no finite numbers in {self._format.store}",
+                "finite numbers",
+                "take store float32; if it fails too, the weights are damaged",
+            )
         start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
         content = np.frombuffer(packed, np.uint8)
         checksums = [self._format.checksum(content, len(rows), count) for count in (1, len(rows))]
         with storage_errors(self._entries):
             self._file.write(bytes(start - self._end) + packed)
         self._end = start + len(packed)
-        self._added[id] = Entry(id, digest, start, len(rows), *checksums)
+        self._added[id] = Entry(id, digest, start, len(rows), int(truncated), *checksums)
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove documents at the next commit, before those that `put` adds.
@@ -293,7 +304,7 @@ class DocumentCacheWriter:
             try:
                 removed = [(id,) for id in self._removed]
                 connection.executemany("DELETE FROM documents WHERE id = ?", removed)
-                query = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?)"
+                query = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)"
                 connection.executemany(query, entries)
                 connection.execute("UPDATE entries SET number = ?, size = ?", state)
                 connection.execute("COMMIT")
@@ -305,15 +316,25 @@ class DocumentCacheWriter:
 
     # Size
 
+    def __len__(self) -> int:
+        """Number of documents that are committed."""
+        with index_errors(self._index):
+            (count,) = self._connection.execute("SELECT count(*) FROM documents").fetchone()
+        return count
+
     def used_bytes(self) -> int:
-        """Bytes of the entries of all documents that are committed."""
+        """Bytes of the index, and of the entries of all documents that are committed."""
+        with storage_errors(self._index):
+            return self._index.stat().st_size + self._entry_bytes()
+
+    def _entry_bytes(self) -> int:
         per_row = self._format.size(1)
         with index_errors(self._index):
             (rows,) = self._connection.execute("SELECT sum(rows) FROM documents").fetchone()
         return (rows or 0) * per_row
 
     def compact(self) -> int:
-        """Copy the entries to a new file if more than half of the old one is unused.
+        """Copy the entries to a new file if most of the old one is unused, and much.
 
         Returns
         -------
@@ -326,7 +347,7 @@ class DocumentCacheWriter:
             If there is no space for the copy. The cache stays as it is.
         """
         before = self._state.end
-        if before <= 2 * self.used_bytes() + _BLOCK:
+        if before <= 2 * self._entry_bytes() + LEAST_UNUSED:
             return 0
         state = State(self._state.number + 1, 0)
         path = entries_path(self.path, state.number)

@@ -24,6 +24,8 @@ STORES: Dict[str, np.dtype] = {
 _SCALE = np.dtype("<f4")
 #: Greatest integer of ``int8``.
 _MOST = 127
+#: Bits of a bfloat16's exponent, which are all set in NaN and infinity.
+_EXPONENT = np.uint16(0x7F80)
 
 
 class EntryFormat:
@@ -96,6 +98,25 @@ class EntryFormat:
         divisors = np.where(scales > 0, scales, np.float32(1))  # a row of zeros stays zero
         rounded = np.rint(values / divisors).astype(self._element)
         return scales.astype(_SCALE).tobytes() + rounded.tobytes()
+
+    def is_finite(self, packed: bytes, rows: int) -> bool:
+        """Whether all values of an entry are finite numbers.
+
+        Parameters
+        ----------
+        packed : bytes
+            The entry, as `pack` returns it.
+        rows : int
+            Number of its rows.
+
+        Returns
+        -------
+        bool
+        """
+        values = self.read(np.frombuffer(packed, np.uint8), rows, rows)
+        if self.store == "bfloat16":
+            return bool(((values & _EXPONENT) != _EXPONENT).all())
+        return bool(np.isfinite(values).all())
 
     def read(self, entry: np.ndarray, rows: int, count: int) -> np.ndarray:
         """Take the first rows of an entry. Other rows are not read.

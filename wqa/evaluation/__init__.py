@@ -3,6 +3,13 @@
 `wqa.evaluation.comparison` compares runs. It is not imported here, as it loads scipy.
 """
 
+from wqa.evaluation.answers import (
+    exact_match,
+    f1,
+    reading_evaluator,
+    score_answers,
+    write_predictions,
+)
 from wqa.evaluation.evaluate import evaluate, score_run
 from wqa.evaluation.metrics import METRICS, average_precision, ndcg, precision, reciprocal_rank
 from wqa.evaluation.rankers import dev_evaluator, evaluate_ranker, evaluate_retrieved
@@ -20,6 +27,8 @@ __all__ = [
     "evaluate",
     "evaluate_ranker",
     "evaluate_retrieved",
+    "exact_match",
+    "f1",
     "hit",
     "lost_by_ranking",
     "ndcg",
@@ -28,8 +37,11 @@ __all__ = [
     "read_qrels",
     "read_run",
     "reciprocal_rank",
+    "reading_evaluator",
+    "score_answers",
     "score_run",
     "table",
+    "write_predictions",
     "write_qrels",
     "write_run",
 ]

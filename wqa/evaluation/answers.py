@@ -10,7 +10,7 @@ import collections
 import json
 import re
 import string
-from typing import Dict, Iterable, List, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence
 
 from wqa.data import Question, atomic_writer
 from wqa.data.files import PathLike
@@ -127,6 +127,57 @@ def score_answers(
         raise DataError("questions", "none", "at least one with answers")
     count = len(matches)
     return {"questions": count, "em": sum(matches) / count, "f1": sum(overlaps) / count}
+
+
+def reading_evaluator(
+    questions: Sequence[Question],
+    build: Callable[[Any], Any],
+    live: bool = False,
+    read: int = 0,
+) -> Callable[[Any], Dict[str, float]]:
+    """Evaluator of a network that reads answers, while it trains.
+
+    Parameters
+    ----------
+    questions : sequence of Question
+        Development questions with their answers, and their documents as candidates.
+    build : callable
+        Takes the network and returns its reader, with the method ``read_all`` of
+        `wqa.inference.Reader`.
+    live : bool
+        Whether readers read the network's current parameters at each call. Such a reader is built
+        once; otherwise each evaluation builds a new one.
+    read : int
+        Number of candidates to read, the first of a question; 0 for all.
+
+    Returns
+    -------
+    callable
+        Takes the network and returns its figures, as `score_answers` does.
+
+    Raises
+    ------
+    DataError
+        If a question has no answers.
+    """
+    score_answers({}, questions)  # now, not at the first evaluation
+    shortened = []
+    for question in questions:
+        kept = question.candidates[: read or None]
+        shortened.append(question._replace(candidates=kept))
+    built: List[Any] = []  # the last network and its reader
+
+    def figures_of(network: Any) -> Dict[str, float]:
+        if not (live and built and built[0] is network):
+            built.clear()  # its copy of the parameters goes before another comes
+            built.extend((network, build(network)))
+        predictions = {}
+        for question, answers in zip(shortened, built[1].read_all(shortened)):
+            if answers:
+                predictions[question.id] = answers[0].text
+        return score_answers(predictions, shortened)
+
+    return figures_of
 
 
 def write_predictions(path: PathLike, predictions: Mapping[str, str]) -> None:

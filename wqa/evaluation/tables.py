@@ -62,6 +62,6 @@ def _cell(name: str, value: Cell) -> str:
         return "-"
     if isinstance(value, (str, int)):
         return str(value)
-    if name in ("map", "mrr") or "@" in name:
+    if name in ("map", "mrr", "em", "f1") or "@" in name:
         return f"{100 * value:.2f}"
     return f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""Rankers, with one interface for every system."""
+"""Rankers, with one interface for every system, and readers."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.inference.cascade import CascadeRanker
@@ -6,22 +6,31 @@ from wqa.inference.cost import Cost, relative_cost
 from wqa.inference.dropping import Drop
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.load import RANKERS, build_ranker, load_ranker
+from wqa.inference.pipeline import Answered, Pipeline, RetrievedDocument
 from wqa.inference.ranker import Capabilities, Ranker, Ranking
+from wqa.inference.reader import Reader, load_reader
 from wqa.inference.scoring_runs import score_in_memory, write_scores
 from wqa.inference.sequential import SequentialRanker
+from wqa.inference.spans import Answer
 
 __all__ = [
+    "Answer",
+    "Answered",
     "CascadeRanker",
     "Capabilities",
     "Cost",
     "Drop",
     "EnsembleRanker",
+    "Pipeline",
     "RANKERS",
     "Ranker",
     "Ranking",
+    "Reader",
+    "RetrievedDocument",
     "SequentialRanker",
     "build_ranker",
     "load_ranker",
+    "load_reader",
     "relative_cost",
     "score_in_memory",
     "write_scores",

@@ -6,12 +6,11 @@ survivors of all questions form new micro-batches, so that dropped candidates co
 an exit that drops none, a micro-batch continues with the next layers. A thread tokenizes and
 encodes the next group meanwhile.
 
-Nothing outlives a group: its pairs, scores and stored encodings belong to one `_Group`.
+Nothing outlives a group: its pairs, scores and stored encodings belong to one `QuestionGroup`.
 """
 
 from __future__ import annotations
 
-import functools
 import sys
 from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -23,15 +22,24 @@ from wqa.data import Question
 from wqa.errors import InputError, OptionError, check_choice, shorten
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
+from wqa.inference.engine import Engine
 from wqa.inference.engine_choice import build_engine
 from wqa.inference.lookahead import LookAhead
 from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name, score_error
 from wqa.models import Network
 from wqa.onednn.quantize import QuantizedLayers
-from wqa.text import Encoded, PairEncoder
+from wqa.text import PairEncoder
 
 #: Candidates that an exit compares: all of a question, or a batch of them.
 POOLS = ("question", "batch")
+
+
+class EncodedQuestion(NamedTuple):
+    """An encoded question, and what errors call it and its candidates."""
+
+    pairs: List[Any]
+    name: str
+    document_ids: List[Optional[str]]
 
 
 class CascadeRanker(Ranker):
@@ -93,7 +101,10 @@ class CascadeRanker(Ranker):
         self._group_tokens, self._progress = group_tokens, progress
         self.set_drops(drop_ratio, keep)
         self._config = engine or EngineConfig(engine="mxnet")
-        self._engine = build_engine(network, encoder.tokenizer, self._config, quantized)
+        self._engine = self._build_engine(quantized)
+
+    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
+        return build_engine(self.network, self.encoder.tokenizer, self._config, quantized)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -131,15 +142,25 @@ class CascadeRanker(Ranker):
         return self.rank_pairs([pairs], [question_name(Question("", question, ()))])[0]
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        encode = functools.partial(_encode, self.encoder)
-        with LookAhead(questions, encode, self._group_tokens) as groups:
+        with LookAhead(questions, self._encode, self._group_tokens) as groups:
             for group in groups:
                 pairs, names, document_ids = zip(*group)
                 yield from self.rank_pairs(pairs, names, document_ids)
 
+    def _encode(self, question: Question) -> Tuple[EncodedQuestion, int]:
+        """Encode a question; returns its number of tokens too."""
+        pairs = self._pairs(question)
+        document_ids = [candidate.id for candidate in question.candidates]
+        encoded = EncodedQuestion(pairs, question_name(question), document_ids)
+        return encoded, sum(pair.length for pair in pairs)
+
+    def _pairs(self, question: Question) -> List[Any]:
+        """Pairs of a question with each of its candidates."""
+        return self.encoder.encode(question.question, question.texts, question.id)
+
     def rank_pairs(
         self,
-        group: Sequence[Sequence[Encoded]],
+        group: Sequence[Sequence[Any]],
         names: Sequence[str] = (),
         document_ids: Sequence[Sequence[Optional[str]]] = (),
     ) -> List[Ranking]:
@@ -148,7 +169,7 @@ class CascadeRanker(Ranker):
         Parameters
         ----------
         group : sequence of sequence of Encoded
-            Pairs of each question.
+            Pairs of each question, as the ranker's encoder makes them.
         names : sequence of str
             Name of each question in errors; by default its number in the group.
         document_ids : sequence of sequence of str or None
@@ -167,39 +188,23 @@ class CascadeRanker(Ranker):
         ScoreError
             If a score is not finite.
         """
-        return _Group(self, group, names, document_ids).rank()
+        return QuestionGroup(self, group, names, document_ids).rank()
 
 
-class _Named(NamedTuple):
-    """An encoded question."""
-
-    pairs: List[Encoded]
-    name: str
-    document_ids: List[Optional[str]]
-
-
-def _encode(encoder: PairEncoder, question: Question) -> Tuple[_Named, int]:
-    """Encode a question; returns its number of tokens too."""
-    pairs = encoder.encode(question.question, question.texts, question.id)
-    document_ids = [candidate.id for candidate in question.candidates]
-    named = _Named(pairs, question_name(question), document_ids)
-    return named, sum(len(pair.token_ids) for pair in pairs)
-
-
-class _Group:
+class QuestionGroup:
     """A group of questions on its way through the stages. Pairs are numbered over the group."""
 
     def __init__(
         self,
         ranker: CascadeRanker,
-        group: Sequence[Sequence[Encoded]],
+        group: Sequence[Sequence[Any]],
         names: Sequence[str],
         document_ids: Sequence[Sequence[Optional[str]]],
     ) -> None:
         self._ranker, self._drops = ranker, ranker.drops
         self._names, self._document_ids = names, document_ids
         self._pairs = [pair for pairs in group for pair in pairs]
-        self._lengths = np.array([len(pair.token_ids) for pair in self._pairs])
+        self._lengths = np.array([pair.length for pair in self._pairs])
         self._filled = np.array([not pair.empty for pair in self._pairs])
         self._starts = np.cumsum([0] + [len(pairs) for pairs in group])
         stages = len(ranker._stage_work)
@@ -275,18 +280,27 @@ class _Group:
     def _check_pairs(self) -> None:
         """Check lengths and token ids, which the engines use as indices."""
         network = self._ranker.network
-        limit = network.max_positions
-        if limit is not None and self._lengths.max(initial=0) > limit:
-            name, candidate = self._name(int(self._lengths.argmax()))
-            found = f"{self._lengths.max()} tokens with {candidate}"
+        self._check_lengths(self._lengths, network.max_positions)
+        if network.config is not None:
+            self._check_ids([pair.token_ids for pair in self._pairs])
+
+    def _check_lengths(self, lengths: np.ndarray, limit: Optional[int]) -> None:
+        """Check the lengths of the inputs of all pairs."""
+        if limit is not None and lengths.max(initial=0) > limit:
+            name, candidate = self._name(int(lengths.argmax()))
+            found = f"{lengths.max()} tokens with {candidate}"
             raise InputError(name, found, f"at most {limit}, the positions of the network")
-        if network.config is None or not self._pairs:
+
+    def _check_ids(self, inputs: Sequence[np.ndarray]) -> None:
+        """Check the token ids of an input of each pair."""
+        if not inputs:
             return
-        rows = network.config.vocab_size
-        ids = np.concatenate([pair.token_ids for pair in self._pairs])
+        rows = self._ranker.network.config.vocab_size
+        ids = np.concatenate(inputs)
         if ids.max(initial=0) >= rows or ids.min(initial=0) < 0:
             wrong = int(np.flatnonzero((ids < 0) | (ids >= rows))[0])
-            pair = int(np.searchsorted(np.cumsum(self._lengths), wrong, side="right"))
+            ends = np.cumsum([len(input_ids) for input_ids in inputs])
+            pair = int(np.searchsorted(ends, wrong, side="right"))
             name, candidate = self._name(pair)
             raise InputError(
                 name,

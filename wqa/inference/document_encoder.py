@@ -7,7 +7,10 @@ whose kernels depend on the shape.
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence
+import dataclasses
+import hashlib
+import json
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -130,6 +133,36 @@ class DocumentEncoder:
                     f"ids from 0 to {rows - 1}, the rows of the word embeddings",
                     "encode with the tokenizer of the encoder",
                 )
+
+
+def encodings_identity(backbone: Backbone, tokenizer: Tokenizer, max_length: int) -> Dict[str, Any]:
+    """What the encodings of a text depend on, for the settings of a document cache.
+
+    Parameters
+    ----------
+    backbone : Backbone
+        Encoder with its parameters.
+    tokenizer : Tokenizer
+        Tokenizer of the encoder.
+    max_length : int
+        Greatest number of tokens of a text, special tokens included.
+
+    Returns
+    -------
+    dict
+        ``encoder_sha256``, ``tokenizer_sha256``, ``max_length`` and ``units``.
+    """
+    digest = hashlib.sha256(json.dumps(dataclasses.asdict(backbone.config)).encode("utf-8"))
+    parameters = backbone._collect_params_with_prefix()  # the only names without a counter
+    for name in sorted(parameters):
+        digest.update(name.encode("utf-8"))
+        digest.update(np.ascontiguousarray(parameters[name].list_data()[0].asnumpy()))
+    return {
+        "encoder_sha256": digest.hexdigest(),
+        "tokenizer_sha256": tokenizer.fingerprint,
+        "max_length": max_length,
+        "units": backbone.config.units,
+    }
 
 
 def _inputs(token_ids: Sequence[np.ndarray]) -> List[Encoded]:

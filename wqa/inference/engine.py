@@ -9,7 +9,7 @@ before it, which an exception may have interrupted.
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -20,7 +20,7 @@ from wqa.inference.engine_locks import engine_lock, in_mxnet_thread, name_scope_
 from wqa.inference.hidden import HiddenStore
 from wqa.models import Network, parse_devices
 from wqa.models.backbone import break_cycles
-from wqa.text import Encoded, bucketed, pad_pairs, plan_batches
+from wqa.text import bucketed, pad_pairs, plan_batches
 
 #: Default number of tokens of a micro-batch.
 _TOKENS = 2048
@@ -112,7 +112,7 @@ class Engine(LockedEngine):
         self,
         stages: Sequence[int],
         numbers: np.ndarray,
-        pairs: Sequence[Encoded],
+        pairs: Sequence[Any],
         store: Any,
         following: Any,
     ) -> Readings:
@@ -125,7 +125,7 @@ class Engine(LockedEngine):
         numbers : numpy.ndarray
             (pairs,) numbers of the pairs in the stores.
         pairs : sequence of Encoded
-            Pairs of the micro-batch.
+            Pairs of the micro-batch; the engine of a system may take others.
         store : optional
             Store that holds the encodings of the pairs; None for the first stage.
         following : optional
@@ -159,7 +159,7 @@ class Engine(LockedEngine):
         self,
         stages: Sequence[int],
         numbers: np.ndarray,
-        pairs: Sequence[Encoded],
+        pairs: Sequence[Any],
         store: Any,
         following: Any,
     ) -> Readings:
@@ -184,14 +184,27 @@ class HybridEngine(Engine):
     ) -> None:
         super().__init__(network, typed, padding_id, config)
         self._ctx = parse_devices(config.ctx)[0]
-        self._stages = network.stages()
-        self._hybridized = self._stages
+        self._stages = self._blocks()
+        self._hybridized = list(self._stages)
         self._hybridize()
         if config.threads is not None:
             mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(config.threads))
 
     def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return in_mxnet_thread(super()._exclusively, function, *arguments)
+
+    def _blocks(self) -> List[HybridBlock]:
+        """The stages, as blocks that MXNet traces."""
+        return self._network.stages()
+
+    def _begin(self, pairs: Sequence[Any]) -> Tuple[List[mx.nd.NDArray], int]:
+        """Inputs of the first stage, and the positions of each pair."""
+        length = bucketed(max(pair.length for pair in pairs), self._network.max_positions)
+        return self._arrays(pad_pairs(pairs, length, self._padding_id, self._typed)), length
+
+    def _arrays(self, arrays: Sequence[np.ndarray]) -> List[mx.nd.NDArray]:
+        """Copies on the device."""
+        return [mx.nd.array(array, ctx=self._ctx, dtype=array.dtype) for array in arrays]
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return plan_batches(lengths, self._config.batch_tokens or _TOKENS)
@@ -203,18 +216,19 @@ class HybridEngine(Engine):
         self,
         stages: Sequence[int],
         numbers: np.ndarray,
-        pairs: Sequence[Encoded],
+        pairs: Sequence[Any],
         store: Optional[HiddenStore],
         following: Optional[HiddenStore],
     ) -> Readings:
-        lengths = np.array([len(pair.token_ids) for pair in pairs])
-        length = bucketed(int(lengths.max()), self._network.max_positions)
         if store is None:
-            arrays = pad_pairs(pairs, length, self._padding_id, self._typed)
-            inputs = [mx.nd.array(array, ctx=self._ctx, dtype=array.dtype) for array in arrays]
+            inputs, length = self._begin(pairs)
         else:
+            lengths = np.array([pair.length for pair in pairs])
+            limit = self._network.config and self._network.config.max_positions
+            length = bucketed(int(lengths.max()), limit)
             hidden = store.take(numbers.tolist(), length, self._ctx)
             inputs = [hidden, mx.nd.array(lengths, ctx=self._ctx, dtype="float32")]
+        positions = np.full(len(pairs), length)
         scores = []
         for stage in stages:
             outputs = self._stages[stage](*inputs)
@@ -224,7 +238,6 @@ class HybridEngine(Engine):
             scores.append(outputs)
         if following is not None:
             following.put(numbers.tolist(), hidden)
-        positions = np.full(len(pairs), length)
         return Readings(positions, [stage_scores.asnumpy() for stage_scores in scores])
 
     def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Tuple, Type
 
 from wqa.config import PAIR_FORMS, EngineConfig
 from wqa.errors import OptionError
@@ -14,8 +14,9 @@ from wqa.onednn import choose_engine
 from wqa.onednn.quantize import QuantizedLayers
 from wqa.text import Tokenizer
 
-#: Values of `wqa.models.Head.reads` that oneDNN's engine supports.
+#: Values of `wqa.models.Head.reads` that oneDNN's engine supports for branches, and for heads.
 READ_ROWS = ("first", "mean")
+READ_BY_HEADS = (*READ_ROWS, "tokens")
 
 
 def packing_obstacle(network: Network) -> str:
@@ -34,14 +35,17 @@ def packing_obstacle(network: Network) -> str:
     stages = network.encoder_stages()
     if not stages:
         return "a network that is not made of stages of transformer layers"
+    # A network whose first stage has no embeddings begins with encodings, which its ranker gives.
+    embedded = stages[0].embeddings is not None
     for index, stage in enumerate(stages):
         branches = stage.head.branches()
+        supported = READ_ROWS if branches else READ_BY_HEADS
         for part in branches or [stage]:
-            if part.head.reads not in READ_ROWS or part.head.branches():
+            if part.head.reads not in supported or part.head.branches():
                 return f"a head that reads {part.head.reads!r}, not one row a pair"
-            if not len(part.layers):
+            if embedded and not len(part.layers):
                 return "a head without layers before it"
-        expected = None if index else network.encoders[0].embeddings
+        expected = network.encoders[0].embeddings if embedded and not index else None
         if stage.embeddings is not expected:
             return "stages that are not consecutive layers of one encoder"
     return ""
@@ -52,6 +56,7 @@ def build_engine(
     tokenizer: Tokenizer,
     config: EngineConfig,
     quantized: Optional[QuantizedLayers] = None,
+    engines: Tuple[Type[HybridEngine], Type[PackedEngine]] = (HybridEngine, PackedEngine),
 ) -> Engine:
     """Build the engine of a ranker.
 
@@ -65,11 +70,13 @@ def build_engine(
         Engine, precision, threads, device and sizes.
     quantized : list of dict, optional
         `wqa.onednn.Quantized` products of each layer; needed for int8.
+    engines : (type, type)
+        Types of MXNet's engine and of oneDNN's, those of a system or the general ones.
 
     Returns
     -------
     Engine
-        A `HybridEngine` or a `PackedEngine`.
+        An engine of one of the two types.
 
     Raises
     ------
@@ -84,7 +91,7 @@ def build_engine(
     shared = (network, PAIR_FORMS[tokenizer.pair_form].typed, tokenizer.padding_id, config)
     if chosen == "mxnet":
         with MXNET_LOCK:
-            return HybridEngine(*shared)
+            return engines[0](*shared)
     if config.precision == "int8" and quantized is None:
         raise OptionError(
             "precision",
@@ -93,4 +100,4 @@ def build_engine(
             "calibrate the run with `wqa quantize`",
         )
     with MXNET_LOCK:
-        return PackedEngine(*shared, quantized=quantized)
+        return engines[1](*shared, quantized=quantized)

@@ -11,11 +11,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 from wqa.config import LONG_QUESTIONS, EngineConfig, read_json
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.cascade import CascadeRanker
+from wqa.inference.decoupled import DecoupledRanker
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_ranker_file, read_ranker_file
-from wqa.inference.run_directory import load_run
+from wqa.inference.run_directory import KINDS, load_run
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.tuned import read_tuned
 from wqa.models import Network, parse_devices
@@ -29,7 +30,7 @@ MAX_LENGTH = 128
 #: Rankers of systems with their own ranker; all other systems rank by `CascadeRanker`. A ranker
 #: takes the network, a `wqa.text.PairEncoder`, and the keywords ``drop_ratio``, ``keep``,
 #: ``engine``, ``quantized``, ``system``, ``pool``, ``pool_size`` and ``progress``.
-RANKERS: Dict[str, Callable[..., Ranker]] = {}
+RANKERS: Dict[str, Callable[..., Ranker]] = {"dcbert": DecoupledRanker}
 
 
 def build_ranker(system: str, network: Network, encoder: PairEncoder, **options: Any) -> Ranker:
@@ -50,7 +51,15 @@ def build_ranker(system: str, network: Network, encoder: PairEncoder, **options:
     -------
     Ranker
         The ranker of `RANKERS`, or a `CascadeRanker`.
+
+    Raises
+    ------
+    OptionError
+        If the network does not score pairs.
     """
+    if network.computes != "scores":
+        what = KINDS[network.computes][0]
+        raise OptionError("system", f"{system}, which is {what}", "a system that ranks")
     build = RANKERS.get(system, CascadeRanker)
     return build(network, encoder, system=system, **options)
 
@@ -148,7 +157,7 @@ def _load_run(
             "there is no such directory",
             "a run directory as `wqa train` writes it, or a classifier's directory or tar",
         )
-    run = load_run(folder, engine.ctx, engine.precision, long_questions)
+    run = load_run(folder, engine.ctx, engine.precision, long_questions, "scores")
     if engine.precision == "int8":
         options["quantized"] = run.quantized
     return build_ranker(run.config.system, run.network, run.encoder, engine=engine, **options)

@@ -14,7 +14,7 @@ from wqa.models import Network
 from wqa.onednn import PackedBatch, PackedLayers, encoding_kind
 from wqa.onednn.process import count_threads, in_usable_thread, openmp_threads
 from wqa.onednn.quantize import QuantizedLayers
-from wqa.text import Encoded, pack_batches
+from wqa.text import pack_batches
 
 #: Default number of tokens of a micro-batch.
 _TOKENS = 1024
@@ -52,7 +52,7 @@ class PackedEngine(Engine):
         self._tokens = max(config.batch_tokens or _TOKENS, network.config.max_positions)
         self._layers = PackedLayers(
             network.config,
-            network.encoders[0].embeddings,
+            stages[0].embeddings,
             layers,
             typed,
             encoding_kind(config.precision),
@@ -84,20 +84,28 @@ class PackedEngine(Engine):
         self,
         stages: Sequence[int],
         numbers: np.ndarray,
-        pairs: Sequence[Encoded],
+        pairs: Sequence[Any],
         store: Optional[RowStore],
         following: Optional[RowStore],
     ) -> Readings:
-        lengths = np.array([len(pair.token_ids) for pair in pairs])
-        layers, batch = self._layers, PackedBatch(lengths)
+        layers, batch = self._layers, self._batch(pairs)
+        lengths = batch.lengths
         if store is None:
-            layers.embed(pairs, batch)
+            self._begin(pairs, batch)
         else:
             layers.load(store.take(numbers.tolist()))
         rows = [self._stages[stage].run(layers, batch) for stage in stages]
         if following is not None:
             following.put(numbers.tolist(), lengths, layers.encodings[: batch.tokens])
         return Readings(lengths, rows)
+
+    def _batch(self, pairs: Sequence[Any]) -> PackedBatch:
+        """Rows of the pairs of a micro-batch."""
+        return PackedBatch(np.array([pair.length for pair in pairs]))
+
+    def _begin(self, pairs: Sequence[Any], batch: PackedBatch) -> None:
+        """Set the first encodings of a micro-batch."""
+        self._layers.embed(pairs, batch)
 
     def _scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         return self._stages[stage].scores(self._layers, rows)

@@ -12,6 +12,7 @@ from wqa.inference.engine_locks import MXNET_LOCK, in_mxnet_thread
 from wqa.models import Head, LayerStack
 from wqa.models.heads import Stage
 from wqa.onednn import DenseChain, PackedBatch, PackedLayers
+from wqa.onednn.library import as_float32
 from wqa.onednn.packing import round_up
 
 
@@ -23,8 +24,8 @@ class PackedPath:
     layers : LayerStack
         The layers, whose ``needed`` says which rows of the last one are computed.
     head : Head
-        Head that reads a row for each pair. A head of dense layers is computed by oneDNN, without a
-        change of threads; any other by MXNet.
+        Head that reads a row for each pair, or the row of each token. A head of dense layers is
+        computed by oneDNN, without a change of threads; any other by MXNet.
     start : int
         Index of the first layer in the engine's `PackedLayers`.
     """
@@ -76,7 +77,7 @@ class PackedPath:
         Returns
         -------
         numpy.ndarray
-            (pairs, width) float32 rows for `scores`.
+            (pairs, width) float32 rows for `scores`; (tokens, C) for a head that reads tokens.
         """
         for layer in range(self._start, self._end - self._reads_rows):
             layers.layer(layer, batch)
@@ -84,6 +85,8 @@ class PackedPath:
             return layers.attend_read_rows(self._end - 1, batch)
         if self.head.reads == "mean":
             return layers.means(batch)
+        if self.head.reads == "tokens":
+            return as_float32(layers.encodings[: batch.tokens])
         return layers.read_rows(batch)
 
     def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
@@ -99,12 +102,14 @@ class PackedPath:
         Returns
         -------
         numpy.ndarray
-            (pairs,) log-odds.
+            (pairs,) log-odds; (tokens, k) outputs of a head that reads tokens.
         """
         if self._reads_rows:
             rows = layers.finish_read_rows(self._end - 1, rows)
         if self.chain is not None:
             outputs = self.chain(rows)
+            if self.head.reads == "tokens":
+                return outputs
             if outputs.shape[1] == 1:
                 return outputs[:, 0]
             return outputs[:, 1] - outputs[:, 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-from typing import Iterable, List, Sequence
+from typing import Iterable, List, Sequence, Tuple
 
 from wqa.data import Question, atomic_writer
 from wqa.data.digests import forget_digests, record_digests
@@ -13,10 +13,10 @@ from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference.engine_choice import packing_obstacle
 from wqa.inference.load import load_network_ranker
-from wqa.inference.run_directory import quantized_path
+from wqa.inference.run_directory import load_run, quantized_path
 from wqa.models import EncoderLayer, Network
 from wqa.onednn.quantize import STRENGTH, QuantizedLayers, calibrate, write_quantized
-from wqa.text import Encoded, PairEncoder, note_long_questions
+from wqa.text import Encoded, PairEncoder, note_long_questions, prepare_questions
 
 
 def quantize(
@@ -63,26 +63,33 @@ def quantize(
     if not 0 <= strength <= 1:
         raise OptionError("strength", strength, "a number from 0 to 1")
     folder = pathlib.Path(run)
-    ranker = load_network_ranker(folder, engine="mxnet", long_questions=long_questions)
-    network = ranker.network
-    if not (folder / "model.params").exists():
-        raise RunDirectoryError(
-            folder,
-            "not a run directory",
-            "a run, or a converted classifier",
-            "convert it with `wqa convert`",
-        )
+    network, encoder = _open(folder, long_questions)
     obstacle = packing_obstacle(network)
     if obstacle:
         raise OptionError("run", obstacle, "a network of transformer layers")
     calibration = list(itertools.islice(questions, most))
     if not calibration:
         raise OptionError("questions", "no question", "at least one")
-    prepared = ranker.prepare(calibration)
+    prepared = prepare_questions(calibration, [encoder])
     with lock_output(folder):
-        pairs = _calibrate(folder, network, ranker.encoder, prepared.questions, strength)
+        pairs = _calibrate(folder, network, encoder, prepared.questions, strength)
     note_long_questions(prepared.truncated, prepared.skipped)
     return pairs
+
+
+def _open(folder: pathlib.Path, long_questions: str) -> Tuple[Network, PairEncoder]:
+    """Network and encoder of a run, whatever the network computes."""
+    if (folder / "model.params").exists():
+        run = load_run(folder, long_questions=long_questions)
+        return run.network, run.encoder
+    # Says what is wrong with anything but a classifier's directory.
+    load_network_ranker(folder, engine="mxnet", long_questions=long_questions)
+    raise RunDirectoryError(
+        folder,
+        "not a run directory",
+        "a run, or a converted classifier",
+        "convert it with `wqa convert`",
+    )
 
 
 def calibrate_network(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from wqa.config import RunConfig, from_dict, read_run_config
 from wqa.data.digests import check_digest
@@ -24,6 +24,12 @@ from wqa.pretrained.parameters import load_parameters, stored_layout
 from wqa.text import PairEncoder, load_tokenizer
 
 _MEND = "restore the file from its run"
+
+#: Description of what a run computes, by `Network.computes`, and how it is used.
+KINDS: Dict[str, Tuple[str, str]] = {
+    "scores": ("a ranker", "load it with load_ranker, or `wqa rank` and `wqa answer --ranker`"),
+    "spans": ("a reader of spans", "load it with load_reader, or `wqa answer --reader`"),
+}
 
 
 class Run(NamedTuple):
@@ -40,6 +46,7 @@ def load_run(
     ctx: str = "cpu",
     precision: str = "float32",
     long_questions: str = "error",
+    computes: str = "",
 ) -> Run:
     """Load a run directory.
 
@@ -53,6 +60,8 @@ def load_run(
         Precision of products; the 8-bit weights are read for int8 alone.
     long_questions : {"error", "truncate", "skip"}
         What to do with over-long questions, as `wqa.text.PairEncoder` takes it.
+    computes : str
+        What the network must compute, a key of `KINDS`; empty for anything.
 
     Returns
     -------
@@ -62,7 +71,8 @@ def load_run(
     Raises
     ------
     RunDirectoryError
-        If a file is missing, damaged, or contradicts another file.
+        If a file is missing, damaged, or contradicts another file, or the network computes
+        something else.
     """
     config = read_run_config(folder / "config.json")
     if config.system == "encoder":
@@ -72,6 +82,8 @@ def load_run(
             "a run, or a converted classifier",
             "train a system with this directory as encoder",
         )
+    if computes:
+        _check_kind(folder, config, computes)
     with ThreadPoolExecutor(1) as thread:
         weights = thread.submit(check_digest, folder / "model.params", config.sha256)
         tokenizer = _load_tokenizer(folder, config)
@@ -80,6 +92,20 @@ def load_run(
     quantized = _load_quantized(folder, config, network) if precision == "int8" else None
     encoder = _pair_encoder(folder, config, network, tokenizer, long_questions)
     return Run(config, encoder, network, quantized)
+
+
+def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
+    """Check what the network of a run computes, before its files are read."""
+    own_config(folder, config)  # names a system that is unknown
+    actual = network_type(config.system).computes
+    if actual != computes:
+        what, use = KINDS[actual]
+        raise RunDirectoryError(
+            folder,
+            f"a run of the system {config.system}, which is {what}",
+            KINDS[computes][0],
+            f"{use}, or name another run",
+        )
 
 
 def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:

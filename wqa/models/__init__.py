@@ -11,6 +11,7 @@ from wqa.models.heads import Branch, Head
 from wqa.models.mhs import MHSConfig, MultipleHeadsStudent
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer
+from wqa.models.reader import ReaderConfig, SpanReader
 from wqa.models.registry import NETWORKS, build_network, network_type
 
 __all__ = [
@@ -31,6 +32,8 @@ __all__ = [
     "NetworkConfig",
     "PairwiseConfig",
     "PairwiseTransformer",
+    "ReaderConfig",
+    "SpanReader",
     "attention_mask",
     "build_network",
     "library_versions",

@@ -17,7 +17,7 @@ from wqa.models.backbone import Embeddings, EncoderLayer, LayerStack, break_cycl
 from wqa.models.runtime import Tensor
 
 #: What a head can read.
-READS = ("first", "mean", "all")
+READS = ("first", "mean", "all", "tokens")
 
 
 class Head(HybridBlock):
@@ -27,9 +27,12 @@ class Head(HybridBlock):
     ``"first"``, where n is ``positions``; the mean of the encodings of positions 1..m, (B, C), for
     ``"mean"``; or all encodings, (B, L, C), and the valid lengths, (B,), for ``"all"``. The output
     is (B,) log-odds.
+
+    A head that reads ``"tokens"`` takes encodings, (..., C), each by itself, and gives the
+    k numbers of its own for each, (..., k).
     """
 
-    #: Input of the head: ``"first"``, ``"mean"`` or ``"all"``.
+    #: Input of the head: ``"first"``, ``"mean"``, ``"all"`` or ``"tokens"``.
     reads = "first"
     #: Number of first positions that a head with ``reads = "first"`` reads.
     positions = 1
@@ -44,7 +47,8 @@ class Head(HybridBlock):
         list of (mxnet.gluon.nn.Dense, str)
             Each layer with its activation, ``"tanh"``, ``"gelu"``, ``"relu"`` or empty. The last
             one has one output, the score, or two, whose difference is the score: the second less
-            the first. Empty for a head that is made of other things.
+            the first. All outputs of a head that reads ``"tokens"`` are kept. Empty for a head that
+            is made of other things.
         """
         return []
 
@@ -117,11 +121,13 @@ def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
     Returns
     -------
     Tensor
-        (B,) log-odds.
+        (B,) log-odds; (B, L, k) for a head that reads tokens.
     """
     check_choice("reads", head.reads, READS)
     if head.reads == "all":
         return head(hidden, valid_length)
+    if head.reads == "tokens":
+        return head(hidden)
     if head.reads == "first":
         first = F.slice_axis(hidden, axis=1, begin=0, end=head.positions)  # (B, n, C)
         return head(F.reshape(first, (0, -3)))  # (B, n C)

@@ -75,7 +75,7 @@ class Network(HybridBlock):
     """Base class of the systems' networks.
 
     Inputs are ``token_ids`` and ``token_types``, (B, L), int32, and ``valid_length``, (B,),
-    float32; the output is (B,) log-odds of the positive class.
+    float32; the output is (B,) log-odds of the positive class, or what `computes` says.
 
     Parameters
     ----------
@@ -87,8 +87,13 @@ class Network(HybridBlock):
 
     #: Type of the system's configuration.
     Config: Any = NetworkConfig
+    #: Kind of the output: ``"scores"``, (B,) log-odds of pairs, which rank candidates; or
+    #: ``"spans"``, (B, L, 2) logits of each position as the start and as the end of an answer.
+    computes = "scores"
     #: Layers after which the network scores, if its stages are layers of one encoder.
     exits: Tuple[int, ...] = ()
+    #: Encoder of candidates by themselves, whose encodings can be kept; None where there is none.
+    document_encoder: Optional[Backbone] = None
 
     def __init__(
         self, backbone: Optional[BackboneConfig], config: Optional[NetworkConfig] = None, **kwargs

@@ -11,6 +11,7 @@ from wqa.models.dcbert import DecoupledTransformer
 from wqa.models.mhs import MultipleHeadsStudent
 from wqa.models.network import Network
 from wqa.models.pairwise import PairwiseTransformer
+from wqa.models.reader import SpanReader
 
 #: Network of each system; a new system adds an entry.
 NETWORKS: Dict[str, Type[Network]] = {
@@ -18,6 +19,7 @@ NETWORKS: Dict[str, Type[Network]] = {
     "pairwise": PairwiseTransformer,
     "mhs": MultipleHeadsStudent,
     "dcbert": DecoupledTransformer,
+    "reader": SpanReader,
 }
 
 

@@ -13,7 +13,7 @@ section 4).
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -45,10 +45,11 @@ class PackedLayers:
     ----------
     config : BackboneConfig
         Sizes of the encoder.
-    embeddings : Embeddings
-        Embeddings of the encoder, on the CPU. Parameters are read once; later changes are ignored.
+    embeddings : Embeddings or None
+        Embeddings of the encoder, on the CPU; None where `embed` is not called. Parameters are read
+        once; later changes are ignored.
     layers : sequence of EncoderLayer
-        All layers of the encoder, or the first of them.
+        Layers of the encoder, the first of them, or others of its sizes.
     typed : bool
         Whether pairs have token types.
     kind : {"float32", "bfloat16"}
@@ -62,7 +63,7 @@ class PackedLayers:
     def __init__(
         self,
         config: BackboneConfig,
-        embeddings: Embeddings,
+        embeddings: Optional[Embeddings],
         layers: Sequence[EncoderLayer],
         typed: bool,
         kind: str,
@@ -76,7 +77,9 @@ class PackedLayers:
         self._buffers = (Scratch(), Scratch())
         self._read = ReadRows(config, kind, self._operations, self._buffers)
         self._blocks = tuple(layers)
-        self._embeddings = PackedEmbeddings(embeddings, config, typed)
+        self._embeddings: Any = None
+        if embeddings is not None:
+            self._embeddings = PackedEmbeddings(embeddings, config, typed)
         self._layers: List[PackedLayer] = []
         packed: Dict[Tuple[int, int], PackedLayer] = {}
         for index, layer in enumerate(layers):

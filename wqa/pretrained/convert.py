@@ -17,14 +17,14 @@ from mxnet.gluon import HybridBlock, nn
 from wqa.config import BackboneConfig
 from wqa.data.temporary import scratch_folder
 from wqa.errors import EncoderError, OptionError, shorten
-from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer
+from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer, SpanReader
 from wqa.pretrained import reference
 from wqa.pretrained.checkpoints import Checkpoint, is_tensor_file
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import without_gradients
 from wqa.pretrained.locate import PathLike, encoder_directory
 from wqa.pretrained.mapping import TensorMap
-from wqa.pretrained.report import Report, write_run
+from wqa.pretrained.report import MAX_LENGTH, Report, write_run
 from wqa.pretrained.source import Source, read_sizes
 from wqa.pretrained.stored_outputs import read_outputs
 from wqa.pretrained.weights import FORMATS
@@ -32,6 +32,9 @@ from wqa.text import load_tokenizer
 
 #: Greatest difference from the reference that `convert` accepts, in float32.
 TOLERANCE = 1e-4
+
+#: Greatest length of an input of a reader, that of BERT's on SQuAD.
+MAX_READ_LENGTH = 384
 
 #: Lengths of the rows that a live check compares; the first row has no padding.
 CHECKED_LENGTHS = (64, 41, 17, 5)
@@ -68,8 +71,8 @@ def convert(
 ) -> Report:
     """Write a pretrained encoder, or an authors' checkpoint, as a directory of this package.
 
-    If the files hold a classifier or a system's network, the directory is a run, which ranks and
-    can be trained further.
+    If the files hold a classifier, a head of spans or a system's network, the directory is a run,
+    which ranks or reads, and can be trained further.
 
     Parameters
     ----------
@@ -112,10 +115,14 @@ def convert(
         tokenizer.check_fits(files.config, folder)
         model = _load(files)
         differences = compare(model, folder, check) if check else {}
-        system, head = ("pairwise", "classifier") if model.exits else ("encoder", "pooler")
+        system, head, max_length = "encoder", "pooler", MAX_LENGTH
+        if files.has_spans():
+            system, head, max_length = "reader", "head of spans", MAX_READ_LENGTH
+        elif model.exits:
+            system, head = "pairwise", "classifier"
         report = _report(files, model, files.config, system, head, differences=differences)
         network = {"exits": list(model.exits)} if model.exits else {}
-        write_run(out, report, model, network, tokenizer, str(source), command)
+        write_run(out, report, model, network, tokenizer, str(source), command, max_length)
     return report
 
 
@@ -162,8 +169,10 @@ def _convert_checkpoint(
 
 
 def _load(files: Source) -> HybridBlock:
-    """The classifier that the files hold, else the encoder."""
-    if files.labels() in (1, 2):
+    """The reader or the classifier that the files hold, else the encoder."""
+    if files.has_spans():
+        model: HybridBlock = SpanReader(files.config)
+    elif files.labels() in (1, 2):
         model = PairwiseTransformer(files.config, PairwiseConfig(files.exits))
     else:
         model = PretrainedEncoder(files.config, files.has_pooler())
@@ -171,7 +180,9 @@ def _load(files: Source) -> HybridBlock:
     without_gradients(model)
     model.initialize(mx.init.Zero())
     files.fill(model.backbone)
-    if model.exits:
+    if files.has_spans():
+        files.fill_spans(model.head.out)
+    elif model.exits:
         files.fill_classifier(model.head(0))
     elif model.pooler is not None:
         files.fill_pooler(model.pooler)

@@ -84,6 +84,7 @@ def write_run(
     tokenizer: Tokenizer,
     source: str,
     command: str,
+    max_length: int = MAX_LENGTH,
 ) -> None:
     """Write what was converted as a run directory.
 
@@ -103,6 +104,8 @@ def write_run(
         What was converted, to record.
     command : str
         Command line to record.
+    max_length : int
+        Greatest length of an input to record; at most the positions of the encoder.
 
     Raises
     ------
@@ -115,7 +118,7 @@ def write_run(
         system=report.system,
         backbone=report.config,
         network=network,
-        max_length=min(MAX_LENGTH, report.config.max_positions),
+        max_length=min(max_length, report.config.max_positions),
         encoder=source,
         versions=library_versions(),
         command=command,

@@ -160,6 +160,32 @@ class Source(TensorMap):
                 value = value[1:] - value[:1]
             set_rows(parameter, 0, value)
 
+    def has_spans(self) -> bool:
+        """Whether the files hold a head of spans, with a logit of the start and one of the end."""
+        name = "qa_outputs.weight"
+        return name in self._plain and self._shape(name)[:1] == (2,)
+
+    def fill_spans(self, dense: HybridBlock) -> None:
+        """Write the head of spans into a dense layer.
+
+        Parameters
+        ----------
+        dense : mxnet.gluon.HybridBlock
+            Initialized dense layer from the encoder's width to two numbers.
+
+        Raises
+        ------
+        EncoderError
+            If a tensor is missing or of another shape.
+        """
+        for kind, parameter in dense._collect_params_with_prefix().items():
+            name = f"qa_outputs.{kind}"
+            if name not in self._plain:
+                raise EncoderError(
+                    self.where, f"tensor {name} is missing", "a whole head", "fetch the file again"
+                )
+            self._write(parameter, [name])
+
     def _optional_rows(self, name: str) -> int:
         """Number of rows of a parameter that a tensor may lack."""
         # The zoo's position tables lack the rows before the first position.

@@ -4,9 +4,9 @@ TF-IDF in DrQA's manner (Chen et al. 2017) and BM25. `build_index` writes an ind
 in it, `retrieve` gives questions their candidates.
 """
 
-from wqa.retrieval.answers import contains_answer
 from wqa.retrieval.build import build_index
 from wqa.retrieval.index import Hit, Index
+from wqa.retrieval.labels import contains_answer
 from wqa.retrieval.methods import BM25, METHODS, TFIDF, Method
 from wqa.retrieval.retrieve import retrieve, write_retrieved
 from wqa.retrieval.terms import STOP_WORDS, tokenize

@@ -18,7 +18,7 @@ from wqa.data.arrays import ArrayFolder, BlockCheck
 from wqa.data.files import PathLike
 from wqa.data.progress import with_bar
 from wqa.errors import DataError, OptionError, shorten
-from wqa.retrieval.answers import contains_spans, joined
+from wqa.retrieval.labels import contains_spans, joined
 from wqa.retrieval.methods import Method, method_of
 from wqa.retrieval.terms import BUCKETS, count_terms
 

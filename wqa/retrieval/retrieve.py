@@ -9,8 +9,8 @@ from wqa.data import Candidate, Question, read_questions, write_questions
 from wqa.data.files import PathLike
 from wqa.data.progress import with_bar
 from wqa.errors import DataError
-from wqa.retrieval.answers import contains_spans, joined
 from wqa.retrieval.index import Index
+from wqa.retrieval.labels import contains_spans, joined
 
 #: Documents that a question retrieves by default, as in the paper (section 3).
 TOP = 80

@@ -115,6 +115,11 @@ class SplitPair(NamedTuple):
     document: Encoded
 
     @property
+    def length(self) -> int:
+        """Number of tokens of both texts, special tokens included."""
+        return self.question.length + self.document.length
+
+    @property
     def truncated(self) -> bool:
         """Whether the document lost tokens to the length limit."""
         return self.document.truncated

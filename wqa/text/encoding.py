@@ -39,6 +39,11 @@ class Encoded(NamedTuple):
     truncated: bool
     empty: bool
 
+    @property
+    def length(self) -> int:
+        """Number of tokens, special tokens included."""
+        return len(self.token_ids)
+
 
 class Segments(NamedTuple):
     """Token ids of a question and its candidates, without special tokens.

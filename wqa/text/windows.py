@@ -55,7 +55,7 @@ class WindowEncoder:
         self.encoder = encoder
         self._stride = stride
 
-    def question(self, text: str, name: str = "") -> List[int]:
+    def question(self, text: str, name: str = "") -> Tuple[List[int], bool]:
         """Tokenize a question by the rule for over-long questions.
 
         Parameters
@@ -67,8 +67,10 @@ class WindowEncoder:
 
         Returns
         -------
-        list of int
+        token_ids : list of int
             Token ids, without special tokens.
+        truncated : bool
+            Whether the question was cut.
 
         Raises
         ------
@@ -81,7 +83,8 @@ class WindowEncoder:
         [token_ids] = encoder.tokenizer.encode([text], encoder.max_length + 1)
         if not token_ids:
             raise InputError(f"question {shorten(name or text)}", "the question is empty", "text")
-        return encoder.fit_question(token_ids, name or text)
+        fitting = encoder.fit_question(token_ids, name or text)
+        return fitting, len(fitting) < len(token_ids)
 
     def bounds(self, question_ids: Sequence[int], tokens: int) -> List[Tuple[int, int]]:
         """Divide the tokens of a document into windows.
@@ -134,7 +137,7 @@ class WindowEncoder:
 
 
 def occurrences(text: str, answers: Sequence[str]) -> Iterator[Tuple[int, int]]:
-    """Find where answers occur in a text, as whole words with the same characters.
+    """Find where answers occur in a text: as whole words, in any case, over any white space.
 
     Parameters
     ----------
@@ -149,9 +152,11 @@ def occurrences(text: str, answers: Sequence[str]) -> Iterator[Tuple[int, int]]:
         First character of an occurrence, and the one behind its last, ascending. They do not
         overlap; of answers that start at one character the longest counts.
     """
-    longest_first = sorted({answer.strip() for answer in answers}, key=len, reverse=True)
-    pattern = "|".join(map(re.escape, longest_first))
-    for match in re.finditer(rf"(?<!\w)(?:{pattern})(?!\w)", text):
+    patterns = []
+    for answer in sorted(set(answers), key=len, reverse=True):
+        patterns.append(r"\s+".join(map(re.escape, answer.split())))
+    pattern = rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)"
+    for match in re.finditer(pattern, text, re.IGNORECASE):
         yield match.span()
 
 

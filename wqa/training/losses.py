@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import mxnet as mx
 
+from wqa.models.backbone import MASKED
+
 
 def cross_entropy(scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
     """Binary cross-entropy of log-odds, point-wise (Soldaini and Moschitti 2020, section 3.1).
@@ -25,3 +27,28 @@ def cross_entropy(scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray
     # MXNet's gradient of relu is 0 at 0, where that of the loss is 1/2 - y. The last term is 0
     # everywhere; its gradient is 1/2 at 0 and 0 elsewhere.
     return mx.nd.relu(scores) - scores * labels + softplus + 0.5 * (scores == 0) * scores
+
+
+def span_cross_entropy(
+    logits: mx.nd.NDArray, allowed: mx.nd.NDArray, targets: mx.nd.NDArray
+) -> mx.nd.NDArray:
+    """Mean cross-entropy of the start and the end of a span (Devlin et al. 2019, section 4.2).
+
+    Parameters
+    ----------
+    logits : mxnet.nd.NDArray
+        (B, L, 2) logits of each position as the start and as the end.
+    allowed : mxnet.nd.NDArray
+        (B, L) float32: 1 at positions among which the softmax chooses, else 0.
+    targets : mxnet.nd.NDArray
+        (B, 2) positions of the start and of the end.
+
+    Returns
+    -------
+    mxnet.nd.NDArray
+        (B,) losses in nats.
+    """
+    mask = mx.nd.expand_dims((1 - allowed) * MASKED, axis=2)  # (B, L, 1)
+    log_probabilities = mx.nd.log_softmax(mx.nd.broadcast_add(logits, mask), axis=1)
+    picked = mx.nd.pick(log_probabilities, mx.nd.expand_dims(targets, axis=1), axis=1)  # (B, 2)
+    return -mx.nd.mean(picked, axis=1)

@@ -9,6 +9,7 @@ from wqa.training.cascade import CascadeTask
 from wqa.training.dcbert import DCBERTTask
 from wqa.training.exits import ExitTask
 from wqa.training.mhs import MHSTask
+from wqa.training.reader import ReaderTask
 from wqa.training.task import Task
 
 #: Task of each system; a new system adds an entry.
@@ -17,6 +18,7 @@ TASKS: Dict[str, Type[Task]] = {
     "pairwise": ExitTask,
     "mhs": MHSTask,
     "dcbert": DCBERTTask,
+    "reader": ReaderTask,
 }
 
 

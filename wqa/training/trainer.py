@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from wqa.config import TrainingConfig
 from wqa.data.parameter_files import is_finite
+from wqa.data.stopping import stop_on_signals
 from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
 from wqa.models import Network, parse_devices
 from wqa.onednn import GradientEngine, choose_engine
@@ -27,7 +28,6 @@ from wqa.training.metrics import MetricsFile
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
 from wqa.training.sampling import dropout_seed, order_of_epoch
 from wqa.training.schedules import Schedule, plan_schedule, triangular
-from wqa.training.stopping import stop_on_signals
 from wqa.training.task import Task
 from wqa.training.updates import plan_updates
 

@@ -1,4 +1,4 @@
-"""Signals that stop a training after the current update."""
+"""Signals that stop a command after its current step, so that it can be continued."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import threading
 from typing import Any, Dict, Iterator
 
-#: Signals that stop a training: an interrupt from the keyboard, and a request to terminate.
+#: Signals that stop a command: an interrupt from the keyboard, and a request to terminate.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -1,0 +1,230 @@
+"""Answer questions from a collection: retrieve, re-rank, read.
+
+examples:
+  wqa answer --index indexes/squad --ranker runs/dcbert --reader runs/squad_reader \\
+      --question "how are glacier caves formed ?"
+  wqa answer --index indexes/squad --reader runs/squad_reader --data dev.questions.jsonl \\
+      --out predictions.json
+
+--top documents are retrieved. --ranker orders them, and without it they keep the order of the
+index. The reader reads the first --read of them. An answer is a span of a document: the table shows
+its score, the sum of two logits, and the text around it. With --data, whose questions hold their
+answers, the figures are exact match (EM) and F1 by SQuAD's rule over all questions, and hit@N, the
+share of questions of which a document that was read contains an answer. --out writes predictions as
+SQuAD's script reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any, Dict, List, Tuple
+
+from wqa.cli.options import add_long_questions, add_ranking, ranking_options
+from wqa.cli.output import add_json, show
+from wqa.cli.rank import utf8_argument
+from wqa.errors import InputError, OptionError, printable
+
+#: Characters of a document that are shown on either side of an answer.
+_CONTEXT = 60
+#: Options of the ranker and the reader alike.
+_SHARED = ("ctx", "precision", "engine", "threads", "long_questions")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``wqa answer`` to its parser."""
+    parser.add_argument(
+        "--index", required=True, metavar="INDEX", help="folder that `wqa index` wrote"
+    )
+    parser.add_argument(
+        "--ranker", metavar="RUN", help="run, or file of rankers, that orders the documents"
+    )
+    parser.add_argument(
+        "--reader", required=True, metavar="RUN", help="run of `wqa train reader`, which reads them"
+    )
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--question", metavar="Q", help="the question")
+    asked.add_argument(
+        "--data", metavar="FILE", help="questions, canonical JSONL; they need no candidates"
+    )
+    for name, default, text in (
+        ("--top", 80, "documents to retrieve for a question"),
+        ("--read", 10, "documents to read"),
+        ("--n-best", 1, "answers of a question"),
+        ("--max-answer-tokens", 30, "most tokens of an answer"),
+    ):
+        parser.add_argument(
+            name, type=int, default=default, metavar="N", help=f"{text} (default: {default})"
+        )
+    parser.add_argument(
+        "--span-scores",
+        default="logits",
+        choices=("logits", "against-no-answer"),
+        help="compare spans by their logits, or by these less those of no answer (default: logits)",
+    )
+    parser.add_argument("--out", metavar="FILE", help="predictions to write: a text by question id")
+    add_json(parser)
+    add_ranking(parser)
+    add_long_questions(parser, ("error", "truncate"))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run ``wqa answer`` and print the answers, or the figures."""
+    if getattr(options, "cache", None) and not options.ranker:
+        raise OptionError("cache", "without a ranker", "a ranker, which reads it")
+    if options.out and not options.data:
+        raise OptionError("out", "with one question", "data, whose questions have ids")
+    from wqa.data import Question, read_questions
+
+    if options.data:
+        questions = list(read_questions(options.data, with_candidates=False))
+    else:
+        text = utf8_argument(options.question)
+        if not text.strip():
+            raise InputError("question", "the question is empty", "text")
+        questions = [Question("", text, ())]
+    pipeline, index = _open(options)
+    answered = _answer(pipeline, questions, options)
+    results = [_result(item) for item in answered]
+    if not options.data:
+        show(_text(answered[0]), results[0], options.json)
+        return
+    if options.out:
+        _write_predictions(options.out, answered)
+    figures = _figures(answered, index, options.read)
+    show(_figures_text(figures), {**figures, "results": results}, options.json)
+
+
+def _open(options: argparse.Namespace) -> Tuple[Any, Any]:
+    """Pipeline and index of the options; the index first, as MXNet takes a second to load."""
+    from wqa.retrieval import Index
+
+    index = Index(options.index, progress=True)
+    from wqa.inference import Pipeline, load_ranker, load_reader
+
+    shared = {name: getattr(options, name) for name in _SHARED}
+    reader = load_reader(
+        options.reader,
+        max_answer_tokens=options.max_answer_tokens,
+        span_scores=options.span_scores,
+        **shared,
+    )
+    ranker = None
+    if options.ranker:
+        ranker = load_ranker(options.ranker, **ranking_options(options))
+    return Pipeline(index, reader, ranker, options.top, options.read), index
+
+
+def _answer(pipeline: Any, questions: List[Any], options: argparse.Namespace) -> List[Any]:
+    from wqa.data.progress import with_bar
+
+    answers = pipeline.answer_all(questions, options.n_best)
+    return list(with_bar(answers, len(questions), "answering", progress=True))
+
+
+def _write_predictions(path: str, answered: List[Any]) -> None:
+    from wqa.evaluation import write_predictions
+
+    predictions = {}
+    for item in answered:
+        predictions[item.question.id] = item.answers[0].text if item.answers else ""
+    write_predictions(path, predictions)
+
+
+def _result(item: Any) -> Dict[str, Any]:
+    """A question with its documents and answers, in types of JSON."""
+    documents = []
+    for rank, entry in enumerate(item.documents, 1):
+        document = entry.document
+        fields = {"rank": rank, "id": document.id, "retrieval_score": entry.retrieval_score}
+        documents.append({**fields, "score": entry.score})
+    answers = []
+    for answer in item.answers:
+        document = item.documents[answer.document].document
+        before, after = _context(document.full_text, answer)
+        fields = {"text": answer.text, "score": answer.score, "document": document.id}
+        fields.update(start=answer.start, end=answer.end, before=before, after=after)
+        answers.append(fields)
+    return {
+        "id": item.question.id,
+        "question": item.question.question,
+        "retrieved": item.retrieved,
+        "documents": documents,
+        "answers": answers,
+    }
+
+
+def _context(text: str, answer: Any) -> Tuple[str, str]:
+    """Text before and behind an answer."""
+    before = text[max(answer.start - _CONTEXT, 0) : answer.start]
+    if answer.start > _CONTEXT:
+        before = f"...{before}"
+    after = text[answer.end : answer.end + _CONTEXT]
+    if answer.end + _CONTEXT < len(text):
+        after = f"{after}..."
+    return before, after
+
+
+def _text(item: Any) -> str:
+    """Answers with the text around them, and the documents that were read."""
+    if not item.documents:
+        return "the question retrieves no document"
+    lines = ["rank    score  answer"]
+    for rank, answer in enumerate(item.answers, 1):
+        document = item.documents[answer.document].document
+        before, after = _context(document.full_text, answer)
+        lines.append(f"{rank:4} {answer.score:>8.3f}  {printable(answer.text)}")
+        lines.append(f"{'':15}{document.id}: {printable(f'{before}[{answer.text}]{after}')}")
+    if not item.answers:
+        lines.append("   -        -  no document has text")
+    lines.append(f"\n{len(item.documents)} of {item.retrieved} documents read")
+    lines.append("rank   ranker    index  document")
+    for rank, entry in enumerate(item.documents, 1):
+        score = "-" if entry.score is None else f"{entry.score:.3f}"
+        start = printable(entry.document.full_text[: 2 * _CONTEXT])
+        lines.append(
+            f"{rank:4} {score:>8} {entry.retrieval_score:>8.3f}  {entry.document.id}: {start}"
+        )
+    return "\n".join(lines)
+
+
+def _figures(answered: List[Any], index: Any, read: int) -> Dict[str, Any]:
+    """Figures of questions whose answers are known, and counts of what they lack."""
+    from wqa.evaluation import score_answers
+    from wqa.retrieval import contains_answer
+
+    figures: Dict[str, Any] = {"questions": len(answered)}
+    figures["retrieved_nothing"] = sum(not item.retrieved for item in answered)
+    if not any(item.question.answers for item in answered):
+        return figures
+    predictions = {}
+    hits = unanswerable = 0
+    for item in answered:
+        answers = item.question.answers
+        if item.answers:
+            predictions[item.question.id] = item.answers[0].text
+        if any(contains_answer(entry.document.text, answers) for entry in item.documents):
+            hits += 1
+        elif answers and not index.holds_answer(answers):
+            unanswerable += 1
+    figures.update(score_answers(predictions, [item.question for item in answered]))
+    figures[f"hit@{read}"] = hits / len(answered)
+    figures["unanswerable"] = unanswerable
+    return figures
+
+
+def _figures_text(figures: Dict[str, Any]) -> str:
+    from wqa.evaluation import table
+
+    count = figures["questions"]
+    if figures["retrieved_nothing"]:
+        text = f"{figures['retrieved_nothing']:,} of {count:,} questions retrieve no document"
+        print(f"note: {text}", file=sys.stderr)
+    if figures.get("unanswerable"):
+        text = f"no document of the index contains an answer of {figures['unanswerable']:,}"
+        print(f"note: {text} of {count:,} questions", file=sys.stderr)
+    shares = {name: value for name, value in figures.items() if name in ("em", "f1")}
+    shares.update({name: value for name, value in figures.items() if name.startswith("hit@")})
+    if not shares:
+        return f"{count:,} questions, without known answers"
+    return f"{count:,} questions\n{table([shares])}"

@@ -1,0 +1,122 @@
+"""Encode documents ahead of time, for a ranker that encodes them apart from questions.
+
+examples:
+  wqa encode runs/dcbert --documents data/squad_open/documents.jsonl --out caches/squad_open
+  wqa evaluate runs/dcbert --data dev.jsonl --cache caches/squad_open
+  wqa encode --remove old_ids.txt --out caches/squad_open
+
+The cache holds the encoding of each token of each document, and a digest of the document's text. If
+the command is stopped, the same command continues it. Run it again on a file with more documents to
+add them: only new and changed ones are encoded. Documents that are not in the file stay, unless
+--prune removes them. A cache belongs to the weights, the tokenizer and the --max-length of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+
+from wqa.errors import OptionError, printable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``wqa encode`` to its parser."""
+    from wqa.data.encodings import STORES
+
+    parser.add_argument(
+        "run", metavar="RUN", nargs="?", help="run directory; needed with --documents"
+    )
+    work = parser.add_mutually_exclusive_group(required=True)
+    work.add_argument("--documents", metavar="FILE", help="documents to encode, JSONL")
+    work.add_argument(
+        "--remove", metavar="FILE", help="ids of documents to remove from the cache, one a line"
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the cache")
+    parser.add_argument(
+        "--store",
+        default="float16",
+        choices=tuple(STORES),
+        help="element type of the cache; int8 has a scale for each token (default: float16)",
+    )
+    parser.add_argument(
+        "--tokens",
+        type=int,
+        default=0,
+        metavar="N",
+        help="keep the first N tokens of a document alone (default: 0, all)",
+    )
+    parser.add_argument(
+        "--prune", action="store_true", help="remove documents that are not in --documents"
+    )
+    parser.add_argument(
+        "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
+    )
+    parser.add_argument(
+        "--precision",
+        default="float32",
+        choices=("float32", "bfloat16"),
+        help="precision of products (default: float32)",
+    )
+    parser.add_argument(
+        "--engine",
+        default="auto",
+        choices=("auto", "mxnet", "onednn"),
+        help="engine of the layers; auto takes oneDNN on a CPU where it is installed "
+        "(default: auto)",
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        metavar="N",
+        help="threads on a CPU (default: all that the process may use)",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run ``wqa encode`` and print what the cache holds."""
+    from wqa.inference.encoding_runs import encode_documents, remove_documents
+
+    if options.remove:
+        if options.prune:
+            raise OptionError("prune", "with --remove", "--documents, whose ids it compares")
+        _show(options.out, remove_documents(options.out, options.remove))
+        return
+    if options.run is None:
+        raise OptionError("run", "none", "the run that encodes the documents")
+    from wqa.config import EngineConfig
+    from wqa.data.stopping import stop_on_signals
+
+    options.resume_command = shlex.join(options.command_line)
+    with stop_on_signals() as stop:
+        report = encode_documents(
+            options.run,
+            options.documents,
+            options.out,
+            options.store,
+            options.tokens,
+            options.prune,
+            progress=True,
+            stop=stop,
+            engine=EngineConfig(options.engine, options.precision, options.threads, options.ctx),
+        )
+    _show(options.out, report)
+
+
+def _show(out: str, report) -> None:  # noqa: ANN001 - `CacheReport`, whose module imports MXNet
+    counts = {
+        "new": report.new,
+        "changed": report.changed,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "shortened": report.truncated,
+        "without a token left out": report.blank,
+        "not in the cache": report.missing,
+    }
+    parts = [f"{count:,} {name}" for name, count in counts.items() if count]
+    print(f"{printable(out)}: {report.documents:,} documents; {', '.join(parts) or 'no change'}")
+    if report.documents:
+        size = report.bytes / report.documents
+        print(f"{size:,.0f} bytes a document, {size / 1e3:,.2f} GB for a million documents")
+    encoded = report.new + report.changed
+    if encoded:
+        print(f"{1e3 * report.seconds / encoded:,.2f} ms a document")

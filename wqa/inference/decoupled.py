@@ -1,0 +1,285 @@
+"""Ranking by DC-BERT (Zhang et al. 2020, section 2): questions and documents are encoded apart.
+
+A question is encoded once for all its documents. A document comes from a cache, by its id and the
+digest of its text, or is encoded now, once for all questions of a group. The interaction layers
+then rank as a cascade does: in micro-batches of pairs, with drops between exits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import EngineConfig
+from wqa.data import Question
+from wqa.data.document_cache import DocumentCache, text_digest
+from wqa.errors import OptionError
+from wqa.inference.cascade import CascadeRanker, QuestionGroup
+from wqa.inference.cost import Cost
+from wqa.inference.decoupled_engines import (
+    DecoupledHybridEngine,
+    DecoupledPackedEngine,
+    JointPair,
+    TextRows,
+)
+from wqa.inference.document_encoder import DocumentEncoder
+from wqa.inference.engine import Engine
+from wqa.inference.engine_choice import build_engine
+from wqa.inference.ranker import CacheCounts, Capabilities, Ranking
+from wqa.models import Network
+from wqa.onednn.quantize import QuantizedLayers
+from wqa.text import Encoded, PairEncoder, SplitPair
+
+
+class StoredDocument(NamedTuple):
+    """A document whose encodings are known, in place of its token ids."""
+
+    rows: np.ndarray  # (length, C)
+    truncated: bool
+    empty: bool = False
+
+    @property
+    def length(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    @property
+    def token_ids(self) -> np.ndarray:
+        """No token ids: nothing is encoded."""
+        return np.zeros(0, np.int32)
+
+
+class DecoupledRanker(CascadeRanker):
+    """Ranks by encodings of questions and documents.
+
+    Parameters
+    ----------
+    network : Network
+        `wqa.models.dcbert.DecoupledTransformer` with its parameters on the engine's device.
+    encoder : PairEncoder
+        `wqa.text.SplitEncoder`, which encodes both texts apart.
+    engine : EngineConfig, optional
+        Engine, precision, device and sizes of the interaction and of the encoders. By default MXNet
+        on the CPU.
+    quantized : list of dict, optional
+        `wqa.onednn.Quantized` products, for int8: those of the question encoder's layers, of the
+        document encoder's, and of the interaction's.
+    cache : DocumentCache, optional
+        Encodings of documents by this network's document encoder. Documents that it does not hold,
+        and candidates without an id, are encoded.
+    **options
+        Further parameters of `CascadeRanker`.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option is out of range, or does not fit the network or this machine.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        encoder: PairEncoder,
+        engine: Optional[EngineConfig] = None,
+        quantized: Optional[QuantizedLayers] = None,
+        cache: Optional[DocumentCache] = None,
+        **options: Any,
+    ) -> None:
+        config = engine or EngineConfig(engine="mxnet")
+        super().__init__(network, encoder, engine=config, quantized=quantized, **options)
+        own = network.own_config
+        #: Whether the interaction reads the first encoding of each text alone.
+        self.reads_first = own.interaction == "linear"
+        limits = (own.question_length, network.max_positions)
+        depth = network.num_layers
+        self._text_encoders: List[DocumentEncoder] = []
+        for index, (backbone, limit) in enumerate(zip(network.encoders, limits)):
+            layers = quantized and quantized[index * depth : (index + 1) * depth]
+            text_encoder = DocumentEncoder(backbone, encoder.tokenizer, limit, config, layers)
+            self._text_encoders.append(text_encoder)
+        self._cache = cache
+        self._cache_counts = CacheCounts()
+        self._counting = threading.Lock()
+        if cache is not None and cache.units != network.config.units:
+            found = f"{cache.path}, with encodings of {cache.units} units"
+            raise OptionError("cache", found, f"{network.config.units} units, as the run has")
+
+    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
+        network, tokenizer = self.network, self.encoder.tokenizer
+        layers = quantized and quantized[2 * network.num_layers :]
+        engines = (DecoupledHybridEngine, DecoupledPackedEngine)
+        return build_engine(network, tokenizer, self._config, layers, engines)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """System, stages and exits of the network. Documents may come from a cache."""
+        return dataclasses.replace(super().capabilities, caches_documents=True)
+
+    @property
+    def question_encoder(self) -> DocumentEncoder:
+        """Encoder of questions."""
+        return self._text_encoders[0]
+
+    @property
+    def document_encoder(self) -> DocumentEncoder:
+        """Encoder of documents that are not in the cache."""
+        return self._text_encoders[1]
+
+    def cache_counts(self) -> Optional[CacheCounts]:
+        return None if self._cache is None else self._cache_counts
+
+    def _count(self, documents: int, encoded: int) -> None:
+        with self._counting:
+            counts = self._cache_counts
+            documents, encoded = counts.documents + documents, counts.encoded + encoded
+            self._cache_counts = CacheCounts(documents, encoded)
+
+    def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
+        ranking = super().rank(question, candidates)
+        self._count(len(candidates), len(candidates))  # without ids
+        return ranking
+
+    def _pairs(self, question: Question) -> List[Any]:
+        if self._cache is None:
+            return super()._pairs(question)
+        stored = self._stored(question)
+        # An entry of as many rows as one can have may stand for a longer text, as its tokens tell.
+        unsure = [rows is None or self._may_be_cut(rows) for rows in stored]
+        texts = [text for text, is_unsure in zip(question.texts, unsure) if is_unsure]
+        # The question needs a candidate to be encoded.
+        encoded = self.encoder.encode(question.question, texts or [""], question.id)
+        remaining = iter(encoded)
+        pairs = []
+        for rows, is_unsure in zip(stored, unsure):
+            document: Any = None
+            if is_unsure:
+                document = next(remaining).document
+            if rows is not None:
+                truncated = is_unsure and (document.truncated or document.length > len(rows))
+                document = StoredDocument(rows, truncated)
+            pairs.append(SplitPair(encoded[0].question, document))
+        return pairs
+
+    def _stored(self, question: Question) -> List[Optional[np.ndarray]]:
+        """Encodings of the candidates in the cache; None for others."""
+        assert self._cache is not None
+        ids = [candidate.id for candidate in question.candidates]
+        digests = [text_digest(text) for text in question.texts]
+        stored = self._cache.get_many(ids, digests, 1 if self.reads_first else None)
+        self._count(len(stored), sum(rows is None for rows in stored))
+        return stored
+
+    def _may_be_cut(self, rows: np.ndarray) -> bool:
+        assert self._cache is not None
+        limit = self._cache.tokens or self.encoder.max_length
+        return not self.reads_first and len(rows) >= min(limit, self.encoder.max_length)
+
+    def rank_pairs(
+        self,
+        group: Sequence[Sequence[Any]],
+        names: Sequence[str] = (),
+        document_ids: Sequence[Sequence[Optional[str]]] = (),
+    ) -> List[Ranking]:
+        """Rank encoded questions as one group.
+
+        Parameters
+        ----------
+        group : sequence of sequence of SplitPair
+            Pairs of each question. A `StoredDocument` may stand for a document's input.
+        names, document_ids
+            As `CascadeRanker.rank_pairs` takes them.
+
+        Returns
+        -------
+        list of Ranking
+            Ranking of each question.
+
+        Raises
+        ------
+        InputError, ScoreError
+            As `CascadeRanker.rank_pairs` raises them.
+        """
+        return DecoupledGroup(self, group, names, document_ids).rank()
+
+
+class DecoupledGroup(QuestionGroup):
+    """A group of questions whose texts are encoded before its pairs run."""
+
+    _ranker: DecoupledRanker
+
+    def __init__(
+        self,
+        ranker: DecoupledRanker,
+        group: Sequence[Sequence[Any]],
+        names: Sequence[str],
+        document_ids: Sequence[Sequence[Optional[str]]],
+    ) -> None:
+        super().__init__(ranker, group, names, document_ids)
+        #: Texts that were encoded for the question with this first pair, and their tokens.
+        self._encoded: Dict[int, Tuple[int, int]] = {}
+        self._encode_texts()
+
+    def _check_pairs(self) -> None:
+        network = self._ranker.network
+        limits = (network.own_config.question_length, network.max_positions)
+        questions = [pair.question for pair in self._pairs]
+        documents = [pair.document for pair in self._pairs]
+        for texts, limit in zip((questions, documents), limits):
+            self._check_lengths(np.array([text.length for text in texts], dtype=int), limit)
+            self._check_ids([text.token_ids for text in texts])
+
+    def _encode_texts(self) -> None:
+        """Put encodings in the place of the texts of pairs that are not blank."""
+        ranked: List[Tuple[int, np.ndarray]] = []  # first pair of a question, pairs not blank
+        for start, end in zip(self._starts, self._starts[1:]):
+            pairs = start + np.flatnonzero(self._filled[start:end])
+            if len(pairs):
+                ranked.append((int(start), pairs))
+        questions = [self._pairs[pairs[0]].question for _, pairs in ranked]
+        question_rows = self._encode(self._ranker.question_encoder, questions)
+        new: Dict[bytes, Encoded] = {}  # documents to encode, each text once
+        for (start, pairs), question in zip(ranked, questions):
+            texts = tokens = 0
+            for pair in pairs:
+                document = self._pairs[pair].document
+                key = document.token_ids.tobytes()
+                if key and key not in new:
+                    new[key] = document
+                    texts, tokens = texts + 1, tokens + document.length
+            self._encoded[start] = (1 + texts, question.length + tokens)
+        document_rows = self._encode(self._ranker.document_encoder, list(new.values()))
+        known = dict(zip(new, document_rows))
+        for (_, pairs), rows in zip(ranked, question_rows):
+            for pair in pairs:
+                document = self._pairs[pair].document
+                text = known.get(document.token_ids.tobytes())
+                if text is None:
+                    text = self._text_rows(document.rows)
+                self._pairs[pair] = JointPair(rows, text, document.truncated, False)
+
+    def _encode(self, encoder: DocumentEncoder, texts: Sequence[Encoded]) -> List[TextRows]:
+        encodings = encoder.encode([text.token_ids for text in texts])
+        return [self._text_rows(rows) for rows in encodings]
+
+    def _text_rows(self, rows: np.ndarray) -> TextRows:
+        """Rows of a text that the interaction reads."""
+        if self._ranker.reads_first:
+            rows = rows[:1].copy()
+        return TextRows(rows)
+
+    def _cost(self, start: int, end: int, reached: np.ndarray) -> Cost:
+        cost = super()._cost(start, end, reached)
+        texts, tokens = self._encoded.get(start, (0, 0))
+        work = self._ranker.network.full_work()  # all layers of an encoder, for one token
+        full = cost.full_candidate_work
+        return Cost(
+            cost.paper + (texts * work / full if full else 0.0),
+            cost.candidate_work + texts * work,
+            full,
+            cost.multiply_adds + tokens * work,
+            cost.padded_multiply_adds + tokens * work,
+            cost.full_multiply_adds,
+        )

@@ -1,0 +1,322 @@
+"""Encodings of a file of documents by a run, kept in a document cache.
+
+The documents are encoded in chunks that depend on the file alone, and the cache is committed after
+each of them. So a command that was stopped and continued writes, to the bit, the encodings of one
+that was not. Memory holds one chunk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import sys
+import time
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Union
+
+from tqdm import tqdm
+
+from wqa.config import EngineConfig
+from wqa.data.document_cache import text_digest
+from wqa.data.document_cache_writer import DocumentCacheWriter
+from wqa.data.documents import Document, read_documents
+from wqa.data.encodings import STORES
+from wqa.data.files import PathLike
+from wqa.data.lines import text_lines
+from wqa.data.stopping import StopRequest
+from wqa.errors import OptionError, RunDirectoryError, Stopped, check_choice
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
+from wqa.inference.run_directory import load_run
+from wqa.models import parse_devices
+from wqa.onednn import check_precision
+from wqa.text import SingleEncoder
+
+#: Most documents of a chunk, and characters after which it ends.
+CHUNK_DOCUMENTS, CHUNK_CHARACTERS = 64, 1 << 18
+
+#: Precisions in which documents are encoded.
+PRECISIONS = ("float32", "bfloat16")
+
+
+class TextEncoder(NamedTuple):
+    """Encodes the documents of one run."""
+
+    inputs: SingleEncoder
+    encoder: DocumentEncoder
+    identity: Dict[str, Any]  # what the encodings depend on
+
+
+class CacheReport(NamedTuple):
+    """What a command has done to a document cache.
+
+    Attributes
+    ----------
+    documents : int
+        Documents in the cache afterwards.
+    new, changed, unchanged : int
+        Documents of the file that were encoded as they were not in the cache, or with another text,
+        and those that were not encoded again.
+    removed : int
+        Documents that were removed.
+    truncated : int
+        Documents that were encoded and had lost tokens to the length limit.
+    blank : int
+        Documents of the file without a token, which the cache leaves out.
+    missing : int
+        Ids to remove that were not in the cache.
+    bytes : int
+        Size of the index and of all entries.
+    seconds : float
+        Time that encoding and writing took.
+    """
+
+    documents: int
+    new: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    truncated: int = 0
+    blank: int = 0
+    missing: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+def load_text_encoder(run: Union[str, os.PathLike[str]], engine: EngineConfig) -> TextEncoder:
+    """Load the encoder of a run's documents.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory of a system that encodes documents by themselves.
+    engine : EngineConfig
+        Engine, precision, device and threads.
+
+    Returns
+    -------
+    TextEncoder
+
+    Raises
+    ------
+    RunDirectoryError
+        If there is no such run, or a file is damaged.
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If the engine does not fit this machine.
+    """
+    parse_devices(engine.ctx)
+    check_choice("precision", engine.precision, PRECISIONS)
+    check_precision(engine.precision)
+    folder = pathlib.Path(run)
+    if not folder.is_dir():
+        raise RunDirectoryError(folder, "there is no such directory", "a run directory")
+    loaded = load_run(folder, engine.ctx)
+    backbone, tokenizer = loaded.network.document_encoder, loaded.encoder.tokenizer
+    if backbone is None:
+        raise RunDirectoryError(
+            folder,
+            f"a run of {loaded.config.system}, which reads question and candidate together",
+            "a system that encodes documents by themselves",
+        )
+    length = loaded.config.max_length
+    return TextEncoder(
+        SingleEncoder(tokenizer, length),
+        DocumentEncoder(backbone, tokenizer, length, engine),
+        encodings_identity(backbone, tokenizer, length),
+    )
+
+
+def encode_documents(
+    run: Union[str, os.PathLike[str]],
+    documents: PathLike,
+    out: PathLike,
+    store: str = "float16",
+    tokens: int = 0,
+    prune: bool = False,
+    progress: bool = False,
+    stop: Optional[StopRequest] = None,
+    engine: Optional[EngineConfig] = None,
+) -> CacheReport:
+    """Encode the documents of a file that a cache does not hold, or holds with another text.
+
+    A command that was stopped is continued.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory of a system that encodes documents by themselves.
+    documents : str or path-like
+        Documents, JSONL, as `wqa.data.documents.read_documents` reads them.
+    out : str or path-like
+        Folder of the cache; it is made if there is none.
+    store : {"float16", "bfloat16", "float32", "int8"}
+        Element type of the cache. int8 has a scale for each row.
+    tokens : int
+        Number of rows of each document to keep, from the first on; 0 for all.
+    prune : bool
+        Remove documents that are not in the file.
+    progress : bool
+        Show a bar on standard error.
+    stop : StopRequest, optional
+        Once it holds a signal, the work ends after the current chunk.
+    engine : EngineConfig, optional
+        Engine, precision (float32 or bfloat16), device and threads.
+
+    Returns
+    -------
+    CacheReport
+
+    Raises
+    ------
+    Stopped
+        If a signal has stopped the work. What is in the cache stays.
+    WqaError
+        If the run or the documents cannot be read, or ``out`` is a cache of another encoder or
+        other options, cannot be written, or another process writes it.
+    """
+    check_choice("store", store, STORES)
+    if tokens < 0:
+        raise OptionError("tokens", tokens, "a number of rows, or 0 for all")
+    config = engine or EngineConfig()
+    # A fault on the last line is found now, not hours later.
+    ids = {document.id for document in read_documents(documents)}
+    text_encoder = load_text_encoder(run, config)
+    settings = {
+        **text_encoder.identity,
+        "precision": config.precision,
+        "store": store,
+        "tokens": tokens,
+    }
+    with DocumentCacheWriter(out, settings) as writer:
+        work = _Encoding(text_encoder, writer, len(ids), stop or StopRequest())
+        work.encode(read_documents(documents), progress)
+        removed = 0
+        if prune:
+            removed = _remove(writer, set(writer.ids()) - ids)
+        writer.compact()
+        return work.report(removed)
+
+
+def remove_documents(out: PathLike, ids: PathLike) -> CacheReport:
+    """Remove documents from a cache.
+
+    Parameters
+    ----------
+    out : str or path-like
+        Folder of the cache.
+    ids : str or path-like
+        File with the id of a document in each line. Ids that the cache does not hold are counted.
+
+    Returns
+    -------
+    CacheReport
+
+    Raises
+    ------
+    WqaError
+        If the file or the cache cannot be read, the cache cannot be written, or another process
+        writes it.
+    """
+    wanted = set()
+    for _, line in text_lines(ids):
+        wanted.add(line.strip())
+    wanted.discard("")
+    with DocumentCacheWriter(out) as writer:
+        removed = _remove(writer, wanted & set(writer.ids()))
+        writer.compact()
+        missing = len(wanted) - removed
+        return CacheReport(len(writer), removed=removed, missing=missing, bytes=writer.used_bytes())
+
+
+def _remove(writer: DocumentCacheWriter, ids: Set[str]) -> int:
+    if ids:
+        writer.remove(sorted(ids))
+        writer.commit()
+    return len(ids)
+
+
+class _Encoding:
+    """Documents on their way into a cache, and their counts."""
+
+    def __init__(
+        self, encoder: TextEncoder, writer: DocumentCacheWriter, total: int, stop: StopRequest
+    ) -> None:
+        self._encoder, self._writer = encoder, writer
+        self._total, self._stop = total, stop
+        self._counts = dict.fromkeys(("new", "changed", "unchanged", "truncated", "blank"), 0)
+        self._seconds = 0.0
+
+    def encode(self, documents: Iterable[Document], progress: bool) -> None:
+        """Encode what the cache lacks, chunk by chunk."""
+        done = 0
+        with self._bar(progress) as bar:
+            for chunk in _chunks(documents):
+                if self._stop.signal:
+                    where = f"{self._writer.path}, {done} of {self._total} documents"
+                    raise Stopped(self._stop.signal, where, "they are in the cache")
+                self._encode_chunk(chunk)
+                done += len(chunk)
+                bar.update(len(chunk))
+
+    @contextlib.contextmanager
+    def _bar(self, progress: bool) -> Iterator[tqdm]:
+        with tqdm(
+            total=self._total,
+            desc="encoding",
+            unit="document",
+            delay=1,
+            disable=not progress,
+            mininterval=0.5 if sys.stderr.isatty() else 20,
+            file=sys.stderr,
+        ) as bar:
+            yield bar
+
+    def _encode_chunk(self, chunk: List[Document]) -> None:
+        stored = self._writer.stored_digests([document.id for document in chunk])
+        digests = {document.id: text_digest(document.full_text) for document in chunk}
+        wanted = []
+        for document in chunk:
+            if stored.get(document.id) != digests[document.id]:
+                wanted.append(document)
+        self._counts["unchanged"] += len(chunk) - len(wanted)
+        if not wanted:
+            return
+        start = time.perf_counter()
+        inputs = self._encoder.inputs.encode([document.full_text for document in wanted])
+        filled = []
+        for document, encoded in zip(wanted, inputs):
+            if not encoded.empty:
+                filled.append((document.id, encoded))
+            elif document.id in stored:
+                self._writer.remove([document.id])
+        encodings = self._encoder.encoder.encode([encoded.token_ids for _, encoded in filled])
+        for (id, encoded), rows in zip(filled, encodings):
+            self._writer.put(id, digests[id], rows, encoded.truncated)
+            self._counts["changed" if id in stored else "new"] += 1
+            self._counts["truncated"] += int(encoded.truncated)
+        self._counts["blank"] += len(wanted) - len(filled)
+        self._writer.commit()
+        self._seconds += time.perf_counter() - start
+
+    def report(self, removed: int) -> CacheReport:
+        """Counts, after everything is committed."""
+        return CacheReport(
+            len(self._writer),
+            removed=removed,
+            bytes=self._writer.used_bytes(),
+            seconds=self._seconds,
+            **self._counts,
+        )
+
+
+def _chunks(documents: Iterable[Document]) -> Iterator[List[Document]]:
+    """Consecutive documents, whose number does not depend on what a cache holds."""
+    chunk: List[Document] = []
+    characters = 0
+    for document in documents:
+        chunk.append(document)
+        characters += len(document.text)
+        if len(chunk) == CHUNK_DOCUMENTS or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk

@@ -1,0 +1,144 @@
+"""The span reader, BERT's model for question answering (Devlin et al. 2019, section 4.2).
+
+A question and a document are one input, ``[CLS] q [SEP] d [SEP]``. A dense layer on the encoding
+T_i of each position gives two logits, S . T_i of the start of the answer and E . T_i of its end.
+The score of a span from i to j >= i is their sum. Position 0 stands for no answer, as in SQuAD 2.0
+(section 4.3). The reader of DC-BERT's pipeline is such a model (Zhang et al. 2020, section 3).
+
+Shapes: B pairs, L positions, C units.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, List, Optional, Tuple
+
+from mxnet.gluon import HybridBlock, nn
+
+from wqa.config import BackboneConfig
+from wqa.errors import OptionError
+from wqa.models.backbone import Backbone
+from wqa.models.heads import Head, Stage
+from wqa.models.network import Network, NetworkConfig
+from wqa.models.runtime import Tensor
+
+
+def _option(default: Any, text: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": text})
+
+
+@dataclasses.dataclass(frozen=True)
+class ReaderConfig(NetworkConfig):
+    """Configuration of the span reader.
+
+    Parameters
+    ----------
+    stride : int
+        Tokens between the starts of neighbouring windows of a document that is longer than the
+        room which its question leaves; 0 for half of that room.
+    negatives : float
+        Windows without an answer to train on, for each window with one. Their target is
+        position 0. A question gives those of its first candidates, which a retriever confuses with
+        an answer; these are what the reader reads after it. 0 trains on windows with an answer
+        alone.
+    positives : int
+        Most candidates with an answer that a question trains on, the first of them; 0 for all.
+    read : int
+        Candidates of a development question that are read, the first of them; 0 for all.
+
+    Raises
+    ------
+    OptionError
+        If a value is below 0.
+    """
+
+    stride: int = _option(0, "tokens between windows of a long document; 0: half of the room")
+    negatives: float = _option(1.0, "windows without an answer for each one with an answer")
+    positives: int = _option(0, "most candidates with an answer for each question; 0: all")
+    read: int = _option(10, "candidates of a development question to read; 0: all")
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if not 0 <= value < float("inf"):
+                raise OptionError(field.name, value, "a number from 0")
+
+
+class SpanHead(Head):
+    """Logits of each position as the start and as the end of an answer.
+
+    The input is (..., C), the output (..., 2).
+
+    Parameters
+    ----------
+    units : int
+        C, the encoder's width.
+    """
+
+    reads = "tokens"
+
+    def __init__(self, units: int, **kwargs) -> None:
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.out = nn.Dense(2, flatten=False, in_units=units)
+
+    def chain(self) -> List[Tuple[nn.Dense, str]]:
+        return [(self.out, "")]
+
+    def hybrid_forward(self, F, hidden: Tensor) -> Tensor:
+        return self.out(hidden)
+
+
+class SpanReader(Network):
+    """An encoder with a `SpanHead`.
+
+    Inputs are those of `Network`; the output is (B, L, 2) logits. Those of the question's positions
+    and of padding have no meaning.
+
+    Parameters
+    ----------
+    backbone : BackboneConfig
+        Sizes of the encoder.
+    config : ReaderConfig, optional
+        Settings of training and reading; the parameters do not depend on them.
+
+    Raises
+    ------
+    OptionError
+        If there is no encoder.
+    """
+
+    Config = ReaderConfig
+    computes = "spans"
+
+    def __init__(
+        self, backbone: BackboneConfig, config: Optional[ReaderConfig] = None, **kwargs
+    ) -> None:
+        super().__init__(backbone, config, **kwargs)
+        if backbone is None:
+            raise OptionError("backbone", "none", "the sizes of the network's encoder")
+        with self.name_scope():
+            self.backbone = Backbone(backbone)
+            self.head = SpanHead(backbone.units)
+
+    @property
+    def encoders(self) -> List[Backbone]:
+        return [self.backbone]
+
+    @property
+    def heads(self) -> List[Head]:
+        return [self.head]
+
+    def stages(self) -> List[HybridBlock]:
+        return list(self.encoder_stages())
+
+    def encoder_stages(self) -> List[Stage]:
+        return [Stage(self.backbone.embeddings, self.backbone.layers, self.head, last=True)]
+
+    def stage_work(self) -> List[float]:
+        return [float(self.num_layers * self.config.layer_work)]
+
+    def hybrid_forward(
+        self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
+    ) -> Tensor:
+        return self.head(self.backbone(token_ids, token_types, valid_length))  # (B, L, 2)
