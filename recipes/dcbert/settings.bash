@@ -60,7 +60,7 @@ index() {  # CORPUS [METHOD]
 retrieve() {  # CORPUS SPLIT TOP [METHOD]
   local out; out=$(questions_of "$1" "$2" "${4:-tfidf}")
   if [ ! -e "$out" ]; then
-    "$wqa" retrieve "$(index_of "$1" "${4:-tfidf}")" --questions "$(collection_of "$1")/$2.questions.jsonl" --top "$3" \
+    "$wqa" retrieve "$(index_of "$1" "${4:-tfidf}")" --data "$(collection_of "$1")/$2.questions.jsonl" --top "$3" \
       --out "$out"
   fi
 }
