@@ -16,11 +16,12 @@ from typing import IO, Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 import numpy as np
 
-from wqa.data.document_cache import (
+from wqa.data.cache_index import (
     APPLICATION,
     AT_ONCE,
     FORMAT,
     INDEX,
+    MAKE,
     MEND,
     Entry,
     State,
@@ -123,7 +124,7 @@ class DocumentCacheWriter:
         if self._index.exists():
             return
         if not self.settings:
-            raise DataError(self.path, "is no document cache", mend="make it with `wqa encode`")
+            raise DataError(self.path, "is no document cache", mend=MAKE)
         if self.path.is_dir() and any(self.path.iterdir()):
             found = f"{self.path}, a folder with other files"
             raise OptionError("out", found, "the path of a folder to make")

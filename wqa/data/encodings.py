@@ -90,10 +90,12 @@ class EntryFormat:
         """
         if self.store == "bfloat16":
             return _as_bfloat16(encodings).tobytes()
-        values = _as_float32(encodings)
+        with np.errstate(over="ignore", invalid="ignore"):  # `is_finite` tells
+            return self._pack(_as_float32(encodings))
+
+    def _pack(self, values: np.ndarray) -> bytes:
         if self.store != "int8":
-            with np.errstate(over="ignore"):
-                return values.astype(self._element).tobytes()
+            return values.astype(self._element).tobytes()
         scales = np.abs(values).max(axis=1, keepdims=True) / np.float32(_MOST)
         divisors = np.where(scales > 0, scales, np.float32(1))  # a row of zeros stays zero
         rounded = np.rint(values / divisors).astype(self._element)
@@ -113,7 +115,8 @@ class EntryFormat:
         -------
         bool
         """
-        values = self.read(np.frombuffer(packed, np.uint8), rows, rows)
+        with np.errstate(invalid="ignore"):
+            values = self.read(np.frombuffer(packed, np.uint8), rows, rows)
         if self.store == "bfloat16":
             return bool(((values & _EXPONENT) != _EXPONENT).all())
         return bool(np.isfinite(values).all())
@@ -157,7 +160,7 @@ class EntryFormat:
         """
         result = 0
         for start, end in self._parts(rows, count):
-            result = zlib.crc32(entry[start:end], result)
+            result = zlib.crc32(entry[start:end].data, result)
         return result
 
     def _parts(self, rows: int, count: int) -> List[Tuple[int, int]]:

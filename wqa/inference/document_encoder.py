@@ -156,7 +156,7 @@ def encodings_identity(backbone: Backbone, tokenizer: Tokenizer, max_length: int
     parameters = backbone._collect_params_with_prefix()  # the only names without a counter
     for name in sorted(parameters):
         digest.update(name.encode("utf-8"))
-        digest.update(np.ascontiguousarray(parameters[name].list_data()[0].asnumpy()))
+        digest.update(parameters[name].list_data()[0].asnumpy().data)
     return {
         "encoder_sha256": digest.hexdigest(),
         "tokenizer_sha256": tokenizer.fingerprint,
