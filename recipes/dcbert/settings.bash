@@ -21,7 +21,7 @@ NQ=${NQ:-data/nq_open}                  # python data_scripts/nq_open.py
 READER_ENCODER=${READER_ENCODER:-encoders/bert-wwm}
 CORPORA=${CORPORA:-squad nq}
 TOP=${TOP:-80}                          # documents that TF-IDF retrieves for a question
-TRAIN_TOP=${TRAIN_TOP:-$TOP}            # ... for a training question
+TRAIN_TOP=${TRAIN_TOP:-$TOP} DEV_TOP=${DEV_TOP:-$TOP}       # ... for a training question, for one that chooses the epoch
 READ=${READ:-10}                        # documents that are read
 PAIR_TOKENS=${PAIR_TOKENS:-256}         # of a question and a document together
 QUESTION_TOKENS=${QUESTION_TOKENS:-64} DOCUMENT_TOKENS=${DOCUMENT_TOKENS:-192}  # of each apart
@@ -70,7 +70,7 @@ prepare() {  # CORPUS: its index, and its questions with the documents of TF-IDF
   fi
   index "$1"
   retrieve "$1" train "$TRAIN_TOP"
-  retrieve "$1" dev "$TOP"
+  retrieve "$1" dev "$DEV_TOP"
   retrieve "$1" test "$TOP"
 }
 
