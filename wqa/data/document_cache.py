@@ -332,7 +332,7 @@ class _Entries:
             raise DataError(
                 self.path,
                 f"the entry of document {shorten(entry.id)}, at byte {entry.start}, has changed",
-                f"CRC-32 {expected}",
+                f"checksum {expected}",
                 "remove the document with `wqa encode --remove`, then encode it again",
             )
         if rows == entry.rows:
