@@ -3,10 +3,12 @@
 
     python tests/make_expected.py models MINILM_DIR     # transformers of any recent version
     python tests/make_expected.py tokenizers MINILM_DIR # transformers 4.46, sentencepiece, protobuf
+    python tests/make_expected.py decoupled             # transformers of any recent version
 
 Run in an environment of its own; the tests need none of these libraries. `models` writes, under
 tests/data/, a tiny classifier of every family with random weights as a Hugging Face directory with
 what it computes, the same weights as PyTorch's own checkpoints, and hidden states of MiniLM.
+`decoupled` writes the scores and gradients of DC-BERT on the tiny BERT encoder.
 `tokenizers` trains small vocabularies on the built-in corpus and stores digests of the ids that
 tests/sentences.py gets: by the reference's own Python tokenizers, and by the compiled ones that it
 uses by default.
@@ -210,6 +212,82 @@ def models(directory):
     minilm(directory)
 
 
+#: Factors of the encoder's weights in the parts of DC-BERT, so that all parts differ.
+SCALES = {"question": 0.9, "document": 1.0, "interaction": 1.05}
+#: Positions of a question; those of a document follow.
+QUESTION_LENGTH = 10
+
+
+def scaled(module, part):
+    """A copy of a module whose parameters are multiplied by the factor of a part."""
+    import copy
+
+    module = copy.deepcopy(module).eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.mul_(SCALES[part])
+    return module
+
+
+def padded_ids(rng, lengths, width):
+    ids = rng.integers(5, SIZES["vocab_size"], (len(lengths), width))
+    mask = np.arange(width)[None] < lengths[:, None]
+    ids[~mask] = 0
+    return torch.tensor(ids), torch.tensor(mask)
+
+
+def decoupled():
+    """Scores of DC-BERT as public code computes them: every question padded to one length."""
+    bert = transformers.BertModel.from_pretrained(HERE / "tiny_bert", attn_implementation="eager")
+    rng = np.random.default_rng(3)
+    questions = padded_ids(rng, np.array([10, 4, 7, 3]), QUESTION_LENGTH)
+    documents = padded_ids(rng, np.array([18, 22, 5, 9]), 22)
+    stored = {
+        "question_ids": questions[0].numpy(),
+        "question_valid": questions[1].sum(1).numpy(),
+        "document_ids": documents[0].numpy(),
+        "document_valid": documents[1].sum(1).numpy(),
+    }
+    units = SIZES["hidden_size"]
+    shapes = {"dense": (units, 2 * units), "dense_bias": (units,), "out": (1, units)}
+    for name, shape in shapes.items():
+        stored[name] = rng.normal(0, 0.5, shape).astype(np.float32)
+    weights = {name: torch.tensor(stored[name]) for name in shapes}
+    mask = torch.cat([questions[1], documents[1]], 1)
+    mask = (1 - mask[:, None, None].float()) * torch.finfo(torch.float32).min
+    for count in (1, 2):
+        encoders = [scaled(bert, "question"), scaled(bert, "document")]
+        layers = [scaled(layer, "interaction") for layer in bert.encoder.layer[-count:]]
+        tables = [
+            bert.embeddings.position_embeddings.weight.detach().clone().requires_grad_(),
+            bert.embeddings.token_type_embeddings.weight.detach().clone().requires_grad_(),
+        ]
+        encoded = [
+            encoder(ids, attention_mask=real).last_hidden_state
+            for encoder, (ids, real) in zip(encoders, (questions, documents))
+        ]
+        hidden = torch.cat(encoded, 1)
+        types = torch.tensor([0] * QUESTION_LENGTH + [1] * documents[0].shape[1])
+        hidden = hidden + tables[0][: hidden.shape[1]] + tables[1][types]
+        for layer in layers:
+            hidden = layer(hidden, mask)[0]
+        first = torch.cat([hidden[:, 0], hidden[:, QUESTION_LENGTH]], 1)
+        dense = torch.tanh(first @ weights["dense"].T + weights["dense_bias"])
+        scores = (dense @ weights["out"].T)[:, 0]
+        (scores * torch.arange(1.0, 5.0)).sum().backward()
+        wanted = {
+            "scores": scores.detach(),
+            "positions": tables[0].grad,
+            "types": tables[1].grad,
+            "question_words": encoders[0].embeddings.word_embeddings.weight.grad,
+            "document_words": encoders[1].embeddings.word_embeddings.weight.grad,
+            "ffn_1": layers[0].intermediate.dense.weight.grad,
+        }
+        for name, tensor in wanted.items():
+            stored[f"{name}_{count}"] = tensor.numpy()
+    np.savez_compressed(HERE / "dcbert_expected.npz", **stored)
+
+
 def vocabularies():
     """Small vocabularies, of the built-in corpus and single characters of the difficult text."""
     import sentencepiece
@@ -298,4 +376,7 @@ if __name__ == "__main__":
         import torch
         import transformers
 
-        models(sys.argv[2])
+        if sys.argv[1] == "decoupled":
+            decoupled()
+        else:
+            models(sys.argv[2])

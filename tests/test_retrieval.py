@@ -259,6 +259,8 @@ def test_documents_that_tie_are_in_the_order_of_the_collection(build):
     scores = np.array([1.0, 3, 0, 2, 2, 2, -1])
     assert best(scores, 3).tolist() == [1, 3, 4]
     assert best(scores, 7).tolist() == [1, 3, 4, 5, 0]
+    level = np.tile([1.0, 2.0], 500)
+    assert best(level, 700).tolist() == [*range(1, 1000, 2), *range(0, 400, 2)]
     with pytest.raises(OptionError, match="top: 0; expected a whole number from 1"):
         index.search("ice", 0)
 
@@ -314,6 +316,22 @@ def test_an_index_that_was_stopped_is_begun_again(build, tmp_path):
     assert not (tmp_path / "index").exists()
     assert [index.id for index in map(build().document, range(5))] == list(TEXTS)
     assert not list(tmp_path.glob(".*partial"))
+
+
+def test_an_index_that_was_killed_before_it_got_its_name_is_begun_again(
+    build, tmp_path, monkeypatch
+):
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("wqa.data.array_writer.os.rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            build()
+    assert [path.name for path in tmp_path.glob(".*partial")] == [".index.partial"]
+    index = build()
+    assert list(map(index.document, range(len(index)))) == COLLECTION
+    assert index.search("ice", 1)[0].document.id == "D1"
 
 
 def test_documents_without_a_word_are_no_index(build):

@@ -218,21 +218,18 @@ class DecoupledTransformer(Network):
         """Greatest length of a document in tokens, whatever the question."""
         return self.config.max_positions - self.own_config.question_length
 
-    def check_length(self, max_length: int) -> None:
-        """Check that questions and documents of the greatest lengths have positions."""
-        length, positions = self.own_config.question_length, self.config.max_positions
+    def text_encoder(
+        self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
+    ) -> SplitEncoder:
+        """Encoder of questions and documents apart; ``max_length`` is that of a document."""
+        length = self.own_config.question_length
+        positions = self.config.max_positions
         if length + max_length > positions:
             raise OptionError(
                 "question_length and max_length",
                 f"{length} + {max_length} = {length + max_length} tokens",
                 f"at most {positions}, the positions of the encoder",
             )
-
-    def text_encoder(
-        self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
-    ) -> SplitEncoder:
-        """Encoder of questions and documents apart; ``max_length`` is that of a document."""
-        length = self.own_config.question_length
         return SplitEncoder(tokenizer, max_length, length, long_questions)
 
     @property

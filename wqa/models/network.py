@@ -118,24 +118,6 @@ class Network(HybridBlock):
         """Greatest length of an input in tokens; None if there is no limit."""
         return self.config.max_positions if self.config is not None else None
 
-    def check_length(self, max_length: int) -> None:
-        """Check that the encoder has positions for inputs of a length.
-
-        Parameters
-        ----------
-        max_length : int
-            Greatest length of an input in tokens.
-
-        Raises
-        ------
-        OptionError
-            If it is above `max_positions`.
-        """
-        limit = self.max_positions
-        if limit is not None and max_length > limit:
-            expected = f"at most {limit}, the positions of the encoder"
-            raise OptionError("max_length", max_length, expected)
-
     def text_encoder(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
     ) -> PairEncoder:
@@ -148,18 +130,21 @@ class Network(HybridBlock):
         max_length : int
             Greatest length of an input in tokens, as the run records it.
         long_questions : {"error", "truncate", "skip"}
-            What to do with over-long questions, as `wqa.text.PairEncoder` takes it.
+            What to do with over-long questions.
 
         Returns
         -------
         PairEncoder
-            Its ``names`` are those of the network's inputs.
 
         Raises
         ------
         OptionError
-            If ``max_length`` leaves no room for a text.
+            If ``max_length`` leaves no room for a text, or is above the encoder's positions.
         """
+        limit = self.max_positions
+        if limit is not None and max_length > limit:
+            expected = f"at most {limit}, the positions of the encoder"
+            raise OptionError("max_length", max_length, expected)
         return PairEncoder(tokenizer, max_length, long_questions)
 
     @property

@@ -68,7 +68,8 @@ def plan_batches(
     padded = -(-padded // BUCKET) * BUCKET
     padded = padded.reshape(len(padded), -1)  # (N, k)
     samples = _order(len(padded), rng)
-    by_length = np.lexsort(padded[samples].T)
+    shuffled = padded[samples]
+    by_length = np.lexsort(shuffled.T)
     samples = samples[by_length]
     batches = []
     for start, end in _spans(padded[samples], tokens):
@@ -89,9 +90,10 @@ def _spans(widths: np.ndarray, tokens: int) -> Iterator[Tuple[int, int]]:
     A span is padded to the greatest width of each of the k inputs. It takes whole buckets of rows
     of equal widths at once.
     """
-    changes = np.any(np.diff(widths, axis=0), axis=1)
-    bucket_ends = np.append(np.flatnonzero(changes) + 1, len(widths)).tolist()
-    bucket_widths = widths[np.array(bucket_ends, dtype=int) - 1]
+    changes = np.diff(widths, axis=0).any(axis=1)
+    last_rows = np.append(np.flatnonzero(changes), len(widths) - 1)
+    bucket_widths = widths[last_rows]
+    bucket_ends = (last_rows + 1).tolist()
     start = first = 0
     while start < len(widths):
         end = start + 1
@@ -100,7 +102,8 @@ def _spans(widths: np.ndarray, tokens: int) -> Iterator[Tuple[int, int]]:
         greatest = bucket_widths[first]
         for bucket_end, width in zip(bucket_ends[first:], bucket_widths[first:]):
             greatest = np.maximum(greatest, width)
-            last_fitting = start + tokens // int(greatest.sum())
+            width_of_row = int(greatest.sum())
+            last_fitting = start + tokens // width_of_row
             end = max(end, min(last_fitting, bucket_end))
             if last_fitting <= bucket_end:
                 break
@@ -142,7 +145,8 @@ def plan_by_question(
     lengths = np.asarray(lengths)
     if not len(lengths):
         return []
-    in_all = lengths.reshape(len(lengths), -1).sum(axis=1, dtype=np.int64)
+    by_input = lengths.reshape(len(lengths), -1)
+    in_all = by_input.sum(axis=1, dtype=np.int64)
     starts = _block_starts(in_all, questions, tokens * batches_a_block)
     ends = np.append(starts[1:], len(lengths))
     plan = []

@@ -179,12 +179,14 @@ class PairEncoder:
         question_end = 1 + len(question_ids)
         boundary = question_end + self.form.separators
         token_ids = np.empty(boundary + len(candidate_ids) + 1, dtype=np.int32)
+        separator = self.tokenizer.separator_id
         token_ids[0] = self.tokenizer.start_id
         token_ids[1:question_end] = question_ids
-        token_ids[question_end:boundary] = self.tokenizer.separator_id
+        token_ids[question_end:boundary] = separator
         token_ids[boundary:-1] = candidate_ids
-        token_ids[-1] = self.tokenizer.separator_id
-        return Encoded(token_ids, boundary, truncated, len(candidate_ids) == 0)
+        token_ids[-1] = separator
+        empty = len(candidate_ids) == 0
+        return Encoded(token_ids, boundary, truncated, empty)
 
     def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         """Number of tokens of pairs, special tokens included.
@@ -199,7 +201,8 @@ class PairEncoder:
         numpy.ndarray
             (N,), or (N, k) for pairs that consist of k inputs, which are padded apart.
         """
-        return questions + candidates + np.uint16(self.form.specials)
+        specials = np.uint16(self.form.specials)
+        return questions + candidates + specials
 
     def pad(self, pairs: Sequence[Any]) -> Tuple[np.ndarray, ...]:
         """Arrange pairs in the rows of one padded batch, the arrays that a network takes.
@@ -214,7 +217,8 @@ class PairEncoder:
         tuple of numpy.ndarray
             The arrays of `names`, as `pad_pairs` returns them. Lengths are rounded up to a bucket.
         """
-        length = bucketed(max(len(pair.token_ids) for pair in pairs), self.max_length)
+        lengths = [len(pair.token_ids) for pair in pairs]
+        length = bucketed(max(lengths), self.max_length)
         return pad_pairs(pairs, length, self.tokenizer.padding_id, self.form.typed)
 
     def segments(self, question: str, candidates: Sequence[str], name: str = "") -> Segments:
@@ -249,7 +253,8 @@ class PairEncoder:
         room = self._room(len(question_ids))
         truncated = [len(ids) > room for ids in candidate_ids]
         candidate_ids = [ids[:room] for ids in candidate_ids]
-        return Segments(question_ids, candidate_ids, truncated, len(question_ids) < len(whole_ids))
+        question_truncated = len(question_ids) < len(whole_ids)
+        return Segments(question_ids, candidate_ids, truncated, question_truncated)
 
     def _room(self, question_tokens: int) -> int:
         """Most tokens of a candidate of a question of so many tokens."""
@@ -285,7 +290,8 @@ class PairEncoder:
         if count >= self.needed:
             # Of a long question only the start is tokenized.
             tokens = f"{self.needed} or more"
-        raise self._too_long(f"question {shorten(name)}", tokens, max(self._room(count), 0))
+        room = max(self._room(count), 0)
+        raise self._too_long(f"question {shorten(name)}", tokens, room)
 
     def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
         return QuestionTooLong(

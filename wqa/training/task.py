@@ -221,7 +221,6 @@ class PairTask(Task):
     def create(cls, system, start, own_config, train_file, config, max_length) -> PairTask:
         tokenizer = cls.make_tokenizer(start, train_file)
         network = cls.make_network(system, start, own_config, tokenizer)
-        network.check_length(max_length)
         encoder = network.text_encoder(tokenizer, max_length, config.long_questions)
         if is_store(train_file):
             store = PairStore(train_file)

@@ -1,0 +1,766 @@
+"""DC-BERT: its interactions, its start and its training."""
+
+import dataclasses
+import json
+import math
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import DATA, needs_onednn
+from mxnet import autograd
+
+from wqa.config import BackboneConfig, TrainingConfig
+from wqa.data import Candidate, Question, write_questions
+from wqa.errors import DataError, InputError, OptionError, QuestionTooLong, TrainingStopped
+from wqa.models import DCBERTConfig, build_network, parse_devices
+from wqa.models.interactions import JointRows
+from wqa.onednn import GradientEngine
+from wqa.pretrained import load_backbone, read_backbone_config
+from wqa.pretrained.parameters import load_parameters
+from wqa.text import PairEncoder, SingleEncoder, SplitEncoder, build_store, load_tokenizer
+from wqa.text.long_questions import prepare_questions
+from wqa.training import TASKS, train
+from wqa.training.sampling import exit_of_update
+from wqa.training.start import EncoderStart, RunStart
+from wqa.training.trainer import Trainer
+
+SIZE = {
+    "vocab_size": 60,
+    "units": 16,
+    "hidden_size": 24,
+    "num_layers": 3,
+    "num_heads": 2,
+    "max_positions": 40,
+}
+FAMILIES = {
+    "bert": {},
+    "roberta": {"layout": "roberta", "token_types": 1, "first_position": 2},
+    "electra_small": {"layout": "electra", "embedding_size": 8},
+    "albert": {"layout": "albert", "embedding_size": 8, "shared_layers": True},
+}
+#: Interactions, by the options that choose them.
+INTERACTIONS = {
+    "one layer": {},
+    "two exits": {"layers": 2, "exits": (1,)},
+    "linear": {"interaction": "linear"},
+    "lstm": {"interaction": "lstm"},
+}
+QUESTION_LENGTH = 12
+
+
+def decoupled(family="bert", sigma=0.3, **options):
+    if options.get("interaction") == "lstm":
+        sigma = 0.1  # the sums of its bilinear layer are long
+    network = build_network(
+        "dcbert",
+        BackboneConfig(**{**SIZE, **FAMILIES[family]}),
+        question_length=QUESTION_LENGTH,
+        **options,
+    )
+    mx.random.seed(1)
+    network.initialize(mx.init.Normal(sigma))
+    return network
+
+
+def texts(lengths, width, seed=0, padding=0):
+    """Token ids of texts and their lengths."""
+    ids = np.random.default_rng(seed).integers(5, 60, (len(lengths), width))
+    ids[np.arange(width) >= np.array(lengths)[:, None]] = padding
+    return [mx.nd.array(ids, dtype="int32"), mx.nd.array(lengths)]
+
+
+def pairs_of(family="bert"):
+    """Four questions and four documents."""
+    padding = 1 if family == "roberta" else 0
+    questions = texts([9, 3, 6, 12], 12, 0, padding)
+    return questions + texts([17, 24, 3, 8], 24, 1, padding)
+
+
+def values(parameter):
+    return parameter.data(parameter.list_ctx()[0]).asnumpy()
+
+
+def parameters_of(block):
+    return {name: values(item) for name, item in block._collect_params_with_prefix().items()}
+
+
+def gradients_of(block):
+    parameters = block._collect_params_with_prefix()
+    return {name: item.grad().asnumpy() for name, item in parameters.items()}
+
+
+# Interactions
+
+
+def encodings(lengths, width, seed):
+    rng = np.random.default_rng(seed)
+    return mx.nd.array(rng.normal(size=(len(lengths), width, 16))), mx.nd.array(lengths)
+
+
+def joint_by_hand(network, question, question_valid, document, document_valid):
+    """Rows of each pair, one at a time: first rows, question, document."""
+    positions, kinds = values(network.position_weight), values(network.type_weight)
+    results = []
+    for index, (count, length) in enumerate(zip(question_valid, document_valid)):
+        asked = question[index, : int(count)] + positions[: int(count)] + kinds[0]
+        start = QUESTION_LENGTH
+        read = document[index, : int(length)] + positions[start : start + int(length)] + kinds[1]
+        results.append(np.concatenate([asked[:1], read[:1], asked[1:], read[1:]]))
+    return results
+
+
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_joint_sequences_are_those_of_one_pair_at_a_time(hybridized):
+    network = decoupled()
+    join = network.join()
+    assert isinstance(join, JointRows)
+    join.hybridize(hybridized)
+    for seed, widths in enumerate([(9, 17), (16, 30)]):
+        inputs = encodings([9, 1, 2, 5], widths[0], seed) + encodings([1, 17, 9, 2], widths[1], 9)
+        rows, valid_length = join(*inputs)
+        expected = joint_by_hand(network, *(array.asnumpy() for array in inputs))
+        assert valid_length.asnumpy().tolist() == [10, 18, 11, 7]
+        assert rows.shape == (4, sum(widths), 16)
+        for row, reference in zip(rows.asnumpy(), expected):
+            np.testing.assert_allclose(row[: len(reference)], reference, atol=1e-6)
+
+
+def test_gradients_reach_the_rows_that_a_joint_sequence_is_made_of():
+    network = decoupled()
+    inputs = encodings([3, 2], 4, 0) + encodings([2, 5], 6, 1)
+    for index in (0, 2):
+        inputs[index].attach_grad()
+    weights = np.random.default_rng(2).normal(size=(2, 10, 16)).astype(np.float32)
+    # What follows the joint sequence does not read its padding.
+    weights[0, 5:] = weights[1, 7:] = 0
+    with autograd.record():
+        rows, _ = network.join()(*inputs)
+        loss = (rows * mx.nd.array(weights)).sum()
+    loss.backward()
+    question, document = inputs[0].grad.asnumpy(), inputs[2].grad.asnumpy()
+    np.testing.assert_allclose(question[0, :3], weights[0, [0, 2, 3]], atol=1e-6)
+    np.testing.assert_allclose(document[0, :2], weights[0, [1, 4]], atol=1e-6)
+    np.testing.assert_allclose(question[1, :2], weights[1, [0, 2]], atol=1e-6)
+    np.testing.assert_allclose(document[1, :5], weights[1, [1, 3, 4, 5, 6]], atol=1e-6)
+    assert not question[0, 3:].any() and not document[0, 2:].any()
+    positions = network.position_weight.grad().asnumpy()
+    expected = weights[0, [1, 4]] + weights[1, [1, 3]]
+    np.testing.assert_allclose(positions[QUESTION_LENGTH:][:2], expected, atol=1e-6)
+    kinds = network.type_weight.grad().asnumpy()
+    expected = weights[0, [0, 2, 3]].sum(axis=0) + weights[1, [0, 2]].sum(axis=0)
+    np.testing.assert_allclose(kinds[0], expected, atol=1e-5)
+
+
+def dense(block, rows):
+    return rows @ values(block.weight).T + values(block.bias)
+
+
+def sigmoid(array):
+    return 1 / (1 + np.exp(-array))
+
+
+def test_the_linear_variant_reads_both_pooled_texts_and_their_difference():
+    for family in ("bert", "roberta"):
+        network = decoupled(family, interaction="linear")
+        inputs = encodings([9, 3], 9, 0) + encodings([4, 5], 6, 1)
+        head = network.heads[0]
+        question, document = (inputs[index].asnumpy()[:, 0] for index in (0, 2))
+        assert (head.question_pooler is None) == (family == "roberta")
+        if family == "bert":
+            question = np.tanh(dense(head.question_pooler, question))
+            document = np.tanh(dense(head.document_pooler, document))
+        joint = np.concatenate([question, document, question - document], axis=1)
+        expected = dense(head.out, np.tanh(dense(head.dense, joint)))
+        scores = network.interaction_path()(*inputs).asnumpy()
+        np.testing.assert_allclose(scores, expected, atol=1e-5)
+
+
+def lstm_by_hand(block, rows):
+    """Outputs of one direction on the rows of one text; MXNet's gates are i, f, g, o."""
+    names = {name[3:]: values(item) for name, item in block._reg_params.items()}
+    state = memory = np.zeros(16, np.float32)
+    outputs = []
+    for row in rows:
+        gates = names["i2h_weight"] @ row + names["i2h_bias"]
+        gates = gates + names["h2h_weight"] @ state + names["h2h_bias"]
+        enter, keep, new, leave = np.split(gates, 4)
+        memory = sigmoid(keep) * memory + sigmoid(enter) * np.tanh(new)
+        state = sigmoid(leave) * np.tanh(memory)
+        outputs.append(state)
+    return np.array(outputs)
+
+
+@pytest.mark.parametrize("family", ["bert", "electra_small"])
+def test_the_lstm_variant_equals_a_reference_of_one_pair(family):
+    network = decoupled(family, interaction="lstm")
+    inputs = encodings([4, 6], 6, 0) + encodings([7, 3], 7, 1)
+    block = network.interaction_path()
+    scores = block(*inputs).asnumpy()
+    block.hybridize()
+    np.testing.assert_allclose(block(*inputs).asnumpy(), scores, atol=1e-5)
+    question, counts, document, lengths = (array.asnumpy() for array in inputs)
+    for index in range(2):
+        asked = question[index, : int(counts[index])]
+        read = document[index, : int(lengths[index])]
+        keys, queries = (np.maximum(dense(block.alignment, rows), 0) for rows in (asked, read))
+        weights = np.exp(queries @ keys.T)
+        weights /= weights.sum(axis=1, keepdims=True)
+        hidden, outputs = np.concatenate([read, weights @ asked], axis=1), []
+        for layer in block.lstm:
+            ahead = lstm_by_hand(layer.ahead, hidden)
+            back = lstm_by_hand(layer.back, hidden[::-1])[::-1]
+            hidden = np.concatenate([ahead, back], axis=1)
+            outputs.append(hidden)
+        hidden = dense(block.document_dense, np.concatenate(outputs, axis=1))
+        pooled = asked[0]
+        if family == "bert":
+            pooled = np.tanh(dense(block.question_pooler, pooled))
+        pooled = dense(block.question_dense, pooled)
+        tensor = values(block.bilinear.weight).reshape(128, 128, 128)
+        joint = np.einsum("md,kdq,q->mk", hidden, tensor, pooled) + values(block.bilinear_bias)
+        expected = dense(block.out, joint.max(axis=0))
+        np.testing.assert_allclose(scores[index], expected, rtol=1e-4, atol=1e-4)
+
+
+# Scores
+
+
+def public(count):
+    """A network of the weights that public code was run with, and what that code computed."""
+    expected = np.load(DATA / "dcbert_expected.npz")
+    encoder = load_backbone(DATA / "tiny_bert")
+    config = dataclasses.replace(encoder.config, dropout=0.0, attention_dropout=0.0)
+    network = build_network("dcbert", config, layers=count, question_length=10)
+    network.initialize()
+    head = network.heads[0]
+    for name, block, part in [("dense", head.dense, "weight"), ("out", head.out, "weight")]:
+        getattr(block, part).set_data(mx.nd.array(expected[name]))
+    head.dense.bias.set_data(mx.nd.array(expected["dense_bias"]))
+    arrays = parameters_of(encoder)
+    for backbone, factor in ((network.question_encoder, 0.9), (network.document_encoder, 1.0)):
+        for name, parameter in backbone._collect_params_with_prefix().items():
+            parameter.set_data(mx.nd.array(arrays[name] * np.float32(factor)))
+    for index in range(count):
+        source = parameters_of(encoder.layers[3 - count + index])
+        for name, parameter in network.interaction[index]._collect_params_with_prefix().items():
+            parameter.set_data(mx.nd.array(source[name] * np.float32(1.05)))
+    network.position_weight.set_data(mx.nd.array(arrays["embeddings.position_weight"]))
+    network.type_weight.set_data(mx.nd.array(arrays["embeddings.token_type.weight"]))
+    inputs = []
+    for text in ("question", "document"):
+        inputs.append(mx.nd.array(expected[f"{text}_ids"], dtype="int32"))
+        inputs.append(mx.nd.array(expected[f"{text}_valid"]))
+    return network, inputs, expected
+
+
+ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("count", [1, 2])
+def test_scores_and_gradients_are_those_of_public_code(count, engine):
+    """Public code pads questions to one length, where its positions are those of this network."""
+    network, inputs, expected = public(count)
+    attach(network, engine)
+    path = network.path(0)
+    with autograd.record():
+        scores = path(*inputs).reshape((-1,))
+        loss = (scores * mx.nd.array([1, 2, 3, 4])).sum()
+    loss.backward()
+    np.testing.assert_allclose(scores.asnumpy(), expected[f"scores_{count}"], atol=1e-4)
+    gradients = gradients_of(network)
+    for ours, theirs in {
+        "position_weight": "positions",
+        "type_weight": "types",
+        "question_encoder.embeddings.word.weight": "question_words",
+        "document_encoder.embeddings.word.weight": "document_words",
+        "interaction.0.ffn_1.weight": "ffn_1",
+    }.items():
+        reference = expected[f"{theirs}_{count}"]
+        tolerance = 1e-4 * np.abs(reference).max()
+        np.testing.assert_allclose(gradients[ours], reference, atol=tolerance, err_msg=ours)
+
+
+def attach(network, engine):
+    for backbone in network.encoders:
+        built = None
+        if engine == "onednn":
+            built = GradientEngine(network.config, "float32", 400, 64)
+        backbone.attach(built)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("name", INTERACTIONS)
+def test_a_score_does_not_depend_on_its_company(name, engine):
+    network = decoupled(**INTERACTIONS[name])
+    attach(network, engine)
+    path, batch = network.path(), pairs_of()
+    together = path(*batch).asnumpy()
+    assert together.std(axis=0).min() > 1e-2
+    ids, counts, document_ids, lengths = (array.asnumpy() for array in batch)
+    for index in range(4):
+        count, length = int(counts[index]), int(lengths[index])
+        alone = [
+            mx.nd.array(ids[index : index + 1, :count], dtype="int32"),
+            mx.nd.array([count]),
+            mx.nd.array(document_ids[index : index + 1, :length], dtype="int32"),
+            mx.nd.array([length]),
+        ]
+        np.testing.assert_allclose(path(*alone).asnumpy()[0], together[index], atol=2e-5)
+    # Longer padding has no effect, whatever it holds.
+    for index, more in ((0, 5), (2, 3)):
+        batch[index] = mx.nd.concat(batch[index], mx.nd.full((4, more), 7, dtype="int32"), dim=1)
+    np.testing.assert_allclose(path(*batch).asnumpy(), together, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", INTERACTIONS)
+def test_a_hybridized_network_scores_the_same(name):
+    network, batch = decoupled(**INTERACTIONS[name]), pairs_of()
+    expected = network(*batch).asnumpy()
+    assert expected.shape == (4,)
+    path = network.path()
+    np.testing.assert_allclose(path(*batch).asnumpy()[:, -1], expected, atol=1e-6)
+    for block in (network, path):
+        block.hybridize()
+    np.testing.assert_allclose(network(*batch).asnumpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(path(*batch).asnumpy()[:, -1], expected, atol=1e-5)
+
+
+def test_each_exit_scores_as_a_network_of_its_depth():
+    network, batch = decoupled(layers=3, exits=(1, 2)), pairs_of()
+    assert network.exits == network.own_config.exits == (1, 2, 3)
+    together = network.path()(*batch).asnumpy()
+    for index in range(3):
+        alone = network.path(index)(*batch).asnumpy()[:, 0]
+        np.testing.assert_allclose(alone, together[:, index], atol=1e-5)
+    hidden, valid_length = network.join()(
+        network.question_encoder(batch[0], mx.nd.zeros_like(batch[0]), batch[1]),
+        batch[1],
+        network.document_encoder(batch[2], mx.nd.zeros_like(batch[2]), batch[3]),
+        batch[3],
+    )
+    for index, stage in enumerate(network.encoder_stages()):
+        hidden, scores = stage(hidden, valid_length)
+        np.testing.assert_allclose(scores.asnumpy(), together[:, index], atol=1e-5)
+
+
+@needs_onednn
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("name", INTERACTIONS)
+def test_both_engines_compute_the_same_gradients(family, name):
+    network, batch = decoupled(family, **INTERACTIONS[name]), pairs_of(family)
+    path, results = network.path(), []
+    for engine in ("mxnet", "onednn"):
+        attach(network, engine)
+        with autograd.record(train_mode=False):
+            scores = path(*batch)
+            loss = mx.nd.broadcast_mul(scores, mx.nd.array([[1], [-2], [3], [4]])).sum()
+        loss.backward()
+        results.append({"scores": scores.asnumpy(), **gradients_of(network)})
+    for key, expected in results[0].items():
+        tolerance = 1e-4 * max(1, np.abs(expected).max())
+        np.testing.assert_allclose(results[1][key], expected, atol=tolerance, err_msg=key)
+    norms = {key: np.abs(array).max() for key, array in results[1].items()}
+    first = [norms[f"{text}_encoder.layers.0.ffn_1.weight"] for text in ("question", "document")]
+    assert min(first) > 0 and first[0] != first[1]
+
+
+def test_parameters_are_counted_by_hand():
+    units, inner, positions, vocabulary = 16, 24, 40, 60
+    layer = 4 * units * (units + 1) + 2 * units * inner + units + inner + 4 * units
+    encoder = (vocabulary + positions + 2 + 2) * units + 3 * layer
+    pooler = units * (units + 1)
+    classifier = 2 * units * units + units + units + 1
+    direction = 4 * units * (2 * units + units + 2)
+    counts = {
+        "one layer": layer + (positions + 2) * units + classifier,
+        "two exits": 2 * layer + (positions + 2) * units + 2 * classifier,
+        "linear": 2 * pooler + 3 * units * units + units + units + 1,
+        "lstm": pooler  # of the question
+        + units * (units + 1)  # alignment
+        + 2 * 2 * direction  # the second layer reads the 2 C outputs of the first
+        + 128 * (units + 1)
+        + 128 * (4 * units + 1)
+        + 128**3
+        + 128  # bilinear
+        + 128
+        + 1,
+    }
+    for name, expected in counts.items():
+        network = decoupled(**INTERACTIONS[name])
+        shapes = [parameter.shape for parameter in network.collect_params().values()]
+        assert sum(map(math.prod, shapes)) == 2 * encoder + expected, name
+
+
+def test_work_is_that_of_the_interaction_alone():
+    work = BackboneConfig(**SIZE).layer_work
+    network = decoupled(layers=3, exits=(1,))
+    assert network.stage_work() == [work, 2 * work] and network.full_work() == 3 * work
+    assert decoupled(interaction="linear").stage_work() == [0]
+    assert decoupled(interaction="lstm").stage_work() == [2 * 2 * 4 * 16 * 48]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"layers": 4}, "layers: 4; expected at most 3, the layers of the encoder"),
+        ({"layers": 0}, "layers: 0; expected a whole number from 1"),
+        ({"layers": 2, "interaction": "lstm"}, "layers: 2 with interaction lstm"),
+        ({"layers": 2, "exits": (3,)}, "exits: layer 3; expected increasing interaction layers"),
+        ({"exits": (1, 1), "layers": 2}, "exits: 1,1; expected increasing interaction layers"),
+        ({"interaction": "sum"}, "interaction: 'sum'"),
+        ({"trained_exits": "first"}, "trained_exits: 'first'"),
+        ({"question_length": 2}, "question_length: 2; expected a whole number from 3"),
+        ({"question_length": 38}, "question_length: 38; expected at most 37"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options, message):
+    with pytest.raises(OptionError) as error:
+        build_network("dcbert", BackboneConfig(**SIZE), **{"question_length": 12, **options})
+    assert message in str(error.value)
+
+
+# Text
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_encoder):
+    return load_tokenizer(tiny_encoder)
+
+
+def test_texts_are_encoded_apart(tokenizer):
+    encoder = SplitEncoder(tokenizer, max_length=6, question_length=5)
+    ids = tokenizer.encode(["who wrote it", "a b c d", "a b c d e"])
+    pairs = encoder.encode("who wrote it", ["a b c d", "a b c d e", " "])
+    start, end = tokenizer.start_id, tokenizer.separator_id
+    for pair in pairs:
+        assert pair.question.token_ids.tolist() == [start, *ids[0], end]
+    assert [pair.document.token_ids.tolist() for pair in pairs] == [
+        [start, *ids[1], end],
+        [start, *ids[2][:4], end],
+        [start, end],
+    ]
+    assert [pair.truncated for pair in pairs] == [False, True, False]
+    assert [pair.empty for pair in pairs] == [False, False, True]
+    question_ids, question_valid, document_ids, document_valid = encoder.pad(pairs)
+    assert question_ids.shape == (3, 5) and document_ids.shape == (3, 6)
+    assert question_valid.tolist() == [5, 5, 5] and document_valid.tolist() == [6, 6, 2]
+    assert document_ids[2].tolist() == [start, end, *[tokenizer.padding_id] * 4]
+    assert encoder.longest == 11 and not encoder.joint
+    with pytest.raises(InputError, match="the question is empty"):
+        encoder.encode(" ", ["a"])
+    # A text by itself is the same input.
+    alone = SingleEncoder(tokenizer, 6).encode(["a b c d e", ""])
+    assert alone[0].token_ids.tolist() == pairs[1].document.token_ids.tolist()
+    assert alone[0].truncated and alone[1].empty
+
+
+def test_long_questions_are_refused_truncated_or_skipped(tokenizer):
+    text = "who wrote it then"
+    long, short = Question("q1", text, (Candidate("a"),)), Question("q2", "who", (Candidate("a"),))
+    encoders = {}
+    for option in ("error", "truncate", "skip"):
+        encoders[option] = SplitEncoder(tokenizer, 4, 5, option)
+    for option in ("error", "skip"):
+        with pytest.raises(QuestionTooLong) as error:
+            encoders[option].encode(text, ["a"], "q1")
+        assert str(error.value).startswith("question 'q1': 4 or more tokens; expected at most 3")
+        assert "raise question_length" in str(error.value)
+    (pair,) = encoders["truncate"].encode(text, ["a"])
+    assert len(pair.question.token_ids) == 5
+    prepared = prepare_questions([long, short], [encoders["truncate"]])
+    assert (len(prepared.questions), prepared.truncated, prepared.skipped) == (2, 1, 0)
+    prepared = prepare_questions([long, short], [encoders["skip"]])
+    assert [question.id for question in prepared.questions] == ["q2"] and prepared.skipped == 1
+    for lengths in ((2, 5), (4, 2)):
+        with pytest.raises(OptionError, match="at least 3 tokens"):
+            SplitEncoder(tokenizer, *lengths)
+
+
+# Start
+
+
+def task_of(start, corpus, config=None, max_length=40, **options):
+    own = DCBERTConfig(**{"question_length": 24, **options})
+    config = config or TrainingConfig(tokens_per_batch=600)
+    return TASKS["dcbert"].create("dcbert", start, own, str(corpus), config, max_length)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Labelled candidates for questions about a few words, and one that is blank."""
+    rng = np.random.default_rng(0)
+    words = ["glacier", "cave", "water", "forms", "under", "the", "ice", "of", "river"]
+    questions = []
+    for number in range(8):
+        candidates = []
+        for index in range(6):
+            text = " ".join(rng.choice(words, int(rng.integers(2, 30))))
+            candidates.append(Candidate(text, int(index % 3 == number % 3), f"D{index}"))
+        candidates.append(Candidate(" ", 0, "D9"))
+        question = " ".join(rng.choice(words, int(rng.integers(2, 12))))
+        questions.append(Question(f"q{number}", question, tuple(candidates)))
+    path = tmp_path_factory.mktemp("corpus") / "train.jsonl"
+    write_questions(path, questions)
+    return path
+
+
+@pytest.mark.parametrize("name", INTERACTIONS)
+def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
+    start = EncoderStart("it", family_encoder)
+    task = task_of(start, corpus, **INTERACTIONS[name])
+    network, source = task.network, load_backbone(family_encoder)
+    assert task.initialize(start, parse_devices("cpu")) == ""
+    arrays = parameters_of(source)
+    for encoder in network.encoders:
+        started = parameters_of(encoder)
+        assert set(started) == set(arrays)
+        for key, array in started.items():
+            np.testing.assert_array_equal(array, arrays[key], err_msg=key)
+    config = source.config
+    if network.own_config.interaction == "transformer":
+        count = network.own_config.layers
+        for index in range(count):
+            layer = parameters_of(source.layers[config.num_layers - count + index])
+            for key, array in parameters_of(network.interaction[index]).items():
+                np.testing.assert_array_equal(array, layer[key], err_msg=key)
+        positions = arrays["embeddings.position_weight"][config.first_position :]
+        kinds = arrays["embeddings.token_type.weight"]
+        if config.embedding_size:
+            projection = arrays["embeddings.projection.weight"]
+            positions, kinds = positions @ projection.T, kinds @ projection.T
+        np.testing.assert_allclose(values(network.position_weight), positions, atol=1e-5)
+        rows = values(network.type_weight)
+        np.testing.assert_allclose(rows[: len(kinds)], kinds, atol=1e-5)
+        assert np.abs(rows[1]).max() > 0 and rows.shape == (2, 16)
+        assert len(kinds) == (1 if config.layout == "roberta" else 2)
+    # The parts are copies: a change of one of them leaves the others.
+    network.question_encoder.embeddings.word.weight.data()[:] += 1
+    words = values(network.document_encoder.embeddings.word.weight)
+    np.testing.assert_array_equal(words, arrays["embeddings.word.weight"])
+
+
+def test_poolers_start_from_the_encoders(tmp_path, corpus):
+    from safetensors.numpy import load_file
+    from tiny_encoder import write_tiny_encoder
+
+    folder = write_tiny_encoder(tmp_path / "encoder")
+    tensors = load_file(str(folder / "model.safetensors"))
+    (name,) = [name for name in tensors if name.endswith("pooler.dense.weight")]
+    start = EncoderStart("it", folder)
+    for interaction, count in (("linear", 2), ("lstm", 1), ("transformer", 0)):
+        task = task_of(start, corpus, interaction=interaction)
+        task.initialize(start, parse_devices("cpu"))
+        poolers = task.network.poolers()
+        assert len(poolers) == count
+        for pooler in poolers:
+            np.testing.assert_array_equal(values(pooler.weight), tensors[name])
+
+
+def run_of(folder, encoder, corpus, system="dcbert", max_length=40, init="", **options):
+    settings = {"max_updates": 3, "warmup_updates": 1, "learning_rate": 1e-2, "log_every": 1}
+    names = [field.name for field in dataclasses.fields(TrainingConfig)]
+    given = {name: options.pop(name) for name in list(options) if name in names}
+    config = TrainingConfig(**{"tokens_per_batch": 600, **settings, **given})
+    if system == "dcbert":
+        options = {"question_length": 24, **options}
+    encoder = "" if init else str(encoder)
+    train(
+        system,
+        str(corpus),
+        str(folder),
+        encoder,
+        str(init),
+        config,
+        max_length,
+        **options,
+    )
+    return folder
+
+
+def stored(folder):
+    return {name: array.asnumpy() for name, array in mx.nd.load(f"{folder}/model.params").items()}
+
+
+def test_runs_give_their_encoder_or_all_parts(tmp_path, tiny_encoder, corpus):
+    cascade = run_of(tmp_path / "cascade", tiny_encoder, corpus, "cascade", exits=(2, 3))
+    start = RunStart("cascade", cascade)
+    task = task_of(start, corpus, layers=2)
+    line = task.initialize(start, parse_devices("cpu"))
+    assert line == "both encoders, and what starts from them, of cascade (cascade)"
+    source = stored(cascade)
+    for name, array in parameters_of(task.network).items():
+        part, _, rest = name.partition(".")
+        if part in ("question_encoder", "document_encoder"):
+            np.testing.assert_array_equal(array, source[f"backbone.{rest}"], err_msg=name)
+    first = parameters_of(task.network.interaction[0])["qkv.weight"]
+    np.testing.assert_array_equal(first, source["backbone.layers.1.qkv.weight"])
+
+    run = run_of(tmp_path / "run", tiny_encoder, corpus, layers=2, exits=(1,))
+    start = RunStart("run", run)
+    task = task_of(start, corpus, layers=2)
+    line = task.initialize(start, parse_devices("cpu"))
+    assert "kept" in line and "new" not in line
+    for name, array in parameters_of(task.network).items():
+        np.testing.assert_array_equal(array, stored(run)[name], err_msg=name)
+    for options in ({"layers": 1}, {"interaction": "linear"}):
+        with pytest.raises(OptionError, match="init: a run with"):
+            task_of(start, corpus, **options)
+
+
+# Training
+
+
+@pytest.mark.parametrize("name", INTERACTIONS)
+def test_every_interaction_trains_and_its_run_scores_the_same(tmp_path, tiny_encoder, corpus, name):
+    options = INTERACTIONS[name]
+    run = run_of(tmp_path / "run", tiny_encoder, corpus, **options, max_updates=6)
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    losses = [line["loss"] for line in lines]
+    assert len(losses) == 6 and min(losses[1:]) < losses[0]
+    config = json.loads((run / "config.json").read_text())
+    assert config["system"] == "dcbert" and config["max_length"] == 40
+    assert config["network"]["question_length"] == 24
+    scores = []
+    for _ in range(2):
+        backbone = read_backbone_config(tiny_encoder)
+        network = build_network("dcbert", backbone, question_length=24, **options)
+        load_parameters(network, run / "model.params", parse_devices("cpu"))
+        scores.append(network.path()(*pairs_of()).asnumpy())
+    np.testing.assert_array_equal(*scores)
+    started = stored(run)["question_encoder.layers.0.ffn_1.weight"]
+    assert np.abs(started - stored(run)["document_encoder.layers.0.ffn_1.weight"]).max() > 1e-5
+
+
+def test_a_resumed_training_equals_one_without_a_stop(tmp_path, tiny_encoder, corpus, monkeypatch):
+    options = {"layers": 2, "exits": (1,), "accumulate": 2, "checkpoint_every": 2}
+    whole = run_of(tmp_path / "whole", tiny_encoder, corpus, **options)
+    stopped, original = tmp_path / "stopped", Trainer._update
+
+    def update(self, bar):
+        if self.state.update == 2:
+            raise TrainingStopped(15, "update 2", stopped)
+        original(self, bar)
+
+    monkeypatch.setattr(Trainer, "_update", update)
+    with pytest.raises(TrainingStopped):
+        run_of(stopped, tiny_encoder, corpus, **options)
+    monkeypatch.undo()
+    run_of(stopped, tiny_encoder, corpus, resume=True, **options)
+    for name, array in stored(whole).items():
+        np.testing.assert_array_equal(stored(stopped)[name], array, err_msg=name)
+
+
+def trainer_of(tmp_path, tiny_encoder, corpus, engine="mxnet", ctx="cpu", **options):
+    start = EncoderStart("it", tiny_encoder)
+    config = TrainingConfig(engine=engine, ctx=ctx, tokens_per_batch=600)
+    task = task_of(start, corpus, config, **options)
+    dry = {"dropout": 0.0, "attention_dropout": 0.0}
+    task.network = build_network(
+        "dcbert",
+        dataclasses.replace(task.network.config, **dry),
+        question_length=24,
+        **options,
+    )
+    task = TASKS["dcbert"](task.network, task.encoder, task.pairs, config)
+    mx.random.seed(3)
+    task.initialize(start, parse_devices(ctx))
+    return Trainer(task, config, tmp_path)
+
+
+def summed_gradients(trainer, keys):
+    losses = trainer._backward([trainer.task.batch(key) for key in keys])
+    gradients = {}
+    for name, parameter in trainer._parameters.items():
+        gradients[name] = sum(array.asnumpy() for array in parameter.list_grad())
+    return losses, gradients
+
+
+@pytest.mark.parametrize("trained", ["uniform", "all"])
+def test_several_devices_and_accumulation_have_the_gradients_of_one(
+    tmp_path, tiny_encoder, corpus, trained
+):
+    options = {"layers": 2, "exits": (1,), "trained_exits": trained}
+    one = trainer_of(tmp_path, tiny_encoder, corpus, **options)
+    two = trainer_of(tmp_path, tiny_encoder, corpus, ctx="cpu:0-1", **options)
+    for target, source in zip(two._parameters.values(), one._parameters.values()):
+        target.set_data(source.data())
+    keys = list(one.task.plan(600))[:2]
+    rows = np.concatenate(keys)
+    for trainer in (one, two):
+        trainer.state.update = 1
+    expected_losses, expected = summed_gradients(one, [rows])
+    for trainer, parts in ((two, [rows]), (one, keys)):
+        losses, gradients = summed_gradients(trainer, parts)
+        assert losses == pytest.approx(expected_losses, rel=1e-5)
+        for name, array in expected.items():
+            np.testing.assert_allclose(gradients[name], array, atol=1e-5, err_msg=name)
+
+
+def test_an_update_trains_the_exit_that_is_drawn(tmp_path, tiny_encoder, corpus):
+    options = {"layers": 3, "exits": (1, 2), "trained_exits": "depth"}
+    trainer = trainer_of(tmp_path, tiny_encoder, corpus, **options)
+    task, seed = trainer.task, trainer.config.seed
+    key = next(iter(task.plan(600)))
+    drawn = [task.drawn_exit(update) for update in range(1, 300)]
+    assert np.bincount(drawn).tolist() == pytest.approx([50, 100, 150], abs=30)
+    assert drawn[0] == exit_of_update(seed, 1, 3, (1, 2, 3))
+    update = 1 + drawn.index(1)
+    arrays = {name: mx.nd.array(array) for name, array in task.batch(key).items()}
+    for parameter in trainer._parameters.values():
+        parameter.data()._fresh_grad = False
+    with autograd.record():
+        loss = task.losses(arrays, update)["loss"].sum()
+    loss.backward()
+    fresh = {name: item.data()._fresh_grad for name, item in trainer._parameters.items()}
+    for name, is_fresh in fresh.items():
+        above = name.startswith(("interaction.2.", "head_1.", "head_3."))
+        assert is_fresh != above, name
+
+
+def test_all_exits_learn_from_teachers(tmp_path, tiny_encoder, corpus):
+    options = {"layers": 2, "exits": (1,), "trained_exits": "all"}
+    trainer = trainer_of(tmp_path, tiny_encoder, corpus, **options)
+    task = trainer.task
+    batch = task.batch(np.arange(3))
+    assert list(batch) == [*SplitEncoder.names, "labels"] and task.taught_scores == 1
+    plain = trainer._backward([batch])
+    task.teach(lambda pairs: np.zeros((len(pairs), 1), np.float32))
+    task.config = dataclasses.replace(task.config, teachers=("t",), alpha=0.0, tau=1.0)
+    taught = trainer._backward([task.batch(np.arange(3))])
+    assert list(plain) == list(taught) == ["exit_1", "exit_2"]
+    with autograd.record():
+        arrays = {name: mx.nd.array(array) for name, array in batch.items()}
+        scores = task.network.path()(*task.inputs(arrays)).asnumpy()
+    # KL(1/2, sigmoid(s)) of a teacher that knows nothing.
+    expected = (np.log1p(np.exp(scores)) - scores / 2 - math.log(2)).mean(axis=0)
+    assert list(taught.values()) == pytest.approx(expected, abs=1e-5)
+
+
+def test_batches_keep_to_the_budget_with_both_texts(tiny_encoder, corpus):
+    task = task_of(EncoderStart("it", tiny_encoder), corpus)
+    assert task.max_length == 64 and len(task.pairs) == 48  # blank documents are left out
+    rows = 0
+    for key in task.plan(200, np.random.default_rng(0)):
+        batch = task.batch(key)
+        width = batch["question_ids"].shape[1] + batch["document_ids"].shape[1]
+        assert width * len(key) <= 200 or len(key) == 1
+        assert batch["question_ids"].shape[1] <= 24 and batch["document_ids"].shape[1] <= 40
+        rows += len(key)
+    assert rows == 48
+
+
+def test_lengths_beyond_the_positions_and_stores_are_refused(tmp_path, tiny_encoder, corpus):
+    start = EncoderStart("it", tiny_encoder)
+    with pytest.raises(OptionError) as error:
+        task_of(start, corpus, max_length=140)
+    assert "question_length and max_length: 24 + 140 = 164 tokens; expected at most 160" in str(
+        error.value
+    )
+    with pytest.raises(OptionError, match="at most 3, the layers of the encoder"):
+        task_of(start, corpus, layers=4)
+    build_store(corpus, tmp_path / "c.store", PairEncoder(load_tokenizer(tiny_encoder), 40))
+    with pytest.raises(DataError) as error:
+        task_of(start, tmp_path / "c.store")
+    assert "a store of pairs" in str(error.value) and "canonical JSONL" in str(error.value)
