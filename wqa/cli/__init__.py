@@ -32,7 +32,7 @@ from wqa.cli import (
     tune,
 )
 from wqa.cli.messages import at_the_command_line
-from wqa.cli.options import check_number
+from wqa.cli.options import check_number, note_cache
 from wqa.cli.systems import add_own_options
 from wqa.errors import OptionError, Stopped, StorageError, WqaError, printable, shorten
 
@@ -158,6 +158,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         for name, value in vars(options).items():
             check_number(value, name)
         COMMANDS[options.command].run(options)
+        note_cache(options)
     except Stopped as stopped:
         message = f"{stopped.where}: {stopped.found}; resume with:"
         print(f"{message}\n{printable(options.resume_command)}", file=sys.stderr)

@@ -75,7 +75,9 @@ def _members(options: argparse.Namespace) -> List[NamedRanker]:
     from wqa.evaluation.comparison import NamedRanker
     from wqa.inference import load_ranker
 
-    student = load_ranker(options.student, **ranking_options(options))
+    runs = [options.student, *options.teachers]
+    own = options_of(options.student, runs, ranking_options(options))
+    student = load_ranker(options.student, **own)
     members = student.members()
     if len(members) == 1:
         return [NamedRanker(options.student, members[0][1])]
@@ -86,8 +88,10 @@ def _teachers(options: argparse.Namespace) -> Iterator[NamedRanker]:
     from wqa.evaluation.comparison import NamedRanker
     from wqa.inference import load_ranker
 
+    runs = [options.student, *options.teachers]
     for run in options.teachers:
-        yield NamedRanker(run, load_ranker(run, **ranking_options(options)))
+        own = options_of(run, runs, ranking_options(options))
+        yield NamedRanker(run, load_ranker(run, **own))
 
 
 def _write(folder: pathlib.Path, agreement: Agreement, picture: bool) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import sys
 import typing
 from typing import Any, Dict, List, Sequence
 
 from wqa.config import LONG_QUESTIONS
+from wqa.data.cached_documents import CachedDocuments
 from wqa.data.filters import FILTERS
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, printable, shorten
 
 #: Greatest whole number of an option, that of 32 bits with a sign.
 MOST = 2**31 - 1
@@ -227,6 +229,11 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="threads on a CPU (default: all that the process may use)",
     )
+    parser.add_argument(
+        "--cache",
+        metavar="DIR",
+        help="document cache, as `wqa encode` writes it, for a run that encodes documents apart",
+    )
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
@@ -243,7 +250,28 @@ def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
         Keyword arguments.
     """
     names = ("ctx", "pool", "pool_size", "precision", "engine", "threads", "long_questions")
-    return {name: getattr(options, name) for name in names}
+    values = {name: getattr(options, name) for name in names}
+    if options.cache is not None:
+        # One object for all rankers of a command, which counts what they look up.
+        if not isinstance(options.cache, CachedDocuments):
+            options.cache = CachedDocuments(options.cache)
+        values["cache"] = options.cache
+    return values
+
+
+def note_cache(options: argparse.Namespace) -> None:
+    """Print on standard error how many documents were not in the cache, if there is one.
+
+    Parameters
+    ----------
+    options : argparse.Namespace
+        Options of a subcommand that has ranked.
+    """
+    cache = getattr(options, "cache", None)
+    if isinstance(cache, CachedDocuments):
+        text = f"{cache.missing:,} of {cache.documents:,} documents were encoded: "
+        text += "the cache does not hold them, or with another text"
+        print(printable(f"note: {cache.path}: {text}"), file=sys.stderr)
 
 
 def add_long_questions(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, Iterator, List, Tuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Sequence, Tuple
 
 from wqa.cli.drops import DropSetting, drop_settings
 from wqa.cli.options import ranking_options
@@ -122,6 +122,32 @@ def _load(options: argparse.Namespace, settings: List[DropSetting]) -> Iterator[
     from wqa.evaluation.comparison import NamedRanker
     from wqa.inference import load_ranker
 
+    ranking = ranking_options(options)
     for run, setting in zip(options.runs, settings):
-        ranker = load_ranker(run, **setting.arguments, **ranking_options(options))
+        own = options_of(run, options.runs, ranking)
+        ranker = load_ranker(run, **setting.arguments, **own)
         yield NamedRanker(run, ranker, setting.name or "-")
+
+
+def options_of(run: str, runs: Sequence[str], ranking: Dict[str, Any]) -> Dict[str, Any]:
+    """Options of one of several RUNs, of which some alone may read a document cache.
+
+    Parameters
+    ----------
+    run : str
+        The RUN.
+    runs : sequence of str
+        All RUNs of the command.
+    ranking : dict
+        Options that `wqa.cli.options.ranking_options` returned.
+
+    Returns
+    -------
+    dict of str to Any
+        The options, without the cache if another of the RUNs reads it and this one does not.
+    """
+    from wqa.inference.load import reads_cache
+
+    if "cache" not in ranking or reads_cache(run) or not any(map(reads_cache, runs)):
+        return ranking
+    return {name: value for name, value in ranking.items() if name != "cache"}

@@ -26,8 +26,8 @@ from wqa.inference.engine import Engine
 from wqa.inference.engine_choice import build_engine
 from wqa.inference.lookahead import LookAhead
 from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name, score_error
-from wqa.models import Network
-from wqa.onednn.quantize import QuantizedLayers
+from wqa.models import EncoderLayer, Network
+from wqa.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
 from wqa.text import PairEncoder
 
 #: Candidates that an exit compares: all of a question, or a batch of them.
@@ -119,6 +119,37 @@ class CascadeRanker(Ranker):
             network.num_layers,
             stage_layers=tuple(stage_layers.tolist()),
         )
+
+    @staticmethod
+    def calibrate(
+        network: Network, pairs: Sequence[Any], strength: float = STRENGTH
+    ) -> QuantizedLayers:
+        """Quantize the products of all layers of a network, those of its heads' branches included.
+
+        Parameters
+        ----------
+        network : Network
+            Network of transformer layers, with its parameters on the CPU.
+        pairs : sequence of Encoded
+            Pairs to calibrate on, as the ranker's encoder makes them, none of them empty.
+        strength : float
+            SmoothQuant's alpha, as `wqa.inference.quantize.quantize` takes it.
+
+        Returns
+        -------
+        list of dict of str to Quantized
+            Products of each layer, as the ranker of the network takes them.
+        """
+        layers: List[EncoderLayer] = []
+        branches: List[range] = []
+        for stage in network.encoder_stages():
+            start = len(layers) + len(stage.layers)
+            for branch in stage.head.branches():
+                branches.append(range(start, start + len(branch.layers)))
+                start += len(branch.layers)
+            layers += stage.all_layers()
+        embeddings = network.encoders[0].embeddings
+        return calibrate(network.config, embeddings, layers, pairs, strength, branches)
 
     def members(self) -> List[Tuple[str, Ranker]]:
         networks = self.network.members()

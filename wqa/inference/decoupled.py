@@ -7,16 +7,14 @@ then rank as a cascade does: in micro-batches of pairs, with drops between exits
 
 from __future__ import annotations
 
-import dataclasses
-import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.data.document_cache import DocumentCache, text_digest
-from wqa.errors import OptionError
+from wqa.data.cached_documents import CachedDocuments
+from wqa.data.files import PathLike
 from wqa.inference.cascade import CascadeRanker, QuestionGroup
 from wqa.inference.cost import Cost
 from wqa.inference.decoupled_engines import (
@@ -24,13 +22,14 @@ from wqa.inference.decoupled_engines import (
     DecoupledPackedEngine,
     JointPair,
     TextRows,
+    calibrate_interaction,
 )
-from wqa.inference.document_encoder import DocumentEncoder
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.engine import Engine
 from wqa.inference.engine_choice import build_engine
-from wqa.inference.ranker import CacheCounts, Capabilities, Ranking
+from wqa.inference.ranker import Ranking
 from wqa.models import Network
-from wqa.onednn.quantize import QuantizedLayers
+from wqa.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
 from wqa.text import Encoded, PairEncoder, SplitPair
 
 
@@ -67,9 +66,9 @@ class DecoupledRanker(CascadeRanker):
     quantized : list of dict, optional
         `wqa.onednn.Quantized` products, for int8: those of the question encoder's layers, of the
         document encoder's, and of the interaction's.
-    cache : DocumentCache, optional
-        Encodings of documents by this network's document encoder. Documents that it does not hold,
-        and candidates without an id, are encoded.
+    cache : str, path-like or CachedDocuments, optional
+        Document cache of this network's document encoder, as `wqa encode` writes it. Documents that
+        it does not hold, or with another text, and candidates without an id, are encoded.
     **options
         Further parameters of `CascadeRanker`.
 
@@ -77,7 +76,12 @@ class DecoupledRanker(CascadeRanker):
     ------
     OptionError, DeviceError, PrecisionError, MissingDependency
         If an option is out of range, or does not fit the network or this machine.
+    DataError
+        If the cache cannot be read, or was made with other weights, another tokenizer or another
+        length.
     """
+
+    takes_cache = True
 
     def __init__(
         self,
@@ -85,7 +89,7 @@ class DecoupledRanker(CascadeRanker):
         encoder: PairEncoder,
         engine: Optional[EngineConfig] = None,
         quantized: Optional[QuantizedLayers] = None,
-        cache: Optional[DocumentCache] = None,
+        cache: Union[PathLike, CachedDocuments, None] = None,
         **options: Any,
     ) -> None:
         config = engine or EngineConfig(engine="mxnet")
@@ -100,12 +104,11 @@ class DecoupledRanker(CascadeRanker):
             layers = quantized and quantized[index * depth : (index + 1) * depth]
             text_encoder = DocumentEncoder(backbone, encoder.tokenizer, limit, config, layers)
             self._text_encoders.append(text_encoder)
-        self._cache = cache
-        self._cache_counts = CacheCounts()
-        self._counting = threading.Lock()
-        if cache is not None and cache.units != network.config.units:
-            found = f"{cache.path}, with encodings of {cache.units} units"
-            raise OptionError("cache", found, f"{network.config.units} units, as the run has")
+        self._cache: Optional[CachedDocuments] = None
+        if cache is not None:
+            self._cache = CachedDocuments.of(cache)
+            backbone = network.document_encoder
+            self._cache.open(encodings_identity(backbone, encoder.tokenizer, encoder.max_length))
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         network, tokenizer = self.network, self.encoder.tokenizer
@@ -113,10 +116,29 @@ class DecoupledRanker(CascadeRanker):
         engines = (DecoupledHybridEngine, DecoupledPackedEngine)
         return build_engine(network, tokenizer, self._config, layers, engines)
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """System, stages and exits of the network. Documents may come from a cache."""
-        return dataclasses.replace(super().capabilities, caches_documents=True)
+    @staticmethod
+    def calibrate(
+        network: Network, pairs: Sequence[Any], strength: float = STRENGTH
+    ) -> QuantizedLayers:
+        questions = {pair.question.token_ids.tobytes(): pair.question for pair in pairs}
+        documents = {pair.document.token_ids.tobytes(): pair.document for pair in pairs}
+        quantized: QuantizedLayers = []
+        rows: List[Dict[bytes, TextRows]] = []
+        for backbone, texts in zip(network.encoders, (questions, documents)):
+            layers, inputs = list(backbone.layers), list(texts.values())
+            quantized += calibrate(network.config, backbone.embeddings, layers, inputs, strength)
+            ids = [text.token_ids for text in inputs]
+            # oneDNN pads nothing, and so needs no tokenizer.
+            by_onednn = EngineConfig(engine="onednn")
+            most = network.config.max_positions
+            encoder = DocumentEncoder(backbone, None, most, by_onednn)  # type: ignore[arg-type]
+            rows.append(dict(zip(texts, map(TextRows, encoder.encode(ids)))))
+        joint = []
+        for pair in pairs:
+            question = rows[0][pair.question.token_ids.tobytes()]
+            document = rows[1][pair.document.token_ids.tobytes()]
+            joint.append(JointPair(question, document, False, False))
+        return quantized + calibrate_interaction(network, joint, strength)
 
     @property
     def question_encoder(self) -> DocumentEncoder:
@@ -128,24 +150,16 @@ class DecoupledRanker(CascadeRanker):
         """Encoder of documents that are not in the cache."""
         return self._text_encoders[1]
 
-    def cache_counts(self) -> Optional[CacheCounts]:
-        return None if self._cache is None else self._cache_counts
-
-    def _count(self, documents: int, encoded: int) -> None:
-        with self._counting:
-            counts = self._cache_counts
-            documents, encoded = counts.documents + documents, counts.encoded + encoded
-            self._cache_counts = CacheCounts(documents, encoded)
-
     def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
         ranking = super().rank(question, candidates)
-        self._count(len(candidates), len(candidates))  # without ids
+        if self._cache is not None:
+            self._cache.count(len(candidates), len(candidates))  # without ids
         return ranking
 
     def _pairs(self, question: Question) -> List[Any]:
         if self._cache is None:
             return super()._pairs(question)
-        stored = self._stored(question)
+        stored = self._cache.get(question.candidates, 1 if self.reads_first else None)
         # An entry of as many rows as one can have may stand for a longer text, as its tokens tell.
         unsure = [rows is None or self._may_be_cut(rows) for rows in stored]
         texts = [text for text, is_unsure in zip(question.texts, unsure) if is_unsure]
@@ -162,15 +176,6 @@ class DecoupledRanker(CascadeRanker):
                 document = StoredDocument(rows, truncated)
             pairs.append(SplitPair(encoded[0].question, document))
         return pairs
-
-    def _stored(self, question: Question) -> List[Optional[np.ndarray]]:
-        """Encodings of the candidates in the cache; None for others."""
-        assert self._cache is not None
-        ids = [candidate.id for candidate in question.candidates]
-        digests = [text_digest(text) for text in question.texts]
-        stored = self._cache.get_many(ids, digests, 1 if self.reads_first else None)
-        self._count(len(stored), sum(rows is None for rows in stored))
-        return stored
 
     def _may_be_cut(self, rows: np.ndarray) -> bool:
         assert self._cache is not None

@@ -11,7 +11,7 @@ from mxnet.gluon import HybridBlock
 from wqa.config import EngineConfig
 from wqa.inference.engine import HybridEngine
 from wqa.inference.packed_engine import PackedEngine
-from wqa.onednn import PackedBatch
+from wqa.onednn import PackedBatch, PackedLayers, calibrate
 from wqa.onednn.joint_rows import JointRows
 from wqa.onednn.library import as_float32, zeros
 from wqa.onednn.quantize import QuantizedLayers
@@ -80,21 +80,60 @@ class DecoupledPackedEngine(PackedEngine):
 
     def _batch(self, pairs: Sequence[JointPair]) -> PackedBatch:
         lengths = np.array([pair.length for pair in pairs])
-        read = np.array([(0, pair.question.length) for pair in pairs])
-        return PackedBatch(lengths, read)
+        return PackedBatch(lengths, _read([pair.question.length for pair in pairs]))
 
     def _begin(self, pairs: Sequence[JointPair], batch: PackedBatch) -> None:
-        encodings = self._layers.encodings
-        for pair, (start, boundary), end in zip(pairs, batch.read_rows, batch.starts[1:]):
-            encodings[start:boundary] = self._question(pair.question)
-            self._joint.write(pair.document.rows, 1, encodings[boundary:end])
+        _join(self._joint, self._layers, pairs, batch)
 
-    def _question(self, question: TextRows) -> np.ndarray:
+
+def calibrate_interaction(
+    network: Any, pairs: Sequence[JointPair], strength: float
+) -> QuantizedLayers:
+    """Quantize the products of a network's interaction layers.
+
+    Parameters
+    ----------
+    network : DecoupledTransformer
+        Network with its parameters on the CPU.
+    pairs : sequence of JointPair
+        Encodings to calibrate on.
+    strength : float
+        SmoothQuant's alpha.
+
+    Returns
+    -------
+    list of dict of str to Quantized
+        Products of each layer.
+    """
+    layers = [layer for stage in network.encoder_stages() for layer in stage.layers]
+    if not layers:
+        return []
+    joint = JointRows(_tables(network), "float32", network.config.units)
+
+    def begin(packed: PackedLayers, some: Sequence[JointPair], batch: PackedBatch) -> None:
+        lengths = [pair.question.length for pair in some]
+        _join(joint, packed, some, PackedBatch(batch.lengths, _read(lengths)))
+
+    return calibrate(network.config, None, layers, pairs, strength, begin=begin)
+
+
+def _read(question_lengths: Sequence[int]) -> np.ndarray:
+    """Positions that heads read: the first row of the question and that of the document."""
+    return np.array([(0, length) for length in question_lengths])
+
+
+def _join(
+    joint: JointRows, layers: PackedLayers, pairs: Sequence[JointPair], batch: PackedBatch
+) -> None:
+    """Set the current encodings: the rows of the question, then those of the document."""
+    encodings = layers.encodings
+    for pair, (start, boundary), end in zip(pairs, batch.read_rows, batch.starts[1:]):
+        question = pair.question
         if question.joined is None:
-            joined = zeros(question.rows.shape, self._layers.kind)
-            self._joint.write(question.rows, 0, joined)
-            question.joined = joined
-        return question.joined
+            question.joined = zeros(question.rows.shape, layers.kind)
+            joint.write(question.rows, 0, question.joined)
+        encodings[start:boundary] = question.joined
+        joint.write(pair.document.rows, 1, encodings[boundary:end])
 
 
 def _tables(network: Any) -> List[Optional[np.ndarray]]:

@@ -8,7 +8,9 @@ import pathlib
 import tarfile
 from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
-from wqa.config import LONG_QUESTIONS, EngineConfig, read_json
+from wqa.config import LONG_QUESTIONS, EngineConfig, read_json, read_run_config
+from wqa.data.cached_documents import CachedDocuments
+from wqa.data.files import PathLike
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.decoupled import DecoupledRanker
@@ -75,6 +77,7 @@ def load_ranker(
     batch_tokens: Optional[int] = None,
     hidden_bytes: int = 1 << 29,
     long_questions: str = "error",
+    cache: Union[PathLike, CachedDocuments, None] = None,
     **options: Any,
 ) -> Ranker:
     """Load the ranker of a run directory, a sequence of rankers or an ensemble.
@@ -111,6 +114,9 @@ def load_ranker(
         What to do with a question that leaves fewer than 16 tokens for its candidates: raise an
         error, keep as many of its first tokens as leave 16, or leave it out, which
         `Ranker.prepare` does.
+    cache : str, path-like or CachedDocuments, optional
+        Document cache, as `wqa encode` writes it, for a run that encodes documents by themselves,
+        and for such runs in a sequence or an ensemble.
     **options
         Further keywords of the system's ranker, such as those of `CascadeRanker`.
 
@@ -131,6 +137,11 @@ def load_ranker(
     parse_devices(ctx)
     check_precision(precision)
     check_choice("long_questions", long_questions, LONG_QUESTIONS)
+    if cache is not None:
+        if not reads_cache(path):
+            problem = f"with {path}, which reads question and candidate together"
+            raise OptionError("cache", problem, "a run that encodes documents by themselves")
+        options["cache"] = CachedDocuments.of(cache)
     if is_ranker_file(path):
         options["long_questions"] = long_questions
         return _load_file(path, drop_ratio, keep, config, options)
@@ -142,6 +153,29 @@ def load_ranker(
     if _is_huggingface(path):
         return _load_classifier(path, config, long_questions, {**drops, **options})
     return _load_run(path, config, long_questions, {**drops, **options})
+
+
+def reads_cache(run: Union[str, os.PathLike[str]]) -> bool:
+    """Whether a ranker, or one inside it, reads the encodings of documents from a cache.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Ranker, as `load_ranker` takes it.
+
+    Returns
+    -------
+    bool
+        False also for a run that cannot be read, which `load_ranker` names.
+    """
+    path = pathlib.Path(run)
+    if is_ranker_file(path):
+        return any(reads_cache(entry.run) for entry in read_ranker_file(path).entries)
+    try:
+        system = read_run_config(path / "config.json").system
+    except (RunDirectoryError, OSError):
+        return False
+    return getattr(RANKERS.get(system), "takes_cache", False)
 
 
 def _load_run(
@@ -211,8 +245,12 @@ def _load_file(
         "hidden_bytes": engine.hidden_bytes,
     }
     rankers: List[Ranker] = []
+    cache = options.pop("cache", None)
     for entry in content.entries:
-        rankers.append(load_ranker(entry.run, **shared, **options))
+        own = dict(options)
+        if cache is not None and reads_cache(entry.run):
+            own["cache"] = cache
+        rankers.append(load_ranker(entry.run, **shared, **own))
         ratio = entry.drop_ratio
         if isinstance(ratio, str):
             ratio = read_tuned(entry.run)

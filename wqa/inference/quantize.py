@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-from typing import Iterable, List, Sequence, Tuple
+from typing import Iterable, List, Tuple
 
 from wqa.data import Question, atomic_writer
 from wqa.data.digests import forget_digests, record_digests
 from wqa.data.files import PathLike, sha256
 from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
+from wqa.inference.cascade import CascadeRanker
 from wqa.inference.engine_choice import packing_obstacle
 from wqa.inference.load import load_network_ranker
 from wqa.inference.run_directory import load_run, quantized_path
-from wqa.models import EncoderLayer, Network
-from wqa.onednn.quantize import STRENGTH, QuantizedLayers, calibrate, write_quantized
-from wqa.text import Encoded, PairEncoder, note_long_questions, prepare_questions
+from wqa.onednn.quantize import STRENGTH, write_quantized
+from wqa.text import note_long_questions, prepare_questions
 
 
 def quantize(
@@ -92,50 +92,15 @@ def _open(folder: pathlib.Path, long_questions: str) -> Tuple[Network, PairEncod
     )
 
 
-def calibrate_network(
-    network: Network, pairs: Sequence[Encoded], strength: float = STRENGTH
-) -> QuantizedLayers:
-    """Quantize the products of all layers of a network, those of its heads' branches included.
-
-    Parameters
-    ----------
-    network : Network
-        Network of transformer layers, with its parameters on the CPU.
-    pairs : sequence of Encoded
-        Pairs to calibrate on, none of them empty.
-    strength : float
-        SmoothQuant's alpha, as `quantize` takes it.
-
-    Returns
-    -------
-    list of dict of str to Quantized
-        Products of each layer, as the ranker of the network takes them.
-    """
-    layers: List[EncoderLayer] = []
-    branches: List[range] = []
-    for stage in network.encoder_stages():
-        start = len(layers) + len(stage.layers)
-        for branch in stage.head.branches():
-            branches.append(range(start, start + len(branch.layers)))
-            start += len(branch.layers)
-        layers += stage.all_layers()
-    embeddings = network.encoders[0].embeddings
-    return calibrate(network.config, embeddings, layers, pairs, strength, branches)
-
-
 def _calibrate(
-    folder: pathlib.Path,
-    network: Network,
-    encoder: PairEncoder,
-    calibration: List[Question],
-    strength: float,
+    folder: pathlib.Path, ranker: CascadeRanker, calibration: List[Question], strength: float
 ) -> int:
     """Calibrate a run on questions and write the file; returns the number of pairs."""
     pairs = []
     for question in calibration:
-        encoded = encoder.encode(question.question, question.texts, question.id)
+        encoded = ranker.encoder.encode(question.question, question.texts, question.id)
         pairs += [pair for pair in encoded if not pair.empty]
-    quantized = calibrate_network(network, pairs, strength)
+    quantized = ranker.calibrate(ranker.network, pairs, strength)
     record = {
         "model_sha256": sha256(folder / "model.params"),
         "questions": str(len(calibration)),

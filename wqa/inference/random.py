@@ -11,7 +11,6 @@ from wqa.config import BackboneConfig, EngineConfig
 from wqa.inference.engine_choice import packing_obstacle
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.load import build_ranker
-from wqa.inference.quantize import calibrate_network
 from wqa.models import Network, build_network, parse_devices
 from wqa.onednn import choose_engine
 from wqa.onednn.quantize import QuantizedLayers
@@ -73,7 +72,7 @@ def random_ranker(
     network = build_network(system, config, **fields)
     network.initialize(mx.init.Normal(0.02), ctx=parse_devices(engine.ctx))
     if engine.precision == "int8":
-        options.setdefault("quantized", _quantized(network, engine, seed))
+        options.setdefault("quantized", _quantized(system, network, engine, seed))
     return build_ranker(system, network, _Encoder(), **options)  # type: ignore[arg-type]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
@@ -142,8 +142,6 @@ class Capabilities:
     stage_layers : tuple of float
         Number of layers that each stage runs, for costs. A head may have several layers after one
         exit; by default they are the layers between the exits.
-    caches_documents : bool
-        Whether the ranker takes the encodings of documents from a cache, the keyword ``cache``.
     """
 
     system: str
@@ -152,7 +150,6 @@ class Capabilities:
     num_layers: int = 0
     rankers: Tuple[Ranker, ...] = ()
     stage_layers: Tuple[float, ...] = ()
-    caches_documents: bool = False
 
     def __post_init__(self) -> None:
         if self.stage_layers:
@@ -177,21 +174,6 @@ class Capabilities:
         return "a ranker with exits"
 
 
-class CacheCounts(NamedTuple):
-    """Documents that a ranker has looked up in its cache.
-
-    Attributes
-    ----------
-    documents : int
-        Number of documents.
-    encoded : int
-        Number of those that were encoded: they were not in the cache, or with another text.
-    """
-
-    documents: int = 0
-    encoded: int = 0
-
-
 class Ranker:
     """Base class of rankers. A system implements `rank_all` and `capabilities`.
 
@@ -208,6 +190,8 @@ class Ranker:
     network: Any = None
     #: Encoder of questions and candidates, where there is a single one.
     encoder: Any = None
+    #: Whether rankers of the type read the encodings of documents from a cache, keyword ``cache``.
+    takes_cache = False
 
     _drops: Tuple[Drop, ...] = (Drop(),)
 
@@ -262,23 +246,6 @@ class Ranker:
             heads, and otherwise the ranker itself by the name of its system.
         """
         return [(self.capabilities.system, self)]
-
-    def cache_counts(self) -> Optional[CacheCounts]:
-        """Documents that were looked up in a cache so far, by this ranker and those inside it.
-
-        Returns
-        -------
-        CacheCounts or None
-            None without a cache.
-        """
-        known = []
-        for ranker in self.capabilities.rankers:
-            counts = ranker.cache_counts()
-            if counts is not None:
-                known.append(counts)
-        if not known:
-            return None
-        return CacheCounts(*map(sum, zip(*known)))
 
     def prepare(self, questions: Iterable[Question]) -> PreparedQuestions:
         """Apply the ranker's rule for over-long questions, before they are ranked.

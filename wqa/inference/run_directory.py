@@ -132,7 +132,7 @@ def _pair_encoder(
         expected = f"at most {limit}, the positions of the encoder"
         raise RunDirectoryError(where, config.max_length, expected, _MEND)
     try:
-        return PairEncoder(tokenizer, config.max_length, long_questions)
+        return network.text_encoder(tokenizer, config.max_length, long_questions)
     except OptionError as error:
         raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
 
@@ -232,7 +232,7 @@ def _load_quantized(
     path, mend = quantized_path(folder), f"calibrate the run with `wqa quantize {folder}`"
     if packing_obstacle(network):
         return None  # the engine says why it cannot compute the network
-    depth = sum(len(stage.all_layers()) for stage in network.encoder_stages())
+    depth = len(network.quantized_layers())
     check_digest(path, config.sha256, mend)
     layers, record = read_quantized(path, network.config, depth, mend)
     weights = folder / "model.params"

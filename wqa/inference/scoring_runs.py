@@ -18,6 +18,7 @@ from tqdm import tqdm
 from wqa.data import FILTERS, Question, read_questions
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import reusable_folder
+from wqa.data.cached_documents import CachedDocuments
 from wqa.data.digests import ranker_digest
 from wqa.data.files import PathLike, sha256
 from wqa.data.filters import filter_rule, known_labels
@@ -95,6 +96,8 @@ def write_scores(
             "precision": precision,
             "ranker_sha256": ranker_digest(run, precision),
         }
+        if options.get("cache") is not None:
+            made_with["document_cache"] = str(CachedDocuments.of(options["cache"]).path)
         if reusable_folder(out, FORMAT, "folder of scores", made_with) is not None:
             return StoredScores(out).meta
         total = _check_questions(ranker, data, filter)

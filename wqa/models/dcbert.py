@@ -21,7 +21,7 @@ from mxnet.gluon import HybridBlock, nn
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS
 from wqa.errors import OptionError, check_choice, shorten
-from wqa.models.backbone import Backbone, LayerStack, break_cycles
+from wqa.models.backbone import Backbone, EncoderLayer, LayerStack, break_cycles
 from wqa.models.heads import Head, Stage
 from wqa.models.interactions import (
     LSTM_LAYERS,
@@ -291,6 +291,13 @@ class DecoupledTransformer(Network):
             layers = self._layers(starts[index], self.exits[index])
             stages.append(Stage(None, layers, head, last=index == len(self.exits) - 1))
         return stages
+
+    def quantized_layers(self) -> List[EncoderLayer]:
+        """Layers of the question encoder, of the document encoder, and of the interaction."""
+        layers: List[EncoderLayer] = []
+        for encoder in self.encoders:
+            layers += list(encoder.layers)
+        return layers + super().quantized_layers()
 
     def interaction_path(self, index: Optional[int] = None) -> HybridBlock:
         """The network after the encoders, to one exit or to all.

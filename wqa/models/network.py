@@ -12,7 +12,7 @@ from mxnet.gluon import HybridBlock, ParameterDict, nn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.backbone import Backbone, break_cycles
+from wqa.models.backbone import Backbone, EncoderLayer, break_cycles
 from wqa.models.heads import Head, Stage, score
 from wqa.models.runtime import Tensor
 from wqa.text import PairEncoder, Tokenizer
@@ -188,6 +188,19 @@ class Network(HybridBlock):
             Empty for other networks, which MXNet alone can run.
         """
         return []
+
+    def quantized_layers(self) -> List[EncoderLayer]:
+        """Layers whose products are computed in 8 bits, in the order in which they are stored.
+
+        Returns
+        -------
+        list of EncoderLayer
+            Those of all stages.
+        """
+        layers: List[EncoderLayer] = []
+        for stage in self.encoder_stages():
+            layers += stage.all_layers()
+        return layers
 
     def stage_work(self) -> List[float]:
         """Multiply-adds of each stage for one token, in products with weights.

@@ -10,7 +10,7 @@ a scale an output. Embeddings, normalisations, attention and heads are left in f
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -23,7 +23,7 @@ from wqa.onednn.packed_parts import product_parameter
 from wqa.onednn.packing import PackedBatch
 from wqa.onednn.parameters import PRODUCTS, Quantized
 from wqa.onednn.scoring import PackedLayers
-from wqa.text import Encoded, pack_batches
+from wqa.text import pack_batches
 
 #: SmoothQuant's alpha, the share of the inputs' imbalance that moves to the weights. The paper's
 #: 0.5 loses up to 2.6 points of WikiQA's dev MAP with the MiniLM rankers; from 0.7 on the loss is
@@ -35,15 +35,18 @@ _BATCH_TOKENS = 1024
 
 #: Products of each layer by name.
 QuantizedLayers = List[Dict[str, Quantized]]
+#: Sets the encodings before the first layer.
+Begin = Callable[[PackedLayers, Sequence[Any], PackedBatch], None]
 
 
 def calibrate(
     config: BackboneConfig,
-    embeddings: Embeddings,
+    embeddings: Optional[Embeddings],
     layers: Sequence[EncoderLayer],
-    pairs: Sequence[Encoded],
+    pairs: Sequence[Any],
     strength: float = STRENGTH,
     branches: Sequence[range] = (),
+    begin: Begin = PackedLayers.embed,
 ) -> QuantizedLayers:
     """Quantize the products of layers by the magnitudes of their inputs.
 
@@ -54,16 +57,19 @@ def calibrate(
     ----------
     config : BackboneConfig
         Sizes of the encoder.
-    embeddings : Embeddings
-        Embeddings of the encoder, on the CPU.
+    embeddings : Embeddings or None
+        Embeddings of the encoder, on the CPU, unless ``begin`` needs none.
     layers : sequence of EncoderLayer
         Layers of the network, those of branches included.
     pairs : sequence of Encoded
-        Pairs to calibrate on, none of them empty.
+        Pairs to calibrate on, none of them empty, or what ``begin`` takes, with a ``length``.
     strength : float
         SmoothQuant's alpha, in [0, 1].
     branches : sequence of range
         Indices in ``layers`` of each branch.
+    begin : callable
+        Sets the encodings before the first layer: takes the `PackedLayers`, pairs and their
+        `PackedBatch`. By default the embeddings of the pairs' token ids.
 
     Returns
     -------
@@ -77,7 +83,7 @@ def calibrate(
     """
     if not 0 <= strength <= 1:
         raise OptionError("strength", strength, "a number from 0 to 1")
-    magnitudes = _magnitudes(config, embeddings, layers, pairs, branches)
+    magnitudes = _magnitudes(config, embeddings, layers, pairs, branches, begin)
     quantized = []
     for layer, entering in zip(layers, magnitudes):
         weights = {name: product_parameter(layer, name, "weight", config) for name in PRODUCTS}
@@ -87,10 +93,11 @@ def calibrate(
 
 def _magnitudes(
     config: BackboneConfig,
-    embeddings: Embeddings,
+    embeddings: Optional[Embeddings],
     layers: Sequence[EncoderLayer],
-    pairs: Sequence[Encoded],
+    pairs: Sequence[Any],
     branches: Sequence[range],
+    begin: Begin,
 ) -> List[Dict[str, np.ndarray]]:
     """Largest magnitude of each input channel, by layer and step."""
     typed = PAIR_FORMS[config.pair_form].typed
@@ -105,11 +112,11 @@ def _magnitudes(
 
     starts = {branch.start for branch in branches}
     ends = {branch.stop for branch in branches}
-    ordered = sorted(pairs, key=lambda pair: len(pair.token_ids))
-    lengths = np.array([len(pair.token_ids) for pair in ordered])
+    ordered = sorted(pairs, key=lambda pair: pair.length)
+    lengths = np.array([pair.length for pair in ordered])
     for indices in pack_batches(lengths, _BATCH_TOKENS):
         batch = PackedBatch(lengths[indices])
-        packed.embed([ordered[index] for index in indices], batch)
+        begin(packed, [ordered[index] for index in indices], batch)
         encodings = packed.encodings[: batch.tokens]
         for layer in range(len(layers)):
             if layer in starts:
