@@ -461,6 +461,29 @@ def test_two_readers_beside_a_writer(tmp_path, popen, monkeypatch):
         assert out == "done 150\n", error
 
 
+def test_a_reader_whose_entries_are_copied_meanwhile(stored, monkeypatch):
+    """Between its query of the index and its reading."""
+    path, documents = stored
+    monkeypatch.setattr(writer_module, "LEAST_UNUSED", 0)
+    cache = open_cache(path)
+    look_up, calls = cache._look_up, []
+
+    def overtaken(ids):
+        result = look_up(ids)
+        calls.append(1)
+        if len(calls) == 1:
+            with DocumentCacheWriter(path, SETTINGS) as writer:
+                writer.remove(["D3"])
+                writer.commit()
+                assert writer.compact() > 0
+        return result
+
+    monkeypatch.setattr(cache, "_look_up", overtaken)
+    rows = cache.get_many(list(documents), [text_digest(id) for id in documents])
+    assert [row is None for row in rows] == [False, False, True, False]
+    np.testing.assert_array_equal(rows[3], documents["D4"].astype(np.float16))
+
+
 def test_a_forked_process_reads(stored):
     path, documents = stored
     cache = open_cache(path)
