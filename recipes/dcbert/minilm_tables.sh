@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tables 1 to 3 and Figure 2 in small, the figures: evaluates what recipes/dcbert/minilm_train.sh trained on the three articles to
-# report (results/minilm_squad.tsv), with the times of one sitting (speed_minilm_squad.txt), holds the paper's claims to paired
-# tests (minilm_claims.txt), and runs stages.sh and figure2.sh (minilm_stages.tsv, minilm_figure2*).
+# Tables 1 to 3 and Figure 2 in small, the figures: evaluates what recipes/dcbert/minilm_train.sh trained, on the three articles
+# to report (results/minilm_squad.tsv), with the times of one sitting (speed_minilm_squad.txt), holds the paper's claims to
+# paired tests (minilm_claims.txt), and runs stages.sh and figure2.sh (minilm_stages.tsv, minilm_figure2*).
 #
 #   DATA=data recipes/dcbert/minilm_tables.sh
 #   SMOKE=1 recipes/dcbert/minilm_tables.sh
