@@ -48,6 +48,7 @@ NAMING = {
     "models/__init__.py": "collects the networks",
     "training/registry.py": "a registry",
     "pretrained/checkpoints.py": "a registry",
+    "inference/pipeline.py": "imports readers of spans, by any system that computes them",
     "inference/__init__.py": "collects the rankers",
     "inference/load.py": "another library's classifier is the monolithic ranker",
     "inference/export.py": "exports it to that library",

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa encode`` and print what the cache holds."""
-    from wqa.inference.encoding_runs import encode_documents, remove_documents
+    from wqa.inference import encode_documents, remove_documents
 
     if options.remove:
         if options.prune:

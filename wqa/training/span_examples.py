@@ -1,7 +1,7 @@
 """Windows of the candidates of training questions, with and without an answer.
 
 Labels are distant: a candidate with label 1 that contains an answer, as whole words, is an example
-of the question, and the first occurrence of an answer in it is the span.
+of the question, and the first occurrence of an answer in it is the span. A title counts last.
 """
 
 from __future__ import annotations
@@ -176,7 +176,9 @@ class SpanExamples:
         counts.truncated_questions += truncated
         counts.questions += 1
         self._question_ids.append(question_ids)
-        spans = [list(occurrences(text, question.answers)) for text in question.texts]
+        spans = []
+        for text, label in zip(question.texts, labels):
+            spans.append(_spans(text, question.answers, label))
         counts.unanswered += not any(spans)
         positive: List[int] = []
         for index, (label, occurring) in enumerate(zip(labels, spans)):
@@ -230,3 +232,17 @@ class SpanExamples:
     def _append(self, token_ids: np.ndarray, span: Optional[Tuple[int, int]]) -> None:
         question = len(self._question_ids) - 1
         self.examples.append(Example(question, token_ids, span))
+
+
+def _spans(text: str, answers: Sequence[str], label: int) -> List[Tuple[int, int]]:
+    """Occurrences of answers in a candidate.
+
+    The first line of several is a document's title, which all paragraphs of an article share: an
+    answer there counts only in a candidate with label 1 that has none below it.
+    """
+    spans = list(occurrences(text, answers))
+    body_start = text.find("\n") + 1
+    in_body = [span for span in spans if span[0] >= body_start]
+    if in_body or not label:
+        return in_body
+    return spans
