@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Iterator, List
 
 from wqa.cli.options import add_filter, add_long_questions, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
+from wqa.cli.runs import options_of
 
 if TYPE_CHECKING:
     from wqa.evaluation.agreement import Agreement

@@ -6,7 +6,7 @@ import contextlib
 import os
 import pathlib
 import tarfile
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from wqa.config import LONG_QUESTIONS, EngineConfig, read_json, read_run_config
 from wqa.data.cached_documents import CachedDocuments
@@ -23,6 +23,7 @@ from wqa.inference.sequential import SequentialRanker
 from wqa.inference.tuned import read_tuned
 from wqa.models import Network, parse_devices
 from wqa.onednn import check_precision
+from wqa.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.pretrained import encoder_directory, load_classifier
 from wqa.text import PairEncoder, load_tokenizer
 
@@ -64,6 +65,31 @@ def build_ranker(system: str, network: Network, encoder: PairEncoder, **options:
         raise OptionError("system", f"{system}, which is {what}", "a system that ranks")
     build = RANKERS.get(system, CascadeRanker)
     return build(network, encoder, system=system, **options)
+
+
+def calibrate_network(
+    system: str, network: Network, pairs: Sequence[Any], strength: float = STRENGTH
+) -> QuantizedLayers:
+    """Quantize the products of a network as the ranker of its system computes them.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system.
+    network : Network
+        Network of transformer layers, with its parameters on the CPU.
+    pairs : sequence of Encoded
+        Pairs to calibrate on, as the network's text encoder makes them, none of them empty.
+    strength : float
+        SmoothQuant's alpha.
+
+    Returns
+    -------
+    list of dict of str to Quantized
+        Products of each layer, as the ranker of the network takes them.
+    """
+    calibrate = getattr(RANKERS.get(system), "calibrate", CascadeRanker.calibrate)
+    return calibrate(network, pairs, strength)
 
 
 def load_ranker(

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import pathlib
-from typing import Iterable, List, Tuple
+from typing import Iterable, List
 
 from wqa.data import Question, atomic_writer
 from wqa.data.digests import forget_digests, record_digests
 from wqa.data.files import PathLike, sha256
 from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.inference.cascade import CascadeRanker
 from wqa.inference.engine_choice import packing_obstacle
-from wqa.inference.load import load_network_ranker
-from wqa.inference.run_directory import load_run, quantized_path
+from wqa.inference.load import calibrate_network, load_network_ranker
+from wqa.inference.run_directory import Run, load_run, quantized_path
 from wqa.onednn.quantize import STRENGTH, write_quantized
 from wqa.text import note_long_questions, prepare_questions
 
@@ -63,25 +62,24 @@ def quantize(
     if not 0 <= strength <= 1:
         raise OptionError("strength", strength, "a number from 0 to 1")
     folder = pathlib.Path(run)
-    network, encoder = _open(folder, long_questions)
-    obstacle = packing_obstacle(network)
+    loaded = _open(folder, long_questions)
+    obstacle = packing_obstacle(loaded.network)
     if obstacle:
         raise OptionError("run", obstacle, "a network of transformer layers")
     calibration = list(itertools.islice(questions, most))
     if not calibration:
         raise OptionError("questions", "no question", "at least one")
-    prepared = prepare_questions(calibration, [encoder])
+    prepared = prepare_questions(calibration, [loaded.encoder])
     with lock_output(folder):
-        pairs = _calibrate(folder, network, encoder, prepared.questions, strength)
+        pairs = _calibrate(folder, loaded, prepared.questions, strength)
     note_long_questions(prepared.truncated, prepared.skipped)
     return pairs
 
 
-def _open(folder: pathlib.Path, long_questions: str) -> Tuple[Network, PairEncoder]:
-    """Network and encoder of a run, whatever the network computes."""
+def _open(folder: pathlib.Path, long_questions: str) -> Run:
+    """A run, whatever its network computes."""
     if (folder / "model.params").exists():
-        run = load_run(folder, long_questions=long_questions)
-        return run.network, run.encoder
+        return load_run(folder, long_questions=long_questions)
     # Says what is wrong with anything but a classifier's directory.
     load_network_ranker(folder, engine="mxnet", long_questions=long_questions)
     raise RunDirectoryError(
@@ -92,15 +90,13 @@ def _open(folder: pathlib.Path, long_questions: str) -> Tuple[Network, PairEncod
     )
 
 
-def _calibrate(
-    folder: pathlib.Path, ranker: CascadeRanker, calibration: List[Question], strength: float
-) -> int:
+def _calibrate(folder: pathlib.Path, run: Run, calibration: List[Question], strength: float) -> int:
     """Calibrate a run on questions and write the file; returns the number of pairs."""
     pairs = []
     for question in calibration:
-        encoded = ranker.encoder.encode(question.question, question.texts, question.id)
+        encoded = run.encoder.encode(question.question, question.texts, question.id)
         pairs += [pair for pair in encoded if not pair.empty]
-    quantized = ranker.calibrate(ranker.network, pairs, strength)
+    quantized = calibrate_network(run.config.system, run.network, pairs, strength)
     record = {
         "model_sha256": sha256(folder / "model.params"),
         "questions": str(len(calibration)),

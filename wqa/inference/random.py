@@ -10,11 +10,11 @@ import numpy as np
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.inference.engine_choice import packing_obstacle
 from wqa.inference.ensemble import EnsembleRanker
-from wqa.inference.load import build_ranker
+from wqa.inference.load import build_ranker, calibrate_network
 from wqa.models import Network, build_network, parse_devices
 from wqa.onednn import choose_engine
 from wqa.onednn.quantize import QuantizedLayers
-from wqa.text import Encoded
+from wqa.text import Encoded, SplitPair
 
 #: Number of random pairs that int8 is calibrated on, and their lengths in tokens.
 _CALIBRATED, _LENGTHS = 32, (20, 60)
@@ -76,16 +76,21 @@ def random_ranker(
     return build_ranker(system, network, _Encoder(), **options)  # type: ignore[arg-type]
 
 
-def _quantized(network: Network, engine: EngineConfig, seed: int) -> Optional[QuantizedLayers]:
+def _quantized(
+    system: str, network: Network, engine: EngineConfig, seed: int
+) -> Optional[QuantizedLayers]:
     """8-bit products of a network, calibrated on random pairs; None for another engine's."""
     if choose_engine(engine, packing_obstacle(network)) != "onednn":
         return None
     config = network.config
     rng = np.random.default_rng(seed)
     shortest, longest = (min(length, config.max_positions) for length in _LENGTHS)
-    return calibrate_network(
-        network, random_pairs(rng, _CALIBRATED, shortest, longest, config.vocab_size)
-    )
+    if network.document_encoder is None:
+        pairs: List[Any] = random_pairs(rng, _CALIBRATED, shortest, longest, config.vocab_size)
+    else:
+        lengths = (4, network.own_config.question_length), (shortest, longest)
+        [pairs] = random_splits(1, _CALIBRATED, *lengths, config.vocab_size, seed)
+    return calibrate_network(system, network, pairs)
 
 
 def random_ensemble(configs: Sequence[BackboneConfig], seed: int = 0, **options: Any) -> Any:
@@ -165,3 +170,57 @@ def random_questions(
     """
     rng = np.random.default_rng(seed)
     return [random_pairs(rng, candidates, *lengths, vocab_size) for _ in range(count)]
+
+
+def random_splits(
+    count: int,
+    documents: int,
+    question_lengths: Tuple[int, int],
+    document_lengths: Tuple[int, int],
+    vocab_size: int,
+    seed: int = 0,
+) -> List[List[SplitPair]]:
+    """Draw questions and documents that are encoded apart.
+
+    Parameters
+    ----------
+    count : int
+        Number of questions.
+    documents : int
+        Number of documents of a question.
+    question_lengths, document_lengths : (int, int)
+        Smallest and greatest number of tokens of a question and of a document.
+    vocab_size : int
+        Size of the vocabulary.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    list of list of SplitPair
+        Pairs of each question.
+    """
+    rng = np.random.default_rng(seed)
+    questions = []
+    for _ in range(count):
+        [question] = random_pairs(rng, 1, *question_lengths, vocab_size)
+        texts = random_pairs(rng, documents, *document_lengths, vocab_size)
+        questions.append([SplitPair(question, document) for document in texts])
+    return questions
+
+
+def joined(pair: SplitPair) -> Encoded:
+    """The two texts as one input, for a ranker that reads them together.
+
+    Parameters
+    ----------
+    pair : SplitPair
+        A question and a document.
+
+    Returns
+    -------
+    Encoded
+        All of their tokens.
+    """
+    token_ids = np.concatenate([pair.question.token_ids, pair.document.token_ids])
+    return Encoded(token_ids, pair.question.length, pair.truncated, pair.empty)

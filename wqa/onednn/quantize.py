@@ -155,7 +155,8 @@ def quantize_layer(
         for name in names:
             smooth = weights[name].T / factor[:, None]  # (in, out)
             scale = np.maximum(np.abs(smooth).max(axis=0), 1e-20) / 127
-            integers = np.rint(smooth / scale).astype(np.int8)
+            # C-contiguous, as oneDNN reads it: a transposed array would keep its order.
+            integers = np.rint(smooth / scale).astype(np.int8, order="C")
             products[name] = Quantized(integers, scale.astype(np.float32), factor)
     return products
 

@@ -1,0 +1,483 @@
+"""Ranking with DC-BERT: engines, the document cache, drops, sequences, int8, costs."""
+
+import json
+import threading
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import needs_onednn, needs_precision
+
+from wqa.cli import main
+from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
+from wqa.data import Candidate, builtin_path, read_questions, write_questions
+from wqa.data.cached_documents import CachedDocuments
+from wqa.data.document_cache import text_digest
+from wqa.data.document_cache_writer import DocumentCacheWriter
+from wqa.data.documents import Document, write_documents
+from wqa.errors import DataError, InputError, OptionError
+from wqa.inference import build_ranker, load_ranker
+from wqa.inference.decoupled import DecoupledRanker, StoredDocument
+from wqa.inference.document_encoder import encodings_identity
+from wqa.inference.encoding_runs import encode_documents
+from wqa.inference.quantize import quantize
+from wqa.models import build_network
+from wqa.onednn import PackedBatch, PackedLayers
+from wqa.onednn.joint_rows import JointRows
+from wqa.onednn.library import as_float32, zeros
+from wqa.text import Encoded, SplitPair
+from wqa.training import train
+
+CONFIG = BackboneConfig(
+    vocab_size=200, units=32, hidden_size=64, num_layers=3, num_heads=4, max_positions=96
+)
+ENGINES = (
+    pytest.param("mxnet", "float32", 1e-5),
+    pytest.param("onednn", "float32", 1e-4, marks=needs_onednn),
+    pytest.param("onednn", "bfloat16", 5e-2, marks=needs_precision("bfloat16")),
+)
+VARIANTS = {
+    "one layer": {},
+    "three layers": {"layers": 3, "exits": (1, 2, 3)},
+    "linear": {"interaction": "linear"},
+}
+
+
+class Inputs:
+    """Stands for an encoder where all texts are encoded."""
+
+    max_length = 64
+
+    class tokenizer:
+        padding_id, pair_form, fingerprint = 0, "bert", "none"
+
+
+def network_of(seed=0, **own):
+    network = build_network("dcbert", CONFIG, question_length=20, **own)
+    mx.random.seed(seed)
+    network.initialize(mx.init.Normal(0.2))
+    return network
+
+
+def by(engine, precision="float32", **options):
+    return EngineConfig(engine=engine, precision=precision, **options)
+
+
+def ranker_of(network, engine, **options):
+    return build_ranker("dcbert", network, Inputs(), engine=engine, **options)
+
+
+def text(rng, length):
+    ids = rng.integers(1, CONFIG.vocab_size, length).astype(np.int32)
+    return Encoded(ids, length, False, length == 2)
+
+
+def questions_of(seed=0, lengths=((5, (30, 7, 12, 64, 12)), (20, (3, 40)), (9, (11,)))):
+    """Questions of token ids, and their documents."""
+    rng = np.random.default_rng(seed)
+    group = []
+    for question_length, document_lengths in lengths:
+        question = text(rng, question_length)
+        group.append([SplitPair(question, text(rng, length)) for length in document_lengths])
+    return group
+
+
+def scores_one_by_one(network, group):
+    """Scores of all exits of the network itself, each pair in a batch of its own."""
+    path = network.path()
+    rankings = []
+    for pairs in group:
+        scores = []
+        for pair in pairs:
+            inputs = []
+            for single in pair:
+                inputs.append(mx.nd.array(single.token_ids[None], dtype="int32"))
+                inputs.append(mx.nd.array([len(single.token_ids)]))
+            scores.append(path(*inputs).asnumpy()[0])
+        rankings.append(np.stack(scores, axis=1))  # (exits, documents)
+    return rankings
+
+
+@pytest.mark.parametrize("engine, precision, tolerance", ENGINES)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_scores_are_those_of_the_network_pair_by_pair(variant, engine, precision, tolerance):
+    network, group = network_of(**VARIANTS[variant]), questions_of()
+    expected = scores_one_by_one(network, group)
+    assert np.concatenate(expected, axis=1).std(axis=1).min() > 0.1
+    ranker = ranker_of(network, by(engine, precision))
+    for ranking, scores in zip(ranker.rank_pairs(group), expected):
+        np.testing.assert_allclose(ranking.exit_scores, scores, atol=tolerance)
+        assert ranking.order.tolist() == np.argsort(-ranking.scores, kind="stable").tolist()
+
+
+def test_the_lstm_ranks_by_mxnet_with_encoders_of_either_engine():
+    network, group = network_of(interaction="lstm"), questions_of()
+    expected = scores_one_by_one(network, group)
+    for engine in ("mxnet", "auto"):
+        for ranking, scores in zip(ranker_of(network, by(engine)).rank_pairs(group), expected):
+            np.testing.assert_allclose(ranking.exit_scores, scores, atol=2e-4)
+
+
+@needs_onednn
+@pytest.mark.parametrize("interaction", ["lstm"])
+def test_onednn_refuses_the_lstm(interaction):
+    with pytest.raises(OptionError, match="not made of stages of transformer layers"):
+        ranker_of(network_of(interaction=interaction), by("onednn"))
+
+
+@pytest.mark.parametrize("engine", [pytest.param("onednn", marks=needs_onednn), "mxnet"])
+def test_a_score_does_not_depend_on_its_company(engine):
+    network, group = network_of(layers=2), questions_of()
+    ranker = ranker_of(network, by(engine))
+    together = ranker.rank_pairs(group)
+    for pairs, ranking in zip(group, together):
+        for index, pair in enumerate(pairs):
+            [alone] = ranker.rank_pairs([[pair]])
+            np.testing.assert_allclose(alone.scores[0], ranking.scores[index], atol=1e-5)
+
+
+@needs_onednn
+@pytest.mark.parametrize("tokens", [1, 100])
+def test_small_micro_batches_change_nothing(tokens):
+    network, group = network_of(layers=2, exits=(1, 2)), questions_of()
+    whole = ranker_of(network, by("onednn")).rank_pairs(group)
+    parts = ranker_of(network, by("onednn", batch_tokens=tokens)).rank_pairs(group)
+    for first, second in zip(whole, parts):
+        np.testing.assert_allclose(first.exit_scores, second.exit_scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", [pytest.param("onednn", marks=needs_onednn), "mxnet"])
+def test_exits_drop_by_the_rule_and_survivors_keep_their_scores(engine):
+    network, group = network_of(layers=3, exits=(1, 2, 3)), questions_of()
+    ranker = ranker_of(network, by(engine))
+    full = ranker.rank_pairs(group)[0].exit_scores
+    ranker.set_drops(0.4)
+    ranking = ranker.rank_pairs(group)[0]
+    # Of 5 documents an exit drops floor(0.4 * 5) = 2, of 3 then 1.
+    first = np.sort(np.argsort(-full[0], kind="stable")[:3])
+    second = first[np.sort(np.argsort(-full[1, first], kind="stable")[:2])]
+    expected = np.ones(5, int)
+    expected[first] = 2
+    expected[second] = 3
+    assert ranking.exits.tolist() == expected.tolist()
+    reached = np.arange(1, 4)[:, None] <= expected
+    np.testing.assert_allclose(ranking.exit_scores[reached], full[reached], atol=1e-5)
+    assert np.isnan(ranking.exit_scores[~reached]).all()
+    assert set(ranking.order[:2]) == set(second) and ranking.order[2] in first
+
+
+def test_a_document_of_several_questions_is_encoded_once():
+    network = network_of()
+    ranker = ranker_of(network, by("mxnet"))
+    rng = np.random.default_rng(3)
+    shared, own = text(rng, 12), text(rng, 12)
+    questions = [text(rng, 6), text(rng, 8)]
+    group = [[SplitPair(questions[0], shared)] * 2, [SplitPair(questions[1], shared)]]
+    group[1].append(SplitPair(questions[1], own))
+    encoded = []
+    encode = ranker.document_encoder.encode
+    ranker.document_encoder.encode = lambda ids: encoded.extend(ids) or encode(ids)
+    first, second = ranker.rank_pairs(group)
+    assert [ids.tolist() for ids in encoded] == [shared.token_ids.tolist(), own.token_ids.tolist()]
+    assert first.scores[0] == first.scores[1]
+    for ranking, scores in zip((first, second), scores_one_by_one(network, group)):
+        np.testing.assert_allclose(ranking.scores, scores[-1], atol=1e-5)
+
+
+def test_cost_by_hand():
+    """Two interaction layers, an encoder of three; a layer has w multiply-adds a token."""
+    network = network_of(layers=2, exits=(1, 2))
+    [w, _] = network.stage_work()
+    assert network.full_work() == 3 * w
+    rng = np.random.default_rng(0)
+    question, documents = text(rng, 5), [text(rng, 10), text(rng, 20), text(rng, 30)]
+    pairs = [SplitPair(question, document) for document in documents]
+    stored = np.zeros((30, CONFIG.units), np.float32)
+    pairs[2] = SplitPair(question, StoredDocument(stored, True))
+    ranker = ranker_of(network, by("mxnet"))
+    [ranking] = ranker.rank_pairs([pairs])
+    cost = ranking.cost
+    # Pairs of 15, 25 and 35 tokens run two layers. Encoded: a question of 5 tokens, and documents
+    # of 10 and 20.
+    assert cost.multiply_adds == 2 * w * (15 + 25 + 35) + 3 * w * (5 + 10 + 20)
+    assert cost.full_multiply_adds == 3 * w * (15 + 25 + 35)
+    assert cost.candidate_work == 3 * 2 * w + 3 * 3 * w
+    assert cost.full_candidate_work == 3 * 3 * w
+    assert cost.paper == pytest.approx((6 + 9) / 9)
+    assert ranking.truncated.tolist() == [False, False, True]
+    ranker.set_drops(keep=1)
+    [ranking] = ranker.rank_pairs([pairs])
+    left = 5 + [10, 20, 30][ranking.order[0]]
+    assert ranking.cost.multiply_adds == w * (15 + 25 + 35) + w * left + 3 * w * (5 + 10 + 20)
+
+
+def test_blank_documents_come_last_and_cost_nothing():
+    network = network_of()
+    ranker = ranker_of(network, by("mxnet"))
+    rng = np.random.default_rng(0)
+    question = text(rng, 5)
+    blank, filled = SplitPair(question, text(rng, 2)), SplitPair(question, text(rng, 9))
+    first, second = ranker.rank_pairs([[blank, filled], [blank]])
+    assert first.blank.tolist() == [True, False] and first.order.tolist() == [1, 0]
+    assert second.scores.tolist() == [-np.inf] and second.cost.multiply_adds == 0
+
+
+def test_wrong_inputs_name_the_question_and_the_document():
+    ranker = ranker_of(network_of(), by("mxnet"))
+    rng = np.random.default_rng(0)
+    long, unknown = text(rng, 77), text(rng, 9)
+    unknown.token_ids[3] = CONFIG.vocab_size
+    question = text(rng, 5)
+    with pytest.raises(InputError, match="question Q: 77 tokens with document 'D2'; .* 76"):
+        pairs = [SplitPair(question, text(rng, 9)), SplitPair(question, long)]
+        ranker.rank_pairs([pairs], ["question Q"], [["D1", "D2"]])
+    with pytest.raises(InputError, match="token id 200 with candidate 1"):
+        ranker.rank_pairs([[SplitPair(question, unknown)]])
+    with pytest.raises(InputError, match="21 tokens .* at most 20"):
+        ranker.rank_pairs([[SplitPair(text(rng, 21), text(rng, 9))]])
+
+
+@needs_precision("int8")
+def test_int8_differs_by_its_rounding_alone():
+    network = network_of(layers=2, exits=(1, 2))
+    lengths = [(5 + number % 15, range(3 + number % 5, 60, 5)) for number in range(20)]
+    pairs = [pair for question in questions_of(5, lengths) for pair in question]
+    quantized = DecoupledRanker.calibrate(network, pairs)
+    assert len(quantized) == len(network.quantized_layers()) == 3 + 3 + 2
+    group = questions_of()
+    exact = np.concatenate(scores_one_by_one(network, group), axis=1)
+    ranker = ranker_of(network, by("onednn", "int8"), quantized=quantized)
+    rounded = np.concatenate([ranking.exit_scores for ranking in ranker.rank_pairs(group)], axis=1)
+    for one, other in zip(exact, rounded):
+        assert np.abs(one - other).max() > 0 and np.corrcoef(one, other)[0, 1] > 0.99
+
+
+# Rows
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "kind", ["float32", pytest.param("bfloat16", marks=needs_precision("bfloat16"))]
+)
+@pytest.mark.parametrize("stored", [np.float16, np.float32, np.uint16])
+def test_stored_encodings_become_joint_rows(kind, stored):
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((40, 32)).astype(np.float32)
+    values = rng.standard_normal((17, 32)).astype(np.float32)
+    rows = values.astype(stored)
+    if stored == np.uint16:
+        rows = (values.view(np.uint32) >> 16).astype(np.uint16)
+    exact = as_float32(rows) if stored == np.uint16 else rows.astype(np.float32)
+    joint = JointRows([None, table], kind, 32)
+    for number, expected in enumerate((exact, exact + table[:17])):
+        out = zeros((17, 32), kind)
+        joint.write(rows, number, out)
+        tolerance = 0 if kind == "float32" else 2**-8
+        np.testing.assert_allclose(as_float32(out), expected, rtol=tolerance)
+
+
+@needs_onednn
+@pytest.mark.parametrize("lengths", [(2, 2, 9, 9, 9, 40), tuple(range(2, 90))])
+def test_a_layer_for_two_rows_of_each_pair_is_the_whole_layer(lengths):
+    """The weights of keys and values are applied to queries and sums, in place of all rows."""
+    network = network_of()
+    layers = PackedLayers(CONFIG, None, list(network.interaction), False, "float32", 6000)
+    rng = np.random.default_rng(0)
+    read = np.stack([np.zeros(len(lengths), int), rng.integers(0, lengths)], axis=1)
+    batch = PackedBatch(np.array(lengths), read)
+    encodings = rng.standard_normal((batch.tokens, CONFIG.units)).astype(np.float32)
+    layers.load([encodings])
+    rows = layers.finish_read_rows(0, layers.attend_read_rows(0, batch))
+    np.testing.assert_array_equal(layers.encodings[: batch.tokens], encodings)
+    layers.layer(0, batch)
+    np.testing.assert_allclose(rows, layers.read_rows(batch), atol=1e-5)
+
+
+# The cache
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, tiny_encoder):
+    out = tmp_path_factory.mktemp("runs") / "dcbert"
+    config = TrainingConfig(
+        max_updates=2, warmup_updates=0, tokens_per_batch=400, learning_rate=1e-2
+    )
+    own = {"max_length": 24, "question_length": 32, "layers": 2, "exits": (1, 2)}
+    train("dcbert", str(builtin_path("dev")), str(out), str(tiny_encoder), config=config, **own)
+    return out
+
+
+@pytest.fixture(scope="module")
+def questions():
+    """Questions whose candidates have ids, a text twice, a blank one, and one that is cut."""
+    result = []
+    for question in list(read_questions(builtin_path("dev")))[:4]:
+        texts = [*question.texts[:5], question.texts[0], " ", "the moon " * 40]
+        candidates = []
+        for number, text_of_candidate in enumerate(texts):
+            candidates.append(Candidate(text_of_candidate, 0, f"{question.id}-{number}"))
+        result.append(question._replace(candidates=tuple(candidates)))
+    return result
+
+
+def documents_of(questions):
+    documents = {}
+    for question in questions:
+        for candidate in question.candidates:
+            if candidate.text.strip():
+                documents[candidate.id] = Document(candidate.id, candidate.text)
+    return list(documents.values())
+
+
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory, run, questions):
+    """Caches of all documents, by element type."""
+    folder = tmp_path_factory.mktemp("caches")
+    write_documents(folder / "documents.jsonl", documents_of(questions))
+    paths = {}
+    for store in ("float32", "float16"):
+        paths[store] = folder / store
+        engine = EngineConfig(engine="mxnet")
+        encode_documents(run, folder / "documents.jsonl", paths[store], store, engine=engine)
+    return paths
+
+
+def assert_same(first, second, tolerance):
+    for one, other in zip(first, second):
+        np.testing.assert_allclose(one.exit_scores, other.exit_scores, atol=tolerance)
+        assert one.truncated.tolist() == other.truncated.tolist()
+        assert one.blank.tolist() == other.blank.tolist()
+
+
+@pytest.mark.parametrize("engine", [pytest.param("onednn", marks=needs_onednn), "mxnet"])
+@pytest.mark.parametrize("store, tolerance", [("float32", 1e-5), ("float16", 2e-3)])
+def test_a_cache_changes_scores_by_its_rounding_alone(
+    run, questions, caches, store, tolerance, engine
+):
+    plain = list(load_ranker(run, engine=engine).rank_all(questions))
+    cache = CachedDocuments(caches[store])
+    ranker = load_ranker(run, engine=engine, cache=cache)
+    ranker.document_encoder.encode = lambda ids: pytest.fail("encoded") if len(ids) else []
+    cached = list(ranker.rank_all(questions))
+    assert_same(plain, cached, tolerance)
+    assert plain[0].truncated[7] and not plain[0].truncated[0]
+    assert (cache.documents, cache.missing) == (32, 4)  # blank ones are not in a cache
+    assert cached[0].cost.multiply_adds < plain[0].cost.multiply_adds
+
+
+def test_a_changed_document_is_encoded_again(run, questions, caches):
+    changed = []
+    for question in questions:
+        first = question.candidates[0]._replace(text="another text of the document")
+        second = question.candidates[1]._replace(id=None)
+        third = question.candidates[2]._replace(id="unknown")
+        changed.append(
+            question._replace(candidates=(first, second, third, *question.candidates[3:]))
+        )
+    cache = CachedDocuments(caches["float32"])
+    cached = list(load_ranker(run, engine="mxnet", cache=cache).rank_all(changed))
+    assert_same(list(load_ranker(run, engine="mxnet").rank_all(changed)), cached, 1e-5)
+    assert (cache.documents, cache.missing) == (32, 4 * 4)
+
+
+def test_a_cache_of_first_rows_serves_the_linear_variant(tmp_path):
+    network, group = network_of(interaction="linear"), questions_of()
+    expected = ranker_of(network, by("mxnet")).rank_pairs(group)
+    identity = encodings_identity(network.document_encoder, Inputs.tokenizer, Inputs.max_length)
+    path = tmp_path / "cache"
+    ranker = ranker_of(network, by("mxnet"))
+    with DocumentCacheWriter(path, {**identity, "store": "float32", "tokens": 1}) as writer:
+        for number, pair in enumerate(group[0]):
+            [rows] = ranker.document_encoder.encode([pair.document.token_ids])
+            writer.put(f"D{number}", text_digest(f"text {number}"), rows)
+        writer.commit()
+    cache = CachedDocuments(path)
+    cache.open(identity)
+    candidates = [Candidate(f"text {number}", None, f"D{number}") for number in range(5)]
+    stored = []
+    for rows in cache.get(candidates, 1):
+        assert rows.shape == (1, CONFIG.units)
+        stored.append(SplitPair(group[0][0].question, StoredDocument(rows, False)))
+    [ranking] = ranker.rank_pairs([stored])
+    np.testing.assert_allclose(ranking.scores, expected[0].scores, atol=1e-5)
+
+
+def test_a_cache_of_other_weights_is_refused(run, caches, tmp_path, tiny_encoder):
+    other = tmp_path / "other"
+    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400, seed=9)
+    own = {"max_length": 24, "question_length": 32}
+    train("dcbert", str(builtin_path("dev")), str(other), str(tiny_encoder), config=config, **own)
+    with pytest.raises(DataError, match="encoder_sha256"):
+        load_ranker(other, cache=caches["float32"])
+
+
+def test_a_ranker_that_reads_pairs_refuses_a_cache(tiny_run, caches):
+    with pytest.raises(OptionError, match="cache: with .*reads question and candidate together"):
+        load_ranker(tiny_run, cache=caches["float32"])
+
+
+def test_a_sequence_gives_the_cache_to_the_ranker_that_reads_it(
+    run, tiny_run, questions, caches, tmp_path
+):
+    path = tmp_path / "sequence.json"
+    entries = {"rankers": [str(run), {"run": str(tiny_run), "drop_ratio": 0.5}], "keep": [3]}
+    path.write_text(json.dumps(entries), encoding="utf-8")
+    cache = CachedDocuments(caches["float32"])
+    sequence = load_ranker(path, cache=cache, engine="mxnet")
+    first = list(load_ranker(run, engine="mxnet").rank_all(questions))
+    for ranking, alone in zip(sequence.rank_all(questions), first):
+        kept = np.flatnonzero(~np.isnan(ranking.exit_scores[1]))
+        assert sorted(kept) == sorted(alone.order[:3])
+        assert ranking.cost.multiply_adds > 0
+    assert cache.documents == 32 and cache.missing == 4
+
+
+def test_threads_rank_at_once(run, questions, caches):
+    ranker = load_ranker(run, cache=caches["float32"])
+    expected = [ranking.scores for ranking in ranker.rank_all(questions)]
+    results = {}
+
+    def rank(number):
+        results[number] = [ranking.scores for ranking in ranker.rank_all(questions)]
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number in range(3):
+        for one, other in zip(results[number], expected):
+            np.testing.assert_array_equal(one, other)
+
+
+@needs_precision("int8")
+def test_a_run_is_calibrated_for_int8(run, questions, tmp_path):
+    assert quantize(run, questions) == 4 * 7
+    exact = np.concatenate([ranking.scores for ranking in load_ranker(run).rank_all(questions)])
+    ranker = load_ranker(run, precision="int8")
+    rounded = np.concatenate([ranking.scores for ranking in ranker.rank_all(questions)])
+    filled = np.isfinite(exact)
+    assert 0 < np.abs(exact - rounded)[filled].max() < exact[filled].std()
+
+
+# The command line
+
+
+def test_commands_take_a_cache_and_say_what_it_lacks(
+    run, tiny_run, questions, caches, tmp_path, capsys
+):
+    data = tmp_path / "data.jsonl"
+    labelled = []
+    for question in questions:
+        first = question.candidates[0]._replace(label=1)
+        labelled.append(question._replace(candidates=(first, *question.candidates[1:])))
+    write_questions(data, labelled)
+    options = ["--data", str(data), "--cache", str(caches["float16"]), "--engine", "mxnet"]
+    assert main(["evaluate", str(run), *options]) == 0
+    assert "4 of 32 documents were encoded" in capsys.readouterr().err
+    assert main(["compare", str(tiny_run), str(run), *options]) == 0
+    assert "4 of 32 documents were encoded" in capsys.readouterr().err
+    assert main(["evaluate", str(tiny_run), *options]) == 2
+    assert "error: --cache: with" in capsys.readouterr().err
+    assert main(["evaluate", str(run), "--data", str(data), "--cache", str(tmp_path / "no")]) == 2
+    assert "no document cache" in capsys.readouterr().err
