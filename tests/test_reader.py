@@ -103,6 +103,14 @@ def test_f1_equals_an_independent_one(prediction, answers):
     assert f1(prediction, answers) >= exact_match(prediction, answers)
 
 
+def test_figures_equal_those_of_squads_script():
+    rows = json.loads((DATA / "squad_answers.json").read_text(encoding="utf-8"))
+    assert len(rows) == 150 and sum(0 < row[3] < 1 for row in rows) > 20
+    for prediction, reference, exact, overlap in rows:
+        assert exact_match(prediction, [reference]) == exact
+        assert f1(prediction, [reference]) == pytest.approx(overlap)
+
+
 def test_mean_figures_count_questions_without_a_prediction_as_zero():
     questions = [
         Question("Q1", "q", (), ("Rhine",)),
