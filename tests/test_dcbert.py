@@ -12,7 +12,15 @@ from mxnet import autograd
 
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import Candidate, Question, write_questions
-from wqa.errors import DataError, InputError, OptionError, QuestionTooLong, TrainingStopped
+from wqa.errors import (
+    DataError,
+    InputError,
+    OptionError,
+    QuestionTooLong,
+    RunDirectoryError,
+    TrainingStopped,
+)
+from wqa.inference.export import export_mxnet
 from wqa.models import DCBERTConfig, build_network, parse_devices
 from wqa.models.interactions import JointRows
 from wqa.onednn import GradientEngine
@@ -124,6 +132,10 @@ def test_joint_sequences_are_those_of_one_pair_at_a_time(hybridized):
         assert rows.shape == (4, sum(widths), 16)
         for row, reference in zip(rows.asnumpy(), expected):
             np.testing.assert_allclose(row[: len(reference)], reference, atol=1e-6)
+        # The padding of a pair is its own: another pair's values, even NaN, do not reach it.
+        inputs[2][1] = float("nan")
+        changed = join(*inputs)[0].asnumpy()
+        assert np.isnan(changed[1]).any() and not np.isnan(changed[[0, 2, 3]]).any()
 
 
 def test_gradients_reach_the_rows_that_a_joint_sequence_is_made_of():
@@ -607,6 +619,28 @@ def test_runs_give_their_encoder_or_all_parts(tmp_path, tiny_encoder, corpus):
     for options in ({"layers": 1}, {"interaction": "linear"}):
         with pytest.raises(OptionError, match="init: a run with"):
             task_of(start, corpus, **options)
+    with pytest.raises(RunDirectoryError, match="the system dcbert, which has no single encoder"):
+        run_of(tmp_path / "other", "", corpus, "cascade", init=run)
+
+
+@pytest.mark.parametrize("name", ["two exits", "lstm"])
+def test_an_exported_network_scores_the_same(tmp_path, tiny_encoder, corpus, name):
+    options = INTERACTIONS[name]
+    run = run_of(tmp_path / "run", tiny_encoder, corpus, max_updates=2, **options)
+    files = export_mxnet(run, tmp_path / "exported")
+    assert "model-symbol.json" in files and not any(file.startswith("exit_") for file in files)
+    manifest = json.loads((tmp_path / "exported" / "export.json").read_text())
+    inputs = manifest["networks"]["model"]["inputs"]
+    assert inputs == list(SplitEncoder.names)
+    kinds = ["int32 (B, L)", "float32 (B,)"] * 2
+    assert [manifest["types"][name] for name in inputs] == kinds
+    prefix = str(tmp_path / "exported" / "model")
+    block = mx.gluon.SymbolBlock.imports(f"{prefix}-symbol.json", inputs, f"{prefix}-0000.params")
+    backbone = read_backbone_config(tiny_encoder)
+    network = build_network("dcbert", backbone, question_length=24, **options)
+    load_parameters(network, run / "model.params", parse_devices("cpu"))
+    expected = network(*pairs_of()).asnumpy()
+    np.testing.assert_allclose(block(*pairs_of()).asnumpy(), expected, atol=1e-5)
 
 
 # Training

@@ -48,8 +48,10 @@ compare() {  # TITLE RANKER RANKER SEED
 } > "$RESULTS/minilm_claims.txt"
 cat "$RESULTS/minilm_claims.txt"
 
-TABLE=$RESULTS/minilm_stages.tsv SEEDS=$FIRST_SEED recipes/dcbert/stages.sh
-NAME=minilm_figure2 SEEDS=$FIRST_SEED recipes/dcbert/figure2.sh
+if [ "${SMOKE:-0}" != 1 ]; then  # these have a smoke mode of their own
+  TABLE=$RESULTS/minilm_stages.tsv SEEDS=$FIRST_SEED recipes/dcbert/stages.sh
+  NAME=minilm_figure2 SEEDS=$FIRST_SEED recipes/dcbert/figure2.sh
+fi
 if [ "$RESULTS" != "$RUNS" ]; then
   mkdir -p recipes/dcbert/logs
   for run in "$RUNS"/dcbert/*_seed*/; do
