@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("logits", "against-no-answer"),
         help="compare spans by their logits, or by these less those of no answer (default: logits)",
     )
-    parser.add_argument("--out", metavar="FILE", help="predictions to write: a text by question id")
+    parser.add_argument("--out", metavar="PATH", help="predictions to write: a text by question id")
     add_json(parser)
     add_ranking(parser)
     add_long_questions(parser, ("error", "truncate"))

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     work.add_argument(
         "--remove", metavar="FILE", help="ids of documents to remove from the cache, one a line"
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the cache")
+    parser.add_argument("--out", required=True, metavar="PATH", help="folder of the cache")
     parser.add_argument(
         "--store",
         default="float16",
