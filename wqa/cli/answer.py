@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa answer`` and print the answers, or the figures."""
-    if getattr(options, "cache", None) and not options.ranker:
+    if options.cache and not options.ranker:
         raise OptionError("cache", "without a ranker", "a ranker, which reads it")
     if options.out and not options.data:
         raise OptionError("out", "with one question", "data, whose questions have ids")
