@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="element type of the cache; int8 has a scale for each token (default: float16)",
     )
     parser.add_argument(
-        "--tokens",
+        "--first-tokens",
         type=int,
         default=0,
         metavar="N",
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
             options.documents,
             options.out,
             options.store,
-            options.tokens,
+            options.first_tokens,
             options.prune,
             progress=True,
             stop=stop,
