@@ -10,6 +10,7 @@ import pytest
 from conftest import DATA, needs_onednn
 from mxnet import autograd
 
+from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import Candidate, Question, write_questions
 from wqa.errors import (
@@ -358,8 +359,10 @@ def test_each_exit_scores_as_a_network_of_its_depth():
 
 
 @needs_onednn
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", INTERACTIONS)
+@pytest.mark.parametrize(
+    "family, name",
+    [*((family, "two exits") for family in FAMILIES), *(("bert", name) for name in INTERACTIONS)],
+)
 def test_both_engines_compute_the_same_gradients(family, name):
     network, batch = decoupled(family, **INTERACTIONS[name]), pairs_of(family)
     path, results = network.path(), []
@@ -518,7 +521,7 @@ def corpus(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("name", INTERACTIONS)
+@pytest.mark.parametrize("name", ["two exits", "lstm"])
 def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
     start = EncoderStart("it", family_encoder)
     task = task_of(start, corpus, **INTERACTIONS[name])
@@ -623,7 +626,7 @@ def test_runs_give_their_encoder_or_all_parts(tmp_path, tiny_encoder, corpus):
         run_of(tmp_path / "other", "", corpus, "cascade", init=run)
 
 
-@pytest.mark.parametrize("name", ["two exits", "lstm"])
+@pytest.mark.parametrize("name", ["two exits", "linear"])
 def test_an_exported_network_scores_the_same(tmp_path, tiny_encoder, corpus, name):
     options = INTERACTIONS[name]
     run = run_of(tmp_path / "run", tiny_encoder, corpus, max_updates=2, **options)
@@ -798,3 +801,20 @@ def test_lengths_beyond_the_positions_and_stores_are_refused(tmp_path, tiny_enco
     with pytest.raises(DataError) as error:
         task_of(start, tmp_path / "c.store")
     assert "a store of pairs" in str(error.value) and "canonical JSONL" in str(error.value)
+
+
+def test_the_commands_train_by_dev_and_evaluate_alike(tmp_path, tiny_encoder, corpus, capsys):
+    run = tmp_path / "run"
+    options = ["train", "dcbert", "--encoder", str(tiny_encoder), "--train", str(corpus)]
+    options += ["--out", str(run), "--question-length", "24", "--max-length", "40"]
+    assert main([*options, "--layers", "4"]) == 2
+    error = capsys.readouterr().err
+    assert error == "error: --layers: 4; expected at most 3, the layers of the encoder\n"
+    options += ["--dev", str(corpus), "--max-updates", "2", "--warmup-updates", "1"]
+    assert main([*options, "--layers", "2", "--exits", "1", "--tokens-per-batch", "900"]) == 0
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    dev = [json.loads(line)["dev"] for line in lines if "dev" in json.loads(line)][-1]
+    capsys.readouterr()
+    figures = tmp_path / "figures.json"
+    assert main(["evaluate", str(run), "--data", str(corpus), "--json", str(figures)]) == 0
+    assert json.loads(figures.read_text())["map"] == pytest.approx(dev["map"])

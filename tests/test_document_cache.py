@@ -730,7 +730,7 @@ def test_a_cache_of_other_weights_is_refused(run, collection, tmp_path, capsys):
     identity = encodings_identity(loaded.network.document_encoder, loaded.encoder.tokenizer, 40)
     with pytest.raises(DataError, match="made with encoder_sha256 '.*encode the documents by this"):
         open_cache(out, identity)
-    assert encode(run, collection, out, "--tokens", "3") == 2
+    assert encode(run, collection, out, "--first-tokens", "3") == 2
     assert "made with tokens 0; expected 3" in capsys.readouterr().err
     assert content_of(out) == before
 
@@ -745,7 +745,10 @@ def test_options_that_do_not_fit_are_refused(run, tiny_run, collection, tmp_path
         (["encode", "--remove", str(collection), "--prune"], "--prune: with --remove"),
         (["encode", "--remove", str(collection)], "cache: is no document cache"),
         (["encode", "--remove", "no.txt"], "no.txt: cannot be read"),
-        (["encode", str(run), "--documents", str(collection), "--tokens", "-1"], "--tokens: -1"),
+        (
+            ["encode", str(run), "--documents", str(collection), "--first-tokens", "-1"],
+            "--first-tokens: -1",
+        ),
     ]
     for command, message in cases:
         assert main([*command, "--out", str(out)]) == 2

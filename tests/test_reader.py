@@ -440,7 +440,7 @@ def test_what_questions_lack_is_counted_and_said(tokenizer, capsys):
     counts.note("train.jsonl")
     said = capsys.readouterr().err
     assert "train.jsonl: no candidate of 1 of 4 questions contains an answer" in said
-    assert "1 candidates with label 1 contain none; 1 answers do not fit into a window" in said
+    assert "label 1 that contain none: 1; answers that do not fit into a window: 1" in said
     with pytest.raises(DataError, match="no candidate with label 1 contains an answer"):
         examples_of(questions[1:2], tokenizer)
     with pytest.raises(DataError, match="question 'Q5': no answers"):

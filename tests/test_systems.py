@@ -50,6 +50,7 @@ NAMING = {
     "pretrained/checkpoints.py": "a registry",
     "inference/pipeline.py": "imports readers of spans, by any system that computes them",
     "inference/__init__.py": "collects the rankers",
+    "inference/decoupled.py": "ranks by the groups and drops of cascades",
     "inference/load.py": "another library's classifier is the monolithic ranker",
     "inference/export.py": "exports it to that library",
     "pretrained/load.py": "the same",

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("logits", "against-no-answer"),
         help="compare spans by their logits, or by these less those of no answer (default: logits)",
     )
-    parser.add_argument("--out", metavar="FILE", help="predictions to write: a text by question id")
+    parser.add_argument("--out", metavar="PATH", help="predictions to write: a text by question id")
     add_json(parser)
     add_ranking(parser)
     add_long_questions(parser, ("error", "truncate"))
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa answer`` and print the answers, or the figures."""
-    if getattr(options, "cache", None) and not options.ranker:
+    if options.cache and not options.ranker:
         raise OptionError("cache", "without a ranker", "a ranker, which reads it")
     if options.out and not options.data:
         raise OptionError("out", "with one question", "data, whose questions have ids")

@@ -18,6 +18,11 @@ random candidates, in int8 after a calibration on random pairs. --system and the
 system, as `wqa train SYSTEM` takes them, say which network it is. Several shapes make an ensemble
 of such systems. With --beside, rankers take turns in each round, in place of drop ratios.
 
+A system that encodes documents apart from questions is timed with its documents in a cache on disk,
+without a cache, and beside others, which read question and document as one input. --tokens is then
+the length of a document. The lines after the table say what encoding a document costs, and after
+how many questions a cache has paid for itself.
+
 --latency N ranks N questions one by one, from text to ranking. The table holds the median and the
 99th percentile of the milliseconds, and those of the first call, which compiles.
 """
@@ -95,6 +100,13 @@ def _add_random(parser: argparse.ArgumentParser) -> None:
         help="lengths of pairs, with --random (default: 20-60)",
     )
     parser.add_argument(
+        "--question-tokens",
+        default="16-20",
+        metavar="A-B",
+        help="lengths of questions, with --random and a system that encodes documents apart from "
+        "them (default: 16-20)",
+    )
+    parser.add_argument(
         "--beside",
         action="append",
         default=[],
@@ -114,6 +126,8 @@ class _Work(NamedTuple):
     questions: List[Any]
     rank: Any = None
     beside: Mapping[str, Any] = {}
+    #: Ranker and questions of a system that encodes documents apart.
+    splits: bool = False
 
 
 def run(options: argparse.Namespace) -> None:
@@ -123,6 +137,9 @@ def run(options: argparse.Namespace) -> None:
     given = settings_by_name(options.drops, options.run or "")
     _check_beside(options)
     work = _random(options) if options.random else _of_run(options)
+    if work.splits:
+        _show_cached(options, work)
+        return
     if work.beside:
         rows = _in_turn(options, work)
     else:
@@ -142,6 +159,20 @@ def _check_beside(options: argparse.Namespace) -> None:
             names.append(f"{shapes} {_MONOLITHIC}")
         if len(set(names)) < len(names):
             raise OptionError("beside", "one ranker twice", "each ranker once")
+
+
+def _show_cached(options: argparse.Namespace, work: _Work) -> None:
+    """Times with and without a cache, and beside others."""
+    from wqa.evaluation import table
+    from wqa.inference.cached_timing import time_cached
+
+    if options.count is not None or options.drops:
+        problem = f"with --random {options.system}"
+        raise OptionError("latency, drop_ratio or keep", problem, "them with RUN, or none of them")
+    name = f"{options.random} {options.system}"
+    times = time_cached(name, work.ranker, work.questions, work.beside, options.rounds, True)
+    value = {"rows": times.rows, "parts": times.parts, "paid_after": times.paid_after}
+    show(f"{table(times.rows)}\n{times.text()}", value, options.json)
 
 
 def _in_turn(options: argparse.Namespace, work: _Work) -> List[Dict[str, Any]]:
@@ -200,27 +231,38 @@ def _refuse_own_options(options: argparse.Namespace) -> None:
 
 
 def _random(options: argparse.Namespace) -> _Work:
-    from wqa.inference.random import random_questions
+    from wqa.inference.random import random_questions, random_splits
     from wqa.models import network_type
 
     if options.run or options.data:
         raise OptionError("random", "with RUN or --data", "one or the other")
+    if options.cache:
+        raise OptionError("cache", "with --random", "RUN", "a cache of random documents is made")
     own = fields_of(options, network_type(options.system).Config)
     besides = [_configs("beside", shapes) for shapes in options.beside]
     configs = _configs("random", options.random)
-    questions = random_questions(
-        min(options.count or 1, 20),
-        _num_candidates(options),
-        _lengths(options),
-        min(config.vocab_size for config in sum(besides, configs)),
-        options.seed,
-    )
     ranker = _random_ranker(options, configs, options.system, own)
-    beside = {}
-    for shapes, others in zip(options.beside, besides):
-        ranked = _random_ranker(options, others, _MONOLITHIC, {})
-        beside[f"{shapes} {_MONOLITHIC}"] = ranked.rank_pairs
-    return _Work(ranker, questions, ranker.rank_pairs, beside)
+    others = {}
+    for shapes, shape_configs in zip(options.beside, besides):
+        other = _random_ranker(options, shape_configs, _MONOLITHIC, {})
+        others[f"{shapes} {_MONOLITHIC}"] = other.rank_pairs
+    vocab_size = min(config.vocab_size for config in sum(besides, configs))
+    count, candidates = min(options.count or 1, 20), _num_candidates(options)
+    lengths = _lengths(options.tokens, "tokens")
+    if ranker.takes_cache:
+        of_questions = _lengths(options.question_tokens, "question_tokens")
+        splits = random_splits(count, candidates, of_questions, lengths, vocab_size, options.seed)
+        beside = {name: _joining(rank) for name, rank in others.items()}
+        return _Work(ranker, splits, ranker.rank_pairs, beside, True)
+    questions = random_questions(count, candidates, lengths, vocab_size, options.seed)
+    return _Work(ranker, questions, ranker.rank_pairs, others)
+
+
+def _joining(rank: Any) -> Any:
+    """Rank questions and documents, which are encoded apart, as one input each."""
+    from wqa.inference.random import joined
+
+    return lambda group: rank([[joined(pair) for pair in pairs] for pairs in group])
 
 
 def _configs(option: str, shapes: str) -> List[BackboneConfig]:
@@ -231,11 +273,11 @@ def _configs(option: str, shapes: str) -> List[BackboneConfig]:
     return [BACKBONES[name] for name in names]
 
 
-def _lengths(options: argparse.Namespace) -> Tuple[int, int]:
-    low, _, high = options.tokens.partition("-")
-    shortest, longest = numbers(f"{low},{high or low}", "tokens")
+def _lengths(text: str, option: str) -> Tuple[int, int]:
+    low, _, high = text.partition("-")
+    shortest, longest = numbers(f"{low},{high or low}", option)
     if not 4 <= shortest <= longest <= 512:
-        raise OptionError("tokens", shorten(options.tokens), "lengths from 4 to 512, as 20-60")
+        raise OptionError(option, shorten(text), "lengths from 4 to 512, as 20-60")
     return shortest, longest
 
 

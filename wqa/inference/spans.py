@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Set
+from typing import Iterable, Iterator, List, NamedTuple, Sequence, Set
 
 import numpy as np
 
@@ -123,13 +123,13 @@ class _Spans:
         #: Indices of the spans that exist.
         self.existing = np.flatnonzero(np.isfinite(self._scores))
 
-    def best(self, count: int) -> List[Answer]:
+    def best(self, count: int) -> Iterator[Answer]:
         """The best spans, best first: ``count`` of them, and those that tie with the last."""
         scores = self._scores[self.existing]
         least = np.partition(scores, -count)[-count]
         chosen = self.existing[scores >= least]
         by_score = np.argsort(-self._scores[chosen], kind="stable")
-        return [self._answer(index) for index in chosen[by_score].tolist()]
+        return map(self._answer, chosen[by_score].tolist())
 
     def _answer(self, index: int) -> Answer:
         number = int(np.searchsorted(self._starts, index, side="right")) - 1
@@ -143,12 +143,15 @@ class _Spans:
         return Answer(text, float(self._scores[index]), window.document, start, end)
 
 
-def _distinct(answers: Sequence[Answer], most: int) -> List[Answer]:
+def _distinct(answers: Iterable[Answer], most: int) -> List[Answer]:
     """The first answers of different texts."""
     texts: Set[str] = set()
     distinct: List[Answer] = []
     for answer in answers:
-        if answer.text not in texts and len(distinct) < most:
-            texts.add(answer.text)
-            distinct.append(answer)
+        if answer.text in texts:
+            continue
+        texts.add(answer.text)
+        distinct.append(answer)
+        if len(distinct) == most:
+            break
     return distinct

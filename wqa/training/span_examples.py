@@ -73,9 +73,9 @@ class Counts:
                 "an answer"
             )
         if self.without_span:
-            parts.append(f"{self.without_span:,} candidates with label 1 contain none")
+            parts.append(f"candidates with label 1 that contain none: {self.without_span:,}")
         if self.cut_off:
-            parts.append(f"{self.cut_off:,} answers do not fit into a window")
+            parts.append(f"answers that do not fit into a window: {self.cut_off:,}")
         if parts:
             print(printable(f"note: {path}: {'; '.join(parts)}"), file=sys.stderr)
 
@@ -190,8 +190,8 @@ class SpanExamples:
         for index in positive:
             self._add_positive(question_ids, question.candidates[index], spans[index][0])
         for index, (label, occurring) in enumerate(zip(labels, spans)):
-            # A text with an answer in it but with label 0 teaches neither.
-            if label == (1 if occurring else 0):
+            # What label and text disagree about is no example of either kind.
+            if bool(label) == bool(occurring):
                 self._add_negatives(question_ids, question.candidates[index], occurring)
 
     def _add_positive(
