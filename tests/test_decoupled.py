@@ -9,7 +9,7 @@ import pytest
 from conftest import needs_onednn, needs_precision
 
 from wqa.cli import main
-from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
+from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, builtin_path, read_questions, write_questions
 from wqa.data.cached_documents import CachedDocuments
 from wqa.data.document_cache import text_digest
@@ -457,7 +457,7 @@ def test_a_run_is_calibrated_for_int8(run, questions, tmp_path):
     ranker = load_ranker(run, precision="int8")
     rounded = np.concatenate([ranking.scores for ranking in ranker.rank_all(questions)])
     filled = np.isfinite(exact)
-    assert 0 < np.abs(exact - rounded)[filled].max() < exact[filled].std()
+    assert 0 < np.abs(exact[filled] - rounded[filled]).max() < exact[filled].std()
 
 
 # The command line
@@ -481,3 +481,29 @@ def test_commands_take_a_cache_and_say_what_it_lacks(
     assert "error: --cache: with" in capsys.readouterr().err
     assert main(["evaluate", str(run), "--data", str(data), "--cache", str(tmp_path / "no")]) == 2
     assert "no document cache" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["mxnet", "huggingface", "pytorch"])
+def test_an_export_says_what_it_cannot_write(run, tmp_path, capsys, form):
+    command = ["export", str(run), str(tmp_path / "out"), "--format", form]
+    assert main(command) == 2
+    assert "dcbert" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@needs_onednn
+def test_bench_times_a_cache_beside_other_rankers(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(BACKBONES, "tiny", CONFIG)
+    output = tmp_path / "times.json"
+    command = ["bench", "--random", "tiny", "--system", "dcbert", "--question-length", "20"]
+    command += ["--beside", "tiny", "--num-candidates", "5", "--tokens", "20-30", "--rounds", "1"]
+    assert main([*command, "--json", str(output)]) == 0
+    text_of_table = capsys.readouterr().out
+    assert "has paid for itself" in text_of_table or "a document" in text_of_table
+    times = json.loads(output.read_text(encoding="utf-8"))
+    names = [row["ranker"] for row in times["rows"]]
+    assert names == ["tiny dcbert, cached", "tiny dcbert, not cached", "tiny pairwise"]
+    assert all(row["questions_per_second"] > 0 for row in times["rows"])
+    assert times["parts"]["encode_document"] > 0
+    assert main([*command, "--cache", "folder"]) == 2
+    assert "--cache" in capsys.readouterr().err

@@ -20,14 +20,15 @@ from tqdm import tqdm
 from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.errors import InputError, OptionError, check_choice, shorten
+from wqa.inference.calibration import calibrate_stages
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.engine import Engine
 from wqa.inference.engine_choice import build_engine
 from wqa.inference.lookahead import LookAhead
 from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name, score_error
-from wqa.models import EncoderLayer, Network
-from wqa.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
+from wqa.models import Network
+from wqa.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.text import PairEncoder
 
 #: Candidates that an exit compares: all of a question, or a batch of them.
@@ -124,7 +125,7 @@ class CascadeRanker(Ranker):
     def calibrate(
         network: Network, pairs: Sequence[Any], strength: float = STRENGTH
     ) -> QuantizedLayers:
-        """Quantize the products of all layers of a network, those of its heads' branches included.
+        """Quantize the products of all layers of a network.
 
         Parameters
         ----------
@@ -133,23 +134,14 @@ class CascadeRanker(Ranker):
         pairs : sequence of Encoded
             Pairs to calibrate on, as the ranker's encoder makes them, none of them empty.
         strength : float
-            SmoothQuant's alpha, as `wqa.inference.quantize.quantize` takes it.
+            SmoothQuant's alpha.
 
         Returns
         -------
         list of dict of str to Quantized
             Products of each layer, as the ranker of the network takes them.
         """
-        layers: List[EncoderLayer] = []
-        branches: List[range] = []
-        for stage in network.encoder_stages():
-            start = len(layers) + len(stage.layers)
-            for branch in stage.head.branches():
-                branches.append(range(start, start + len(branch.layers)))
-                start += len(branch.layers)
-            layers += stage.all_layers()
-        embeddings = network.encoders[0].embeddings
-        return calibrate(network.config, embeddings, layers, pairs, strength, branches)
+        return calibrate_stages(network, pairs, strength)
 
     def members(self) -> List[Tuple[str, Ranker]]:
         networks = self.network.members()

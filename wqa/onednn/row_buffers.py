@@ -32,7 +32,9 @@ class RowBuffers:
     def __init__(
         self, config: BackboneConfig, kind: str, capacity: int, operations: Operations
     ) -> None:
-        self.config, self.kind, self.capacity = config, kind, capacity
+        self.config = config
+        self.kind = kind
+        self.capacity = capacity
         self.operations = operations
         self._workspace = Workspace()
 
@@ -71,7 +73,8 @@ class RowBuffers:
             (capacity, width); uint16 for bfloat16.
         """
         kind = kind or self.kind
-        buffer = self._workspace.buffer(f"{name} {width} {kind}", self.capacity * width, kind)
+        name = f"{name} {width} {kind}"
+        buffer = self._workspace.buffer(name, self.capacity * width, kind)
         return buffer.reshape(self.capacity, width)
 
     def rounded(self, calls: List[Call], source: Array, weight: Dense, name: str) -> Array:
@@ -117,26 +120,27 @@ class RowBuffers:
         dict of str to list of Call
             Calls of the steps ``merge``, ``widen`` and ``narrow``.
         """
-        config, operations, products = self.config, self.operations, layer.products
+        config, operations = self.config, self.operations
+        products = layer.products
         x = self.array("x", rows, config.units)
         context = self.array("context", rows, config.units)
         total = self.array("total", rows, config.units, "float32")
 
         merge: List[Call] = []
         source = self.rounded(merge, context, products["output"], "context8")
-        merge.append(operations.dense(source, products["output"], total, ("add", x)))
-        merge.append(operations.norm(total, layer.attention_norm, x))
+        summed = operations.dense(source, products["output"], total, ("add", x))
+        normed = operations.norm(total, layer.attention_norm, x)
+        merge += [summed, normed]
 
         widen: List[Call] = []
         source = self.rounded(widen, x, products["inner"], "x8")
         factor = products["outer"].factor
         kind = self.kind if factor is None else "int8"
         inner = self.array("inner", rows, config.hidden_size, kind)
-        steps = ((config.activation, None), ("multiply", factor))
-        widen.append(operations.dense(source, products["inner"], inner, *steps))
+        activation = (config.activation, None)
+        scaling = ("multiply", factor)
+        widen.append(operations.dense(source, products["inner"], inner, activation, scaling))
 
-        narrow = [
-            operations.dense(inner, products["outer"], total, ("add", x)),
-            operations.norm(total, layer.ffn_norm, x),
-        ]
-        return {"merge": merge, "widen": widen, "narrow": narrow}
+        summed = operations.dense(inner, products["outer"], total, ("add", x))
+        normed = operations.norm(total, layer.ffn_norm, x)
+        return {"merge": merge, "widen": widen, "narrow": [summed, normed]}

@@ -1,0 +1,37 @@
+"""8-bit products of the stages of a network."""
+
+from __future__ import annotations
+
+from typing import Any, List, Sequence
+
+from wqa.models import EncoderLayer, Network
+from wqa.onednn.quantize import QuantizedLayers, calibrate
+
+
+def calibrate_stages(network: Network, pairs: Sequence[Any], strength: float) -> QuantizedLayers:
+    """Quantize the products of all stages of a network, those of their heads' branches included.
+
+    Parameters
+    ----------
+    network : Network
+        Network of transformer layers, with its parameters on the CPU.
+    pairs : sequence of Encoded
+        Pairs to calibrate on, none of them empty.
+    strength : float
+        SmoothQuant's alpha.
+
+    Returns
+    -------
+    list of dict of str to Quantized
+        Products of each layer.
+    """
+    layers: List[EncoderLayer] = []
+    branches: List[range] = []
+    for stage in network.encoder_stages():
+        start = len(layers) + len(stage.layers)
+        for branch in stage.head.branches():
+            branches.append(range(start, start + len(branch.layers)))
+            start += len(branch.layers)
+        layers += stage.all_layers()
+    embeddings = network.encoders[0].embeddings
+    return calibrate(network.config, embeddings, layers, pairs, strength, branches)
