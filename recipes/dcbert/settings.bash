@@ -31,6 +31,7 @@ INTERACTIONS=${INTERACTIONS:-1 2 3 4 5 6}                   # K of Figure 2b
 CUTOFFS=${CUTOFFS:-1 5 10 20 30 40 50}  # N of Figure 2a
 KEEPS=${KEEPS:-20 10}                   # candidates that DC-BERT hands to the cascade, where stages are combined
 RANK_PRECISION=${RANK_PRECISION:-float32}                   # of rankings and timings
+export QUESTIONS=${QUESTIONS:-100}      # that speed.py times in each round
 METRICS=map,mrr,pbt@10,ptb@10
 for number in 1 5 10 $CUTOFFS; do case ,$METRICS, in *,hit@$number,*) ;; *) METRICS=$METRICS,hit@$number ;; esac; done
 FIRST_SEED=${SEEDS%% *}
