@@ -25,7 +25,7 @@ from wqa.models import build_network
 from wqa.onednn import PackedBatch, PackedLayers
 from wqa.onednn.joint_rows import JointRows
 from wqa.onednn.library import as_float32, zeros
-from wqa.text import Encoded, SplitPair
+from wqa.text import Encoded, SplitEncoder, SplitPair
 from wqa.training import train
 
 CONFIG = BackboneConfig(
@@ -395,11 +395,46 @@ def test_a_cache_of_first_rows_serves_the_linear_variant(tmp_path):
     cache.open(identity)
     candidates = [Candidate(f"text {number}", None, f"D{number}") for number in range(5)]
     stored = []
-    for rows in cache.get(candidates, 1):
-        assert rows.shape == (1, CONFIG.units)
-        stored.append(SplitPair(group[0][0].question, StoredDocument(rows, False)))
+    for document in cache.get(candidates, 1):
+        assert document.rows.shape == (1, CONFIG.units)
+        stored.append(SplitPair(group[0][0].question, StoredDocument(document.rows, False)))
     [ranking] = ranker.rank_pairs([stored])
     np.testing.assert_allclose(ranking.scores, expected[0].scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("interaction", ["transformer", "linear"])
+def test_a_cache_says_which_documents_were_cut(
+    interaction, tiny_encoder, questions, tmp_path, monkeypatch
+):
+    """No text of the cache is tokenized again to tell."""
+    run, documents = tmp_path / "run", tmp_path / "documents.jsonl"
+    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
+    own = {"max_length": 24, "question_length": 32, "interaction": interaction}
+    train("dcbert", str(builtin_path("dev")), str(run), str(tiny_encoder), config=config, **own)
+    write_documents(documents, documents_of(questions))
+    plain = list(load_ranker(run, engine="mxnet").rank_all(questions))
+    tokenized = []
+    encode = SplitEncoder.encode
+
+    def watched(encoder, question, texts, *names):
+        tokenized.extend(texts)
+        return encode(encoder, question, texts, *names)
+
+    for first_tokens in (0, 5):
+        path = tmp_path / f"cache{first_tokens}"
+        options = {"first_tokens": first_tokens, "engine": EngineConfig(engine="mxnet")}
+        encode_documents(run, documents, path, **options)
+        monkeypatch.setattr(SplitEncoder, "encode", watched)
+        tokenized.clear()
+        cached = list(load_ranker(run, engine="mxnet", cache=path).rank_all(questions))
+        assert tokenized == [" "] * len(questions)  # the blank candidates
+        for one, other in zip(plain, cached):
+            expected = one.truncated
+            if first_tokens and interaction == "transformer":
+                expected = ~one.blank  # all have more than 5 tokens
+            elif first_tokens:
+                expected = np.zeros_like(one.truncated)
+            assert other.truncated.tolist() == expected.tolist()
 
 
 def test_a_cache_of_other_weights_is_refused(run, caches, tmp_path, tiny_encoder):

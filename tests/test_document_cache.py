@@ -221,6 +221,17 @@ def test_truncation_is_stored(tmp_path):
     assert [document and document.truncated for document in documents] == [True, False, None]
 
 
+def test_a_document_that_loses_rows_is_stored_as_truncated(tmp_path):
+    documents = dict(zip(("D1", "D2"), encodings_of([3, 2])))
+    with DocumentCacheWriter(tmp_path / "cache", {**SETTINGS, "tokens": 2}) as writer:
+        for id, rows in documents.items():
+            writer.put(id, text_digest(id), rows)
+        writer.commit()
+    digests = [text_digest(id) for id in documents]
+    found = open_cache(tmp_path / "cache").find_many(list(documents), digests)
+    assert [document.truncated for document in found] == [True, False]
+
+
 # Element types
 
 

@@ -76,7 +76,7 @@ class Entry(NamedTuple):
     text: bytes  # digest of the text
     start: int  # first byte of the entry
     rows: int
-    truncated: int  # 1 if the text lost tokens to the length limit, else 0
+    truncated: int  # 1 if the document lost tokens to a limit, else 0
     first_checksum: int  # of the first row
     checksum: int  # of all rows
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any, List, Mapping, Optional, Sequence, Union
 
-import numpy as np
-
-from wqa.data.document_cache import DocumentCache, open_cache, text_digest
+from wqa.data.document_cache import CachedDocument, DocumentCache, open_cache, text_digest
 from wqa.data.files import PathLike
 from wqa.data.records import Candidate
 
@@ -74,7 +72,7 @@ class CachedDocuments:
 
     def get(
         self, candidates: Sequence[Candidate], tokens: Optional[int] = None
-    ) -> List[Optional[np.ndarray]]:
+    ) -> List[Optional[CachedDocument]]:
         """Encodings of candidates.
 
         Parameters
@@ -86,8 +84,8 @@ class CachedDocuments:
 
         Returns
         -------
-        list of numpy.ndarray or None
-            As `wqa.data.document_cache.DocumentCache.get_many` returns them.
+        list of CachedDocument or None
+            As `wqa.data.document_cache.DocumentCache.find_many` returns them.
 
         Raises
         ------
@@ -97,9 +95,9 @@ class CachedDocuments:
         assert self._cache is not None
         ids = [candidate.id for candidate in candidates]
         digests = [text_digest(candidate.text) for candidate in candidates]
-        rows = self._cache.get_many(ids, digests, tokens)
-        self.count(len(rows), sum(entry is None for entry in rows))
-        return rows
+        documents = self._cache.find_many(ids, digests, tokens)
+        self.count(len(documents), documents.count(None))
+        return documents
 
     def count(self, documents: int, missing: int) -> None:
         """Count documents that were looked up.

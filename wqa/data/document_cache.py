@@ -66,7 +66,8 @@ class CachedDocument(NamedTuple):
     rows : numpy.ndarray
         (rows, C) encodings.
     truncated : bool
-        Whether the text lost tokens to the length limit when it was encoded.
+        Whether the document lost tokens when it was stored: to the length limit, or to the limit
+        ``tokens`` of the cache.
     """
 
     rows: np.ndarray

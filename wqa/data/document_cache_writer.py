@@ -244,7 +244,8 @@ class DocumentCacheWriter:
             (rows, C): float32, or uint16 that holds the bits of bfloat16. If the setting ``tokens``
             is above 0, only so many rows are stored.
         truncated : bool
-            Whether the text lost tokens to the length limit.
+            Whether the text lost tokens to the length limit. A document that loses rows to the
+            setting ``tokens`` is stored as truncated too.
 
         Raises
         ------
@@ -272,7 +273,8 @@ class DocumentCacheWriter:
         with storage_errors(self._entries):
             self._file.write(bytes(start - self._end) + packed)
         self._end = start + len(packed)
-        self._added[id] = Entry(id, digest, start, len(rows), int(truncated), *checksums)
+        is_cut = truncated or len(rows) < len(encodings)
+        self._added[id] = Entry(id, digest, start, len(rows), int(is_cut), *checksums)
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove documents at the next commit, before those that `put` adds.

@@ -160,27 +160,21 @@ class DecoupledRanker(CascadeRanker):
         if self._cache is None:
             return super()._pairs(question)
         stored = self._cache.get(question.candidates, 1 if self.reads_first else None)
-        # An entry of as many rows as one can have may stand for a longer text, as its tokens tell.
-        unsure = [rows is None or self._may_be_cut(rows) for rows in stored]
-        texts = [text for text, is_unsure in zip(question.texts, unsure) if is_unsure]
+        texts = [text for text, document in zip(question.texts, stored) if document is None]
         # The question needs a candidate to be encoded.
         encoded = self.encoder.encode(question.question, texts or [""], question.id)
         remaining = iter(encoded)
+        # A cache of first rows lacks none of the rows that the linear variant reads.
+        lacks_rows = not (self.reads_first and self._cache.tokens)
         pairs = []
-        for rows, is_unsure in zip(stored, unsure):
+        for cached in stored:
             document: Any = None
-            if is_unsure:
+            if cached is None:
                 document = next(remaining).document
-            if rows is not None:
-                truncated = is_unsure and (document.truncated or document.length > len(rows))
-                document = StoredDocument(rows, truncated)
+            else:
+                document = StoredDocument(cached.rows, cached.truncated and lacks_rows)
             pairs.append(SplitPair(encoded[0].question, document))
         return pairs
-
-    def _may_be_cut(self, rows: np.ndarray) -> bool:
-        assert self._cache is not None
-        limit = self._cache.tokens or self.encoder.max_length
-        return not self.reads_first and len(rows) >= min(limit, self.encoder.max_length)
 
     def rank_pairs(
         self,
