@@ -15,7 +15,7 @@ from wqa.data.cached_documents import CachedDocuments
 from wqa.data.document_cache import text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.data.documents import Document, write_documents
-from wqa.errors import DataError, InputError, OptionError
+from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.inference import build_ranker, load_ranker
 from wqa.inference.decoupled import DecoupledRanker, StoredDocument
 from wqa.inference.document_encoder import encodings_identity
@@ -449,6 +449,13 @@ def test_a_cache_of_other_weights_is_refused(run, caches, tmp_path, tiny_encoder
 def test_a_ranker_that_reads_pairs_refuses_a_cache(tiny_run, caches):
     with pytest.raises(OptionError, match="cache: with .*reads question and candidate together"):
         load_ranker(tiny_run, cache=caches["float32"])
+
+
+def test_a_wrong_path_of_a_run_is_named_as_such_with_a_cache_too(caches, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for name, problem in (("missing", "no such directory"), ("empty", "config.json: .*missing")):
+        with pytest.raises(RunDirectoryError, match=problem):
+            load_ranker(tmp_path / name, cache=caches["float32"])
 
 
 def test_a_sequence_gives_the_cache_to_the_ranker_that_reads_it(

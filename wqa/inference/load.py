@@ -164,7 +164,7 @@ def load_ranker(
     check_precision(precision)
     check_choice("long_questions", long_questions, LONG_QUESTIONS)
     if cache is not None:
-        if not reads_cache(path):
+        if _is_ranker(path) and not reads_cache(path):
             problem = f"with {path}, which reads question and candidate together"
             raise OptionError("cache", problem, "a run that encodes documents by themselves")
         options["cache"] = CachedDocuments.of(cache)
@@ -181,6 +181,14 @@ def load_ranker(
     return _load_run(path, config, long_questions, {**drops, **options})
 
 
+def _is_ranker(path: pathlib.Path) -> bool:
+    """Whether there is a ranker at a path; what loads it says what is wrong with any other path."""
+    try:
+        return path.is_file() or (path / "config.json").is_file()
+    except OSError:  # a name that is too long
+        return False
+
+
 def reads_cache(run: Union[str, os.PathLike[str]]) -> bool:
     """Whether a ranker, or one inside it, reads the encodings of documents from a cache.
 
@@ -192,7 +200,7 @@ def reads_cache(run: Union[str, os.PathLike[str]]) -> bool:
     Returns
     -------
     bool
-        False also for a run that cannot be read, which `load_ranker` names.
+        False also for a run that cannot be read; `load_ranker` says what is wrong with it.
     """
     path = pathlib.Path(run)
     if is_ranker_file(path):
