@@ -269,8 +269,10 @@ def note_cache(options: argparse.Namespace) -> None:
     """
     cache = getattr(options, "cache", None)
     if isinstance(cache, CachedDocuments):
-        text = f"{cache.missing:,} of {cache.documents:,} documents were encoded: "
-        text += "the cache does not hold them, or with another text"
+        text = f"all {cache.documents:,} documents came from the cache"
+        if cache.missing:
+            text = f"{cache.missing:,} of {cache.documents:,} documents were encoded, as the cache "
+            text += "does not hold them or holds another text of theirs"
         print(printable(f"note: {cache.path}: {text}"), file=sys.stderr)
 
 
