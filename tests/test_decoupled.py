@@ -16,6 +16,7 @@ from wqa.data.document_cache import text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.data.documents import Document, write_documents
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
+from wqa.evaluation import evaluate_ranker
 from wqa.inference import build_ranker, load_ranker
 from wqa.inference.decoupled import DecoupledRanker, StoredDocument
 from wqa.inference.document_encoder import encodings_identity
@@ -27,6 +28,7 @@ from wqa.onednn.joint_rows import JointRows
 from wqa.onednn.library import as_float32, zeros
 from wqa.text import Encoded, SplitEncoder, SplitPair
 from wqa.training import train
+from wqa.tuning import score_questions
 
 CONFIG = BackboneConfig(
     vocab_size=200, units=32, hidden_size=64, num_layers=3, num_heads=4, max_positions=96
@@ -502,6 +504,22 @@ def test_a_run_is_calibrated_for_int8(run, questions, tmp_path):
     assert 0 < np.abs(exact[filled] - rounded[filled]).max() < exact[filled].std()
 
 
+def test_costs_of_exits_and_of_configurations_count_the_encoding_of_texts(run, questions, caches):
+    labelled = []
+    for question in questions:
+        candidates = tuple(candidate._replace(label=0) for candidate in question.candidates)
+        labelled.append(question._replace(candidates=candidates))
+    for cache in (None, caches["float32"]):
+        ranker = load_ranker(run, engine="mxnet", cache=cache)
+        whole, first, last = evaluate_ranker(ranker, labelled, per_exit=True)
+        half = 0.5 * 2 / 3  # one of two interaction layers, of an encoder of three
+        for kind in ("cost", "token_cost"):
+            assert last[kind] == pytest.approx(whole[kind])
+            assert first[kind] == pytest.approx(whole[kind] - half)
+        [configuration] = score_questions(ranker, labelled).evaluate([(0.0,)])
+        assert configuration.cost == pytest.approx(whole["cost"])
+
+
 # The command line
 
 
@@ -549,3 +567,6 @@ def test_bench_times_a_cache_beside_other_rankers(tmp_path, monkeypatch, capsys)
     assert times["parts"]["encode_document"] > 0
     assert main([*command, "--cache", "folder"]) == 2
     assert "--cache" in capsys.readouterr().err
+    command[command.index("--random") + 1] = "tiny,tiny"
+    assert main(command) == 2
+    assert "error: --random: several shapes with --system dcbert" in capsys.readouterr().err

@@ -100,6 +100,32 @@ def cost_of(rankings: Sequence[Any]) -> Dict[str, float]:
     return {"cost": cost, "token_cost": token_cost}
 
 
+def cost_before_stages(rankings: Sequence[Any], capabilities: Any) -> Dict[str, float]:
+    """Cost of what runs before the first stage, over that of the full network.
+
+    It is that of the texts which a ranker encodes by themselves; 0 for a ranker whose stages begin
+    with its inputs.
+
+    Parameters
+    ----------
+    rankings : sequence of Ranking
+        One a question, of a ranker that drops nothing.
+    capabilities : wqa.inference.Capabilities
+        Capabilities of the ranker, which has exits.
+
+    Returns
+    -------
+    dict of str to float
+        ``cost`` and ``token_cost``, as `cost_of` returns them.
+    """
+    stages = sum(capabilities.stage_layers) / capabilities.num_layers
+    costs = {}
+    for kind, cost in cost_of(rankings).items():
+        rest = cost - stages
+        costs[kind] = rest if rest > 1e-9 else 0.0  # without rounding
+    return costs
+
+
 def evaluate_ranker(
     ranker: Any,
     questions: Iterable[Question],
@@ -222,6 +248,7 @@ def _rows_of_exits(
     ranker.set_drops()
     rankings = rank_questions(ranker, questions, "every exit", progress)
     capabilities = ranker.capabilities
+    before = cost_before_stages(rankings, capabilities)
     rows = []
     layers = 0.0
     for index, layer in enumerate(capabilities.exits):
@@ -230,7 +257,9 @@ def _rows_of_exits(
         share = layers / capabilities.num_layers
         row: Row = {"drop_ratio": f"exit {layer}", "filter": filter}
         row.update(evaluate(orders, questions, metrics=metrics, total=total))
-        row.update(cost=share, token_cost=share, seconds=None)
+        for kind, cost in before.items():
+            row[kind] = share + cost
+        row["seconds"] = None
         rows.append(row)
     return rows
 

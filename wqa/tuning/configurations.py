@@ -25,7 +25,7 @@ class Configuration:
         Drop ratio of each exit; that of the last exit is 0.
     cost : float
         Layers x candidates that run, with whole candidates dropped, over those of the full
-        encoder.
+        encoder; texts that are encoded by themselves count too.
     paper_cost : float
         `wqa.inference.relative_cost` of the ratios, the x-axis of Figure 2.
     metrics : dict of str to float

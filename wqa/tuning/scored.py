@@ -16,7 +16,7 @@ import numpy as np
 from wqa.data import Question
 from wqa.errors import DataError, shorten
 from wqa.evaluation import METRICS, by_document_id
-from wqa.evaluation.rankers import rank_questions
+from wqa.evaluation.rankers import cost_before_stages, rank_questions
 from wqa.inference.cost import relative_cost
 from wqa.inference.ranker import Ranking
 from wqa.models.cascade import drop_ratios, dropped
@@ -58,6 +58,7 @@ def score_questions(
         capabilities.exits,
         capabilities.num_layers,
         capabilities.stage_layers,
+        cost_before_stages(rankings, capabilities)["cost"],
     )
 
 
@@ -76,6 +77,8 @@ class ScoredQuestions:
         Layers of the full encoder.
     stage_layers : sequence of float, optional
         Number of layers that each stage runs, by default those between the exits.
+    cost_before : float
+        Cost of what runs before the first stage, over that of the full encoder.
 
     Raises
     ------
@@ -90,11 +93,13 @@ class ScoredQuestions:
         exits: Sequence[int],
         num_layers: int,
         stage_layers: Sequence[float] = (),
+        cost_before: float = 0.0,
     ) -> None:
         if not questions:
             raise DataError("questions", "no question is left", "at least one")
         self.exits = tuple(exits)
         self.num_layers = num_layers
+        self._cost_before = cost_before
         self._depths = np.diff([0, *self.exits])  # layers from the exit before to each exit
         if stage_layers:
             self._depths = np.array(stage_layers)
@@ -149,6 +154,7 @@ class ScoredQuestions:
         evaluated: Dict[Tuple[float, ...], Configuration] = {}
         for ratios, gains, layers in self._walk(sorted(set(checked)), start):
             cost = float(layers / full) if full else 0.0
+            cost += self._cost_before
             paper_cost = relative_cost(
                 self.exits, ratios, self.num_layers, stage_layers=self._depths.tolist()
             )
