@@ -199,7 +199,11 @@ def test_signals_while_many_questions_are_ranked(tiny_run, engine):
 def test_nothing_that_an_earlier_ranking_left_is_read():
     ranker, pairs = spilling_ranker("onednn"), group()
     expected = ranker.rank_pairs(pairs)
-    for buffer in ranker._engine._layers._workspace._buffers.values():
+    layers = ranker._engine._layers
+    buffers = [scratch._data for scratch in layers._buffers]
+    for rows in (layers._rows, layers._read._attending, layers._read._finishing):
+        buffers += rows._workspace._buffers.values()
+    for buffer in buffers:
         buffer.view(np.uint8)[:] = 0xFF  # NaN
     check_same(ranker.rank_pairs(pairs), expected)
 
