@@ -35,8 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "system",
         metavar="SYSTEM",
-        help="cascade, pairwise for the monolithic ranker, mhs for the Multiple-Heads Student, or "
-        "reader for the span reader",
+        help="cascade, pairwise for the monolithic ranker, mhs for the Multiple-Heads Student, "
+        "dcbert, or reader for the span reader",
     )
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
