@@ -193,7 +193,27 @@ def minilm(directory):
     np.savez_compressed(HERE / "minilm_pooled.npz", pooled=np.stack(pooled).astype(np.float32))
 
 
+def answers():
+    """Figures of random answers by the port of SQuAD's script in transformers."""
+    import random
+
+    from transformers.data.metrics import squad_metrics
+
+    rng = random.Random(0)
+    words = ["the", "The", "a", "An", "B", "b.", "c-d", "Z\u00fcrich", "U.S.", "\u201cx\u201d"]
+    words += ["the-end", "1,000", "\u00a0", "_", "a_b", "don't", "\u00e9", "\u2013"]
+    rows = []
+    for _ in range(150):
+        texts = [" ".join(rng.choices(words, k=rng.randrange(5))) for _ in range(2)]
+        prediction, answer = texts
+        exact = squad_metrics.compute_exact(answer, prediction)
+        rows.append([prediction, answer, exact, squad_metrics.compute_f1(answer, prediction)])
+    text = ",\n".join(json.dumps(row) for row in rows)
+    (HERE / "squad_answers.json").write_text(f"[{text}]\n", encoding="utf-8")
+
+
 def models(directory):
+    answers()
     bert = tiny("tiny_bert", "Bert")
     tiny(
         "tiny_roberta",

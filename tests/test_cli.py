@@ -596,6 +596,8 @@ def test_a_flag_means_one_thing():
 #: What the parsers of some subcommands insist on.
 REQUIRED = {
     "agreement": ("student", "teacher", "--data", "d"),
+    "answer": ("--index", "i", "--reader", "r", "--question", "q"),
+    "encode": ("run", "--documents", "d", "--out", "o"),
     "train": ("cascade", "--encoder", "e", "--train", "t", "--out", "o"),
     "rank": ("run", "--question", "q", "--candidates", "c"),
     "convert": ("source", "out"),

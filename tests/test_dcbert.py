@@ -10,9 +10,18 @@ import pytest
 from conftest import DATA, needs_onednn
 from mxnet import autograd
 
+from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import Candidate, Question, write_questions
-from wqa.errors import DataError, InputError, OptionError, QuestionTooLong, TrainingStopped
+from wqa.errors import (
+    DataError,
+    InputError,
+    OptionError,
+    QuestionTooLong,
+    RunDirectoryError,
+    TrainingStopped,
+)
+from wqa.inference.export import export_mxnet
 from wqa.models import DCBERTConfig, build_network, parse_devices
 from wqa.models.interactions import JointRows
 from wqa.onednn import GradientEngine
@@ -124,6 +133,10 @@ def test_joint_sequences_are_those_of_one_pair_at_a_time(hybridized):
         assert rows.shape == (4, sum(widths), 16)
         for row, reference in zip(rows.asnumpy(), expected):
             np.testing.assert_allclose(row[: len(reference)], reference, atol=1e-6)
+        # The padding of a pair is its own: another pair's values, even NaN, do not reach it.
+        inputs[2][1] = float("nan")
+        changed = join(*inputs)[0].asnumpy()
+        assert np.isnan(changed[1]).any() and not np.isnan(changed[[0, 2, 3]]).any()
 
 
 def test_gradients_reach_the_rows_that_a_joint_sequence_is_made_of():
@@ -346,8 +359,10 @@ def test_each_exit_scores_as_a_network_of_its_depth():
 
 
 @needs_onednn
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("name", INTERACTIONS)
+@pytest.mark.parametrize(
+    "family, name",
+    [*((family, "two exits") for family in FAMILIES), *(("bert", name) for name in INTERACTIONS)],
+)
 def test_both_engines_compute_the_same_gradients(family, name):
     network, batch = decoupled(family, **INTERACTIONS[name]), pairs_of(family)
     path, results = network.path(), []
@@ -506,7 +521,7 @@ def corpus(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("name", INTERACTIONS)
+@pytest.mark.parametrize("name", ["two exits", "lstm"])
 def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
     start = EncoderStart("it", family_encoder)
     task = task_of(start, corpus, **INTERACTIONS[name])
@@ -607,6 +622,28 @@ def test_runs_give_their_encoder_or_all_parts(tmp_path, tiny_encoder, corpus):
     for options in ({"layers": 1}, {"interaction": "linear"}):
         with pytest.raises(OptionError, match="init: a run with"):
             task_of(start, corpus, **options)
+    with pytest.raises(RunDirectoryError, match="the system dcbert, which has no single encoder"):
+        run_of(tmp_path / "other", "", corpus, "cascade", init=run)
+
+
+@pytest.mark.parametrize("name", ["two exits", "linear"])
+def test_an_exported_network_scores_the_same(tmp_path, tiny_encoder, corpus, name):
+    options = INTERACTIONS[name]
+    run = run_of(tmp_path / "run", tiny_encoder, corpus, max_updates=2, **options)
+    files = export_mxnet(run, tmp_path / "exported")
+    assert "model-symbol.json" in files and not any(file.startswith("exit_") for file in files)
+    manifest = json.loads((tmp_path / "exported" / "export.json").read_text())
+    inputs = manifest["networks"]["model"]["inputs"]
+    assert inputs == list(SplitEncoder.names)
+    kinds = ["int32 (B, L)", "float32 (B,)"] * 2
+    assert [manifest["types"][name] for name in inputs] == kinds
+    prefix = str(tmp_path / "exported" / "model")
+    block = mx.gluon.SymbolBlock.imports(f"{prefix}-symbol.json", inputs, f"{prefix}-0000.params")
+    backbone = read_backbone_config(tiny_encoder)
+    network = build_network("dcbert", backbone, question_length=24, **options)
+    load_parameters(network, run / "model.params", parse_devices("cpu"))
+    expected = network(*pairs_of()).asnumpy()
+    np.testing.assert_allclose(block(*pairs_of()).asnumpy(), expected, atol=1e-5)
 
 
 # Training
@@ -764,3 +801,20 @@ def test_lengths_beyond_the_positions_and_stores_are_refused(tmp_path, tiny_enco
     with pytest.raises(DataError) as error:
         task_of(start, tmp_path / "c.store")
     assert "a store of pairs" in str(error.value) and "canonical JSONL" in str(error.value)
+
+
+def test_the_commands_train_by_dev_and_evaluate_alike(tmp_path, tiny_encoder, corpus, capsys):
+    run = tmp_path / "run"
+    options = ["train", "dcbert", "--encoder", str(tiny_encoder), "--train", str(corpus)]
+    options += ["--out", str(run), "--question-length", "24", "--max-length", "40"]
+    assert main([*options, "--layers", "4"]) == 2
+    error = capsys.readouterr().err
+    assert error == "error: --layers: 4; expected at most 3, the layers of the encoder\n"
+    options += ["--dev", str(corpus), "--max-updates", "2", "--warmup-updates", "1"]
+    assert main([*options, "--layers", "2", "--exits", "1", "--tokens-per-batch", "900"]) == 0
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    dev = [json.loads(line)["dev"] for line in lines if "dev" in json.loads(line)][-1]
+    capsys.readouterr()
+    figures = tmp_path / "figures.json"
+    assert main(["evaluate", str(run), "--data", str(corpus), "--json", str(figures)]) == 0
+    assert json.loads(figures.read_text())["map"] == pytest.approx(dev["map"])

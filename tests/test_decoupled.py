@@ -483,7 +483,7 @@ def test_commands_take_a_cache_and_say_what_it_lacks(
     assert "no document cache" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["mxnet", "huggingface", "pytorch"])
+@pytest.mark.parametrize("form", ["huggingface", "pytorch"])
 def test_an_export_says_what_it_cannot_write(run, tmp_path, capsys, form):
     command = ["export", str(run), str(tmp_path / "out"), "--format", form]
     assert main(command) == 2

@@ -461,6 +461,29 @@ def test_two_readers_beside_a_writer(tmp_path, popen, monkeypatch):
         assert out == "done 150\n", error
 
 
+def test_a_reader_whose_entries_are_copied_meanwhile(stored, monkeypatch):
+    """Between its query of the index and its reading."""
+    path, documents = stored
+    monkeypatch.setattr(writer_module, "LEAST_UNUSED", 0)
+    cache = open_cache(path)
+    look_up, calls = cache._look_up, []
+
+    def overtaken(ids):
+        result = look_up(ids)
+        calls.append(1)
+        if len(calls) == 1:
+            with DocumentCacheWriter(path, SETTINGS) as writer:
+                writer.remove(["D3"])
+                writer.commit()
+                assert writer.compact() > 0
+        return result
+
+    monkeypatch.setattr(cache, "_look_up", overtaken)
+    rows = cache.get_many(list(documents), [text_digest(id) for id in documents])
+    assert [row is None for row in rows] == [False, False, True, False]
+    np.testing.assert_array_equal(rows[3], documents["D4"].astype(np.float16))
+
+
 def test_a_forked_process_reads(stored):
     path, documents = stored
     cache = open_cache(path)
@@ -571,6 +594,16 @@ def small_chunks(monkeypatch):
     monkeypatch.setattr(encoding_module, "CHUNK_DOCUMENTS", 4)
 
 
+@pytest.fixture(scope="module")
+def whole(run, collection, tmp_path_factory):
+    """Content of the cache of a command that was not stopped, in small chunks."""
+    out = tmp_path_factory.mktemp("whole") / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(encoding_module, "CHUNK_DOCUMENTS", 4)
+        assert encode_documents(run, collection, out).new == 21
+    return content_of(out)
+
+
 def encode(run, documents, out, *options):
     command = ["encode", str(run), "--documents", str(documents), "--out", str(out), *options]
     return main(command)
@@ -598,6 +631,23 @@ def test_the_cache_has_the_networks_encodings(run, collection, tmp_path, capsys)
     assert [document.truncated for document in found] == [True] + [False] * 20
     identity = encodings_identity(backbone, loaded.encoder.tokenizer, 40)
     assert len(open_cache(out, identity)) == 21
+
+
+@needs_precision("bfloat16")
+def test_encodings_in_bfloat16_are_stored_as_they_are(run, collection, tmp_path):
+    engine = EngineConfig(precision="bfloat16")
+    encode_documents(run, collection, tmp_path / "cache", "bfloat16", engine=engine)
+    loaded, documents = load_run(run), list(read_documents(collection))
+    texts = [document.full_text for document in documents]
+    inputs = SingleEncoder(loaded.encoder.tokenizer, 40).encode(texts)
+    backbone, tokenizer = loaded.network.document_encoder, loaded.encoder.tokenizer
+    encoder = DocumentEncoder(backbone, tokenizer, 40, engine)
+    expected = encoder.encode([encoded.token_ids for encoded in inputs])
+    ids, digests = [document.id for document in documents], list(map(text_digest, texts))
+    for rows, bits in zip(open_cache(tmp_path / "cache").get_many(ids, digests), expected):
+        assert rows.dtype == np.uint16 and rows.tobytes() == bits.tobytes()
+    with pytest.raises(DataError, match="made with precision 'bfloat16'; expected 'float32'"):
+        encode_documents(run, collection, tmp_path / "cache", "bfloat16")
 
 
 def test_documents_are_added_changed_pruned_and_removed(run, collection, tmp_path, capsys):
@@ -676,7 +726,7 @@ def test_a_cache_of_other_weights_is_refused(run, collection, tmp_path, capsys):
     identity = encodings_identity(loaded.network.document_encoder, loaded.encoder.tokenizer, 40)
     with pytest.raises(DataError, match="made with encoder_sha256 '.*encode the documents by this"):
         open_cache(out, identity)
-    assert encode(run, collection, out, "--tokens", "3") == 2
+    assert encode(run, collection, out, "--first-tokens", "3") == 2
     assert "made with tokens 0; expected 3" in capsys.readouterr().err
     assert content_of(out) == before
 
@@ -691,7 +741,10 @@ def test_options_that_do_not_fit_are_refused(run, tiny_run, collection, tmp_path
         (["encode", "--remove", str(collection), "--prune"], "--prune: with --remove"),
         (["encode", "--remove", str(collection)], "cache: is no document cache"),
         (["encode", "--remove", "no.txt"], "no.txt: cannot be read"),
-        (["encode", str(run), "--documents", str(collection), "--tokens", "-1"], "--tokens: -1"),
+        (
+            ["encode", str(run), "--documents", str(collection), "--first-tokens", "-1"],
+            "--first-tokens: -1",
+        ),
     ]
     for command, message in cases:
         assert main([*command, "--out", str(out)]) == 2
@@ -709,10 +762,11 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("function", ["put", "commit", "_change_index"])
+@pytest.mark.parametrize(
+    "function, when", [("put", "after"), ("commit", "before"), ("_change_index", "after")]
+)
 def test_a_stopped_command_is_continued(
-    run, collection, tmp_path, small_chunks, monkeypatch, function, when
+    run, collection, whole, tmp_path, small_chunks, monkeypatch, function, when
 ):
     """To the same bytes, and without encoding again what was committed."""
     real, calls = getattr(DocumentCacheWriter, function), []
@@ -729,10 +783,10 @@ def test_a_stopped_command_is_continued(
         patch.setattr(DocumentCacheWriter, function, deadly)
         encode_documents(run, collection, tmp_path / "cache")
     chunks = 0 if function == "put" else 2 + (when == "after")
-    check_continued(run, collection, tmp_path, 4 * chunks)
+    check_continued(run, collection, whole, tmp_path / "cache", 4 * chunks)
 
 
-def test_a_killed_command_is_continued(run, collection, tmp_path, small_chunks):
+def test_a_killed_command_is_continued(run, collection, whole, tmp_path, small_chunks):
     """Between the flush of new entries and the change of the index."""
     small = "import wqa.inference.encoding_runs as module; module.CHUNK_DOCUMENTS = 4"
     command = ["encode", str(run), "--documents", str(collection), "--out"]
@@ -745,26 +799,20 @@ def test_a_killed_command_is_continued(run, collection, tmp_path, small_chunks):
         env=child_environment(),
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    check_continued(run, collection, tmp_path, 8)
+    check_continued(run, collection, whole, tmp_path / "cache", 8)
 
 
-def check_continued(run, collection, tmp_path, committed):
-    whole = content_of(write_whole(run, collection, tmp_path))
-    kept = content_of(tmp_path / "cache")
+def check_continued(run, collection, whole, cache, committed):
+    kept = content_of(cache)
     assert len(kept) == committed and kept.items() <= whole.items()
-    report = encode_documents(run, collection, tmp_path / "cache")
+    report = encode_documents(run, collection, cache)
     assert (report.new, report.unchanged) == (21 - committed, committed)
-    assert content_of(tmp_path / "cache") == whole
-
-
-def write_whole(run, collection, tmp_path, **options):
-    assert encode_documents(run, collection, tmp_path / "whole", **options).new == 21
-    return tmp_path / "whole"
+    assert content_of(cache) == whole
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_after_a_chunk(
-    run, collection, tmp_path, small_chunks, monkeypatch, capsys, number
+    run, collection, whole, tmp_path, small_chunks, monkeypatch, capsys, number
 ):
     encode_chunk, chunks = encoding_module._Encoding._encode_chunk, []
 
@@ -776,13 +824,13 @@ def test_a_signal_stops_after_a_chunk(
 
     out = tmp_path / "cache"
     monkeypatch.setattr(encoding_module._Encoding, "_encode_chunk", with_signal)
-    assert encode(run, collection, out, "--tokens", "5") == 128 + number
+    assert encode(run, collection, out) == 128 + number
     message, command = capsys.readouterr().err.splitlines()[-2:]
     assert message == f"{out}, 8 of 21 documents: stopped by signal {number}; resume with:"
     assert len(content_of(out)) == 8
     assert shlex.split(command)[0] == "wqa" and main(shlex.split(command)[1:]) == 0
     assert "21 documents; 13 new, 8 unchanged" in capsys.readouterr().out
-    assert content_of(out) == content_of(write_whole(run, collection, tmp_path, tokens=5))
+    assert content_of(out) == whole
 
 
 def test_a_full_disk_ends_the_command_with_one_line(run, tmp_path, small_chunks, capsys):

@@ -119,13 +119,17 @@ def test_squad_open_of_its_own_paragraphs(tmp_path, monkeypatch, packed, capsys)
     assert "3 documents" in capsys.readouterr().out
 
 
-def test_articles_are_divided_by_the_digests_of_their_titles(tmp_path):
+def test_articles_are_divided_by_the_digests_of_their_titles(tmp_path, capsys):
     texts = [f"Fact number {number} is true." for number in range(6)]
     articles = []
     for number, text in enumerate(texts):
         question = entry(f"q{number}", "which ?", f"number {number}", text=text)
         articles.append(article(f"Title_{number}", (text, [question])))
     folder = write_squad(tmp_path / "in", "v2.0", train=articles[:4], dev=articles[4:])
+    for sizes in ("3,1,1", "3,2,2"):
+        arguments = ("--archive", folder, "--articles", sizes)
+        found = refusal(capsys, squad_open, *arguments, out=tmp_path / "out")
+        assert "6 articles; expected the " in found
     arguments = ("--archive", folder, "--articles", "3,1,2")
     assert convert(squad_open, *arguments, out=tmp_path / "out") == 0
     titles = [f"Title {number}" for number in range(6)]

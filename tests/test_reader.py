@@ -103,6 +103,14 @@ def test_f1_equals_an_independent_one(prediction, answers):
     assert f1(prediction, answers) >= exact_match(prediction, answers)
 
 
+def test_figures_equal_those_of_squads_script():
+    rows = json.loads((DATA / "squad_answers.json").read_text(encoding="utf-8"))
+    assert len(rows) == 150 and sum(0 < row[3] < 1 for row in rows) > 20
+    for prediction, reference, exact, overlap in rows:
+        assert exact_match(prediction, [reference]) == exact
+        assert f1(prediction, [reference]) == pytest.approx(overlap)
+
+
 def test_mean_figures_count_questions_without_a_prediction_as_zero():
     questions = [
         Question("Q1", "q", (), ("Rhine",)),
@@ -380,6 +388,23 @@ def test_examples_have_the_first_occurrence_and_as_many_windows_without_an_answe
     assert len(fewer.examples) == 9
 
 
+def test_a_title_is_the_span_last_of_all(tokenizer):
+    def example(text, label):
+        question = Question("Q1", "where ?", (Candidate(text, label),), ("Basel",))
+        padding = Question("Q2", "where ?", (Candidate("Basel .", 1),), ("Basel",))
+        made = examples_of([padding, question], tokenizer, max_length=80)
+        [document] = tokenizer.locate([text])
+        [last] = made.examples[1:]
+        if last.span is None:
+            return None
+        return int(document.starts[last.span[0]])
+
+    assert example("Basel\nThe Rhine runs past Basel .", 1) == 26
+    assert example("Basel\nThe Rhine runs past it .", 1) == 0
+    # All paragraphs of an article have its title: such a one is a document without the answer.
+    assert example("Basel\nThe Rhine runs past it .", 0) is None
+
+
 def test_a_long_paragraph_gives_the_window_with_the_most_context(tokenizer):
     words = ["rain"] * 60 + ["Basel"] + ["snow"] * 59
     question = Question("Q1", "which town ?", (Candidate(" ".join(words), 1),), ("Basel",))
@@ -415,13 +440,33 @@ def test_what_questions_lack_is_counted_and_said(tokenizer, capsys):
     counts.note("train.jsonl")
     said = capsys.readouterr().err
     assert "train.jsonl: no candidate of 1 of 4 questions contains an answer" in said
-    assert "1 candidates with label 1 contain none; 1 answers do not fit into a window" in said
+    assert "label 1 that contain none: 1; answers that do not fit into a window: 1" in said
     with pytest.raises(DataError, match="no candidate with label 1 contains an answer"):
         examples_of(questions[1:2], tokenizer)
     with pytest.raises(DataError, match="question 'Q5': no answers"):
         examples_of([Question("Q5", "where ?", (rhine,))], tokenizer)
     with pytest.raises(DataError, match="candidate 1 has no label"):
         examples_of([Question("Q6", "where ?", (Candidate("a"),), ("a",))], tokenizer)
+
+
+def test_a_batch_marks_what_can_be_read_and_where_the_answer_is(tokenizer):
+    candidates = (Candidate("It runs past Basel .", 1), Candidate("It snows .", 0))
+    question = Question("Q1", "where ?", candidates, ("Basel",))
+    encoder = PairEncoder(tokenizer, 80)
+    examples = SpanExamples([question], WindowEncoder(encoder))
+    network = build_network("reader", tiny_config(vocab_size=1300))
+    batch = ReaderTask(network, encoder, examples).batch(np.array([0, 1]))
+    pairs = encoder.encode(question.question, question.texts)
+    for row, pair in enumerate(pairs):
+        length = len(pair.token_ids)
+        assert batch["token_ids"][row, :length].tolist() == pair.token_ids.tolist()
+        # Position 0, and the document's tokens without the separator behind them.
+        readable = [0, *range(pair.boundary, length - 1)]
+        assert np.flatnonzero(batch["allowed"][row]).tolist() == readable
+    start, end = batch["targets"][0].astype(int)
+    answer_ids = batch["token_ids"][0, start : end + 1].tolist()
+    assert answer_ids == tokenizer.encode(["Basel"])[0]
+    assert batch["targets"][1].tolist() == [0, 0]
 
 
 # Training and reading
@@ -663,6 +708,17 @@ def test_training_questions_without_answers(rivers, tmp_path, capsys):
     assert not (tmp_path / "run" / "config.json").exists()
 
 
+def test_a_store_has_no_answers(rivers, tmp_path, capsys):
+    store = str(tmp_path / "train.store")
+    arguments = ["tokenize", "--encoder", str(rivers / "encoder")]
+    arguments += ["--data", str(rivers / "train.jsonl"), "--out", store, "--max-length", "64"]
+    assert main(arguments) == 0
+    arguments = command(rivers, tmp_path / "run")
+    arguments[arguments.index("--train") + 1] = store
+    assert main(arguments) == 2
+    assert "a store, which has no answers" in capsys.readouterr().err
+
+
 # wqa answer
 
 
@@ -687,6 +743,31 @@ def test_one_question_shows_its_answer_the_text_around_it_and_the_documents(
     assert best["text"] == "Dresden" and best["document"] == "D2"
     assert answer(rivers, reader_run, "--question", "zebra ?") == 0
     assert "the question retrieves no document" in capsys.readouterr().out
+
+
+def test_over_long_questions_are_named_before_any_is_answered(rivers, reader_run, tmp_path, capsys):
+    sea = Question("sea", "where does the Rhine end ?", (), ("the North Sea",))
+    long = Question("long", " ".join(["where does the Rhine end ?"] * 12), (), ("the North Sea",))
+    write_questions(tmp_path / "q.jsonl", [sea, long])
+    data = ["--data", tmp_path / "q.jsonl", "--out", tmp_path / "p.json"]
+    assert answer(rivers, reader_run, *data) == 2
+    assert "question 'long'" in capsys.readouterr().err
+    assert not (tmp_path / "p.json").exists()
+    assert answer(rivers, reader_run, *data, "--long-questions", "truncate") == 0
+    assert "1 over-long question truncated" in capsys.readouterr().err
+
+
+def test_questions_without_known_answers_are_answered_without_figures(
+    rivers, reader_run, tmp_path, capsys
+):
+    bare = [question._replace(candidates=(), answers=()) for question in river_questions()]
+    write_questions(tmp_path / "q.jsonl", bare)
+    assert answer(rivers, reader_run, "--data", tmp_path / "q.jsonl") == 0
+    assert "6 questions, without known answers" in capsys.readouterr().out
+    bare[2] = bare[2]._replace(answers=("Ulm",))
+    write_questions(tmp_path / "q.jsonl", bare)
+    assert answer(rivers, reader_run, "--data", tmp_path / "q.jsonl") == 2
+    assert "question 'sea0': no answers, as 5 of 6 questions" in capsys.readouterr().err
 
 
 def test_many_questions_give_figures_counts_and_predictions(rivers, reader_run, tmp_path, capsys):
@@ -730,9 +811,32 @@ def test_a_ranker_orders_what_is_read(rivers, reader_run, tiny_run):
         Pipeline(index, reader, read=0)
 
 
+def test_a_ranker_that_reads_a_cache_of_documents(rivers, reader_run, tmp_path, capsys):
+    run, cache = tmp_path / "dcbert", tmp_path / "cache"
+    arguments = ["train", "dcbert", "--encoder", rivers / "encoder", "--out", run]
+    arguments += ["--train", rivers / "train.jsonl", "--max-length", "60", "--question-length"]
+    arguments += ["24", "--max-updates", "1", "--warmup-updates", "1"]
+    assert main(list(map(str, arguments))) == 0
+    arguments = ["encode", run, "--documents", rivers / "documents.jsonl", "--out", cache]
+    assert main(list(map(str, arguments))) == 0
+    capsys.readouterr()
+    question = ["--question", "past which town does the Elbe run ?", "--json", "-"]
+    results = []
+    for more in ([], ["--cache", cache]):
+        assert answer(rivers, reader_run, *question, "--ranker", run, *more) == 0
+        said = capsys.readouterr()
+        results.append(json.loads(said.out))
+    assert "0 of 3 documents were encoded" in said.err
+    whole, cached = results
+    assert whole["answers"] == cached["answers"]
+    for one, another in zip(whole["documents"], cached["documents"]):
+        assert one["score"] == pytest.approx(another["score"], abs=1e-2)
+
+
 @pytest.mark.parametrize(
     "more, message",
     [
+        (["--question", "a", "--cache", "c"], "--cache: without a ranker"),
         (["--question", " "], "the question is empty"),
         (["--question", "a", "--out", "p.json"], "--out: with one question"),
         (["--question", "a", "--read", "0"], "--read: 0"),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare stores for encoded documents, and measure what reading, checking and rounding cost.
 
-    python recipes/bench/document_caches.py [--documents 1500] [--encoder minilm]
+    python recipes/bench/document_caches.py [--documents 1500] [--encoder minilm] [--run RUN]
 
 It writes documents of 150 tokens and 768 units in float16 to a folder of arrays, to an index in
 SQLite beside a file of entries (`wqa.data.document_cache`), to LMDB (where it is installed:
@@ -10,6 +10,7 @@ time. A second table has the errors of each element type on encodings of an enco
 """
 
 import argparse
+import contextlib
 import hashlib
 import pathlib
 import shutil
@@ -20,16 +21,23 @@ import tempfile
 import time
 import zlib
 
+import mxnet as mx
 import numpy as np
 
-import wqa.models  # noqa: F401 - prepares the process
-from wqa.data import builtin_path, read_questions
+from wqa.config import BackboneConfig, EngineConfig
+from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import ArrayFolder
-from wqa.data.document_cache import open_cache, text_digest
+from wqa.data.document_cache import DocumentCache, open_cache, text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
+from wqa.data.documents import Document, write_documents
 from wqa.data.encodings import STORES, EntryFormat
+from wqa.inference import build_ranker, encode_documents, load_ranker
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
+from wqa.models import network_type
 from wqa.onednn.library import as_float32
+from wqa.pretrained import encoder_directory, load_backbone
+from wqa.text import SingleEncoder, load_tokenizer
 
 ROWS, UNITS, AT_ONCE, ROUNDS = 150, 768, 80, 15
 HALF = np.dtype("<f2")
@@ -222,10 +230,6 @@ def convert(entry, contents, out):
 
 def measure_losses(name):
     """Print the errors of each element type on encodings of the built-in corpus."""
-    from wqa.inference.document_encoder import DocumentEncoder
-    from wqa.pretrained import encoder_directory, load_backbone
-    from wqa.text import SingleEncoder, load_tokenizer
-
     with encoder_directory(name) as folder:
         backbone, tokenizer = load_backbone(folder), load_tokenizer(folder)
     texts = []
@@ -263,15 +267,114 @@ def measure_losses(name):
         print(f"| {store} | {entry.size(1)} | {greatest:.2e} | {mean:.2e} | {cosine:.6f} |")
 
 
+def measure_scores(run, folder):
+    """Print how the scores of a run change by what its cache keeps of the documents."""
+    ids, questions = {}, []
+    for question in read_questions(builtin_path("test")):
+        candidates = []
+        for candidate in question.candidates:
+            id = ids.setdefault(candidate.text, f"D{len(ids)}")
+            candidates.append(candidate._replace(id=id))
+        questions.append(question._replace(candidates=tuple(candidates)))
+    documents = folder / "documents.jsonl"
+    write_documents(documents, [Document(id, text) for text, id in ids.items()])
+    expected = [ranking.scores for ranking in load_ranker(run).rank_all(questions)]
+    spread = np.concatenate(expected).std()
+    print(f"\n{len(questions)} questions, {len(ids)} documents; scores deviate by {spread:.3f}")
+    print("| store | rows kept | bytes a document | greatest error | mean error | same first |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for store, tokens in (*((store, 0) for store in STORES), ("float16", 32), ("float16", 16)):
+        cache = folder / f"{store}_{tokens}"
+        report = encode_documents(run, documents, cache, store, tokens)
+        ranker = load_ranker(run, cache=str(cache))
+        scores = [ranking.scores for ranking in ranker.rank_all(questions)]
+        errors = np.abs(np.concatenate(scores) - np.concatenate(expected))
+        first = [own.argmax() == other.argmax() for own, other in zip(scores, expected)]
+        size = report.bytes / report.documents
+        print(
+            f"| {store} | {tokens or 'all'} | {size:.0f} | {errors.max():.1e} "
+            f"| {errors.mean():.1e} | {np.mean(first):.2f} |"
+        )
+
+
+def measure_ranking(name, folder):
+    """Print which part of a ranking the reading of documents is, at a base encoder's width.
+
+    The encoders have one layer, as documents come from the cache; the interaction has one too.
+    """
+    with encoder_directory(name) as encoder_folder:
+        tokenizer = load_tokenizer(encoder_folder)
+    sizes = BackboneConfig(
+        layout="bert",
+        vocab_size=tokenizer.vocab_size,
+        units=UNITS,
+        hidden_size=4 * UNITS,
+        num_layers=1,
+        num_heads=12,
+        max_positions=512,
+        token_types=2,
+    )
+    network = network_type("dcbert")(sizes)
+    network.initialize(mx.init.Normal(0.02))
+    encoder = network.text_encoder(tokenizer, ROWS)
+    identity = encodings_identity(network.document_encoder, tokenizer, ROWS)
+    questions = []
+    with DocumentCacheWriter(folder, {**identity, "store": "float16", "tokens": 0}) as writer:
+        for number in range(ROUNDS):
+            candidates = []
+            for index in range(AT_ONCE * number, AT_ONCE * (number + 1)):
+                writer.put(f"D{index}", text_digest(text_of(index)), rows_of(index))
+                candidates.append(Candidate(text_of(index), 0, f"D{index}"))
+            questions.append(Question(f"Q{number}", "how are caves formed ?", tuple(candidates)))
+        writer.commit()
+    print("\n| precision | a question, ms | reading for the first time, ms | share |")
+    print("| --- | --- | --- | --- |")
+    for precision in ("float32", "bfloat16"):
+        config = EngineConfig("onednn", precision)
+        ranker = build_ranker("dcbert", network, encoder, engine=config, cache=str(folder))
+        list(ranker.rank_all(questions[:3]))  # compiles the kernels
+        ranker = build_ranker("dcbert", network, encoder, engine=config, cache=str(folder))
+        totals, readings = [], []
+        with watched(DocumentCache, "find_many", readings):
+            for question in questions:
+                start = time.perf_counter()
+                list(ranker.rank_all([question]))
+                totals.append(time.perf_counter() - start)
+        total, reading = (1e3 * statistics.median(times[3:]) for times in (totals, readings))
+        print(f"| {precision} | {total:.1f} | {reading:.1f} | {reading / total:.3f} |")
+
+
+@contextlib.contextmanager
+def watched(owner, name, times):
+    """Append the time of each call of a method to a list."""
+    method = getattr(owner, name)
+
+    def timed(*arguments):
+        start = time.perf_counter()
+        result = method(*arguments)
+        times.append(time.perf_counter() - start)
+        return result
+
+    setattr(owner, name, timed)
+    try:
+        yield
+    finally:
+        setattr(owner, name, method)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=1500)
     parser.add_argument("--encoder", default="minilm")
+    parser.add_argument("--run")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         compare_stores(options.documents, pathlib.Path(folder))
-    measure_checks()
-    measure_losses(options.encoder)
+        measure_checks()
+        measure_losses(options.encoder)
+        measure_ranking(options.encoder, pathlib.Path(folder) / "ranking")
+        if options.run:
+            measure_scores(options.run, pathlib.Path(folder))
 
 
 if __name__ == "__main__":

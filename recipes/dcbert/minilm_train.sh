@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tables 1 to 3 and Figure 2 in small, the trainings: MiniLM, and the half of SQuAD 2.0's development set that is at hand as an open
-# collection, 646 paragraphs of 16 articles; questions of ten articles to train, three to tune, three to report. The trainings that
-# tell most come first; the re-ranker and DC-BERT have three seeds.
+# Tables 1 to 3 and Figure 2 in small, the trainings: MiniLM, and the half of SQuAD 2.0's development set that is at hand as an
+# open collection, 646 paragraphs of 16 articles; questions of ten articles to train, three to tune, three to report. The
+# trainings that tell most come first; the re-ranker and DC-BERT have three seeds.
 #
 #   DATA=data ARCHIVE=dev-v2.0.json.gz recipes/dcbert/minilm_train.sh    hours on two cores; then minilm_tables.sh
 #   SMOKE=1 recipes/dcbert/minilm_train.sh

@@ -1,17 +1,17 @@
-# Settings and functions of the recipes of DC-BERT (Zhang et al. 2020), which source this file; those of recipes/settings.sh hold
-# as well. SMOKE=1 takes the built-in corpus as the collection of every corpus.
+# Settings and functions of the recipes of DC-BERT (Zhang et al. 2020), which source this file; those of recipes/settings.sh
+# hold as well. SMOKE=1 takes the built-in corpus as the collection of every corpus.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [ "${SMOKE:-0}" = 1 ]; then
   CORPORA=${CORPORA:-squad} TOP=6 TRAIN_TOP=4 READ=3 PAIR_TOKENS=152 QUESTION_TOKENS=24 DOCUMENT_TOKENS=128
   STUDENT_DEPTH=2 INTERACTIONS="1 2" CUTOFFS="1 4" KEEPS=3 RATIOS=0.3 CALIBRATED=4
-  export ROUNDS=1
+  export ROUNDS=1 QUESTIONS=2 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
   READER_ENCODER=${READER_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
 else
   RUNS=${RUNS:-runs/dcbert_paper} RESULTS=${RESULTS:-recipes/dcbert/results} ENCODER=${ENCODER:-encoders/bert-base}
 fi
 # Section 3: BERT-base ranks, whole-word-masking BERT reads, Adam with a peak of 4e-5, 80 documents of TF-IDF, of which the
-# ranker's best 10 are read. The paper publishes neither a batch, epochs, lengths nor the reader's rate. These are ours, not tuned.
+# ranker's best 10 are read. The paper publishes no batch, epochs or lengths, nor the reader's rate. These are ours, not tuned.
 LEARNING_RATE=${LEARNING_RATE:-4e-5} EPOCHS=${EPOCHS:-2} READER_RATE=${READER_RATE:-3e-5} READER_EPOCHS=${READER_EPOCHS:-2}
 UPDATE_TOKENS=${UPDATE_TOKENS:-8192} TOKENS=${TOKENS:-8192} PATIENCE=${PATIENCE:-0}
 . recipes/settings.sh
@@ -21,7 +21,7 @@ NQ=${NQ:-data/nq_open}                  # python data_scripts/nq_open.py
 READER_ENCODER=${READER_ENCODER:-encoders/bert-wwm}
 CORPORA=${CORPORA:-squad nq}
 TOP=${TOP:-80}                          # documents that TF-IDF retrieves for a question
-TRAIN_TOP=${TRAIN_TOP:-$TOP}            # ... for a training question
+TRAIN_TOP=${TRAIN_TOP:-$TOP} DEV_TOP=${DEV_TOP:-$TOP}       # ... for a training question, for one that chooses the epoch
 READ=${READ:-10}                        # documents that are read
 PAIR_TOKENS=${PAIR_TOKENS:-256}         # of a question and a document together
 QUESTION_TOKENS=${QUESTION_TOKENS:-64} DOCUMENT_TOKENS=${DOCUMENT_TOKENS:-192}  # of each apart
@@ -60,7 +60,8 @@ index() {  # CORPUS [METHOD]
 retrieve() {  # CORPUS SPLIT TOP [METHOD]
   local out; out=$(questions_of "$1" "$2" "${4:-tfidf}")
   if [ ! -e "$out" ]; then
-    "$wqa" retrieve "$(index_of "$1" "${4:-tfidf}")" --questions "$(collection_of "$1")/$2.questions.jsonl" --top "$3" --out "$out"
+    "$wqa" retrieve "$(index_of "$1" "${4:-tfidf}")" --data "$(collection_of "$1")/$2.questions.jsonl" --top "$3" \
+      --out "$out"
   fi
 }
 prepare() {  # CORPUS: its index, and its questions with the documents of TF-IDF
@@ -69,7 +70,7 @@ prepare() {  # CORPUS: its index, and its questions with the documents of TF-IDF
   fi
   index "$1"
   retrieve "$1" train "$TRAIN_TOP"
-  retrieve "$1" dev "$TOP"
+  retrieve "$1" dev "$DEV_TOP"
   retrieve "$1" test "$TOP"
 }
 
@@ -132,7 +133,7 @@ has_int8() {  # whether this machine computes in int8
   "$python" -c 'from wqa.onednn import check_precision; check_precision("int8")' 2> /dev/null
 }
 
-# What evaluate, answer and speed.py need of a ranker beside its run. int8 is the re-ranker in 8 bits.
+# What rankings, readings and speed.py need of a ranker beside its run. int8 is the re-ranker in 8 bits.
 ranker_of() { if [ "$1" = int8 ]; then run_of bert "$2" "${3:-}"; else run_of "$@"; fi; }  # RANKER CORPUS [SEED]
 figures_of() { echo "$RUNS/dcbert/${1}_$2_seed${3:-$FIRST_SEED}.$4.json"; }  # RANKER CORPUS SEED KIND
 cache_options() {  # RANKER CORPUS [SEED]
@@ -143,14 +144,22 @@ precision_options() { if [ "$1" = int8 ]; then echo "--precision int8"; else ech
 rank() {  # RANKER CORPUS SEED OPTIONS...: figures on test, and the rankings beside them
   local name=$1 corpus=$2 seed=$3; shift 3
   evaluate "$(figures_of "$name" "$corpus" "$seed" ranked)" "$corpus" "$(ranker_of "$name" "$corpus" "$seed")" \
-    --metrics "$METRICS" --long-questions truncate $(cache_options "$name" "$corpus" "$seed") $(precision_options "$name") "$@"
+    --metrics "$METRICS" --total "$(total_of "$corpus")" --long-questions truncate $(precision_options "$name") \
+    $(cache_options "$name" "$corpus" "$seed") "$@"
 }
-answer() {  # RANKER CORPUS SEED: exact match of what the reader answers from the ranker's best documents
-  local out; out=$(figures_of "$@" answered)
-  if [ ! "$out" -nt "$(ranker_of "$@")/model.params" ]; then
-    "$wqa" answer --index "$(index_of "$2")" --ranker "$(ranker_of "$@")" $(cache_options "$@") --reader "$(run_of reader "$2")" \
-      --data "$(test_of "$2")" --top "$READ" --ctx "$device" --json "$out" $(precision_options "$1")
-  fi
+answer() {  # RANKER CORPUS SEED: what the reader answers from the ranker's best documents
+  local ranked out; ranked=$(figures_of "$@" ranked) out=$(figures_of "$@" answered)
+  if [ ! "$out" -nt "$ranked" ]; then read_first "$2" "$(test_of "$2")" "$out" --run "$ranked.0.trec"; fi
+}
+read_first() {  # CORPUS QUESTIONS OUT OPTIONS...
+  local corpus=$1 questions=$2 out=$3; shift 3
+  "$python" recipes/dcbert/read.py "$questions" "$(run_of reader "$corpus")" "$out" --read "$READ" --ctx "$device" \
+    --total "$(total_of "$corpus")" --precision "$RANK_PRECISION" "$@"
+}
+total_of() {  # CORPUS: test questions, those that retrieve nothing included
+  local all; all=$(collection_of "$1")/test.questions.jsonl
+  if [ ! -e "$all" ]; then all=$(test_of "$1"); fi
+  wc -l < "$all"
 }
 
 row() {  # TABLE ROW CORPUS RANKER COLUMNS [SPEED]: figures of a ranker over its seeds; speed.py's are of the first seed
@@ -174,10 +183,8 @@ retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS: a retriever alone, beside 
   index "$corpus" "$method"
   retrieve "$corpus" test "$TOP" "$method"
   "$python" recipes/dcbert/retrievers.py "$(test_of "$corpus")" "$questions" "$METRICS" "$out.ranked.json"
-  if [ ! -e "$out.answered.json" ]; then
-    "$wqa" answer --index "$(index_of "$corpus" "$method")" --reader "$(run_of reader "$corpus")" --data "$questions" \
-      --top "$READ" --ctx "$device" --json "$out.answered.json"
-  fi
+  fit reader "$corpus"
+  if [ ! -e "$out.answered.json" ]; then read_first "$corpus" "$questions" "$out.answered.json"; fi
   "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --ranked "$out.ranked.json" \
     --answered "$out.answered.json"
 }

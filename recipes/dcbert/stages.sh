@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# DC-BERT and the Cascade Transformer in one, in two ways that no paper has: DC-BERT ranks all documents and hands its best KEEPS to
-# a cascade on the concatenation; and DC-BERT of three interaction layers with an exit after each drops documents between them.
-# Writes cost, quality and speed to $RESULTS/stages.tsv. Trains what is missing.
+# DC-BERT and the Cascade Transformer in one, in two ways that no paper has: DC-BERT ranks all documents and hands its best
+# KEEPS to a cascade on the concatenation; and DC-BERT of three interaction layers with an exit after each drops documents
+# between them. Writes cost, quality and speed to $RESULTS/stages.tsv. Trains what is missing.
 #
 #   recipes/dcbert/stages.sh         settings: recipes/dcbert/settings.bash
 #   KEEPS="40 20 10" RATIOS="0.3 0.5" recipes/dcbert/stages.sh
@@ -12,7 +12,8 @@ columns=map,p@1,p@5,p@10,cost_reduction,questions_per_second,speedup
 
 sequence() {  # CORPUS KEEP: the file of DC-BERT before the cascade
   local file=$RUNS/dcbert/stages_$2_$1_seed$FIRST_SEED.json content
-  content="{\"rankers\": [\"dcbert_1_$1_seed$FIRST_SEED\", {\"run\": \"cascade_$1_seed$FIRST_SEED\", \"drop_ratio\": 0.3}], \"keep\": $2}"
+  local first=dcbert_1_$1_seed$FIRST_SEED then=cascade_$1_seed$FIRST_SEED
+  content="{\"rankers\": [\"$first\", {\"run\": \"$then\", \"drop_ratio\": 0.3}], \"keep\": [$2]}"
   [ "$(cat "$file" 2> /dev/null)" = "$content" ] || echo "$content" > "$file"
   echo "$file"
 }

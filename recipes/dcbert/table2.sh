@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Table 2 (Zhang et al. 2020): PBT@10, questions for which a ranker's best ten have an answer that TF-IDF's lack, and PTB@10, the
-# reverse. Trains what is missing; writes $RESULTS/table2.tsv.
+# Table 2 (Zhang et al. 2020): PBT@10, questions for which a ranker's best ten hold a document with an answer that TF-IDF's best
+# ten lack, and PTB@10, the reverse. Trains what is missing; writes $RESULTS/table2.tsv.
 #
 #   recipes/dcbert/table2.sh         settings: recipes/dcbert/settings.bash
 #   SMOKE=1 recipes/dcbert/table2.sh

@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Tuple
 from wqa.cli.options import add_long_questions, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.cli.rank import utf8_argument
-from wqa.errors import InputError, OptionError, printable
+from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
 #: Characters of a document that are shown on either side of an answer.
 _CONTEXT = 60
@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reader", required=True, metavar="RUN", help="run of `wqa train reader`, which reads them"
     )
-    asked = parser.add_mutually_exclusive_group(required=True)
-    asked.add_argument("--question", metavar="Q", help="the question")
-    asked.add_argument(
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--question", metavar="Q", help="the question")
+    source.add_argument(
         "--data", metavar="FILE", help="questions, canonical JSONL; they need no candidates"
     )
     for name, default, text in (
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("logits", "against-no-answer"),
         help="compare spans by their logits, or by these less those of no answer (default: logits)",
     )
-    parser.add_argument("--out", metavar="FILE", help="predictions to write: a text by question id")
+    parser.add_argument("--out", metavar="PATH", help="predictions to write: a text by question id")
     add_json(parser)
     add_ranking(parser)
     add_long_questions(parser, ("error", "truncate"))
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa answer`` and print the answers, or the figures."""
-    if getattr(options, "cache", None) and not options.ranker:
+    if options.cache and not options.ranker:
         raise OptionError("cache", "without a ranker", "a ranker, which reads it")
     if options.out and not options.data:
         raise OptionError("out", "with one question", "data, whose questions have ids")
@@ -78,12 +78,13 @@ def run(options: argparse.Namespace) -> None:
 
     if options.data:
         questions = list(read_questions(options.data, with_candidates=False))
+        _check_answers(questions, options.data)
     else:
         text = utf8_argument(options.question)
         if not text.strip():
             raise InputError("question", "the question is empty", "text")
         questions = [Question("", text, ())]
-    pipeline, index = _open(options)
+    pipeline, index = _open(options, questions)
     answered = _answer(pipeline, questions, options)
     results = [_result(item) for item in answered]
     if not options.data:
@@ -95,12 +96,27 @@ def run(options: argparse.Namespace) -> None:
     show(_figures_text(figures), {**figures, "results": results}, options.json)
 
 
-def _open(options: argparse.Namespace) -> Tuple[Any, Any]:
-    """Pipeline and index of the options; the index first, as MXNet takes a second to load."""
+def _check_answers(questions: List[Any], path: str) -> None:
+    """Answers are known for all questions or for none, so that the figures are over all."""
+    unknown = [question for question in questions if not question.answers]
+    if unknown and len(unknown) < len(questions):
+        raise DataError(
+            f"{path}, question {shorten(unknown[0].id)}",
+            f"no answers, as {len(unknown):,} of {len(questions):,} questions",
+            "answers on all questions, or on none",
+        )
+
+
+def _open(options: argparse.Namespace, questions: List[Any]) -> Tuple[Any, Any]:
+    """Pipeline and index of the options; the index first, as MXNet takes a second to load.
+
+    Over-long questions are found before any is answered.
+    """
     from wqa.retrieval import Index
 
     index = Index(options.index, progress=True)
     from wqa.inference import Pipeline, load_ranker, load_reader
+    from wqa.text import note_long_questions
 
     shared = {name: getattr(options, name) for name in _SHARED}
     reader = load_reader(
@@ -112,6 +128,12 @@ def _open(options: argparse.Namespace) -> Tuple[Any, Any]:
     ranker = None
     if options.ranker:
         ranker = load_ranker(options.ranker, **ranking_options(options))
+    models: List[Any] = [reader]
+    if ranker is not None:
+        models.append(ranker)
+    # A question is cut where it is too long for one of them.
+    truncated = max(model.prepare(questions).truncated for model in models)
+    note_long_questions(truncated, 0)
     return Pipeline(index, reader, ranker, options.top, options.read), index
 
 

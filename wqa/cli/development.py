@@ -85,7 +85,8 @@ def _of_spans(options: argparse.Namespace, encoder: Any, questions: List[Questio
     def build(network: Any) -> Any:
         return Reader(network, encoder, engine)
 
-    return reading_evaluator(questions, build, engine.engine == "mxnet", options.read)
+    read = getattr(options, "read", 0)  # where the system has this option
+    return reading_evaluator(questions, build, engine.engine == "mxnet", read)
 
 
 #: Evaluation of each kind of network, by `wqa.models.Network.computes`.

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     work.add_argument(
         "--remove", metavar="FILE", help="ids of documents to remove from the cache, one a line"
     )
-    parser.add_argument("--out", required=True, metavar="DIR", help="folder of the cache")
+    parser.add_argument("--out", required=True, metavar="PATH", help="folder of the cache")
     parser.add_argument(
         "--store",
         default="float16",
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="element type of the cache; int8 has a scale for each token (default: float16)",
     )
     parser.add_argument(
-        "--tokens",
+        "--first-tokens",
         type=int,
         default=0,
         metavar="N",
@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa encode`` and print what the cache holds."""
-    from wqa.inference.encoding_runs import encode_documents, remove_documents
+    from wqa.inference import encode_documents, remove_documents
 
     if options.remove:
         if options.prune:
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
             options.documents,
             options.out,
             options.store,
-            options.tokens,
+            options.first_tokens,
             options.prune,
             progress=True,
             stop=stop,

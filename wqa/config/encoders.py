@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, Tuple
+from typing import Dict, Sequence, Tuple
 
 from wqa.errors import OptionError, shorten
 
@@ -259,3 +259,34 @@ BACKBONES: Dict[str, BackboneConfig] = {
     ),
     "albert_12_4096_64": dataclasses.replace(_ALBERT, units=4096, hidden_size=16384, num_heads=64),
 }
+
+
+def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
+    """Check the layers rho(1), ..., rho(N) of a cascade.
+
+    Parameters
+    ----------
+    exits : sequence of int
+        Layers with a head, counted from 1.
+    num_layers : int
+        Number of layers of the encoder.
+
+    Returns
+    -------
+    tuple of int
+        The exits.
+
+    Raises
+    ------
+    OptionError
+        If they do not increase, or are not in 1 to ``num_layers``.
+    """
+    exits = tuple(exits)
+    if not exits or exits[0] < 1 or any(low >= high for low, high in zip(exits, exits[1:])):
+        text = ",".join(map(str, exits[:20])) or "nothing"
+        raise OptionError("exits", text, "increasing layer numbers from 1")
+    if exits[-1] > num_layers:
+        raise OptionError(
+            "exits", f"layer {exits[-1]}", f"at most {num_layers}, the layers of the encoder"
+        )
+    return exits

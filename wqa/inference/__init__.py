@@ -4,6 +4,7 @@ import wqa.models  # noqa: F401 - prepares the process before any module here im
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.cost import Cost, relative_cost
 from wqa.inference.dropping import Drop
+from wqa.inference.encoding_runs import encode_documents, remove_documents
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.load import RANKERS, build_ranker, load_ranker
 from wqa.inference.pipeline import Answered, Pipeline, RetrievedDocument
@@ -29,9 +30,11 @@ __all__ = [
     "RetrievedDocument",
     "SequentialRanker",
     "build_ranker",
+    "encode_documents",
     "load_ranker",
     "load_reader",
     "relative_cost",
+    "remove_documents",
     "score_in_memory",
     "write_scores",
 ]

@@ -130,7 +130,7 @@ def encode_documents(
     documents: PathLike,
     out: PathLike,
     store: str = "float16",
-    tokens: int = 0,
+    first_tokens: int = 0,
     prune: bool = False,
     progress: bool = False,
     stop: Optional[StopRequest] = None,
@@ -150,7 +150,7 @@ def encode_documents(
         Folder of the cache; it is made if there is none.
     store : {"float16", "bfloat16", "float32", "int8"}
         Element type of the cache. int8 has a scale for each row.
-    tokens : int
+    first_tokens : int
         Number of rows of each document to keep, from the first on; 0 for all.
     prune : bool
         Remove documents that are not in the file.
@@ -174,8 +174,8 @@ def encode_documents(
         other options, cannot be written, or another process writes it.
     """
     check_choice("store", store, STORES)
-    if tokens < 0:
-        raise OptionError("tokens", tokens, "a number of rows, or 0 for all")
+    if first_tokens < 0:
+        raise OptionError("first_tokens", first_tokens, "a number of rows, or 0 for all")
     config = engine or EngineConfig()
     # A fault on the last line is found now, not hours later.
     ids = {document.id for document in read_documents(documents)}
@@ -184,7 +184,7 @@ def encode_documents(
         **text_encoder.identity,
         "precision": config.precision,
         "store": store,
-        "tokens": tokens,
+        "tokens": first_tokens,
     }
     with DocumentCacheWriter(out, settings) as writer:
         work = _Encoding(text_encoder, writer, len(ids), stop or StopRequest())

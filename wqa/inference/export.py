@@ -23,8 +23,8 @@ from wqa.pretrained.folders import new_directory, write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
 from wqa.pretrained.pickling import write_checkpoint
 
-#: Inputs of the first stage; the later ones take ``hidden`` in place of the first two.
-INPUTS = ("token_ids", "token_types", "valid_length")
+#: Ends of the names of inputs that hold a number for each position; others are valid lengths.
+POSITIONS = ("_ids", "_types")
 
 
 def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
@@ -34,8 +34,9 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     ``model-symbol.json`` and ``model-0000.params`` compute the score of the last exit. A cascade is
     also written stage by stage, in ``exit_2-symbol.json`` and so on. A stage takes the encodings of
     the stage before and returns its own encodings and scores, so that a program can drop candidates
-    between stages. ``export.json`` holds the names and types of inputs and outputs, and the ids of
-    the special tokens. ``tokenizer.json`` is the run's.
+    between stages. A network that encodes texts apart is one symbol. ``export.json`` holds the
+    names and types of inputs and outputs, and the ids of the special tokens. ``tokenizer.json`` is
+    the run's.
 
     Parameters
     ----------
@@ -51,33 +52,25 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
 
     Raises
     ------
-    OptionError
-        If the network encodes question and document apart: a program needs its parts.
     WqaError
         If the run cannot be read or the directory cannot be written.
     """
     ranker = load_network_ranker(run)
     network, tokenizer = ranker.network, ranker.encoder.tokenizer
-    if network.document_encoder is not None:
-        raise OptionError(
-            "format",
-            f"mxnet for a run of the system {ranker.capabilities.system}",
-            "a network that reads question and candidate together",
-            "rank with the run itself, and encode its documents by `wqa encode`",
-        )
     parameters = network._collect_params_with_prefix()
     names = {parameter.name: name for name, parameter in parameters.items()}
-    blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {"model": (network, INPUTS)}
-    if len(network.exits) > 1:
-        for index, (layer, stage) in enumerate(zip(network.exits, network.stages())):
-            blocks[f"exit_{layer}"] = (stage, ("hidden", "valid_length") if index else INPUTS)
-    types = {
-        "token_ids": "int32 (B, L)",
-        "token_types": "int32 (B, L)",
-        "valid_length": "float32 (B,)",
-        "scores": "float32 (B,), log-odds",
-    }
-    if len(network.exits) > 1:
+    names_of_inputs = ranker.encoder.names
+    stages = network.stages()
+    blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {"model": (network, names_of_inputs)}
+    if len(stages) > 1:
+        blocks[f"exit_{network.exits[0]}"] = (stages[0], names_of_inputs)
+        for layer, stage in zip(network.exits[1:], stages[1:]):
+            blocks[f"exit_{layer}"] = (stage, ("hidden", "valid_length"))
+    types = {}
+    for name in names_of_inputs:
+        types[name] = "int32 (B, L)" if name.endswith(POSITIONS) else "float32 (B,)"
+    types["scores"] = "float32 (B,), log-odds"
+    if len(stages) > 1:
         types["hidden"] = f"float32 (B, L, {network.config.units})"
     manifest = {
         "networks": {

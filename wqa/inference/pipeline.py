@@ -150,14 +150,14 @@ class Pipeline:
             yield from self._answer(chunk, n_best)
 
     def _answer(self, questions: Sequence[Question], n_best: int) -> Iterator[Answered]:
-        found: List[List[RetrievedDocument]] = []
+        retrieved: List[List[RetrievedDocument]] = []
         for question in questions:
             hits = self._index.search(question.question, self._top)
-            found.append([RetrievedDocument(hit.document, hit.score, None) for hit in hits])
-        counts = [len(documents) for documents in found]
+            retrieved.append([RetrievedDocument(hit.document, hit.score, None) for hit in hits])
+        counts = [len(documents) for documents in retrieved]
         if self._ranker is not None:
-            self._rank(self._ranker, questions, found)
-        read = [documents[: self._read] for documents in found]
+            self._rank(self._ranker, questions, retrieved)
+        read = [documents[: self._read] for documents in retrieved]
         to_read = _with_documents(questions, read)
         for question, count, documents, answers in zip(
             questions, counts, read, self._reader.read_all(to_read, n_best)
@@ -165,27 +165,30 @@ class Pipeline:
             yield Answered(question, count, documents, answers)
 
     def _rank(
-        self, ranker: Ranker, questions: Sequence[Question], found: List[List[RetrievedDocument]]
+        self,
+        ranker: Ranker,
+        questions: Sequence[Question],
+        retrieved: List[List[RetrievedDocument]],
     ) -> None:
         """Order the documents of each question by the ranker's scores."""
-        numbers = [number for number, documents in enumerate(found) if documents]
+        numbers = [number for number, documents in enumerate(retrieved) if documents]
         to_rank = _with_documents(
-            [questions[number] for number in numbers], [found[number] for number in numbers]
+            [questions[number] for number in numbers], [retrieved[number] for number in numbers]
         )
         for number, ranking in zip(numbers, ranker.rank_all(to_rank)):
-            documents = found[number]
+            documents = retrieved[number]
             ordered = []
             for index in ranking.order.tolist():
                 ordered.append(documents[index]._replace(score=float(ranking.scores[index])))
-            found[number] = ordered
+            retrieved[number] = ordered
 
 
 def _with_documents(
-    questions: Sequence[Question], found: Sequence[Sequence[RetrievedDocument]]
+    questions: Sequence[Question], retrieved: Sequence[Sequence[RetrievedDocument]]
 ) -> List[Question]:
     """Questions with documents as their candidates."""
     filled = []
-    for question, documents in zip(questions, found):
+    for question, documents in zip(questions, retrieved):
         candidates = []
         for hit in documents:
             candidates.append(Candidate(hit.document.full_text, None, hit.document.id))

@@ -44,8 +44,8 @@ class Reader:
     Parameters
     ----------
     network : Network
-        Network with its parameters on the engine's device. ``own_config.stride`` divides long
-        documents.
+        Network with its parameters on the engine's device. ``stride`` of its configuration, if it
+        has one, divides long documents, as `wqa.text.WindowEncoder` takes it.
     encoder : PairEncoder
         Encodes questions and windows as pairs.
     engine : EngineConfig, optional
@@ -84,7 +84,8 @@ class Reader:
             what = KINDS[network.computes][0]
             raise OptionError("network", what, KINDS["spans"][0])
         self.network, self.encoder = network, encoder
-        self._windows = WindowEncoder(encoder, network.own_config.stride)
+        # A system may leave the stride to the default.
+        self._windows = WindowEncoder(encoder, getattr(network.own_config, "stride", 0))
         self._most_tokens, self._group_tokens = max_answer_tokens, group_tokens
         self._against_no_answer = span_scores == "against-no-answer"
         config = engine or EngineConfig(engine="mxnet")

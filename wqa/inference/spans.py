@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Sequence, Set
+from typing import Iterable, Iterator, List, NamedTuple, Sequence, Set
 
 import numpy as np
 
@@ -85,50 +85,73 @@ def decode_spans(
         and that occurrence. Of equal scores the earlier document, then the earlier start and the
         earlier end come first.
     """
-    tables = [np.zeros(0)]
+    tables: List[np.ndarray] = []
     for window, window_logits in zip(windows, logits):
         document = documents[window.document]
         part = slice(window.start, window.end)
         # A token of white space alone, as SentencePiece has, neither starts nor ends an answer.
         blank = document.ends[part] == document.starts[part]
         masked = np.where(blank[:, None], -np.inf, window_logits)
-        tables.append(span_scores(masked[:, 0], masked[:, 1], most_tokens).ravel())
-    scores = np.concatenate(tables)
-    offsets = np.cumsum([len(table) for table in tables[1:]])
-
-    def answer(index: int) -> Answer:
-        number = int(np.searchsorted(offsets, index, side="right"))
-        window, table = windows[number], tables[number + 1]
-        row, length = divmod(index - int(offsets[number]) + len(table), most_tokens)
-        document = documents[window.document]
-        start = int(document.starts[window.start + row])
-        end = int(document.ends[window.start + row + length])
-        text = texts[window.document][start:end]
-        return Answer(text, float(scores[index]), window.document, start, end)
-
-    found = np.flatnonzero(np.isfinite(scores))
-    count = min(4 * n_best, len(found))
+        scores = span_scores(masked[:, 0], masked[:, 1], most_tokens)
+        tables.append(scores.ravel())
+    spans = _Spans(texts, documents, windows, tables, most_tokens)
+    count = min(4 * n_best, len(spans.existing))
     while count:
-        # All spans down to the count-th best score, ties included.
-        least = np.partition(scores[found], -count)[-count]
-        chosen = found[scores[found] >= least]
-        answers = _distinct([answer(index) for index in chosen[_order(scores[chosen])]], n_best)
-        if len(answers) == n_best or count == len(found):
+        answers = _distinct(spans.best(count), n_best)
+        if len(answers) == n_best or count == len(spans.existing):
             return answers
-        count = min(4 * count, len(found))
+        count = min(4 * count, len(spans.existing))
     return []
 
 
-def _order(scores: np.ndarray) -> np.ndarray:
-    return np.argsort(-scores, kind="stable")
+class _Spans:
+    """Spans of all windows with their scores, in the order of the windows and of their starts."""
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        documents: Sequence[Located],
+        windows: Sequence[Window],
+        tables: Sequence[np.ndarray],
+        most_tokens: int,
+    ) -> None:
+        self._texts, self._documents, self._windows = texts, documents, windows
+        self._most_tokens = most_tokens
+        sizes = [len(table) for table in tables]
+        self._starts = np.cumsum([0, *sizes])
+        self._scores = np.concatenate([np.zeros(0), *tables])
+        #: Indices of the spans that exist.
+        self.existing = np.flatnonzero(np.isfinite(self._scores))
+
+    def best(self, count: int) -> Iterator[Answer]:
+        """The best spans, best first: ``count`` of them, and those that tie with the last."""
+        scores = self._scores[self.existing]
+        least = np.partition(scores, -count)[-count]
+        chosen = self.existing[scores >= least]
+        by_score = np.argsort(-self._scores[chosen], kind="stable")
+        return map(self._answer, chosen[by_score].tolist())
+
+    def _answer(self, index: int) -> Answer:
+        number = int(np.searchsorted(self._starts, index, side="right")) - 1
+        window = self._windows[number]
+        document = self._documents[window.document]
+        row, further = divmod(index - int(self._starts[number]), self._most_tokens)
+        first = window.start + row
+        start = int(document.starts[first])
+        end = int(document.ends[first + further])
+        text = self._texts[window.document][start:end]
+        return Answer(text, float(self._scores[index]), window.document, start, end)
 
 
-def _distinct(answers: Sequence[Answer], most: int) -> List[Answer]:
+def _distinct(answers: Iterable[Answer], most: int) -> List[Answer]:
     """The first answers of different texts."""
     texts: Set[str] = set()
     distinct: List[Answer] = []
     for answer in answers:
-        if answer.text not in texts and len(distinct) < most:
-            texts.add(answer.text)
-            distinct.append(answer)
+        if answer.text in texts:
+            continue
+        texts.add(answer.text)
+        distinct.append(answer)
+        if len(distinct) == most:
+            break
     return distinct

@@ -19,7 +19,7 @@ from typing import Any, List, Optional, Tuple
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
-from wqa.config.encoders import MOST_LAYERS
+from wqa.config.encoders import MOST_LAYERS, check_exits
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.backbone import Backbone, EncoderLayer, LayerStack, break_cycles
 from wqa.models.heads import Head, Stage
@@ -32,7 +32,7 @@ from wqa.models.interactions import (
     PairHead,
     StagedInteraction,
 )
-from wqa.models.network import Network, NetworkConfig, check_exits
+from wqa.models.network import Network, NetworkConfig
 from wqa.models.runtime import Tensor
 from wqa.text import SplitEncoder, Tokenizer
 

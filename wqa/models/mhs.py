@@ -18,7 +18,7 @@ from typing import List, Tuple
 import numpy as np
 
 from wqa.config import BackboneConfig
-from wqa.config.encoders import MOST_LAYERS
+from wqa.config.encoders import MOST_LAYERS, check_exits
 from wqa.errors import OptionError, shorten
 from wqa.models.backbone import Backbone
 from wqa.models.heads import (
@@ -29,7 +29,7 @@ from wqa.models.heads import (
     Stage,
     log_odds_of_mean,
 )
-from wqa.models.network import ExitConfig, ExitNetwork, Network, check_exits
+from wqa.models.network import ExitConfig, ExitNetwork, Network
 from wqa.models.runtime import Tensor
 
 #: Outputs of a head's classifier, as in the authors' code.

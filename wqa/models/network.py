@@ -6,47 +6,17 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Tuple
 
 from mxnet.gluon import HybridBlock, ParameterDict, nn
 
 from wqa.config import BackboneConfig
+from wqa.config.encoders import check_exits
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, EncoderLayer, break_cycles
 from wqa.models.heads import Head, Stage, score
 from wqa.models.runtime import Tensor
 from wqa.text import PairEncoder, Tokenizer
-
-
-def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
-    """Check the layers rho(1), ..., rho(N) of a cascade.
-
-    Parameters
-    ----------
-    exits : sequence of int
-        Layers with a head, counted from 1.
-    num_layers : int
-        Number of layers of the encoder.
-
-    Returns
-    -------
-    tuple of int
-        The exits.
-
-    Raises
-    ------
-    OptionError
-        If they do not increase, or are not in 1 to ``num_layers``.
-    """
-    exits = tuple(exits)
-    if not exits or exits[0] < 1 or any(low >= high for low, high in zip(exits, exits[1:])):
-        text = ",".join(map(str, exits[:20])) or "nothing"
-        raise OptionError("exits", text, "increasing layer numbers from 1")
-    if exits[-1] > num_layers:
-        raise OptionError(
-            "exits", f"layer {exits[-1]}", f"at most {num_layers}, the layers of the encoder"
-        )
-    return exits
 
 
 @dataclasses.dataclass(frozen=True)

@@ -80,11 +80,14 @@ class WindowEncoder:
             If it leaves fewer than 16 tokens for a document, and is not truncated.
         """
         encoder = self.encoder
-        [token_ids] = encoder.tokenizer.encode([text], encoder.max_length + 1)
+        needed = encoder.max_length + 1
+        [token_ids] = encoder.tokenizer.encode([text], needed)
         if not token_ids:
-            raise InputError(f"question {shorten(name or text)}", "the question is empty", "text")
+            where = f"question {shorten(name or text)}"
+            raise InputError(where, "the question is empty", "text")
         fitting = encoder.fit_question(token_ids, name or text)
-        return fitting, len(fitting) < len(token_ids)
+        truncated = len(fitting) < len(token_ids)
+        return fitting, truncated
 
     def bounds(self, question_ids: Sequence[int], tokens: int) -> List[Tuple[int, int]]:
         """Divide the tokens of a document into windows.
@@ -101,15 +104,18 @@ class WindowEncoder:
         list of (int, int)
             First token of each window, and the one behind its last; empty without a token.
         """
-        room = self.encoder.max_length - self.encoder.form.specials - len(question_ids)
-        step = min(self._stride or max(room // 2, 1), room)
+        encoder = self.encoder
+        room = encoder.max_length - encoder.form.specials - len(question_ids)
+        step = self._stride
+        if not step:
+            step = max(room // 2, 1)
+        step = min(step, room)
         bounds = []
         start = 0
-        while start < tokens:
+        end = 0
+        while end < tokens:
             end = min(start + room, tokens)
             bounds.append((start, end))
-            if end == tokens:
-                break
             start += step
         return bounds
 
@@ -130,8 +136,9 @@ class WindowEncoder:
         """
         windows = []
         for index, document in enumerate(documents):
-            for start, end in self.bounds(question_ids, len(document.token_ids)):
-                pair = self.encoder.assemble(question_ids, document.token_ids[start:end])
+            token_ids = document.token_ids
+            for start, end in self.bounds(question_ids, len(token_ids)):
+                pair = self.encoder.assemble(question_ids, token_ids[start:end])
                 windows.append(Window(index, start, end, pair))
         return windows
 
@@ -154,7 +161,8 @@ def occurrences(text: str, answers: Sequence[str]) -> Iterator[Tuple[int, int]]:
     """
     patterns = []
     for answer in sorted(set(answers), key=len, reverse=True):
-        patterns.append(r"\s+".join(map(re.escape, answer.split())))
+        words = map(re.escape, answer.split())
+        patterns.append(r"\s+".join(words))
     pattern = rf"(?<!\w)(?:{'|'.join(patterns)})(?!\w)"
     for match in re.finditer(pattern, text, re.IGNORECASE):
         yield match.span()
@@ -175,8 +183,11 @@ def tokens_of(document: Located, start: int, end: int) -> Tuple[int, int]:
     (int, int)
         First and last token; (-1, -1) if no token covers a character of them.
     """
-    inside = (document.ends > start) & (document.starts < end) & (document.ends > document.starts)
-    indices = np.flatnonzero(inside)
-    if not len(indices):
+    _, starts, ends = document
+    begins_before = starts < end
+    ends_behind = ends > start
+    visible = ends > starts
+    indices = np.flatnonzero(begins_before & ends_behind & visible).tolist()
+    if not indices:
         return -1, -1
-    return int(indices[0]), int(indices[-1])
+    return indices[0], indices[-1]

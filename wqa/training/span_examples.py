@@ -1,7 +1,7 @@
 """Windows of the candidates of training questions, with and without an answer.
 
 Labels are distant: a candidate with label 1 that contains an answer, as whole words, is an example
-of the question, and the first occurrence of an answer in it is the span.
+of the question, and the first occurrence of an answer in it is the span. A title counts last.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class Counts:
                 "an answer"
             )
         if self.without_span:
-            parts.append(f"{self.without_span:,} candidates with label 1 contain none")
+            parts.append(f"candidates with label 1 that contain none: {self.without_span:,}")
         if self.cut_off:
-            parts.append(f"{self.cut_off:,} answers do not fit into a window")
+            parts.append(f"answers that do not fit into a window: {self.cut_off:,}")
         if parts:
             print(printable(f"note: {path}: {'; '.join(parts)}"), file=sys.stderr)
 
@@ -176,7 +176,9 @@ class SpanExamples:
         counts.truncated_questions += truncated
         counts.questions += 1
         self._question_ids.append(question_ids)
-        spans = [list(occurrences(text, question.answers)) for text in question.texts]
+        spans = []
+        for text, label in zip(question.texts, labels):
+            spans.append(_spans(text, question.answers, label))
         counts.unanswered += not any(spans)
         positive: List[int] = []
         for index, (label, occurring) in enumerate(zip(labels, spans)):
@@ -188,8 +190,8 @@ class SpanExamples:
         for index in positive:
             self._add_positive(question_ids, question.candidates[index], spans[index][0])
         for index, (label, occurring) in enumerate(zip(labels, spans)):
-            # A text with an answer in it but with label 0 teaches neither.
-            if label == (1 if occurring else 0):
+            # What label and text disagree about is no example of either kind.
+            if bool(label) == bool(occurring):
                 self._add_negatives(question_ids, question.candidates[index], occurring)
 
     def _add_positive(
@@ -230,3 +232,17 @@ class SpanExamples:
     def _append(self, token_ids: np.ndarray, span: Optional[Tuple[int, int]]) -> None:
         question = len(self._question_ids) - 1
         self.examples.append(Example(question, token_ids, span))
+
+
+def _spans(text: str, answers: Sequence[str], label: int) -> List[Tuple[int, int]]:
+    """Occurrences of answers in a candidate.
+
+    The first line of several is a document's title, which all paragraphs of an article share: an
+    answer there counts only in a candidate with label 1 that has none below it.
+    """
+    spans = list(occurrences(text, answers))
+    body_start = text.find("\n") + 1
+    in_body = [span for span in spans if span[0] >= body_start]
+    if in_body or not label:
+        return in_body
+    return spans

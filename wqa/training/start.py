@@ -209,6 +209,13 @@ class RunStart(EncoderStart):
         return line
 
     def _check_encoder(self, differing: List[str], path: pathlib.Path) -> None:
+        if differing and not any(_part_of(name) == "backbone" for name in stored_layout(path)):
+            raise RunDirectoryError(
+                path,
+                f"a run of the system {self.run_config().system}, which has no single encoder",
+                "a run with one encoder",
+                "start from an encoder, or from a run of another system",
+            )
         depth = self.backbone().num_layers
         layers = {name.split(".")[2] for name in stored_layout(path) if _is_layer(name)}
         if differing and _is_layer(differing[0]) and 0 < len(layers) < depth:
