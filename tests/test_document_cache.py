@@ -286,7 +286,11 @@ def test_other_rows_than_the_first_are_not_touched(tmp_path, store):
         read_all(path, ["D1"], tokens=2)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf])
+#: NaN whose bits rounding would turn into those of zero.
+ALL_BITS = np.uint32(0xFFFFFFFF).view(np.float32)
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf, ALL_BITS])
 @pytest.mark.parametrize("store", ["float16", "bfloat16", "float32", "int8"])
 def test_values_that_are_not_finite_are_refused(tmp_path, store, value):
     rows = np.ones((2, 16), np.float32)

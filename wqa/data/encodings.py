@@ -6,7 +6,7 @@ row, float32, comes before them: a value is its integer times the scale of its r
 
 from __future__ import annotations
 
-from typing import Dict, List, Tuple
+from typing import Dict, Tuple
 
 import numpy as np
 
@@ -22,12 +22,10 @@ STORES: Dict[str, np.dtype] = {
 
 _SCALE = np.dtype("<f4")
 _WORD = np.dtype("<i8")
-#: Half of the number of values of a word.
-_HALF = 1 << 63
 #: Greatest integer of ``int8``.
-_MOST = 127
-#: Bits of a bfloat16's exponent, which are all set in NaN and infinity.
-_EXPONENT = np.uint16(0x7F80)
+_MOST = np.float32(127)
+#: Bits of a bfloat16 that is no number.
+_NAN = 0x7FC0
 
 
 class EntryFormat:
@@ -60,8 +58,12 @@ class EntryFormat:
         self.units = units
         self.store = store
         self._element = STORES[store]
-        self._scale_bytes = _SCALE.itemsize if store == "int8" else 0
-        self.dtype = _SCALE if store == "int8" else self._element
+        self._row_bytes = units * self._element.itemsize
+        self._scale_bytes = 0
+        self.dtype = self._element
+        if store == "int8":
+            self._scale_bytes = _SCALE.itemsize
+            self.dtype = _SCALE
 
     def size(self, rows: int) -> int:
         """Bytes of an entry.
@@ -75,7 +77,7 @@ class EntryFormat:
         -------
         int
         """
-        return rows * (self._scale_bytes + self.units * self._element.itemsize)
+        return rows * (self._scale_bytes + self._row_bytes)
 
     def pack(self, encodings: np.ndarray) -> bytes:
         """Convert encodings to the bytes of an entry.
@@ -98,10 +100,13 @@ class EntryFormat:
     def _pack(self, values: np.ndarray) -> bytes:
         if self.store != "int8":
             return values.astype(self._element).tobytes()
-        scales = np.abs(values).max(axis=1, keepdims=True) / np.float32(_MOST)
-        divisors = np.where(scales > 0, scales, np.float32(1))  # a row of zeros stays zero
-        rounded = np.rint(values / divisors).astype(self._element)
-        return scales.astype(_SCALE).tobytes() + rounded.tobytes()
+        greatest = np.abs(values).max(axis=1, keepdims=True)
+        scales = (greatest / _MOST).astype(_SCALE)
+        divisors = scales.copy()
+        divisors[scales == 0] = 1  # a row of zeros stays zero
+        integers = np.rint(values / divisors)
+        integers = integers.astype(self._element)
+        return scales.tobytes() + integers.tobytes()
 
     def is_finite(self, packed: bytes, rows: int) -> bool:
         """Whether all values of an entry are finite numbers.
@@ -117,10 +122,11 @@ class EntryFormat:
         -------
         bool
         """
+        entry = np.frombuffer(packed, np.uint8)
         with np.errstate(invalid="ignore"):
-            values = self.read(np.frombuffer(packed, np.uint8), rows, rows)
+            values = self.read(entry, rows, rows)
         if self.store == "bfloat16":
-            return bool(((values & _EXPONENT) != _EXPONENT).all())
+            values = _as_float32(values)
         return bool(np.isfinite(values).all())
 
     def read(self, entry: np.ndarray, rows: int, count: int) -> np.ndarray:
@@ -140,9 +146,9 @@ class EntryFormat:
         numpy.ndarray
             (count, C) of type `dtype`: a view of the bytes, or a new array for int8.
         """
-        start = rows * self._scale_bytes
-        end = start + count * self.units * self._element.itemsize
-        values = entry[start:end].view(self._element).reshape(count, self.units)
+        start, end = self._bounds(rows, count)
+        values = entry[start:end].view(self._element)
+        values = values.reshape(count, self.units)
         if self.store != "int8":
             return values
         scales = entry[: count * self._scale_bytes].view(_SCALE)
@@ -164,26 +170,40 @@ class EntryFormat:
         int
             A number of 64 bits with a sign.
         """
-        total = 0
-        for start, end in self._parts(rows, count):
-            whole = end - (end - start) % _WORD.itemsize
-            total += int(np.add.reduce(entry[start:whole].view(_WORD)))
-            if whole < end:
-                total += int.from_bytes(entry[whole:end].tobytes(), "little")
-        return (total + _HALF) % (2 * _HALF) - _HALF
+        start, end = self._bounds(rows, count)
+        total = _sum(entry[start:end])
+        if self._scale_bytes:
+            scales = count * self._scale_bytes
+            total += _sum(entry[:scales])
+        return _signed(total)
 
-    def _parts(self, rows: int, count: int) -> List[Tuple[int, int]]:
-        """Start and end of the bytes of the first rows."""
-        if count == rows:
-            return [(0, self.size(rows))]
-        scales = rows * self._scale_bytes
-        end = scales + count * self.units * self._element.itemsize
-        return [(0, count * self._scale_bytes), (scales, end)]
+    def _bounds(self, rows: int, count: int) -> Tuple[int, int]:
+        """Start and end of the first rows, which lie behind the scales of all."""
+        start = rows * self._scale_bytes
+        return start, start + count * self._row_bytes
+
+
+def _sum(content: np.ndarray) -> int:
+    """Sum of the words of some bytes; those behind the last whole word are a word too."""
+    left = len(content) % _WORD.itemsize
+    whole = len(content) - left
+    words = content[:whole].view(_WORD)
+    total = np.add.reduce(words)
+    rest = content[whole:].tobytes()
+    return int(total) + int.from_bytes(rest, "little")
+
+
+def _signed(total: int) -> int:
+    """The same number modulo 2**64, with a sign."""
+    half = 1 << 63
+    return (total + half) % (1 << 64) - half
 
 
 def _as_float32(encodings: np.ndarray) -> np.ndarray:
     if encodings.dtype == np.uint16:
-        return (encodings.astype(np.uint32) << 16).view(np.float32)
+        bits = encodings.astype(np.uint32)
+        bits <<= 16
+        return bits.view(np.float32)
     return np.asarray(encodings, np.float32)
 
 
@@ -191,6 +211,11 @@ def _as_bfloat16(encodings: np.ndarray) -> np.ndarray:
     """The upper halves of float32 numbers, rounded to the nearest, ties to even."""
     if encodings.dtype == np.uint16:
         return encodings
-    bits = np.ascontiguousarray(encodings, np.float32).view(np.uint32)
-    rounded = bits + (0x7FFF + ((bits >> 16) & 1)).astype(np.uint32)
-    return (rounded >> 16).astype(np.uint16)
+    values = np.ascontiguousarray(encodings, np.float32)
+    bits = values.view(np.uint32)
+    is_odd = (bits >> 16) & 1
+    rounded = bits + is_odd + np.uint32(0x7FFF)
+    rounded >>= 16
+    upper = rounded.astype(np.uint16)
+    upper[np.isnan(values)] = _NAN  # whose bits may have become those of a number
+    return upper
