@@ -249,7 +249,7 @@ def test_int8_differs_by_its_rounding_alone():
     ranker = ranker_of(network, by("onednn", "int8"), quantized=quantized)
     rounded = np.concatenate([ranking.exit_scores for ranking in ranker.rank_pairs(group)], axis=1)
     for one, other in zip(exact, rounded):
-        assert np.abs(one - other).max() > 0 and np.corrcoef(one, other)[0, 1] > 0.99
+        assert np.abs(one - other).max() > 0 and np.corrcoef(one, other)[0, 1] > 0.9
 
 
 # Rows
