@@ -199,7 +199,7 @@ def test_signals_while_many_questions_are_ranked(tiny_run, engine):
 def test_nothing_that_an_earlier_ranking_left_is_read():
     ranker, pairs = spilling_ranker("onednn"), group()
     expected = ranker.rank_pairs(pairs)
-    for buffer in ranker._engine._layers._workspace._buffers.values():
+    for buffer in ranker._engine._layers._rows._workspace._buffers.values():
         buffer.view(np.uint8)[:] = 0xFF  # NaN
     check_same(ranker.rank_pairs(pairs), expected)
 
