@@ -49,6 +49,10 @@ RECIPES = {
     "dcbert/table3": {"table3.tsv": "DC-BERT-Linear"},
     "dcbert/figure2": {"figure2a.tsv": "DC-BERT-LSTM", "figure2b.tsv": "K = 2"},
     "dcbert/stages": {"stages.tsv": "DC-BERT, its best 3 to the cascade"},
+    "dcbert/base_speed": {
+        "base_speed_float32.txt": "has paid for itself",
+        "base_speed_linear_float32.txt": "dcbert, cached",
+    },
     "dcbert/minilm_train": {"dcbert/dcbert_3_squad_seed0/metrics.jsonl": "loss"},
     "dcbert/minilm_tables": {"minilm_squad.tsv": "BM25", "minilm_claims.txt": "(b) LSTM"},
 }

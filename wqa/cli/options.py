@@ -10,7 +10,6 @@ import typing
 from typing import Any, Dict, List, Sequence
 
 from wqa.config import LONG_QUESTIONS
-from wqa.data.cached_documents import CachedDocuments
 from wqa.data.filters import FILTERS
 from wqa.errors import OptionError, printable, shorten
 
@@ -252,9 +251,10 @@ def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     names = ("ctx", "pool", "pool_size", "precision", "engine", "threads", "long_questions")
     values = {name: getattr(options, name) for name in names}
     if options.cache is not None:
+        from wqa.data.cached_documents import CachedDocuments
+
         # One object for all rankers of a command, which counts what they look up.
-        if not isinstance(options.cache, CachedDocuments):
-            options.cache = CachedDocuments(options.cache)
+        options.cache = CachedDocuments.of(options.cache)
         values["cache"] = options.cache
     return values
 
@@ -268,7 +268,8 @@ def note_cache(options: argparse.Namespace) -> None:
         Options of a subcommand that has ranked.
     """
     cache = getattr(options, "cache", None)
-    if isinstance(cache, CachedDocuments):
+    # It is still a path where the subcommand has loaded no ranker.
+    if not (cache is None or isinstance(cache, str)):
         text = f"all {cache.documents:,} documents came from the cache"
         if cache.missing:
             text = f"{cache.missing:,} of {cache.documents:,} documents were encoded, as the cache "

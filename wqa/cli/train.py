@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "system",
         metavar="SYSTEM",
         help="cascade, pairwise for the monolithic ranker, mhs for the Multiple-Heads Student, "
-        "dcbert for DC-BERT, or reader for the span reader",
+        "dcbert, or reader for the span reader",
     )
     start = parser.add_mutually_exclusive_group()
     start.add_argument(

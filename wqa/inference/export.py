@@ -52,20 +52,11 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
 
     Raises
     ------
-    OptionError
-        If the network encodes question and document apart: a program needs its parts.
     WqaError
         If the run cannot be read or the directory cannot be written.
     """
     ranker = load_network_ranker(run)
     network, tokenizer = ranker.network, ranker.encoder.tokenizer
-    if network.document_encoder is not None:
-        raise OptionError(
-            "format",
-            f"mxnet for a run of the system {ranker.capabilities.system}",
-            "a network that reads question and candidate together",
-            "rank with the run itself, and encode its documents by `wqa encode`",
-        )
     parameters = network._collect_params_with_prefix()
     names = {parameter.name: name for name, parameter in parameters.items()}
     names_of_inputs = ranker.encoder.names
