@@ -34,7 +34,7 @@ def build_index(
 ) -> Dict[str, Any]:
     """Index a collection of documents.
 
-    The counts of all terms are in memory, about 40 bytes for each pair of a term and a document
+    The counts of all terms are in memory, about 50 bytes for each pair of a term and a document
     that holds it; the texts are not.
 
     Parameters
