@@ -515,6 +515,15 @@ def test_questions_that_all_retrieve_nothing_are_an_error(build, tmp_path):
     assert not (tmp_path / "c.jsonl").exists()
 
 
+def test_the_file_of_the_questions_is_not_replaced(build, tmp_path):
+    index, path = build(), tmp_path / "q.jsonl"
+    write_questions(path, QUESTIONS)
+    before = path.read_bytes()
+    with pytest.raises(OptionError, match="out: .*q.jsonl, the file of the questions"):
+        write_retrieved(index.path, path, str(tmp_path / "." / "q.jsonl"))
+    assert path.read_bytes() == before
+
+
 # Metrics
 
 

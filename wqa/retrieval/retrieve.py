@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import pathlib
 from typing import Dict, Iterable, Iterator
 
 from wqa.data import Candidate, Question, read_questions, write_questions
 from wqa.data.files import PathLike
 from wqa.data.progress import with_bar
-from wqa.errors import DataError
+from wqa.errors import DataError, OptionError
 from wqa.retrieval.index import Index
 from wqa.retrieval.labels import contains_spans, joined
 
@@ -92,10 +93,13 @@ def write_retrieved(
     DataError
         If a file cannot be read, or no question retrieves a document.
     OptionError
-        If ``top`` is below 1.
+        If ``top`` is below 1, or ``out`` is the file of the questions.
     StorageError
         If ``out`` cannot be written.
     """
+    if pathlib.Path(out).resolve() == pathlib.Path(questions).resolve():
+        # Questions that retrieve nothing would be lost.
+        raise OptionError("out", f"{out}, the file of the questions", "another file")
     opened = Index(index, progress)
     counts = dict.fromkeys(COUNTS, 0)
     read = read_questions(questions, with_candidates=False)
