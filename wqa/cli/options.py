@@ -183,13 +183,15 @@ def metric_names(text: str) -> List[str]:
     return names
 
 
-def add_ranking(parser: argparse.ArgumentParser) -> None:
+def add_ranking(parser: argparse.ArgumentParser, with_cache: bool = True) -> None:
     """Add the options of ranking.
 
     Parameters
     ----------
     parser : argparse.ArgumentParser
         Parser to add them to.
+    with_cache : bool
+        Whether to add ``--cache``, for a subcommand whose candidates have ids.
     """
     parser.add_argument(
         "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
@@ -228,11 +230,12 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="threads on a CPU (default: all that the process may use)",
     )
-    parser.add_argument(
-        "--cache",
-        metavar="DIR",
-        help="document cache, as `wqa encode` writes it, for a run that encodes documents apart",
-    )
+    if with_cache:
+        parser.add_argument(
+            "--cache",
+            metavar="DIR",
+            help="document cache that `wqa encode` wrote, for a run that encodes documents apart",
+        )
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
@@ -250,7 +253,7 @@ def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     """
     names = ("ctx", "pool", "pool_size", "precision", "engine", "threads", "long_questions")
     values = {name: getattr(options, name) for name in names}
-    if options.cache is not None:
+    if getattr(options, "cache", None) is not None:
         from wqa.data.cached_documents import CachedDocuments
 
         # One object for all rankers of a command, which counts what they look up.

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--top-k", type=int, default=0, metavar="K", help="show the first K only (default: all)"
     )
     add_json(parser)
-    add_ranking(parser)
+    add_ranking(parser, with_cache=False)  # a cache knows documents by ids
     add_long_questions(parser, ("error", "truncate"))
 
 
