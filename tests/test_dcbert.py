@@ -413,6 +413,9 @@ def test_work_is_that_of_the_interaction_alone():
     network = decoupled(layers=3, exits=(1,))
     assert network.stage_work() == [work, 2 * work] and network.full_work() == 3 * work
     assert decoupled(interaction="linear").stage_work() == [0]
+    # Layers whose parameters a run holds: those of both encoders too.
+    assert network.own_config.layers_of(network.config) == 3 + 3 + 3
+    assert decoupled(interaction="linear").own_config.layers_of(network.config) == 3 + 3
     assert decoupled(interaction="lstm").stage_work() == [2 * 2 * 4 * 16 * 48]
 
 
@@ -762,6 +765,8 @@ def test_all_exits_learn_from_teachers(tmp_path, tiny_encoder, corpus):
     task = trainer.task
     batch = task.batch(np.arange(3))
     assert list(batch) == [*SplitEncoder.names, "labels"] and task.taught_scores == 1
+    # The scores of the exits differ.
+    task.network._children["head_1"].out.bias.set_data(mx.nd.array([1.0]))
     plain = trainer._backward([batch])
     task.teach(lambda pairs: np.zeros((len(pairs), 1), np.float32))
     task.config = dataclasses.replace(task.config, teachers=("t",), alpha=0.0, tau=1.0)
@@ -791,8 +796,8 @@ def test_batches_keep_to_the_budget_with_both_texts(tiny_encoder, corpus):
 def test_lengths_beyond_the_positions_and_stores_are_refused(tmp_path, tiny_encoder, corpus):
     start = EncoderStart("it", tiny_encoder)
     with pytest.raises(OptionError) as error:
-        task_of(start, corpus, max_length=140)
-    assert "question_length and max_length: 24 + 140 = 164 tokens; expected at most 160" in str(
+        task_of(start, corpus, max_length=137)
+    assert "question_length and max_length: 24 + 137 = 161 tokens; expected at most 160" in str(
         error.value
     )
     with pytest.raises(OptionError, match="at most 3, the layers of the encoder"):

@@ -1,7 +1,9 @@
 """Ranking with DC-BERT: engines, the document cache, drops, sequences, int8, costs."""
 
+import itertools
 import json
 import threading
+import types
 
 import mxnet as mx
 import numpy as np
@@ -10,14 +12,14 @@ from conftest import needs_onednn, needs_precision
 
 from wqa.cli import main
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
-from wqa.data import Candidate, builtin_path, read_questions, write_questions
+from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.cached_documents import CachedDocuments
 from wqa.data.document_cache import text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.data.documents import Document, write_documents
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
-from wqa.inference import build_ranker, load_ranker
+from wqa.inference import build_ranker, cached_timing, load_ranker
 from wqa.inference.decoupled import DecoupledRanker, StoredDocument
 from wqa.inference.document_encoder import encodings_identity
 from wqa.inference.encoding_runs import encode_documents
@@ -182,6 +184,10 @@ def test_a_document_of_several_questions_is_encoded_once():
     first, second = ranker.rank_pairs(group)
     assert [ids.tolist() for ids in encoded] == [shared.token_ids.tolist(), own.token_ids.tolist()]
     assert first.scores[0] == first.scores[1]
+    [w] = network.stage_work()
+    # One layer for each pair; of three layers of an encoder, the shared document counts once.
+    assert first.cost.multiply_adds == w * (18 + 18) + 3 * w * (6 + 12)
+    assert second.cost.multiply_adds == w * (20 + 20) + 3 * w * (8 + 12)
     for ranking, scores in zip((first, second), scores_one_by_one(network, group)):
         np.testing.assert_allclose(ranking.scores, scores[-1], atol=1e-5)
 
@@ -207,6 +213,14 @@ def test_cost_by_hand():
     assert cost.full_candidate_work == 3 * 3 * w
     assert cost.paper == pytest.approx((6 + 9) / 9)
     assert ranking.truncated.tolist() == [False, False, True]
+    known = []
+    for document in documents:
+        rows = np.zeros((document.length, CONFIG.units), np.float32)
+        known.append(SplitPair(question, StoredDocument(rows, False)))
+    [with_known] = ranker.rank_pairs([known])
+    # Padding is counted in the interaction alone.
+    saved = cost.padded_multiply_adds - with_known.cost.padded_multiply_adds
+    assert saved == 3 * w * (10 + 20)
     ranker.set_drops(keep=1)
     [ranking] = ranker.rank_pairs([pairs])
     left = 5 + [10, 20, 30][ranking.order[0]]
@@ -279,10 +293,14 @@ def test_stored_encodings_become_joint_rows(kind, stored):
 
 
 @needs_onednn
-@pytest.mark.parametrize("lengths", [(2, 2, 9, 9, 9, 40), tuple(range(2, 90))])
+@pytest.mark.parametrize(
+    "lengths", [(2, 2, 9, 9, 9, 40), tuple(range(2, 90)), (2,) * 200 + (3,) * 90]
+)
 def test_a_layer_for_two_rows_of_each_pair_is_the_whole_layer(lengths):
     """The weights of keys and values are applied to queries and sums, in place of all rows."""
     network = network_of()
+    for parameter in network.interaction.collect_params(".*bias").values():
+        parameter.set_data(mx.nd.random.normal(0, 0.5, parameter.shape))
     layers = PackedLayers(CONFIG, None, list(network.interaction), False, "float32", 6000)
     rng = np.random.default_rng(0)
     read = np.stack([np.zeros(len(lengths), int), rng.integers(0, lengths)], axis=1)
@@ -448,6 +466,53 @@ def test_a_cache_of_other_weights_is_refused(run, caches, tmp_path, tiny_encoder
         load_ranker(other, cache=caches["float32"])
 
 
+@pytest.mark.parametrize("name", ["tokenizer_sha256", "max_length"])
+def test_a_cache_of_another_tokenizer_or_length_is_refused(name, tmp_path):
+    class Other(Inputs):
+        max_length = 63
+
+    if name == "tokenizer_sha256":
+
+        class Other(Inputs):  # noqa: F811
+            class tokenizer(Inputs.tokenizer):
+                fingerprint = "another"
+
+    network = network_of()
+    identity = encodings_identity(network.document_encoder, Inputs.tokenizer, Inputs.max_length)
+    with DocumentCacheWriter(tmp_path / "cache", {**identity, "store": "float32", "tokens": 0}):
+        pass
+    options = {"engine": by("mxnet"), "cache": tmp_path / "cache"}
+    build_ranker("dcbert", network, Inputs(), **options)
+    with pytest.raises(DataError, match=f"made with {name}"):
+        build_ranker("dcbert", network, Other(), **options)
+
+
+def test_documents_with_more_tokens_than_a_cache_keeps_are_truncated(run, tmp_path):
+    """The cache keeps 8 rows: special tokens and 6 of the text."""
+    texts = ["the moon", "the " * 6, "the " * 7, "the " * 40, "the moon"]
+    candidates = [Candidate(text, 0, f"D{number}") for number, text in enumerate(texts)]
+    candidates[4] = candidates[4]._replace(id="unknown")
+    documents = [Document(candidate.id, candidate.text) for candidate in candidates[:4]]
+    write_documents(tmp_path / "documents.jsonl", documents)
+    cache, engine = tmp_path / "cache", EngineConfig(engine="mxnet")
+    paths = (tmp_path / "documents.jsonl", cache)
+    encode_documents(run, *paths, "float32", first_tokens=8, engine=engine)
+    ranker = load_ranker(run, engine="mxnet", cache=cache)
+    question = Question("Q", "what is the moon", tuple(candidates))
+    [ranking] = ranker.rank_all([question])
+    assert ranking.truncated.tolist() == [False, False, True, True, False]
+    [plain] = load_ranker(run, engine="mxnet").rank_all([question])
+    same = np.isclose(ranking.scores, plain.scores, atol=1e-5).tolist()
+    assert same == [True, True, False, False, True]
+
+
+def test_documents_without_ids_are_counted_as_missing(run, caches):
+    cache = CachedDocuments(caches["float32"])
+    ranker = load_ranker(run, engine="mxnet", cache=cache)
+    ranker.rank("what is the moon", ["the moon", "a river", "the sun"])
+    assert (cache.documents, cache.missing) == (3, 3)
+
+
 def test_a_ranker_that_reads_pairs_refuses_a_cache(tiny_run, caches):
     with pytest.raises(OptionError, match="cache: with .*reads question and candidate together"):
         load_ranker(tiny_run, cache=caches["float32"])
@@ -552,6 +617,29 @@ def test_an_export_says_what_it_cannot_write(run, tmp_path, capsys, form):
 
 
 @needs_onednn
+def test_costs_of_a_cache_by_hand(monkeypatch):
+    """A clock that is read once a second, and three questions with eight documents."""
+    seconds = {"it, cached": 10.0, "it, not cached": 40.0, "fast": 5.0}
+    clock = types.SimpleNamespace(perf_counter=itertools.count().__next__)
+    rows = [{"ranker": name, "seconds": value} for name, value in seconds.items()]
+    monkeypatch.setattr(cached_timing, "time", clock)
+    monkeypatch.setattr(cached_timing, "time_rankers", lambda *_: rows)
+    ranker = ranker_of(network_of(), by("mxnet"))
+    times = cached_timing.time_cached("it", ranker, questions_of(), {"fast": None})
+    # One second for the documents of a question, for all questions, and to read all documents.
+    assert times.parts == pytest.approx(
+        {
+            "encode_question": 1e3 / 3,
+            "read_documents": 1e3 / 3,
+            "interaction": 1e3 * (10 - 2) / 3,
+            "encode_document": 1e3 * 3 / 8,
+        }
+    )
+    # 1,000 documents cost 375 s; a question saves 10 s.
+    assert times.paid_after == {"it, not cached": 38}
+    assert [row["questions_per_second"] for row in times.rows] == [3 / 10, 3 / 40, 3 / 5]
+
+
 def test_bench_times_a_cache_beside_other_rankers(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(BACKBONES, "tiny", CONFIG)
     output = tmp_path / "times.json"

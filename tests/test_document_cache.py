@@ -295,6 +295,10 @@ def test_other_rows_than_the_first_are_not_touched(tmp_path, store):
     assert len(read_all(path, ["D1"], tokens=1)[0]) == 1
     with pytest.raises(DataError, match="document 'D1', at byte 0, has changed"):
         read_all(path, ["D1"], tokens=2)
+    cache = open_cache(path)  # that the first row is right tells nothing of the others
+    cache.get_many(["D1"], [text_digest("D1")], 1)
+    with pytest.raises(DataError, match="document 'D1', at byte 0, has changed"):
+        cache.get_many(["D1"], [text_digest("D1")])
 
 
 #: NaN whose bits rounding would turn into those of zero.
@@ -497,6 +501,25 @@ def test_a_reader_whose_entries_are_copied_meanwhile(stored, monkeypatch):
     rows = cache.get_many(list(documents), [text_digest(id) for id in documents])
     assert [row is None for row in rows] == [False, False, True, False]
     np.testing.assert_array_equal(rows[3], documents["D4"].astype(np.float16))
+
+
+def test_an_entry_that_was_copied_is_checked_again(tmp_path, monkeypatch):
+    """It lies where an entry of the old file was, which was right."""
+    monkeypatch.setattr(writer_module, "LEAST_UNUSED", 0)
+    first, second = encodings_of([9, 3])
+    path = write_cache(tmp_path / "cache", {"D1": first, "D2": second})
+    cache, digest = open_cache(path), text_digest("D2")
+    assert len(cache.get_many(["D1"], [text_digest("D1")])[0]) == 9
+    with DocumentCacheWriter(path, SETTINGS) as writer:
+        writer.remove(["D1"])
+        writer.commit()
+        assert writer.compact() > 0
+    entries = path / "encodings-2.bin"
+    content = bytearray(entries.read_bytes())
+    content[5] ^= 1
+    entries.write_bytes(content)
+    with pytest.raises(DataError, match="document 'D2', at byte 0, has changed"):
+        cache.get_many(["D2"], [digest])
 
 
 def test_a_forked_process_reads(stored):

@@ -388,6 +388,16 @@ def test_examples_have_the_first_occurrence_and_as_many_windows_without_an_answe
     assert len(fewer.examples) == 9
 
 
+def test_a_question_trains_on_its_first_candidates_with_an_answer(tokenizer):
+    texts = ["Basel is wet .", "It snows in Basel .", "To the east is Basel ."]
+    candidates = tuple(Candidate(text, 1) for text in texts)
+    question = Question("Q1", "where ?", candidates, ("Basel",))
+    for positives, count in ((0, 3), (1, 1), (2, 2)):
+        made = examples_of([question], tokenizer, max_length=80, positives=positives)
+        found = [list(example.token_ids) for example in made.examples]
+        assert found == [list(ids) for ids in tokenizer.encode(texts)[:count]]
+
+
 def test_a_title_is_the_span_last_of_all(tokenizer):
     def example(text, label):
         question = Question("Q1", "where ?", (Candidate(text, label),), ("Basel",))

@@ -265,6 +265,18 @@ def test_documents_that_tie_are_in_the_order_of_the_collection(build):
         index.search("ice", 0)
 
 
+@pytest.mark.parametrize("method", ["tfidf", "bm25"])
+def test_an_index_that_is_written_in_blocks_is_the_same(build, monkeypatch, method):
+    whole = build(method=method)
+    monkeypatch.setattr("wqa.retrieval.build._BLOCK_DOCUMENTS", 2)
+    monkeypatch.setattr("wqa.retrieval.build._BLOCK_POSTINGS", 3)
+    blocks = build(method=method, name="blocks")
+    for question in ("ice caves melt", "rivers freeze", "volcanoes"):
+        assert blocks.search(question) == whole.search(question)
+        np.testing.assert_array_equal(blocks.scores(question), whole.scores(question))
+    assert [blocks.document(number) for number in range(5)] == COLLECTION
+
+
 def test_a_question_without_known_words_retrieves_nothing(build):
     index = build()
     assert index.search("") == index.search("the ?") == index.search("zebra zzz \ud800") == []
@@ -586,6 +598,17 @@ class NumberRanker(Ranker):
             yield Ranking(order, scores, no + 1, no, no, Cost(0, 1, 1, 1, 1, 1), scores[None])
 
 
+class ExitRanker(NumberRanker):
+    """One whose only layer is an exit."""
+
+    @property
+    def capabilities(self):
+        return Capabilities("number", exits=(1,), num_layers=1, stage_layers=(1.0,))
+
+    def set_drops(self, *_, **__):
+        pass
+
+
 #: Candidates in the order of retrieval; neither ids nor scores are in it. Q1: the first, correct,
 #: falls to rank 3, and the correct third rises to rank 1. Q2: no correct document.
 RETRIEVED = [
@@ -621,6 +644,10 @@ def test_missing_questions_count_as_misses():
     [row] = evaluate_ranker(NumberRanker(), RETRIEVED, metrics=NAMES, total=6)
     assert row["questions"] == 6
     assert figures(row) == pytest.approx([1 / 6, 1 / 3, 1 / 6, 1 / 6, 1 / 3, 1 / 6])
+    ranker = ExitRanker()
+    for row in evaluate_ranker(ranker, RETRIEVED, metrics=NAMES, total=6, per_exit=True):
+        assert row["questions"] == 6
+        assert figures(row) == pytest.approx([1 / 6, 1 / 3, 1 / 6, 1 / 6, 1 / 3, 1 / 6])
     for total, filter, message in (
         (2, "all", "total: 2; expected 3 or more"),
         (6, "clean", "total: with the filter clean"),
