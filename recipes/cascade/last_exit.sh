@@ -15,7 +15,7 @@ if [ "${SMOKE:-0}" = 1 ]; then
   layer=3 clean='' SEEDS=${SEEDS:-0} VARIANTS=${VARIANTS:-mono all_taught}
 else
   data=${DATA:-data} layer=6 clean=-clean SEEDS=${SEEDS:-0 1 2}
-  VARIANTS=${VARIANTS:-mono uniform all all_taught head peak depth transfer longer all_taught_longer}
+  VARIANTS=${VARIANTS:-mono mono_transfer uniform all all_taught head peak depth transfer longer all_taught_longer}
   ENCODER=minilm RUNS=${RUNS:-runs/last_exit} EXITS=2,4,6
   ASNQ_TRAIN=$data/squad/test.jsonl WIKIQA=$data/wikiqa TRECQA=$data/trecqa
   TRECQA_TRAIN=$data/trecqa/train-clean.jsonl
@@ -33,6 +33,7 @@ variant() {  # NAME: sets the system, its options, the peak, and the epochs of t
   system=cascade own=(--exits "$EXITS") rate=5e-5 transfer_epochs=2 epochs=4
   case $1 in
     mono) system=pairwise own=(--exits "$layer") rate=3e-5 ;;        # the twin
+    mono_transfer) system=pairwise own=(--exits "$layer") rate=3e-5 transfer_epochs=6 ;;  # ... with the transfer of "transfer"
     uniform) ;;                                                      # the paper's rule
     peak) rate=3e-5 ;;                                               # ... with the twin's peak
     head) own=(--exits "$layer") rate=3e-5 ;;                        # the cascade's head alone, after the last layer
