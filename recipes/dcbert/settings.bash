@@ -117,9 +117,10 @@ teach() {  # CORPUS: the teacher's logits of the training pairs; those of a run 
       --ctx "$device" --long-questions truncate
   fi
 }
-encode() {  # CORPUS RANKER [SEED]: all documents, once
+encode() {  # CORPUS RANKER [SEED]: all documents, once; the encodings of a run that was trained again are of no use
   local run; run=$(run_of "$2" "$1" "${3:-$FIRST_SEED}")
   if [ ! "$run.encoded" -nt "$run/model.params" ]; then
+    if [ -e "$run.encoded" ]; then rm -rf "$run.encoded" "$run.cache"; fi
     "$wqa" encode "$run" --documents "$(collection_of "$1")/documents.jsonl" --out "$run.cache"
     touch "$run.encoded"
   fi
