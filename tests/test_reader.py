@@ -415,6 +415,23 @@ def test_a_title_is_the_span_last_of_all(tokenizer):
     assert example("Basel\nThe Rhine runs past it .", 0) is None
 
 
+def test_no_window_without_an_answer_holds_a_part_of_one(tokenizer):
+    answer_ids = set(tokenizer.encode(["upper Basel"])[0]) - set(tokenizer.encode(["rain"])[0])
+    windows = 0
+    for start in range(60):  # some window starts at each token of the answer
+        words = ["rain"] * 60
+        words[start:start] = ["upper", "Basel"]
+        question = Question(
+            "Q1", "which town ?", (Candidate(" ".join(words), 1),), ("upper Basel",)
+        )
+        made = examples_of([question], tokenizer, max_length=40, stride=5, negatives=100)
+        negative = [example for example in made.examples if example.span is None]
+        windows += len(negative)
+        for example in negative:
+            assert not answer_ids & set(example.token_ids.tolist())
+    assert windows
+
+
 def test_a_long_paragraph_gives_the_window_with_the_most_context(tokenizer):
     words = ["rain"] * 60 + ["Basel"] + ["snow"] * 59
     question = Question("Q1", "which town ?", (Candidate(" ".join(words), 1),), ("Basel",))
@@ -778,6 +795,16 @@ def test_questions_without_known_answers_are_answered_without_figures(
     write_questions(tmp_path / "q.jsonl", bare)
     assert answer(rivers, reader_run, "--data", tmp_path / "q.jsonl") == 2
     assert "question 'sea0': no answers, as 5 of 6 questions" in capsys.readouterr().err
+
+
+def test_a_question_that_retrieves_nothing_is_answered_by_nothing(rivers, reader_run, tiny_run):
+    pipeline = Pipeline(Index(rivers / "index"), load_reader(reader_run), load_ranker(tiny_run))
+    texts = ["zebra ?", "past which town does the Elbe run ?", "zebra ?"]
+    questions = [Question(f"Q{number}", text, ()) for number, text in enumerate(texts)]
+    nothing, answered, last = pipeline.answer_all(questions)
+    assert not nothing.documents and not nothing.answers and not last.documents
+    assert [answered.question.id, last.question.id] == ["Q1", "Q2"]
+    assert answered.documents == pipeline.answer(texts[1]).documents
 
 
 def test_many_questions_give_figures_counts_and_predictions(rivers, reader_run, tmp_path, capsys):
