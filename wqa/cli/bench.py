@@ -249,7 +249,7 @@ def _random(options: argparse.Namespace) -> _Work:
     vocab_size = min(config.vocab_size for config in sum(besides, configs))
     count, candidates = min(options.count or 1, 20), _num_candidates(options)
     lengths = _lengths(options.tokens, "tokens")
-    if not ranker.takes_cache and any(member.takes_cache for _, member in ranker.members()):
+    if any(inner.takes_cache for inner in ranker.capabilities.rankers):
         problem = f"several shapes with --system {options.system}"
         raise OptionError("random", problem, "one shape, as its documents are encoded apart")
     if ranker.takes_cache:
