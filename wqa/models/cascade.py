@@ -16,7 +16,7 @@ from typing import List, Sequence, Tuple, Union
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.heads import MeanHead
-from wqa.models.network import ExitConfig, ExitNetwork
+from wqa.models.network import TRAINED_EXITS, ExitConfig, ExitNetwork
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class CascadeConfig(ExitConfig):
     )
 
     #: Values that some fields are limited to.
-    CHOICES = {"trained_exits": ("uniform", "depth", "all")}
+    CHOICES = {"trained_exits": TRAINED_EXITS}
 
     def __post_init__(self) -> None:
         check_choice("trained_exits", self.trained_exits, self.CHOICES["trained_exits"])

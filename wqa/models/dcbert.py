@@ -32,7 +32,7 @@ from wqa.models.interactions import (
     PairHead,
     StagedInteraction,
 )
-from wqa.models.network import Network, NetworkConfig
+from wqa.models.network import TRAINED_EXITS, Network, NetworkConfig
 from wqa.models.runtime import Tensor
 from wqa.text import SplitEncoder, Tokenizer
 
@@ -85,7 +85,7 @@ class DCBERTConfig(NetworkConfig):
 
     #: Values that some fields are limited to.
     CHOICES = {
-        "trained_exits": ("uniform", "depth", "all"),
+        "trained_exits": TRAINED_EXITS,
         "interaction": ("transformer", "linear", "lstm"),
     }
 

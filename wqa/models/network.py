@@ -203,6 +203,10 @@ def _dense_work(block: HybridBlock) -> List[int]:
     return work
 
 
+#: Exits that an update may train: one, drawn uniformly or by depth, or all.
+TRAINED_EXITS = ("uniform", "depth", "all")
+
+
 @dataclasses.dataclass(frozen=True)
 class ExitConfig(NetworkConfig):
     """Configuration of networks with exits.

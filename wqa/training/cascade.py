@@ -12,7 +12,6 @@ import mxnet as mx
 
 from wqa.training.exits import ExitTask
 from wqa.training.losses import cross_entropy
-from wqa.training.sampling import exit_of_update
 
 
 class CascadeTask(ExitTask):
@@ -28,7 +27,6 @@ class CascadeTask(ExitTask):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         config = self.network.own_config
-        self._depths = self.network.exits if config.trained_exits == "depth" else None
         self._distillation = config.distillation
         self._stages = self.network.encoder_stages() if config.trained_exits == "all" else []
 
@@ -36,10 +34,6 @@ class CascadeTask(ExitTask):
         super().hybridize(active)
         for stage in self._stages:
             stage.hybridize(active)
-
-    def drawn_exit(self, update: int) -> int:
-        exits = len(self.network.exits)
-        return exit_of_update(self.config.seed, update, exits, self._depths)
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         if not self._stages:

@@ -15,7 +15,6 @@ from wqa.errors import OptionError
 from wqa.models import Backbone, Network, NetworkConfig, PairwiseTransformer
 from wqa.text import Tokenizer
 from wqa.training.exits import ExitTask
-from wqa.training.sampling import exit_of_update
 from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters
 
 #: Name of the system, for starts from a run of it.
@@ -32,9 +31,7 @@ class DCBERTTask(ExitTask):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        trained = self.network.own_config.trained_exits
-        self._depths = self.network.exits if trained == "depth" else None
-        self._trains_all = trained == "all"
+        self._trains_all = self.network.own_config.trained_exits == "all"
         if self._trains_all:
             self._paths = [self.network.path()]
 
@@ -82,10 +79,6 @@ class DCBERTTask(ExitTask):
         if run is None:
             return ""
         return f"both encoders, and what starts from them, of {start.name} ({run.system})"
-
-    def drawn_exit(self, update: int) -> int:
-        exits = len(self.network.exits)
-        return exit_of_update(self.config.seed, update, exits, self._depths)
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         if not self._trains_all:

@@ -27,6 +27,8 @@ class ExitTask(PairTask):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._paths = [self.network.path(index) for index in range(len(self.network.exits))]
+        trained = getattr(self.network.own_config, "trained_exits", "uniform")
+        self._depths = self.network.exits if trained == "depth" else None
 
     def hybridize(self, active: bool) -> None:
         for path in self._paths:
@@ -37,7 +39,7 @@ class ExitTask(PairTask):
         return scores
 
     def drawn_exit(self, update: int) -> int:
-        """Draw the exit that an update trains.
+        """Draw the exit that an update trains, by depth where ``trained_exits`` is ``"depth"``.
 
         Parameters
         ----------
@@ -49,4 +51,5 @@ class ExitTask(PairTask):
         int
             Index of the exit, from 0.
         """
-        return exit_of_update(self.config.seed, update, len(self._paths))
+        exits = len(self.network.exits)
+        return exit_of_update(self.config.seed, update, exits, self._depths)
