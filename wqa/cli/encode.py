@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import shlex
 
+from wqa.cli.options import add_engine
 from wqa.errors import OptionError, printable
 
 
@@ -48,28 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prune", action="store_true", help="remove documents that are not in --documents"
     )
-    parser.add_argument(
-        "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
-    )
-    parser.add_argument(
-        "--precision",
-        default="float32",
-        choices=("float32", "bfloat16"),
-        help="precision of products (default: float32)",
-    )
-    parser.add_argument(
-        "--engine",
-        default="auto",
-        choices=("auto", "mxnet", "onednn"),
-        help="engine of the layers; auto takes oneDNN on a CPU where it is installed "
-        "(default: auto)",
-    )
-    parser.add_argument(
-        "--threads",
-        type=int,
-        metavar="N",
-        help="threads on a CPU (default: all that the process may use)",
-    )
+    add_engine(parser, ("float32", "bfloat16"))
 
 
 def run(options: argparse.Namespace) -> None:

@@ -183,39 +183,30 @@ def metric_names(text: str) -> List[str]:
     return names
 
 
-def add_ranking(parser: argparse.ArgumentParser, with_cache: bool = True) -> None:
-    """Add the options of ranking.
+def add_engine(
+    parser: argparse.ArgumentParser,
+    precisions: Sequence[str] = ("float32", "bfloat16", "int8"),
+) -> None:
+    """Add the options of the engine that computes a network.
 
     Parameters
     ----------
     parser : argparse.ArgumentParser
         Parser to add them to.
-    with_cache : bool
-        Whether to add ``--cache``, for a subcommand whose candidates have ids.
+    precisions : sequence of str
+        Values of ``--precision``.
     """
+    note = ""
+    if "int8" in precisions:
+        note = "; int8 needs a run that `wqa quantize` has calibrated"
     parser.add_argument(
         "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
     )
     parser.add_argument(
-        "--pool",
-        default="question",
-        choices=("question", "batch"),
-        help="candidates that an exit compares: all of a question, or batches of them "
-        "(default: question)",
-    )
-    parser.add_argument(
-        "--pool-size",
-        type=int,
-        default=128,
-        metavar="B",
-        help="candidates a batch, for --pool batch (default: 128)",
-    )
-    parser.add_argument(
         "--precision",
         default="float32",
-        choices=("float32", "bfloat16", "int8"),
-        help="precision of products; int8 needs a run that `wqa quantize` has calibrated "
-        "(default: float32)",
+        choices=tuple(precisions),
+        help=f"precision of products{note} (default: float32)",
     )
     parser.add_argument(
         "--engine",
@@ -229,6 +220,33 @@ def add_ranking(parser: argparse.ArgumentParser, with_cache: bool = True) -> Non
         type=int,
         metavar="N",
         help="threads on a CPU (default: all that the process may use)",
+    )
+
+
+def add_ranking(parser: argparse.ArgumentParser, with_cache: bool = True) -> None:
+    """Add the options of ranking.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Parser to add them to.
+    with_cache : bool
+        Whether to add ``--cache``, for a subcommand whose candidates have ids.
+    """
+    add_engine(parser)
+    parser.add_argument(
+        "--pool",
+        default="question",
+        choices=("question", "batch"),
+        help="candidates that an exit compares: all of a question, or batches of them "
+        "(default: question)",
+    )
+    parser.add_argument(
+        "--pool-size",
+        type=int,
+        default=128,
+        metavar="B",
+        help="candidates a batch, for --pool batch (default: 128)",
     )
     if with_cache:
         parser.add_argument(
