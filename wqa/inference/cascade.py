@@ -12,7 +12,7 @@ Nothing outlives a group: its pairs, scores and stored encodings belong to one `
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import numpy as np
 from tqdm import tqdm
@@ -108,6 +108,10 @@ class CascadeRanker(Ranker):
         return build_engine(self.network, self.encoder.tokenizer, self._config, quantized)
 
     @property
+    def _group_type(self) -> Type[QuestionGroup]:
+        return QuestionGroup
+
+    @property
     def capabilities(self) -> Capabilities:
         """System, stages and exits of the network."""
         network, stage_layers = self.network, np.zeros(0)
@@ -191,7 +195,7 @@ class CascadeRanker(Ranker):
 
         Parameters
         ----------
-        group : sequence of sequence of Encoded
+        group : sequence of sequence of Encoded or SplitPair
             Pairs of each question, as the ranker's encoder makes them.
         names : sequence of str
             Name of each question in errors; by default its number in the group.
@@ -211,7 +215,7 @@ class CascadeRanker(Ranker):
         ScoreError
             If a score is not finite.
         """
-        return QuestionGroup(self, group, names, document_ids).rank()
+        return self._group_type(self, group, names, document_ids).rank()
 
 
 class QuestionGroup:

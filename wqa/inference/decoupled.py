@@ -7,7 +7,7 @@ then rank as a cascade does: in micro-batches of pairs, with drops between exits
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from wqa.text import Encoded, PairEncoder, SplitPair
 
 
 class StoredDocument(NamedTuple):
-    """A document whose encodings are known, in place of its token ids."""
+    """A document whose encodings are known, in place of its token ids in a `SplitPair`."""
 
     rows: np.ndarray  # (length, C)
     truncated: bool
@@ -116,6 +116,10 @@ class DecoupledRanker(CascadeRanker):
         engines = (DecoupledHybridEngine, DecoupledPackedEngine)
         return build_engine(network, tokenizer, self._config, layers, engines)
 
+    @property
+    def _group_type(self) -> Type[QuestionGroup]:
+        return DecoupledGroup
+
     @staticmethod
     def calibrate(
         network: Network, pairs: Sequence[Any], strength: float = STRENGTH
@@ -175,33 +179,6 @@ class DecoupledRanker(CascadeRanker):
                 document = StoredDocument(cached.rows, cached.truncated and lacks_rows)
             pairs.append(SplitPair(encoded[0].question, document))
         return pairs
-
-    def rank_pairs(
-        self,
-        group: Sequence[Sequence[Any]],
-        names: Sequence[str] = (),
-        document_ids: Sequence[Sequence[Optional[str]]] = (),
-    ) -> List[Ranking]:
-        """Rank encoded questions as one group.
-
-        Parameters
-        ----------
-        group : sequence of sequence of SplitPair
-            Pairs of each question. A `StoredDocument` may stand for a document's input.
-        names, document_ids
-            As `CascadeRanker.rank_pairs` takes them.
-
-        Returns
-        -------
-        list of Ranking
-            Ranking of each question.
-
-        Raises
-        ------
-        InputError, ScoreError
-            As `CascadeRanker.rank_pairs` raises them.
-        """
-        return DecoupledGroup(self, group, names, document_ids).rank()
 
 
 class DecoupledGroup(QuestionGroup):
