@@ -3,11 +3,51 @@
 from __future__ import annotations
 
 import sys
-from typing import Iterable, Optional, TypeVar
+from typing import Any, Iterable, Optional, TypeVar
 
 from wqa.errors import printable
 
 Item = TypeVar("Item")
+
+
+def progress_bar(total: int, title: str, unit: str, progress: bool, initial: int = 0) -> Any:
+    """Make a bar on standard error that its caller updates, and that stays when it is done.
+
+    Parameters
+    ----------
+    total : int
+        Number of items.
+    title : str
+        Text of the bar.
+    unit : str
+        Name of an item.
+    progress : bool
+        Show the bar if it takes longer than a second.
+    initial : int
+        Items that were done before.
+
+    Returns
+    -------
+    tqdm.tqdm
+        The bar, a context manager.
+    """
+    from tqdm import tqdm
+
+    return tqdm(
+        total=total,
+        initial=initial,
+        desc=printable(title),
+        unit=unit,
+        delay=1,
+        disable=not progress,
+        mininterval=_seconds_between(),
+        file=sys.stderr,
+    )
+
+
+def _seconds_between() -> float:
+    """Least time between two states of a bar, longer in a file than on a terminal."""
+    return 0.5 if sys.stderr.isatty() else 20
 
 
 def with_bar(
@@ -48,5 +88,5 @@ def with_bar(
         leave=False,
         disable=not progress,
         file=sys.stderr,
-        mininterval=0.5 if sys.stderr.isatty() else 20,
+        mininterval=_seconds_between(),
     )

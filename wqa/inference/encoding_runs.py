@@ -7,14 +7,10 @@ that was not. Memory holds one chunk.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pathlib
-import sys
 import time
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Union
-
-from tqdm import tqdm
 
 from wqa.config import EngineConfig
 from wqa.data.document_cache import text_digest
@@ -23,6 +19,7 @@ from wqa.data.documents import Document, read_documents
 from wqa.data.encodings import STORES
 from wqa.data.files import PathLike
 from wqa.data.lines import text_lines
+from wqa.data.progress import progress_bar
 from wqa.data.stopping import StopRequest
 from wqa.errors import OptionError, RunDirectoryError, Stopped, check_choice
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
@@ -248,7 +245,7 @@ class _Encoding:
     def encode(self, documents: Iterable[Document], progress: bool) -> None:
         """Encode what the cache lacks, chunk by chunk."""
         done = 0
-        with self._bar(progress) as bar:
+        with progress_bar(self._total, "encoding", "document", progress) as bar:
             for chunk in _chunks(documents):
                 if self._stop.signal:
                     where = f"{self._writer.path}, {done} of {self._total} documents"
@@ -256,19 +253,6 @@ class _Encoding:
                 self._encode_chunk(chunk)
                 done += len(chunk)
                 bar.update(len(chunk))
-
-    @contextlib.contextmanager
-    def _bar(self, progress: bool) -> Iterator[tqdm]:
-        with tqdm(
-            total=self._total,
-            desc="encoding",
-            unit="document",
-            delay=1,
-            disable=not progress,
-            mininterval=0.5 if sys.stderr.isatty() else 20,
-            file=sys.stderr,
-        ) as bar:
-            yield bar
 
     def _encode_chunk(self, chunk: List[Document]) -> None:
         stored = self._writer.stored_digests([document.id for document in chunk])

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple, Union
 
 import numpy as np
-from tqdm import tqdm
 
 from wqa.data import FILTERS, Question, read_questions
 from wqa.data.array_writer import ArrayWriter
@@ -23,6 +21,7 @@ from wqa.data.digests import ranker_digest
 from wqa.data.files import PathLike, sha256
 from wqa.data.filters import filter_rule, known_labels
 from wqa.data.locks import lock_output
+from wqa.data.progress import progress_bar
 from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError
 from wqa.inference.load import load_ranker
@@ -179,19 +178,10 @@ def _can_continue(writer: ArrayWriter) -> bool:
 
 def _with_bar(chunks: Iterable[_Chunk], total: int, start: int, progress: bool) -> Iterator[_Chunk]:
     """Chunks, with a bar of the questions that were read."""
-    with tqdm(
-        total=total,
-        initial=start,
-        desc="scoring",
-        unit="question",
-        delay=1,
-        disable=not progress,
-        mininterval=0.5 if sys.stderr.isatty() else 20,
-        file=sys.stderr,
-    ) as progress_bar:
+    with progress_bar(total, "scoring", "question", progress, start) as bar:
         for chunk in chunks:
             yield chunk
-            progress_bar.update(chunk.counts["read"])
+            bar.update(chunk.counts["read"])
 
 
 def _score(ranker: Ranker, data: PathLike, filter: str, start: int = 0) -> Iterator[_Chunk]:
