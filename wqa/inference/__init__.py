@@ -13,6 +13,7 @@ from wqa.inference.reader import Reader, load_reader
 from wqa.inference.scoring_runs import score_in_memory, write_scores
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.spans import Answer
+from wqa.inference.word_tables import TableReport, embed_words
 
 __all__ = [
     "Answer",
@@ -29,7 +30,9 @@ __all__ = [
     "Reader",
     "RetrievedDocument",
     "SequentialRanker",
+    "TableReport",
     "build_ranker",
+    "embed_words",
     "encode_documents",
     "load_ranker",
     "load_reader",
