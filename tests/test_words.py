@@ -124,7 +124,7 @@ def test_save_and_load(tmp_path):
     tokenizer = WordTokenizer(words, 16, True)
     tokenizer.save(tmp_path / "tokenizer.json")
     loaded = load_tokenizer(tmp_path)
-    text = "the Café moon 1234 \u2028 \" \\"
+    text = 'the Café moon 1234 \u2028 " \\'
     assert type(loaded) is WordTokenizer
     assert (loaded.words, loaded.buckets, loaded.masks_digits) == (words, 16, True)
     assert loaded.encode([text]) == tokenizer.encode([text])
