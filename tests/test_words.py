@@ -19,8 +19,8 @@ from wqa.text.words import MOST_BUCKETS
 WORDS = ["the", "glacier", "####", ",", "1995"]
 
 
-def bucket(word, words=len(WORDS), buckets=8):
-    return words + 1 + mmh3.hash(word, 0, False) % buckets
+def bucket(word, buckets=8):
+    return len(WORDS) + 1 + mmh3.hash(word, 0, False) % buckets
 
 
 def test_ids_of_words_and_buckets():
