@@ -304,8 +304,8 @@ def evaluate_retrieved(
     check_total(total, len(kept), filter)
     rankings = []
     for question in kept:
-        order = sorted(range(len(question.ranks)), key=question.ranks.__getitem__)
-        rankings.append(_Retrieved(order, [-float(rank) for rank in question.ranks]))
+        scores = [-float(rank) for rank in question.ranks]
+        rankings.append(_Retrieved(question.original_order, scores))
     if trec_run:
         write_run(trec_run, kept, rankings)
     if trec_qrels:
