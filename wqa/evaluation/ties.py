@@ -96,7 +96,7 @@ def ties_of(ranker: Any, ties: Optional[str] = None) -> str:
     OptionError
         If there is no such rule.
     """
-    rule: str = ties or getattr(ranker, "ties", "trec")
+    rule = ties or str(getattr(ranker, "ties", "trec"))
     check_choice("ties", rule, TIES)
     return rule
 
