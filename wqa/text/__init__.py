@@ -3,6 +3,7 @@
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
 from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
 from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
+from wqa.text.lists import ListEncoder, WordPair, plan_lists
 from wqa.text.long_questions import (
     PreparedQuestions,
     naming_file,
@@ -16,6 +17,7 @@ from wqa.text.windows import Window, WindowEncoder
 
 __all__ = [
     "Encoded",
+    "ListEncoder",
     "Located",
     "PairEncoder",
     "PairStore",
@@ -27,6 +29,7 @@ __all__ = [
     "Tokenizer",
     "Window",
     "WindowEncoder",
+    "WordPair",
     "bucketed",
     "build_store",
     "is_store",
@@ -37,6 +40,7 @@ __all__ = [
     "pad_pairs",
     "plan_batches",
     "plan_by_question",
+    "plan_lists",
     "prepare_questions",
     "split_rows",
     "tokenize_pairs",
