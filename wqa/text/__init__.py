@@ -12,8 +12,10 @@ from wqa.text.long_questions import (
 )
 from wqa.text.store import PairStore, build_store, is_store
 from wqa.text.tokenized import TokenizedPairs, tokenize_pairs
-from wqa.text.tokenizers import Located, Tokenizer, load_tokenizer
+from wqa.text.tokenizer_files import load_tokenizer
+from wqa.text.tokenizers import Located, Tokenizer
 from wqa.text.windows import Window, WindowEncoder
+from wqa.text.words import WordTokenizer, embedding_matrix, split_words
 
 __all__ = [
     "Encoded",
@@ -30,8 +32,10 @@ __all__ = [
     "Window",
     "WindowEncoder",
     "WordPair",
+    "WordTokenizer",
     "bucketed",
     "build_store",
+    "embedding_matrix",
     "is_store",
     "load_tokenizer",
     "naming_file",
@@ -43,5 +47,6 @@ __all__ = [
     "plan_lists",
     "prepare_questions",
     "split_rows",
+    "split_words",
     "tokenize_pairs",
 ]
