@@ -47,7 +47,9 @@ def run(options: argparse.Namespace) -> None:
         _check_runs(options)
         rankers = named_rankers(options)
         questions = list(read_questions(options.data))
-        result = compare_rankers(rankers, questions, options.filter, metrics, progress=True)
+        result = compare_rankers(
+            rankers, questions, options.filter, metrics, progress=True, ties=options.ties
+        )
     note_long_rows(result["rows"])
     tables = [figures_table(result["rows"])]
     tables += map(comparison_table, result["comparisons"])

@@ -41,6 +41,7 @@ _OF_RANKINGS = {
     "drops": "drop_ratio and keep",
     "seeds": "seeds",
     "per_exit": "per_exit",
+    "ties": "ties",
 }
 
 
@@ -128,6 +129,7 @@ def _of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
         options.trec_qrels,
         progress=True,
         total=options.total,
+        ties=options.ties,
     )
 
 
@@ -162,7 +164,9 @@ def _of_seeds(options: argparse.Namespace) -> List[Dict[str, Any]]:
             raise OptionError(name, "with --seeds", "a single RUN")
     rankers = named_rankers(options)
     questions = read_questions(options.data)
-    return evaluate_seeds(rankers, questions, options.filter, options.metrics, progress=True)
+    return evaluate_seeds(
+        rankers, questions, options.filter, options.metrics, progress=True, ties=options.ties
+    )
 
 
 def _of_trec_run(options: argparse.Namespace) -> List[Dict[str, Any]]:

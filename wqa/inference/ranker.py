@@ -199,6 +199,9 @@ class Ranker:
     network: Any = None
     #: Encoder of questions and candidates, where there is a single one.
     encoder: Any = None
+    #: Rule by which evaluation orders candidates that tie, a name of `wqa.evaluation.ties.TIES`. It
+    #: is pessimistic where a ranker has few distinct scores by its nature.
+    ties = "trec"
     #: Whether rankers of the type read the encodings of documents from a cache, keyword ``cache``.
     takes_cache = False
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from wqa.config import read_json
-from wqa.errors import RunDirectoryError, shorten
+from wqa.data.baselines import BaselineName, parse_baseline
+from wqa.errors import OptionError, RunDirectoryError, shorten
 
 #: Content of each kind of file.
 CONTENT = {
@@ -37,6 +38,7 @@ class Entry(NamedTuple):
     run: pathlib.Path
     drop_ratio: Any
     keep: Any
+    baseline: Optional[BaselineName] = None
 
 
 class RankerFile(NamedTuple):
@@ -180,7 +182,11 @@ def _entry(folder: pathlib.Path, entry: Any) -> Entry:
     name = values["run"]
     if not isinstance(name, str):
         raise ValueError(f"run is {shorten(name)}")
-    return Entry(name, folder / name, values.get("drop_ratio"), values.get("keep"))
+    try:
+        baseline = parse_baseline(name, folder)
+    except OptionError as error:
+        raise ValueError(f"{error.where} is {error.found}, expected {error.expected}") from None
+    return Entry(name, folder / name, values.get("drop_ratio"), values.get("keep"), baseline)
 
 
 def _check_fields(values: Dict[str, Any], known: set) -> None:

@@ -3,6 +3,7 @@
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
 from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
 from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
+from wqa.text.lists import ListEncoder, WordPair, plan_lists
 from wqa.text.long_questions import (
     PreparedQuestions,
     naming_file,
@@ -11,11 +12,14 @@ from wqa.text.long_questions import (
 )
 from wqa.text.store import PairStore, build_store, is_store
 from wqa.text.tokenized import TokenizedPairs, tokenize_pairs
-from wqa.text.tokenizers import Located, Tokenizer, load_tokenizer
+from wqa.text.tokenizer_files import load_tokenizer
+from wqa.text.tokenizers import Located, Tokenizer
 from wqa.text.windows import Window, WindowEncoder
+from wqa.text.words import WordTokenizer, embedding_matrix, split_words
 
 __all__ = [
     "Encoded",
+    "ListEncoder",
     "Located",
     "PairEncoder",
     "PairStore",
@@ -27,8 +31,11 @@ __all__ = [
     "Tokenizer",
     "Window",
     "WindowEncoder",
+    "WordPair",
+    "WordTokenizer",
     "bucketed",
     "build_store",
+    "embedding_matrix",
     "is_store",
     "load_tokenizer",
     "naming_file",
@@ -37,7 +44,9 @@ __all__ = [
     "pad_pairs",
     "plan_batches",
     "plan_by_question",
+    "plan_lists",
     "prepare_questions",
     "split_rows",
+    "split_words",
     "tokenize_pairs",
 ]

@@ -7,7 +7,7 @@ from typing import Any, List, NamedTuple, Sequence, Tuple, Union
 import numpy as np
 
 from wqa.config import LONG_QUESTIONS, PAIR_FORMS
-from wqa.errors import InputError, OptionError, QuestionTooLong, check_choice, shorten
+from wqa.errors import EncoderError, InputError, OptionError, QuestionTooLong, check_choice, shorten
 from wqa.text.batching import bucketed
 from wqa.text.tokenizers import Tokenizer
 
@@ -95,6 +95,8 @@ class PairEncoder:
     OptionError
         If a pair of this length has no room for a question and a candidate, or
         ``long_questions`` is unknown.
+    EncoderError
+        If the tokenizer has no special tokens, such as one of words.
     """
 
     #: Names of the arrays of `pad`, in the order in which a network takes them.
@@ -106,6 +108,13 @@ class PairEncoder:
         self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"
     ) -> None:
         check_choice("long_questions", long_questions, LONG_QUESTIONS)
+        if tokenizer.pair_form not in PAIR_FORMS:
+            raise EncoderError(
+                "tokenizer",
+                f"one of {tokenizer.pair_form}, without special tokens",
+                "the tokenizer of a pretrained encoder",
+                "take an encoder, or a run that has one",
+            )
         self.tokenizer = tokenizer
         self.max_length = max_length
         self.long_questions = long_questions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pathlib
 from typing import List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
@@ -14,22 +13,11 @@ from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig
 from wqa.data import atomic_writer
 from wqa.errors import EncoderError, InputError, shorten
 from wqa.text.long_text import MOST_WHOLE, StartTokenizer
-from wqa.text.vocabularies import (
-    byte_level,
-    check_size,
-    read_settings,
-    sentencepiece,
-    wordpiece,
-    zoo_wordpiece,
-)
 
 #: A text of more characters for each id that is needed is not tokenized whole.
 LONG_TEXT = 32
 #: Texts of rare characters, one of which no vocabulary of words has, and an ordinary one.
 PROBES = ("\u2603", "\u3402 \ua66e", "\U00010000", "How were caf\u00e9s, 1,234 of them, called?")
-
-#: Greatest size of ``tokenizer.json`` in bytes. The largest published ones have 30 million.
-MOST_BYTES = 1 << 28
 
 #: Least share of the rows of a word table that a tokenizer's ids must cover. Some encoders have
 #: thousands of rows that no token uses; the tokenizer of another encoder often has far fewer ids.
@@ -177,7 +165,7 @@ class Tokenizer:
             return ids
         except (UnicodeEncodeError, TypeError):
             for text in texts:
-                _check_text(text)
+                check_text(text)
             raise
 
     def locate(self, texts: Sequence[str]) -> List[Located]:
@@ -200,7 +188,7 @@ class Tokenizer:
             encoding can represent.
         """
         for text in texts:
-            _check_text(text)
+            check_text(text)
             if len(text) > MOST_WHOLE:
                 raise InputError(
                     "text",
@@ -219,7 +207,7 @@ class Tokenizer:
         return [encoding.ids for encoding in encodings]
 
     def _first_ids(self, text: str, count: int) -> List[int]:
-        _check_text(text)  # the whole text, as for a short one
+        check_text(text)  # the whole text, as for a short one
         if self._starts is None:
             self._starts = StartTokenizer(self._inner)
         return self._starts.first_ids(text, count)
@@ -319,7 +307,19 @@ def is_library_error(error: BaseException) -> bool:
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
-def _check_text(text: object) -> None:
+def check_text(text: object) -> None:
+    """Check that a text is a string that UTF-8 can represent.
+
+    Parameters
+    ----------
+    text : object
+        The text.
+
+    Raises
+    ------
+    InputError
+        If it is no string, or holds half a surrogate pair.
+    """
     if isinstance(text, str):
         try:
             text.encode("utf-8")
@@ -327,57 +327,3 @@ def _check_text(text: object) -> None:
         except UnicodeEncodeError:
             pass
     raise InputError("text", shorten(text), "a string of whole characters") from None
-
-
-def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
-    """Load the tokenizer of an encoder or run directory.
-
-    Parameters
-    ----------
-    directory : str or path-like
-        A directory with ``tokenizer.json``, or ``vocab.txt`` (WordPiece), or ``vocab.json`` and
-        ``merges.txt`` (byte-level BPE), or ``spiece.model`` (SentencePiece), or a ``.vocab`` file
-        of a BERT of GluonNLP's zoo (WordPiece). The first of these that exists is read.
-
-    Returns
-    -------
-    Tokenizer
-        The tokenizer.
-
-    Raises
-    ------
-    EncoderError
-        If the directory has none of them, or one cannot be read or is larger than any vocabulary.
-    """
-    folder = pathlib.Path(directory)
-    try:
-        # It holds all settings: tokenizer_config.json is not read.
-        path = folder / "tokenizer.json"
-        if path.exists():
-            check_size(path, MOST_BYTES)
-            return Tokenizer(tokenizers.Tokenizer.from_file(str(path)), str(path))
-        for names, build in (
-            (("vocab.txt",), wordpiece),
-            (("vocab.json", "merges.txt"), byte_level),
-            (("spiece.model",), sentencepiece),
-        ):
-            if all((folder / name).exists() for name in names):
-                for name in names:
-                    check_size(folder / name)
-                return Tokenizer(build(folder, read_settings(folder)), str(folder / names[0]))
-        for path in sorted(folder.glob("*.vocab")):
-            check_size(path)
-            return Tokenizer(zoo_wordpiece(path), str(path))
-    except EncoderError:
-        raise
-    except BaseException as error:  # the library raises bare Exception for a malformed file
-        if not is_library_error(error):
-            raise
-        raise EncoderError(
-            folder, f"the tokenizer cannot be read ({error})", mend="fetch the files again"
-        ) from None
-    raise EncoderError(
-        folder,
-        "holds no tokenizer",
-        "tokenizer.json, vocab.txt, vocab.json with merges.txt, or spiece.model",
-    )

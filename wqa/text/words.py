@@ -1,11 +1,49 @@
-"""Words of a text, for rankers without a pretrained encoder's tokenizer."""
+"""Words of a text and their ids, for rankers without a pretrained encoder's tokenizer.
+
+The ids of a table of V words are those that the networks on word vectors share:
+
+==================  =========================================================================
+0                   padding
+1 to V              the words of the table, in its order
+V + 1 to V + B      buckets of unknown words: a word's bucket is a hash of the word
+==================  =========================================================================
+
+A bucket has a random vector as long as the table's mean vector. So an unknown word of the question
+has cosine 1 with itself in a candidate, and about 0 with any other word.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
+import os
+import pathlib
 import re
-from typing import List
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+import mmh3
+import numpy as np
+
+from wqa.config import BackboneConfig, parse_json
+from wqa.data import atomic_writer
+from wqa.data.word_vectors import WordVectors, mask_digits
+from wqa.errors import EncoderError, OptionError, shorten
+from wqa.text.tokenizers import LONG_TEXT, Located, Tokenizer, check_text
+
+#: Version of the ``tokenizer.json`` of words, and the pair form that such a tokenizer names.
+FORMAT, WORDS_FORM = 1, "words"
+#: Default and greatest number of buckets of unknown words.
+BUCKETS, MOST_BUCKETS = 1024, 1 << 20
 
 _WORD = re.compile(r"\w+|[^\w\s]")
+#: How the ``tokenizer.json`` of words starts; that of the `tokenizers` library has another key.
+_START = re.compile(rb'\s*\{\s*"words_format"')
+_STARTS_IN = 100
+#: Seed of the vectors of unknown words.
+_SEED = 20200
+#: Unknown words whose ids are kept, and the greatest length of one in characters.
+_MOST_KEPT, _LONGEST_KEPT = 1 << 16, 64
 
 
 def split_words(text: str) -> List[str]:
@@ -26,3 +64,309 @@ def split_words(text: str) -> List[str]:
         character that is no white space.
     """
     return _WORD.findall(text.lower())
+
+
+class WordTokenizer(Tokenizer):
+    """Token ids of whole words, with the interface of a pretrained encoder's tokenizer.
+
+    It has no special tokens, so that it cannot encode a pair as one sequence.
+
+    Parameters
+    ----------
+    words : sequence of str
+        The V words of a table, as `wqa.data.word_vectors.WordVectors` holds them.
+    buckets : int
+        B, the number of buckets of unknown words. With 0 all unknown words have the id V + 1,
+        whose vector is zero.
+    masks_digits : bool
+        Whether a word that the table lacks is looked up once more, as
+        `wqa.data.word_vectors.mask_digits` writes it.
+
+    Attributes
+    ----------
+    words : list of str
+        The words of the table.
+    buckets : int
+        Number of buckets.
+    masks_digits : bool
+        Whether digits are masked.
+    padding_id : int
+        0.
+
+    Raises
+    ------
+    OptionError
+        If there is no word, a word is there twice, or the number of buckets is out of range.
+    """
+
+    def __init__(  # no tokenizer of the library lies below, so that `Tokenizer` makes nothing
+        self, words: Sequence[str], buckets: int = BUCKETS, masks_digits: bool = False
+    ) -> None:
+        if not 0 <= buckets <= MOST_BUCKETS:
+            raise OptionError("buckets", shorten(buckets), f"a number from 0 to {MOST_BUCKETS:,}")
+        self.words, self.buckets, self.masks_digits = list(words), buckets, masks_digits
+        self._ids = _WordIds(self.words, buckets, masks_digits)
+        if not self.words or len(self._ids) < len(self.words):
+            found = f"{len(self.words)} words, {len(self._ids)} of them different"
+            raise OptionError("words", found, "at least one word, and each word once")
+        self._vocab_size = 1 + len(self.words) + max(buckets, 1)
+        self.pair_form = WORDS_FORM
+        self.padding_id = 0
+
+    @classmethod
+    def of_table(cls, table: WordVectors, buckets: int = BUCKETS) -> WordTokenizer:
+        """Make the tokenizer of a table of word vectors.
+
+        Parameters
+        ----------
+        table : WordVectors
+            The table.
+        buckets : int
+            Number of buckets of unknown words.
+
+        Returns
+        -------
+        WordTokenizer
+        """
+        return cls(table.words, buckets, table.masks_digits)
+
+    def check_fits(self, config: BackboneConfig, where: object) -> None:
+        """Refuse every encoder, as none has whole words.
+
+        Parameters
+        ----------
+        config : BackboneConfig
+            The encoder's configuration.
+        where : object
+            The encoder's directory, for messages.
+
+        Raises
+        ------
+        EncoderError
+            Always.
+        """
+        raise EncoderError(
+            where,
+            f"a {config.family.name} encoder with a tokenizer of words",
+            "the encoder's own tokenizer",
+        )
+
+    def encode(self, texts: Sequence[str], needed: Optional[int] = None) -> List[List[int]]:
+        """Look up the ids of the words of texts.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            The texts.
+        needed : int, optional
+            Number of ids of a text that the caller needs, from the first on. The ids of a long
+            text may end behind them. Without it all ids are returned.
+
+        Returns
+        -------
+        list of list of int
+            Ids of the words of each text. There is no id 0 among them.
+
+        Raises
+        ------
+        InputError
+            If a text is no string, or holds half a surrogate pair, which no encoding can represent.
+        """
+        split, look_up = _WORD.findall, self._ids.__getitem__
+        limit = LONG_TEXT * needed if needed is not None else 0
+        try:
+            if needed is None or max(map(len, texts), default=0) <= limit:
+                return [list(map(look_up, split(text.lower()))) for text in texts]
+            return [self._first_ids(text, needed) for text in texts]
+        except (UnicodeEncodeError, TypeError, AttributeError):
+            for text in texts:
+                check_text(text)
+            raise
+
+    def _first_ids(self, text: str, needed: int) -> List[int]:
+        check_text(text)
+        matches = itertools.islice(_WORD.finditer(text.lower()), needed)
+        return [self._ids[match[0]] for match in matches]
+
+    def locate(self, texts: Sequence[str]) -> List[Located]:
+        """Look up the words of texts, and say which characters each covers.
+
+        Parameters
+        ----------
+        texts : sequence of str
+            The texts.
+
+        Returns
+        -------
+        list of Located
+            Words of each text. Their ids are those of `encode`.
+
+        Raises
+        ------
+        InputError
+            If a text is no string, or holds half a surrogate pair.
+        """
+        located = []
+        for text in texts:
+            check_text(text)
+            lowered = text.lower()
+            # Index of the character that each lower-cased one comes from; some become several.
+            sources = np.arange(len(text))
+            if len(lowered) != len(text):
+                sources = np.repeat(sources, [len(character.lower()) for character in text])
+            spans = np.array([match.span() for match in _WORD.finditer(lowered)], np.int64)
+            spans = spans.reshape(-1, 2)  # (n, 2)
+            ids = [self._ids[lowered[start:end]] for start, end in spans.tolist()]
+            starts, ends = sources[spans[:, 0]], sources[spans[:, 1] - 1] + 1
+            located.append(Located(np.array(ids, np.int32), starts, ends))
+        return located
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of everything that determines its ids, in hexadecimal."""
+        return hashlib.sha256(self._to_json().encode("utf-8")).hexdigest()
+
+    def token(self, number: int) -> str:
+        """Word of an id.
+
+        Parameters
+        ----------
+        number : int
+            The id.
+
+        Returns
+        -------
+        str
+            The word; empty for padding, a bucket, and a number that is no id.
+        """
+        return self.words[number - 1] if 1 <= number <= len(self.words) else ""
+
+    def save(self, path: Union[str, os.PathLike[str]]) -> None:
+        """Write ``tokenizer.json``.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file to write.
+        """
+        with atomic_writer(path) as file:
+            file.write(self._to_json())
+
+    def _to_json(self) -> str:
+        fields = {
+            "words_format": FORMAT,
+            "buckets": self.buckets,
+            "masks_digits": self.masks_digits,
+            "words": self.words,
+        }
+        return json.dumps(fields, ensure_ascii=False, indent=0) + "\n"
+
+
+class _WordIds(Dict[str, int]):
+    """Ids of words; those of unknown words are computed, and some of them kept."""
+
+    def __init__(self, words: Sequence[str], buckets: int, masks_digits: bool) -> None:
+        super().__init__(zip(words, range(1, len(words) + 1)))
+        self._first_bucket, self._buckets = len(words) + 1, max(buckets, 1)
+        self._masks_digits = masks_digits
+        self._most = len(words) + _MOST_KEPT
+
+    def __missing__(self, word: str) -> int:
+        number = None
+        if self._masks_digits:
+            number = self.get(mask_digits(word))
+        if number is None:
+            number = self._first_bucket + mmh3.hash(word, 0, False) % self._buckets
+        if len(self) < self._most and len(word) <= _LONGEST_KEPT:
+            self[word] = number
+        return number
+
+
+def embedding_matrix(table: WordVectors, buckets: int = BUCKETS) -> np.ndarray:
+    """Vectors of all ids of a table's tokenizer: padding, words, and buckets of unknown words.
+
+    Parameters
+    ----------
+    table : WordVectors
+        The table.
+    buckets : int
+        Number of buckets, as `WordTokenizer` takes it.
+
+    Returns
+    -------
+    numpy.ndarray
+        (vocab_size, D) float32. Row 0 is zero. The row of a bucket is random, drawn from a fixed
+        seed, with the mean norm of the table's vectors. With 0 buckets the last row is zero.
+    """
+    # Buckets come first from the generator: their directions do not depend on the table's size.
+    unknown = np.random.default_rng(_SEED).standard_normal((buckets, table.units))
+    norm = float(np.linalg.norm(table.vectors, axis=1).mean(dtype=np.float64))
+    unknown *= norm / np.linalg.norm(unknown, axis=1, keepdims=True)
+    rows = np.zeros((1 + len(table) + max(buckets, 1), table.units), np.float32)
+    rows[1 : 1 + len(table)] = table.vectors
+    rows[len(rows) - buckets :] = unknown
+    return rows
+
+
+def is_word_tokenizer(path: pathlib.Path) -> bool:
+    """Whether a ``tokenizer.json`` holds words, as `WordTokenizer.save` writes them.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    """
+    with open(path, "rb") as file:
+        return _START.match(file.read(_STARTS_IN)) is not None
+
+
+def read_word_tokenizer(path: pathlib.Path) -> WordTokenizer:
+    """Read a tokenizer of words.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        A ``tokenizer.json`` that `WordTokenizer.save` wrote.
+
+    Returns
+    -------
+    WordTokenizer
+
+    Raises
+    ------
+    EncoderError
+        If the file cannot be read, or is no such tokenizer.
+    """
+    try:
+        fields = parse_json(path.read_bytes())
+        if set(fields) != {"words_format", "buckets", "masks_digits", "words"}:
+            raise ValueError("its fields are " + ", ".join(map(shorten, sorted(fields))))
+        if not _is_right(fields):
+            raise ValueError("a field has another type, or the file another version")
+        "".join(fields["words"]).encode("utf-8")  # an escape may be half a surrogate pair
+        return WordTokenizer(fields["words"], fields["buckets"], fields["masks_digits"])
+    except OSError as error:
+        reason = error.strerror or str(error)
+    except (ValueError, TypeError) as error:
+        reason = str(error)
+    except OptionError as error:
+        reason = f"{error.where}: {error.found}"
+    raise EncoderError(path, f"cannot be read ({reason})", "a tokenizer of words") from None
+
+
+def _is_right(fields: Dict[str, Any]) -> bool:
+    """Whether the fields of a ``tokenizer.json`` have their types; `WordTokenizer` checks more."""
+    words = fields["words"]
+    types = (type(fields[name]) for name in ("words_format", "buckets", "masks_digits"))
+    if tuple(types) != (int, int, bool) or fields["words_format"] != FORMAT:
+        return False
+    return isinstance(words, list) and all(type(word) is str and word for word in words)

@@ -1,0 +1,322 @@
+"""Tables of word vectors: a vector for each of many words, in a folder of arrays.
+
+The folder holds ``word_bytes``, the words in UTF-8 one behind the other, ``word_ends``, the byte
+behind each, and ``vectors``, a row for each word. ``meta.json`` says what the vectors are and what
+they were made from.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, Collection, Dict, List, Mapping, Optional
+
+import numpy as np
+
+from wqa.data.array_checks import check_text_ends
+from wqa.data.array_writer import ArrayWriter
+from wqa.data.arrays import ArrayFolder, reusable_folder
+from wqa.data.files import PathLike
+from wqa.data.locks import lock_output
+from wqa.errors import DataError, shorten
+
+#: Changes whenever older tables can no longer be read.
+FORMAT = 1
+#: Word for such a folder in errors.
+KIND = "table of word vectors"
+#: Greatest length of a word in bytes, and of a vector.
+LONGEST_WORD, MOST_UNITS = 1 << 12, 1 << 14
+
+_TYPES: Dict[str, np.dtype] = {"word_bytes": np.dtype("u1"), "word_ends": np.dtype("<i8")}
+#: Fields of ``meta.json`` that the folder itself needs, and that `WordVectors.meta` leaves out.
+_FACTS = ("words", "units")
+_STORED = (*_FACTS, "format", "files", "sha256")
+#: Words that are written at once.
+_BLOCK = 1 << 14
+_MEND = "make it with `wqa embed-words`"
+
+_TWO_DIGITS = re.compile("[0-9][0-9]")
+_DIGIT = re.compile("[0-9]")
+
+
+def mask_digits(word: str) -> str:
+    """Replace the digits of a word by ``#`` if two of them stand side by side.
+
+    Numberbatch (Speer et al. 2017) and the vectors of word2vec (Mikolov et al. 2013) have no other
+    numbers above 9: "1995" is "####" in their files.
+
+    Parameters
+    ----------
+    word : str
+        A word.
+
+    Returns
+    -------
+    str
+        The word as such files write it.
+    """
+    if _TWO_DIGITS.search(word):
+        return _DIGIT.sub("#", word)
+    return word
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WordVectors:
+    """A vector for each of many words.
+
+    Parameters
+    ----------
+    words : list of str
+        The V words, each once, lower-cased as `wqa.text.words.split_words` gives them.
+    vectors : numpy.ndarray
+        (V, D) float32, the vector of each word.
+    meta : dict
+        What the table is, in JSON values: ``kind``, such as ``"numberbatch"``, its source, and
+        ``masks_digits``, true where numbers above 9 are looked up as `mask_digits` writes them.
+
+    Raises
+    ------
+    DataError
+        If there is no word, a word is empty, too long or there twice, the vectors are not V rows,
+        or one of their elements is not finite.
+    """
+
+    words: List[str]
+    vectors: np.ndarray
+    meta: Dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_table(self, "word vectors")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def units(self) -> int:
+        """D, the number of elements of a vector."""
+        return self.vectors.shape[1]
+
+    @property
+    def masks_digits(self) -> bool:
+        """Whether numbers above 9 are looked up as `mask_digits` writes them."""
+        return bool(self.meta.get("masks_digits", False))
+
+    def restrict(self, vocabulary: Collection[str]) -> WordVectors:
+        """Keep the vectors that words of a vocabulary are looked up as.
+
+        Parameters
+        ----------
+        vocabulary : collection of str
+            The words of some texts.
+
+        Returns
+        -------
+        WordVectors
+            The rows of these words, in the order of this table.
+
+        Raises
+        ------
+        DataError
+            If the table has none of them.
+        """
+        wanted = table_keys(vocabulary, self.masks_digits)
+        rows = [row for row, word in enumerate(self.words) if word in wanted]
+        if not rows:
+            raise no_overlap("word vectors", len(self), vocabulary)
+        return WordVectors([self.words[row] for row in rows], self.vectors[rows], self.meta)
+
+
+def table_keys(vocabulary: Collection[str], masks_digits: bool) -> Collection[str]:
+    """Words of a table that the words of a vocabulary may be looked up as.
+
+    Parameters
+    ----------
+    vocabulary : collection of str
+        The words of some texts.
+    masks_digits : bool
+        Whether the table has numbers above 9 as `mask_digits` writes them.
+
+    Returns
+    -------
+    set of str
+        The words, and with ``masks_digits`` what `mask_digits` makes of them.
+    """
+    keys = set(vocabulary)
+    if masks_digits:
+        keys.update(map(mask_digits, vocabulary))
+    return keys
+
+
+def no_overlap(where: object, rows: int, vocabulary: Collection[str]) -> DataError:
+    """Error of a table that has no word of a vocabulary.
+
+    Parameters
+    ----------
+    where : object
+        File or folder of the table.
+    rows : int
+        Number of its words.
+    vocabulary : collection of str
+        The words of the texts.
+
+    Returns
+    -------
+    DataError
+    """
+    some = ", ".join(map(shorten, sorted(vocabulary)[:3]))
+    return DataError(
+        where,
+        f"none of its {rows:,} words is among the {len(vocabulary):,} of the texts, such as {some}",
+        "vectors of the language and the form of the texts' words",
+        "check the files; all words would be unknown",
+    )
+
+
+def _check_table(table: WordVectors, where: object) -> None:
+    words, vectors = table.words, table.vectors
+    if vectors.ndim != 2 or len(vectors) != len(words) or vectors.dtype != np.float32:
+        raise DataError(
+            where,
+            f"{len(words)} words with vectors of shape {vectors.shape}, {vectors.dtype}",
+            "one row of float32 for each word",
+        )
+    if not words or not 1 <= vectors.shape[1] <= MOST_UNITS:
+        raise DataError(
+            where,
+            f"{len(words)} words with vectors of {vectors.shape[1]} elements",
+            f"at least 1 word, and 1 to {MOST_UNITS:,} elements",
+        )
+    if len(set(words)) < len(words):
+        seen = set()
+        for word in words:
+            if word in seen:
+                raise DataError(where, f"the word {shorten(word)} is there twice", "each word once")
+            seen.add(word)
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        word = words[int(finite.argmin())]
+        raise DataError(
+            where, f"the vector of {shorten(word)} has an element that is not finite", "numbers"
+        )
+
+
+def write_word_vectors(path: PathLike, table: WordVectors) -> None:
+    """Write a table to a folder, which appears when it is whole.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder to make. A whole table with the same ``meta`` is kept as it is; any other content is
+        refused.
+    table : WordVectors
+        The table.
+
+    Raises
+    ------
+    DataError
+        If the folder is a table with other ``meta``.
+    OptionError
+        If the path is a file, or a folder with other files.
+    StorageError
+        If it cannot be written, or another process writes it.
+    """
+    types: Dict[str, np.dtype] = {**_TYPES, "vectors": np.dtype(("<f4", (table.units,)))}
+    with lock_output(path):
+        if reusable_folder(path, FORMAT, KIND, table.meta) is not None:
+            return
+        with ArrayWriter(path, FORMAT, types, table.meta) as writer:
+            if any(map(writer.count, types)):
+                writer.restart()
+            end = 0
+            for start in range(0, len(table), _BLOCK):
+                contents = [word.encode("utf-8") for word in table.words[start : start + _BLOCK]]
+                ends = end + np.cumsum([len(content) for content in contents], dtype="i8")
+                end = int(ends[-1])
+                writer.append("word_bytes", np.frombuffer(b"".join(contents), np.uint8))
+                writer.append("word_ends", ends)
+                writer.append("vectors", table.vectors[start : start + _BLOCK])
+            writer.finish({"words": len(table), "units": table.units})
+
+
+def read_word_vectors(path: PathLike, vocabulary: Optional[Collection[str]] = None) -> WordVectors:
+    """Read a table from its folder.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder, as `write_word_vectors` makes it.
+    vocabulary : collection of str, optional
+        Words of some texts, to which the table is restricted. By default all its words are read.
+
+    Returns
+    -------
+    WordVectors
+        The table, in memory.
+
+    Raises
+    ------
+    DataError
+        If the folder is absent, incomplete, damaged, or no table of word vectors, or the table has
+        none of the words.
+    """
+    folder = ArrayFolder(path, FORMAT, KIND, _MEND, _FACTS)
+    arrays = _read_arrays(folder)
+    words = _decode(folder, arrays)
+    meta = {name: value for name, value in folder.meta.items() if name not in _STORED}
+    _check_meta(folder, meta)
+    try:
+        table = WordVectors(words, arrays["vectors"], meta)
+    except DataError as error:
+        raise DataError(folder.path, error.found, error.expected, _MEND) from None
+    if vocabulary is None:
+        return table
+    try:
+        return table.restrict(vocabulary)
+    except DataError as error:
+        raise DataError(folder.path, error.found, error.expected, error.mend) from None
+
+
+def _read_arrays(folder: ArrayFolder) -> Mapping[str, np.ndarray]:
+    """Arrays of a table, whose digests and lengths are checked."""
+    count, units = folder.meta["words"], folder.meta["units"]
+    if not count or not 1 <= units <= MOST_UNITS:
+        raise DataError(
+            folder.path / "meta.json",
+            f"{count} words with vectors of {units} elements",
+            f"at least 1 word, and 1 to {MOST_UNITS:,} elements",
+            _MEND,
+        )
+    arrays = folder.arrays({**_TYPES, "vectors": np.dtype("<f4")})
+    ends = arrays["word_ends"]
+    lengths = {
+        "word_bytes": int(ends[-1]) if len(ends) else 0,
+        "word_ends": count,
+        "vectors": count * units,
+    }
+    for name, length in lengths.items():
+        if len(arrays[name]) != length:
+            found, expected = f"{len(arrays[name])} elements", f"{length} elements"
+            raise DataError(folder.path / f"{name}.bin", found, expected, _MEND)
+    folder.check("word_bytes", arrays["word_bytes"])
+    folder.check("word_ends", ends, check_text_ends(LONGEST_WORD, 1, "byte"))
+    folder.check("vectors", arrays["vectors"])
+    return {**arrays, "vectors": arrays["vectors"].reshape(count, units)}
+
+
+def _decode(folder: ArrayFolder, arrays: Mapping[str, np.ndarray]) -> List[str]:
+    content, words, start = arrays["word_bytes"].tobytes(), [], 0
+    for end in arrays["word_ends"].tolist():
+        try:
+            words.append(content[start:end].decode("utf-8"))
+        except UnicodeDecodeError:
+            where = folder.path / "word_bytes.bin"
+            raise DataError(where, f"word {len(words)} is not UTF-8", "UTF-8", _MEND) from None
+        start = end
+    return words
+
+
+def _check_meta(folder: ArrayFolder, meta: Mapping[str, Any]) -> None:
+    where, masks = folder.path / "meta.json", meta.get("masks_digits", False)
+    if not isinstance(meta.get("kind", ""), str) or not isinstance(masks, bool):
+        found = f"kind {shorten(meta.get('kind'))}, masks_digits {shorten(masks)}"
+        raise DataError(where, found, "a string, and true or false", _MEND)

@@ -1,0 +1,81 @@
+"""The tokenizer of a folder: of a pretrained encoder, of a run, or of words."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Union
+
+import tokenizers
+
+from wqa.errors import EncoderError
+from wqa.text.tokenizers import Tokenizer, is_library_error
+from wqa.text.vocabularies import (
+    byte_level,
+    check_size,
+    read_settings,
+    sentencepiece,
+    wordpiece,
+    zoo_wordpiece,
+)
+from wqa.text.words import is_word_tokenizer, read_word_tokenizer
+
+#: Greatest size of ``tokenizer.json`` in bytes. The largest published ones have 30 million.
+MOST_BYTES = 1 << 28
+
+
+def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
+    """Load the tokenizer of an encoder or run directory.
+
+    Parameters
+    ----------
+    directory : str or path-like
+        A directory with ``tokenizer.json``, or ``vocab.txt`` (WordPiece), or ``vocab.json`` and
+        ``merges.txt`` (byte-level BPE), or ``spiece.model`` (SentencePiece), or a ``.vocab`` file
+        of a BERT of GluonNLP's zoo (WordPiece). The first of these that exists is read.
+        ``tokenizer.json`` may hold words, as `wqa.text.words.WordTokenizer.save` writes them.
+
+    Returns
+    -------
+    Tokenizer
+        The tokenizer.
+
+    Raises
+    ------
+    EncoderError
+        If the directory has none of them, or one cannot be read or is larger than any vocabulary.
+    """
+    folder = pathlib.Path(directory)
+    try:
+        # It holds all settings: tokenizer_config.json is not read.
+        path = folder / "tokenizer.json"
+        if path.exists():
+            check_size(path, MOST_BYTES)
+            if is_word_tokenizer(path):
+                return read_word_tokenizer(path)
+            return Tokenizer(tokenizers.Tokenizer.from_file(str(path)), str(path))
+        for names, build in (
+            (("vocab.txt",), wordpiece),
+            (("vocab.json", "merges.txt"), byte_level),
+            (("spiece.model",), sentencepiece),
+        ):
+            if all((folder / name).exists() for name in names):
+                for name in names:
+                    check_size(folder / name)
+                return Tokenizer(build(folder, read_settings(folder)), str(folder / names[0]))
+        for path in sorted(folder.glob("*.vocab")):
+            check_size(path)
+            return Tokenizer(zoo_wordpiece(path), str(path))
+    except EncoderError:
+        raise
+    except BaseException as error:  # the library raises bare Exception for a malformed file
+        if not is_library_error(error):
+            raise
+        raise EncoderError(
+            folder, f"the tokenizer cannot be read ({error})", mend="fetch the files again"
+        ) from None
+    raise EncoderError(
+        folder,
+        "holds no tokenizer",
+        "tokenizer.json, vocab.txt, vocab.json with merges.txt, or spiece.model",
+    )
