@@ -18,7 +18,16 @@ LAYERS = {
     "onednn": {"errors", "config", "text", "models"},
     "pretrained": {"errors", "config", "data", "text", "models"},
     "training": {"errors", "config", "data", "text", "models", "onednn", "pretrained"},
-    "inference": {"errors", "config", "data", "text", "models", "onednn", "pretrained"},
+    "inference": {
+        "errors",
+        "config",
+        "data",
+        "retrieval",
+        "text",
+        "models",
+        "onednn",
+        "pretrained",
+    },
     "tuning": {"errors", "config", "data", "evaluation", "text", "models", "inference"},
     "serve": {"errors", "config", "data", "inference"},
 }
@@ -27,7 +36,7 @@ TOP = ("cli", "__main__", "__init__")
 WITHOUT_MXNET = {"errors", "config", "data", "evaluation", "retrieval"}
 
 #: What a file of `wqa.models` may import of the files beside it.
-SHARED_MODELS = {"backbone", "heads", "interactions", "network", "runtime"}
+SHARED_MODELS = {"backbone", "heads", "interactions", "lists", "network", "runtime"}
 #: The files of `wqa.models` that collect the others.
 COLLECTING_MODELS = {"__init__", "registry"}
 

@@ -1,11 +1,13 @@
 """Rankers, with one interface for every system, and readers."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
+from wqa.inference.baselines import BASELINES, Baseline
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.cost import Cost, relative_cost
 from wqa.inference.dropping import Drop
 from wqa.inference.encoding_runs import encode_documents, remove_documents
 from wqa.inference.ensemble import EnsembleRanker
+from wqa.inference.lists import ListRanker
 from wqa.inference.load import RANKERS, build_ranker, load_ranker
 from wqa.inference.pipeline import Answered, Pipeline, RetrievedDocument
 from wqa.inference.ranker import Capabilities, Ranker, Ranking
@@ -18,11 +20,14 @@ from wqa.inference.word_tables import TableReport, embed_words
 __all__ = [
     "Answer",
     "Answered",
+    "BASELINES",
+    "Baseline",
     "CascadeRanker",
     "Capabilities",
     "Cost",
     "Drop",
     "EnsembleRanker",
+    "ListRanker",
     "Pipeline",
     "RANKERS",
     "Ranker",

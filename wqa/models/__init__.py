@@ -6,8 +6,11 @@ from wqa.models.runtime import (  # noqa: I001 - prepares the process before any
 )
 from wqa.models.backbone import Backbone, Embeddings, EncoderLayer, LayerStack, attention_mask
 from wqa.models.cascade import CascadeConfig, CascadeTransformer
+from wqa.models.compare_aggregate import CompareAggregate
+from wqa.models.cosinet import Cosinet
 from wqa.models.dcbert import DCBERTConfig, DecoupledTransformer
 from wqa.models.heads import Branch, Head
+from wqa.models.lists import ListConfig, ListNetwork
 from wqa.models.mhs import MHSConfig, MultipleHeadsStudent
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer
@@ -19,12 +22,16 @@ __all__ = [
     "Branch",
     "CascadeConfig",
     "CascadeTransformer",
+    "CompareAggregate",
+    "Cosinet",
     "DCBERTConfig",
     "DecoupledTransformer",
     "Embeddings",
     "EncoderLayer",
     "Head",
     "LayerStack",
+    "ListConfig",
+    "ListNetwork",
     "MHSConfig",
     "MultipleHeadsStudent",
     "NETWORKS",

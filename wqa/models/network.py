@@ -6,7 +6,7 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from mxnet.gluon import HybridBlock, ParameterDict, nn
 
@@ -23,8 +23,19 @@ from wqa.text import PairEncoder, Tokenizer
 class NetworkConfig:
     """Base class of the systems' configurations; fields become options of ``wqa train``.
 
-    The ``metadata`` of a field may hold ``help``, the help text of the option.
+    The ``metadata`` of a field may hold ``help``, the help text of the option, and ``option``,
+    False for a field that the training fills in.
     """
+
+    def training_defaults(self) -> Dict[str, Any]:
+        """Settings of the training whose defaults are the system's own.
+
+        Returns
+        -------
+        dict of str to Any
+            Values by the name of a field of `wqa.config.TrainingConfig`.
+        """
+        return {}
 
     def layers_of(self, backbone: BackboneConfig) -> int:
         """Number of layers that the network builds; files are checked against it.

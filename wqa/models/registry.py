@@ -7,6 +7,8 @@ from typing import Any, Dict, Optional, Type
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError, check_choice
 from wqa.models.cascade import CascadeTransformer
+from wqa.models.compare_aggregate import CompareAggregate
+from wqa.models.cosinet import Cosinet
 from wqa.models.dcbert import DecoupledTransformer
 from wqa.models.mhs import MultipleHeadsStudent
 from wqa.models.network import Network
@@ -20,6 +22,8 @@ NETWORKS: Dict[str, Type[Network]] = {
     "mhs": MultipleHeadsStudent,
     "dcbert": DecoupledTransformer,
     "reader": SpanReader,
+    "cosinet": Cosinet,
+    "compare_aggregate": CompareAggregate,
 }
 
 

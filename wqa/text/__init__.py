@@ -3,6 +3,7 @@
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
 from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
 from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
+from wqa.text.lists import ListEncoder, WordPair, plan_lists
 from wqa.text.long_questions import (
     PreparedQuestions,
     naming_file,
@@ -18,6 +19,7 @@ from wqa.text.words import WordTokenizer, embedding_matrix, split_words
 
 __all__ = [
     "Encoded",
+    "ListEncoder",
     "Located",
     "PairEncoder",
     "PairStore",
@@ -29,6 +31,7 @@ __all__ = [
     "Tokenizer",
     "Window",
     "WindowEncoder",
+    "WordPair",
     "WordTokenizer",
     "bucketed",
     "build_store",
@@ -41,6 +44,7 @@ __all__ = [
     "pad_pairs",
     "plan_batches",
     "plan_by_question",
+    "plan_lists",
     "prepare_questions",
     "split_rows",
     "split_words",

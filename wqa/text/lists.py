@@ -1,0 +1,232 @@
+"""Encodes a question and its candidates as words, for networks that score a whole list at once."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import LONG_QUESTIONS
+from wqa.errors import OptionError, QuestionTooLong, check_choice
+from wqa.text.batching import bucketed
+from wqa.text.encoding import PairEncoder, TokenIds
+from wqa.text.tokenizers import Tokenizer
+
+
+class WordPair(NamedTuple):
+    """Word ids of a question and of a candidate.
+
+    Attributes
+    ----------
+    question, candidate : numpy.ndarray
+        (length,) int32 ids of the words of each text, without special tokens.
+    truncated : bool
+        Whether the candidate lost words to the length limit.
+    """
+
+    question: np.ndarray
+    candidate: np.ndarray
+    truncated: bool
+
+    @property
+    def length(self) -> int:
+        """Number of words of both texts."""
+        return len(self.question) + len(self.candidate)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the candidate has no word."""
+        return len(self.candidate) == 0
+
+
+class ListEncoder(PairEncoder):
+    """Encodes questions and candidates as words, without special tokens.
+
+    Each text is cut to the same number of words, which does not depend on the other one.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+        `wqa.text.WordTokenizer`, or another one whose id of padding is 0.
+    max_length : int
+        Most words of a text.
+    long_questions : {"error", "truncate", "skip"}
+        What to do with a longer question: raise an error, or keep its first words. ``skip`` raises
+        the error too; what reads a corpus then leaves the question out with all its candidates.
+
+    Raises
+    ------
+    OptionError
+        If ``max_length`` leaves no room for a word, or ``long_questions`` is unknown.
+    """
+
+    names: Tuple[str, ...] = (
+        "question_ids",
+        "question_valid",
+        "candidate_ids",
+        "candidate_valid",
+        "list_valid",
+    )
+    joint = False
+
+    def __init__(
+        self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"
+    ) -> None:
+        check_choice("long_questions", long_questions, LONG_QUESTIONS)
+        if max_length < 1:
+            raise OptionError("max_length", max_length, "at least 1 word")
+        self.tokenizer = tokenizer
+        self.max_length = max_length
+        self.long_questions = long_questions
+        self.needed = max_length + 1
+        self._longest_question = max_length
+
+    def _room(self, question_tokens: int) -> int:
+        return self.max_length
+
+    def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
+        return QuestionTooLong(
+            where,
+            f"{tokens} words",
+            f"at most {self.max_length}",
+            'shorten the question, raise max_length, or set long_questions="truncate"',
+        )
+
+    @property
+    def longest(self) -> int:
+        return 2 * self.max_length
+
+    def assemble(
+        self, question_ids: TokenIds, candidate_ids: TokenIds, truncated: bool = False
+    ) -> WordPair:
+        """Join the words of a question and a candidate to a pair.
+
+        Parameters
+        ----------
+        question_ids, candidate_ids, truncated
+            As `PairEncoder.assemble` takes them.
+
+        Returns
+        -------
+        WordPair
+        """
+        question = np.asarray(question_ids, dtype=np.int32)
+        return WordPair(question, np.asarray(candidate_ids, dtype=np.int32), truncated)
+
+    def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+        return np.stack([questions, candidates], axis=1)
+
+    def pad(self, pairs: Sequence[WordPair]) -> Tuple[np.ndarray, ...]:
+        """Arrange pairs in the rows of one padded batch, each as a list of one candidate.
+
+        Parameters
+        ----------
+        pairs : sequence of WordPair
+            Pairs, none of them empty.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            The arrays of `names`, as `pad_lists` returns them.
+        """
+        return self.pad_lists([[pair] for pair in pairs])
+
+    def pad_lists(self, lists: Sequence[Sequence[WordPair]]) -> Tuple[np.ndarray, ...]:
+        """Arrange lists in the rows of one padded batch.
+
+        Parameters
+        ----------
+        lists : sequence of sequence of WordPair
+            For each question, its pairs in the order in which a network reads them, at least one,
+            and none of them empty.
+
+        Returns
+        -------
+        question_ids : numpy.ndarray
+            (Q, N) int32, 0 at padding. N is rounded up to a bucket.
+        question_valid : numpy.ndarray
+            (Q,) float32 number of words.
+        candidate_ids : numpy.ndarray
+            (Q, n, M) int32. M is rounded up to a bucket.
+        candidate_valid : numpy.ndarray
+            (Q, n) float32 number of words, 0 for a candidate that is padding.
+        list_valid : numpy.ndarray
+            (Q,) float32 number of candidates.
+        """
+        counts = [len(pairs) for pairs in lists]
+        lengths = [[len(pair.candidate) for pair in pairs] for pairs in lists]
+        width = bucketed(max(map(max, lengths)))
+        questions = [pairs[0].question for pairs in lists]
+        question_width = bucketed(max(map(len, questions)))
+        question_ids = np.zeros((len(lists), question_width), dtype=np.int32)
+        candidate_ids = np.zeros((len(lists), max(counts), width), dtype=np.int32)
+        candidate_valid = np.zeros((len(lists), max(counts)), dtype=np.float32)
+        for row, pairs in enumerate(lists):
+            question_ids[row, : len(questions[row])] = questions[row]
+            candidate_valid[row, : counts[row]] = lengths[row]
+            for column, pair in enumerate(pairs):
+                candidate_ids[row, column, : len(pair.candidate)] = pair.candidate
+        return (
+            question_ids,
+            np.array([len(ids) for ids in questions], dtype=np.float32),
+            candidate_ids,
+            candidate_valid,
+            np.array(counts, dtype=np.float32),
+        )
+
+
+def plan_lists(
+    candidates: np.ndarray,
+    lengths: np.ndarray,
+    tokens: int,
+    rng: Optional[np.random.Generator] = None,
+) -> List[np.ndarray]:
+    """Group lists into batches of at most ``tokens`` padded tokens; every list once.
+
+    Batches are filled from the shortest lists up, first by the number of candidates, so that little
+    of a batch is padding. A list that exceeds the budget alone is a batch of its own.
+
+    Parameters
+    ----------
+    candidates : numpy.ndarray
+        (Q,) number of candidates of each list.
+    lengths : numpy.ndarray
+        (Q, 2) tokens of the question, and of the longest candidate.
+    tokens : int
+        Budget of a batch: of its rows, times the candidates of its longest list, times the tokens
+        of its longest question and longest candidate.
+    rng : numpy.random.Generator, optional
+        Shuffles lists of equal sizes, and the batches; without it the order is by size.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        Indices of the lists of each batch. Their number does not depend on the shuffle.
+    """
+    if not len(candidates):
+        return []
+    order = _order(len(candidates), rng)
+    widths = np.vectorize(bucketed)(np.asarray(lengths, dtype=np.int64)).reshape(-1, 2)
+    counts = np.asarray(candidates, dtype=np.int64)
+    keys = np.stack([widths[order, 0], widths[order, 1], counts[order]])
+    order = order[np.lexsort(keys)]
+    batches = []
+    start = 0
+    greatest = np.zeros(3, dtype=np.int64)
+    for end, index in enumerate(order):
+        sizes = np.maximum(greatest, [counts[index], *widths[index]])
+        padded = (end + 1 - start) * sizes[0] * (sizes[1] + sizes[2])
+        if end > start and padded > tokens:
+            batches.append(order[start:end])
+            start = end
+            sizes = np.array([counts[index], *widths[index]])
+        greatest = sizes
+    batches.append(order[start:])
+    return [batches[index] for index in _order(len(batches), rng)]
+
+
+def _order(count: int, rng: Optional[np.random.Generator]) -> np.ndarray:
+    """Indices from 0 on, shuffled if there is a generator."""
+    if rng is None:
+        return np.arange(count)
+    return rng.permutation(count)
