@@ -33,7 +33,7 @@ from wqa.cli import (
 )
 from wqa.cli.messages import at_the_command_line
 from wqa.cli.options import check_number, note_cache
-from wqa.cli.systems import add_own_options
+from wqa.cli.systems import add_own_options, set_training_defaults
 from wqa.errors import OptionError, Stopped, StorageError, WqaError, printable, shorten
 
 #: Exit status after an error of the user, and after an interrupt or the end of a pipe's reader: 128
@@ -132,6 +132,10 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     options, _ = parser.parse_known_args(arguments)
     if options.command in ("bench", "train"):
         add_own_options(options.parser, options.system)
+    if options.command == "train":
+        # Its own options decide some defaults, and are known now.
+        options, _ = parser.parse_known_args(arguments)
+        set_training_defaults(options.parser, options)
     options = parser.parse_args(arguments)
     options.command_line = ["wqa", *given]
     return options

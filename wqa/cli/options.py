@@ -94,11 +94,11 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
     hints = typing.get_type_hints(config)
     choices = getattr(config, "CHOICES", {})
     for field in dataclasses.fields(config):
-        if field.name in leave_out:
+        if field.name in leave_out or not has_option(field):
             continue
         flag = "--" + field.name.replace("_", "-")
         kind = _without_none(hints[field.name])
-        text = field.metadata.get("help", field.name.replace("_", " "))
+        text = field.metadata.get("help", field.name.replace("_", " ")).replace("%", "%%")
         if kind is bool and field.default:
             raise ValueError(f"{config.__name__}.{field.name} is on by default")
         if kind is bool:
@@ -116,8 +116,23 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
                 default=field.default,
                 choices=known,
                 metavar=None if known else _METAVARS.get(field.name, _METAVARS[kind]),
-                help=f"{text} (default: {field.default})",
+                help=f"{text} (default: %(default)s)",
             )
+
+
+def has_option(field: dataclasses.Field) -> bool:
+    """Whether a field of a configuration has an option, which its metadata may deny.
+
+    Parameters
+    ----------
+    field : dataclasses.Field
+        Field of a system's configuration.
+
+    Returns
+    -------
+    bool
+    """
+    return field.metadata.get("option", True)
 
 
 def _without_none(kind: Any) -> Any:
@@ -148,7 +163,11 @@ def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
         If the text of a tuple is not a list of numbers.
     """
     values = {}
-    for name, kind in typing.get_type_hints(config).items():
+    hints = typing.get_type_hints(config)
+    for field in dataclasses.fields(config):
+        if not has_option(field):
+            continue
+        name, kind = field.name, hints[field.name]
         value = getattr(options, name)
         if typing.get_origin(kind) is tuple:
             number = typing.get_args(kind)[0]

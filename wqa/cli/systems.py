@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 
-from wqa.cli.options import add_fields
+from wqa.cli.options import add_fields, fields_of, has_option
+from wqa.errors import OptionError
 
 
 class HelpWithOwnOptions(argparse.Action):
@@ -14,6 +15,7 @@ class HelpWithOwnOptions(argparse.Action):
     def __call__(self, parser, options, values, option=None):  # noqa: ANN001 - argparse's own
         if getattr(options, "system", None):
             add_own_options(parser, options.system)
+            set_training_defaults(parser, options)
         parser.print_help()
         parser.exit()
 
@@ -41,6 +43,26 @@ def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
         return  # its help was asked for
     taken = {action.dest for action in parser._actions}
     for field in dataclasses.fields(config):
-        if field.name in taken:
+        if field.name in taken and has_option(field):
             raise ValueError(f"{config.__name__}.{field.name} has the name of an option of wqa")
     add_fields(parser.add_argument_group(title), config)
+
+
+def set_training_defaults(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Set the defaults of the training to those of the system, which its own options may decide.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Parser of the subcommand, with the options of the system.
+    options : argparse.Namespace
+        Options that it parsed before, with ``system``.
+    """
+    from wqa.models import network_type
+
+    config = network_type(options.system).Config
+    try:
+        own = config(**fields_of(options, config))
+    except (OptionError, AttributeError):  # raised again where the options are used; or for --help
+        own = config()
+    parser.set_defaults(**own.training_defaults())

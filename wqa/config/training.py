@@ -65,6 +65,8 @@ TEACHINGS = ("each", "sum", "round-robin")
 #: Limits of alpha and tau, inside which losses do not overflow.
 _LEAST_ALPHA, _TAUS = 1e-6, (0.01, 100)
 
+#: Schedules of the learning rate: both rise to a peak and fall.
+SCHEDULES = ("triangular", "slanted")
 #: Updates of the warm-up in section 5.2 of Soldaini and Moschitti 2020.
 WARMUP_UPDATES = 4000
 
@@ -87,7 +89,10 @@ class TrainingConfig:
     seed : int
         Seed of Python, NumPy and MXNet.
     learning_rate : float
-        Peak of the triangular schedule.
+        Peak of the schedule.
+    schedule : {"triangular", "slanted"}
+        ``triangular`` rises over the warm-up and falls to 0. ``slanted`` rises over a tenth of the
+        updates and falls to 1/32 of the peak (Howard and Ruder 2018), and has no other warm-up.
     warmup_updates : int
         Number of updates before the peak.
     warmup_share : float
@@ -154,7 +159,10 @@ class TrainingConfig:
     epochs: int = _option(3, "passes over the training data")
     max_updates: int = _option(0, "updates after which training ends, 0 for no limit")
     seed: int = _option(0, "seed of Python, NumPy and MXNet")
-    learning_rate: float = _option(1e-6, "peak of the triangular schedule")
+    learning_rate: float = _option(1e-6, "peak of the schedule")
+    schedule: str = _option(
+        "triangular", "slanted rises over a tenth of the updates, triangular over the warm-up"
+    )
     warmup_updates: int = _option(WARMUP_UPDATES, "updates up to the peak")
     warmup_share: float = _option(0.0, "share of all updates up to the peak, in place of a number")
     tokens_per_batch: int = _option(2000, "padded tokens of a mini-batch on each device")
@@ -194,6 +202,7 @@ class TrainingConfig:
     CHOICES = {
         "engine": ENGINES,
         "precision": ("float32", "bfloat16"),
+        "schedule": SCHEDULES,
         "shuffle": ("pair", "question"),
         "long_questions": LONG_QUESTIONS,
         "teaching": TEACHINGS,
@@ -217,6 +226,14 @@ class TrainingConfig:
             raise OptionError("warmup_share", self.warmup_share, "a number from 0 to below 1")
         if self.warmup_share and self.warmup_updates != WARMUP_UPDATES:
             raise OptionError("warmup_updates and warmup_share", "both", "one of the two")
+        has_warmup = self.warmup_share or self.warmup_updates != WARMUP_UPDATES
+        if self.schedule == "slanted" and has_warmup:
+            raise OptionError(
+                "schedule",
+                "slanted with a warm-up of its own",
+                "slanted alone, which rises over a tenth of the updates",
+                'set schedule="triangular", or leave the warm-up out',
+            )
         if self.tokens_per_update and self.accumulate > 1:
             raise OptionError("accumulate and tokens_per_update", "both", "one of the two")
         self._check_teachers()

@@ -18,6 +18,7 @@ from wqa.inference.cascade import CascadeRanker
 from wqa.inference.decoupled import DecoupledRanker
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
+from wqa.inference.lists import ListRanker
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_ranker_file, read_ranker_file
 from wqa.inference.run_directory import KINDS, load_run
@@ -35,7 +36,11 @@ MAX_LENGTH = 128
 #: Rankers of systems with their own ranker; all other systems rank by `CascadeRanker`. A ranker
 #: takes the network, a `wqa.text.PairEncoder`, and the keywords ``drop_ratio``, ``keep``,
 #: ``engine``, ``quantized``, ``system``, ``pool``, ``pool_size`` and ``progress``.
-RANKERS: Dict[str, Callable[..., Ranker]] = {"dcbert": DecoupledRanker}
+RANKERS: Dict[str, Callable[..., Ranker]] = {
+    "dcbert": DecoupledRanker,
+    "cosinet": ListRanker,
+    "compare_aggregate": ListRanker,
+}
 
 
 def build_ranker(system: str, network: Network, encoder: PairEncoder, **options: Any) -> Ranker:

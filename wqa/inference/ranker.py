@@ -142,6 +142,9 @@ class Capabilities:
     stage_layers : tuple of float
         Number of layers that each stage runs, for costs. A head may have several layers after one
         exit; by default they are the layers between the exits.
+    joint : bool
+        Whether the score of a candidate depends on the other candidates of its question, though
+        nothing is dropped.
     """
 
     system: str
@@ -150,6 +153,7 @@ class Capabilities:
     num_layers: int = 0
     rankers: Tuple[Ranker, ...] = ()
     stage_layers: Tuple[float, ...] = ()
+    joint: bool = False
 
     def __post_init__(self) -> None:
         if self.stage_layers:

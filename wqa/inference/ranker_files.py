@@ -21,9 +21,9 @@ CONTENT = {
 }
 #: Field with the rankers of each kind.
 RANKERS_FIELD = {"sequence": "rankers", "ensemble": "ensemble"}
-#: All fields of each kind; ``tuned`` says how weights were chosen, and is not read.
+#: All fields of each kind; ``tuned`` says how the others were chosen, and is not read.
 _FIELDS = {
-    "sequence": {"rankers", "drop_ratio", "keep"},
+    "sequence": {"rankers", "drop_ratio", "keep", "tuned"},
     "ensemble": {"ensemble", "weights", "tuned"},
 }
 
@@ -87,6 +87,26 @@ def is_ensemble_file(path: pathlib.Path) -> bool:
         If it is a ``.json`` file that holds neither a sequence nor an ensemble.
     """
     return is_ranker_file(path) and read_ranker_file(path).kind == "ensemble"
+
+
+def is_sequence_file(path: pathlib.Path) -> bool:
+    """Whether a path is that of the file of a sequence.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        File or directory.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    RunDirectoryError
+        If it is a ``.json`` file that holds neither a sequence nor an ensemble.
+    """
+    return is_ranker_file(path) and read_ranker_file(path).kind == "sequence"
 
 
 def read_ranker_file(path: pathlib.Path) -> RankerFile:

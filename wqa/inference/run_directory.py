@@ -134,6 +134,8 @@ def _pair_encoder(
     try:
         return network.text_encoder(tokenizer, config.max_length, long_questions)
     except OptionError as error:
+        if error.where == "tokenizer":
+            where = str(folder / "tokenizer.json")
         raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
 
 

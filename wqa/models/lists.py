@@ -12,23 +12,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn, rnn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError, check_choice
-from wqa.models.backbone import MASKED
+from wqa.models.backbone import MASKED, break_cycles
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.runtime import Tensor
 from wqa.text import Tokenizer
 from wqa.text.lists import ListEncoder
+from wqa.text.words import BUCKETS
 
 #: Losses: binary cross-entropy of pairs, or the divergence of a list from its labels.
 LOSSES = ("pointwise", "listwise")
 #: Recurrent layers over the candidates of a question.
 RECURRENT = ("none", "rnn", "birnn", "lstm", "bilstm")
+#: Blocks of a network that work on whole lists.
+_LIST_PARTS = ("recurrent", "out")
 #: Peaks of the learning rate by the loss (Bonadiman and Moschitti 2020, section 5.2).
 LEARNING_RATES = {"pointwise": 2e-3, "listwise": 2e-4}
 
@@ -50,12 +53,15 @@ class ListConfig(NetworkConfig):
     Parameters
     ----------
     words : str
-        Folder of word vectors that `wqa.data.write_word_vectors` wrote. A run holds a copy of them.
+        Folder of word vectors, as `wqa.data.word_vectors.write_word_vectors` writes it. A run holds
+        a copy of them.
     loss : {"pointwise", "listwise"}
         Binary cross-entropy of each pair, or the Kullback-Leibler divergence of the softmax over
         a question's candidates from their normalised labels (section 4.2).
     recurrent : {"none", "rnn", "birnn", "lstm", "bilstm"}
         Recurrent layer over the candidates; it needs the loss ``"listwise"``.
+    buckets : int
+        Number of vectors that unknown words share, by a hash; with 0 all of them have one, zero.
     rows : int
         Number of rows of the word embeddings, that of the padding included.
     width : int
@@ -72,6 +78,7 @@ class ListConfig(NetworkConfig):
     words: str = _option("", "word vectors, a folder that `wqa embed-words` wrote")
     loss: str = _option("listwise", "binary cross-entropy of pairs, or divergence of whole lists")
     recurrent: str = _option("none", "recurrent layer over the candidates of a question")
+    buckets: int = _option(BUCKETS, "random vectors that unknown words share, 0 for one of zeros")
     rows: int = _recorded(0)
     width: int = _recorded(0)
     words_sha256: str = _recorded("")
@@ -285,6 +292,9 @@ class ListNetwork(Network):
     def text_encoder(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
     ) -> ListEncoder:
+        if tokenizer.vocab_size != self.own_config.rows:
+            found = f"{tokenizer.vocab_size:,} ids"
+            raise OptionError("tokenizer", found, f"{self.own_config.rows:,}, the word embeddings")
         return ListEncoder(tokenizer, max_length, long_questions)
 
     def hybrid_forward(
@@ -297,6 +307,36 @@ class ListNetwork(Network):
         list_valid: Tensor,
         vectors: Tensor,
     ) -> Tensor:
+        pairs = self.encode(
+            F, question_ids, question_valid, candidate_ids, candidate_valid, vectors
+        )  # (Q, n, C)
+        return self.score(F, pairs, list_valid)
+
+    def encode(
+        self,
+        F,
+        question_ids: Tensor,
+        question_valid: Tensor,
+        candidate_ids: Tensor,
+        candidate_valid: Tensor,
+        vectors: Tensor,
+    ) -> Tensor:
+        """Encode the pairs of lists.
+
+        Parameters
+        ----------
+        F : module
+            ``mxnet.nd`` or ``mxnet.sym``.
+        question_ids, question_valid, candidate_ids, candidate_valid : Tensor
+            The first inputs of the network.
+        vectors : Tensor
+            (rows, D) word embeddings.
+
+        Returns
+        -------
+        Tensor
+            (Q, n, C)
+        """
         question = self._embed(F, question_ids, question_valid, vectors)  # (Q, N, units)
         question = _for_each(F, question, candidate_ids)  # (B, N, units)
         question_counts = _for_each(F, question_valid, candidate_ids)  # (B,)
@@ -304,14 +344,42 @@ class ListNetwork(Network):
         counts = F.reshape(candidate_valid, (-1,))  # (B,)
         candidate = self._embed(F, ids, counts, vectors)  # (B, M, units)
         pairs = self.encode_pairs(F, question, question_counts, candidate, counts)  # (B, C)
-        pairs = F.reshape_like(
-            pairs, candidate_ids, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=2
-        )  # (Q, n, C)
+        return F.reshape_like(pairs, candidate_ids, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=2)
+
+    def score(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
+        """Score the candidates of lists.
+
+        Parameters
+        ----------
+        F : module
+            ``mxnet.nd`` or ``mxnet.sym``.
+        pairs : Tensor
+            (Q, n, C), as `encode` returns them.
+        list_valid : Tensor
+            (Q,) number of candidates.
+
+        Returns
+        -------
+        Tensor
+            (Q, n) scores, 0 at padding.
+        """
+        real = real_positions(F, pairs, list_valid)  # (Q, n)
         if self.recurrent is not None:
             pairs = F.swapaxes(pairs, 0, 1)  # (n, Q, C)
             pairs = F.swapaxes(self.recurrent(pairs, list_valid), 0, 1)
-        scores = F.reshape(self.out(pairs), (0, -1))  # (Q, n)
-        return scores * real_positions(F, candidate_ids, list_valid)
+        return F.reshape(self.out(pairs), (0, -1)) * real
+
+    def parts(self) -> Tuple[HybridBlock, HybridBlock]:
+        """The network in two blocks, so that a long list is encoded a few pairs at a time.
+
+        Returns
+        -------
+        pairs : mxnet.gluon.HybridBlock
+            Takes the first four inputs of the network; returns encoded pairs, (Q, n, C).
+        lists : mxnet.gluon.HybridBlock
+            Takes these pairs and the last input; returns the scores, (Q, n).
+        """
+        return _Pairs(self), _Lists(self)
 
     def _embed(self, F, ids: Tensor, valid: Tensor, vectors: Tensor) -> Tensor:
         """Encoded words of texts, 0 at padding: (texts, L, units)."""
@@ -320,6 +388,50 @@ class ListNetwork(Network):
         real = F.expand_dims(real_positions(F, ids, valid), axis=2)  # (texts, L, 1)
         words = F.BlockGrad(F.broadcast_mul(words, real))
         return self.encode_words(F, words, real)
+
+
+class _Part(HybridBlock):
+    """Some blocks of a network, which share its parameters."""
+
+    def __init__(self, network: ListNetwork, names: Iterable[str]) -> None:
+        super().__init__(prefix=network.prefix)
+        self._network = (network,)  # in a tuple, so that it is no child
+        for name in names:
+            if network._children.get(name) is not None:
+                self.register_child(network._children[name], name)
+        break_cycles(self)
+
+
+class _Pairs(_Part):
+    """`ListNetwork.encode` as a block."""
+
+    def __init__(self, network: ListNetwork) -> None:
+        super().__init__(network, set(network._children) - set(_LIST_PARTS))
+        self.vectors = network.vectors
+        self.params.update({network.vectors.name: network.vectors})
+
+    def hybrid_forward(
+        self,
+        F,
+        question_ids: Tensor,
+        question_valid: Tensor,
+        candidate_ids: Tensor,
+        candidate_valid: Tensor,
+        vectors: Tensor,
+    ) -> Tensor:
+        return self._network[0].encode(
+            F, question_ids, question_valid, candidate_ids, candidate_valid, vectors
+        )
+
+
+class _Lists(_Part):
+    """`ListNetwork.score` as a block."""
+
+    def __init__(self, network: ListNetwork) -> None:
+        super().__init__(network, _LIST_PARTS)
+
+    def hybrid_forward(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
+        return self._network[0].score(F, pairs, list_valid)
 
 
 def _for_each(F, rows: Tensor, candidates: Tensor) -> Tensor:

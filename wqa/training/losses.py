@@ -29,6 +29,39 @@ def cross_entropy(scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray
     return mx.nd.relu(scores) - scores * labels + softplus + 0.5 * (scores == 0) * scores
 
 
+def listwise_divergence(
+    scores: mx.nd.NDArray, labels: mx.nd.NDArray, valid: mx.nd.NDArray
+) -> mx.nd.NDArray:
+    """Kullback-Leibler divergence of the softmax over a list from its normalised labels.
+
+    Bonadiman and Moschitti 2020, section 4.2 (Bian et al. 2017).
+
+    Parameters
+    ----------
+    scores : mxnet.nd.NDArray
+        (Q, n) scores of the candidates of each question; those of padding are ignored.
+    labels : mxnet.nd.NDArray
+        (Q, n) labels, 0 or 1, at least one of them 1 in a row; 0 at padding.
+    valid : mxnet.nd.NDArray
+        (Q,) number of candidates, from the first on.
+
+    Returns
+    -------
+    mxnet.nd.NDArray
+        (Q,) losses in nats.
+    """
+    real = mx.nd.SequenceMask(
+        mx.nd.ones_like(scores), valid, use_sequence_length=True, axis=1
+    )  # (Q, n)
+    log_probabilities = mx.nd.log_softmax(scores * real + (1 - real) * MASKED, axis=1)
+    positives = mx.nd.sum(labels, axis=1, keepdims=True)
+    targets = mx.nd.broadcast_div(labels, positives)  # (Q, n), of sum 1
+    # The m positives of a list have probability 1 / m each, so that their negative entropy is
+    # -log(m): the loss is 0 where the softmax equals the labels.
+    entropy = mx.nd.log(positives).reshape((-1,))
+    return -mx.nd.sum(targets * log_probabilities, axis=1) - entropy
+
+
 def span_cross_entropy(
     logits: mx.nd.NDArray, allowed: mx.nd.NDArray, targets: mx.nd.NDArray
 ) -> mx.nd.NDArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -45,6 +45,10 @@ class Pairs:
         Number of tokens of each pair, as `wqa.text.PairEncoder.lengths` computes it.
     questions : numpy.ndarray
         (N,) question index of each pair, ascending.
+    labels : numpy.ndarray
+        (N,) label of each pair, 0 or 1.
+    truncated : int
+        Number of candidates that lost tokens to the length limit, before the filter.
     truncated_questions, skipped_questions : int
         Number of over-long questions that lost tokens, and that were left out.
 
@@ -71,10 +75,13 @@ class Pairs:
         self.skipped_questions = tokenized.skipped_questions
         self.lengths = encoder.lengths(*tokenized.text_lengths())
         self.questions = tokenized.question_of
+        self.labels = tokenized.labels
+        self.truncated = tokenized.truncated
         self._rows = _rows_of(tokenized, filter)
         if self._rows is not None:
             self.lengths = self.lengths[self._rows]
             self.questions = self.questions[self._rows]
+            self.labels = self.labels[self._rows]
         if not len(self):
             raise DataError(
                 "training pairs",
@@ -131,13 +138,29 @@ class Pairs:
             The arrays of the encoder's ``names``, as its ``pad`` returns them, and the (B,) float32
             labels.
         """
+        labels = self.labels[indices].astype(np.float32)
+        return (*self._encoder.pad(self.assemble(indices)), labels)
+
+    def assemble(self, indices: np.ndarray) -> List[Any]:
+        """Assemble pairs, as the encoder does.
+
+        Parameters
+        ----------
+        indices : numpy.ndarray
+            Pair indices.
+
+        Returns
+        -------
+        list of Encoded
+            One pair an index; the encoder of a system may make others.
+        """
         rows = indices if self._rows is None else self._rows[indices]
         tokenized, encoder = self._tokenized, self._encoder
         pairs = []
         for row, question in zip(rows, self.questions[indices]):
             pair = encoder.assemble(tokenized.question(question), tokenized.candidate(row))
             pairs.append(pair)
-        return (*encoder.pad(pairs), tokenized.labels[rows].astype(np.float32))
+        return pairs
 
 
 def _check_options(filter: str, shuffle: str) -> None:

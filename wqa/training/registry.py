@@ -8,6 +8,7 @@ from wqa.errors import check_choice
 from wqa.training.cascade import CascadeTask
 from wqa.training.dcbert import DCBERTTask
 from wqa.training.exits import ExitTask
+from wqa.training.lists import ListTask
 from wqa.training.mhs import MHSTask
 from wqa.training.reader import ReaderTask
 from wqa.training.task import Task
@@ -19,6 +20,8 @@ TASKS: Dict[str, Type[Task]] = {
     "mhs": MHSTask,
     "dcbert": DCBERTTask,
     "reader": ReaderTask,
+    "cosinet": ListTask,
+    "compare_aggregate": ListTask,
 }
 
 

@@ -80,7 +80,8 @@ def train(
         a head at the same layer with the same names and shapes of parameters; other heads are new.
         The first line of ``metrics.jsonl`` lists the heads that are kept.
     config : TrainingConfig, optional
-        Settings of the training; by default those of section 5.2.
+        Settings of the training; by default those of `NetworkConfig.training_defaults`, and
+        otherwise of section 5.2.
     max_length : int
         Greatest length of an input in tokens.
     resume : bool
@@ -107,13 +108,13 @@ def train(
         If the data, the encoder or the run cannot be read, the settings do not fit, or the training
         diverges or is stopped.
     """
-    config = config or TrainingConfig()
     kind = task_type(system)
+    own_config = _own_config(system, options)
+    config = config or TrainingConfig(**own_config.training_defaults())
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
     with lossy_messages(), lock_output(run):
         with open_start(encoder, init) as start:
-            own_config = _own_config(system, options)
             task = kind.create(system, start, own_config, train_file, config, max_length)
             choose_engine(config.engine_config, gradient_obstacle(task.network))
             schedule = _schedule(task, config, run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Iterable, NamedTuple
+from typing import Any, Callable, Dict, Iterable, NamedTuple
 
 from wqa.config import TrainingConfig
 from wqa.errors import OptionError
@@ -34,6 +34,47 @@ def triangular(update: int, peak: float, warmup: int, total: int) -> float:
     if update <= warmup:
         return peak * update / warmup
     return peak * (total + 1 - update) / (total + 1 - warmup)
+
+
+#: Share of the updates before the peak, and how often the least rate is in the greatest, of the
+#: slanted schedule (Howard and Ruder 2018, section 3.2).
+CUT_SHARE, RATIO = 0.1, 32
+
+
+def slanted_triangular(update: int, peak: float, warmup: int, total: int) -> float:
+    """Slanted triangular schedule: a short rise to the peak, then a long fall, to 1/32 of it.
+
+    Howard and Ruder 2018, equation 3. Its fall ends at the last update only where a tenth of the
+    updates is a whole number, and below 0 for short trainings; here it always ends there.
+
+    Parameters
+    ----------
+    update : int
+        Number of the update, from 1.
+    peak : float
+        Greatest learning rate.
+    warmup : int
+        cut, the number of the update with the greatest rate; 0 for an update before the first.
+    total : int
+        Number of updates of the training.
+
+    Returns
+    -------
+    float
+        Learning rate of the update.
+    """
+    if update < warmup:
+        share = update / warmup
+    else:
+        share = 1 - (update - warmup) / (total - warmup)
+    return peak * (1 + share * (RATIO - 1)) / RATIO
+
+
+#: Rates by the name of the schedule, a value of `TrainingConfig.schedule`.
+RATES: Dict[str, Callable[[int, float, int, int], float]] = {
+    "triangular": triangular,
+    "slanted": slanted_triangular,
+}
 
 
 class Schedule(NamedTuple):
@@ -89,6 +130,8 @@ def plan_schedule(config: TrainingConfig, plan: Iterable[Any]) -> Schedule:
             "max_updates", 0, "a number above 0, as the length of an epoch is not known"
         )
     warmup = config.warmup_updates
-    if config.warmup_share:
+    if config.schedule == "slanted":
+        warmup = int(CUT_SHARE * total)
+    elif config.warmup_share:
         warmup = int(config.warmup_share * total)
     return Schedule(updates_per_epoch, total, warmup)

@@ -169,6 +169,20 @@ class Task:
         """
         raise NotImplementedError
 
+    def pairs_of(self, batch: Dict[str, np.ndarray]) -> int:
+        """Count the pairs of a batch, for the speed in the log; by default each row is one.
+
+        Parameters
+        ----------
+        batch : dict of str to numpy.ndarray
+            Arrays of `batch`, or some of their rows.
+
+        Returns
+        -------
+        int
+        """
+        return len(next(iter(batch.values())))
+
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         """Compute the losses of the network on a batch. Their sum is minimised.
 

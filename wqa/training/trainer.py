@@ -27,7 +27,7 @@ from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.metrics import MetricsFile
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
 from wqa.training.sampling import dropout_seed, order_of_epoch
-from wqa.training.schedules import Schedule, plan_schedule, triangular
+from wqa.training.schedules import RATES, Schedule, plan_schedule
 from wqa.training.task import Task
 from wqa.training.updates import plan_updates
 
@@ -55,7 +55,7 @@ def gradient_obstacle(network: Network) -> str:
 
 
 class Trainer:
-    """Trains the network of a task by Adam with a triangular schedule.
+    """Trains the network of a task by Adam with one of the schedules.
 
     An update follows the gradient of the mean loss over all rows of its mini-batches, whatever the
     number of mini-batches and devices. It does not change parameters that no loss depends on, nor
@@ -113,7 +113,7 @@ class Trainer:
         self._epoch = -1  # epoch of `_batches`
         self._batches: Iterator[Any] = iter(())
         self._upcoming: Any = None
-        self._since, self._rows_since = time.perf_counter(), 0
+        self._since, self._pairs_since = time.perf_counter(), 0
 
     def _attach_engines(self) -> List[GradientEngine]:
         """Let oneDNN compute each encoder of the network; an empty list where MXNet does."""
@@ -165,7 +165,7 @@ class Trainer:
             If a checkpoint or ``metrics.jsonl`` cannot be written; earlier checkpoints remain.
         """
         state = self.state
-        self._since, self._rows_since = time.perf_counter(), 0
+        self._since, self._pairs_since = time.perf_counter(), 0
         with stop_on_signals() as request, self._progress_bar() as bar:
             if state.evaluation_is_due:  # a signal came before it
                 self._evaluate(bar)
@@ -210,7 +210,8 @@ class Trainer:
         for key in self._next_keys():
             batches += self._plan.split(self.task.batch(key))
         state.update += 1
-        rate = triangular(state.update, config.learning_rate, self.warmup, self.total)
+        rate_of = RATES[config.schedule]
+        rate = rate_of(state.update, config.learning_rate, self.warmup, self.total)
         losses = self._backward(batches)
         for name, value in losses.items():
             if not math.isfinite(value):
@@ -218,7 +219,7 @@ class Trainer:
             state.loss_sums[name] = state.loss_sums.get(name, 0.0) + value
         self._step(rate)
         state.loss_updates += 1
-        self._rows_since += sum(_rows(batch) for batch in batches)
+        self._pairs_since += sum(self.task.pairs_of(batch) for batch in batches)
         bar.update()
         if state.update % config.log_every == 0 or self._has_ended():
             self._log_losses(bar, rate)
@@ -305,7 +306,7 @@ class Trainer:
 
     def _log_losses(self, bar: tqdm, rate: float) -> None:
         state, now = self.state, time.perf_counter()
-        speed = self._rows_since / (now - self._since)
+        speed = self._pairs_since / (now - self._since)
         means = {name: value / state.loss_updates for name, value in state.loss_sums.items()}
         loss = sum(means.values())
         epoch = float(state.epoch)
@@ -318,7 +319,7 @@ class Trainer:
         self.metrics.append({**line, "pairs_per_second": round(speed, 2)})
         bar.set_postfix_str(f"loss {loss:.4f}, rate {rate:.2e}, {speed:.1f} pairs/s", refresh=False)
         state.loss_sums, state.loss_updates = {}, 0
-        self._since, self._rows_since = now, 0
+        self._since, self._pairs_since = now, 0
 
     # Between updates
 
