@@ -29,6 +29,7 @@ SEEDS=${SEEDS:-0} CTX=${CTX:-cpu} PRECISION=${PRECISION:-float32}
 # WARMUP sets a number of updates for both. The paper names no number of epochs: training ends when the dev MAP has not risen
 # for PATIENCE evaluations after the peak, at the latest after TRANSFER_EPOCHS or ADAPT_EPOCHS.
 LEARNING_RATE=${LEARNING_RATE:-1e-6} CASCADE_LEARNING_RATE=${CASCADE_LEARNING_RATE:-$LEARNING_RATE}
+CASCADE_OPTIONS=${CASCADE_OPTIONS:-}         # how a cascade trains beyond the paper, such as --trained-exits all
 TOKENS=${TOKENS:-2000} UPDATE_TOKENS=${UPDATE_TOKENS:-16000} WARMUP_SHARE=${WARMUP_SHARE:-0.1} PATIENCE=${PATIENCE:-5}
 TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-3} TRANSFER_EVAL_EVERY=${TRANSFER_EVAL_EVERY:-20000} ADAPT_EPOCHS=${ADAPT_EPOCHS:-60}
 device=${CTX%%-*}  # the first one ranks
@@ -61,6 +62,12 @@ tokenize_asnq() {  # once for all transfers: 23.7 million pairs are too many to 
   if [ ! -e "$RUNS/asnq.store" ]; then
     "$wqa" tokenize --encoder "$ENCODER" --data "${ASNQ_TRAIN:-$ASNQ/train.jsonl}" --out "$RUNS/asnq.store"
   fi
+}
+
+# With SEEDED_TRANSFERS=1 each seed of an adaptation starts from a transfer of its own, otherwise all from that of seed 0.
+transfer_seeds() { if [ "${SEEDED_TRANSFERS:-0}" = 1 ]; then echo "$SEEDS"; else echo 0; fi; }
+transfer_name() {  # NAME SEED: seed 0 has no suffix
+  if [ "${SEEDED_TRANSFERS:-0}" = 1 ] && [ "$2" != 0 ]; then echo "$1_seed$2"; else echo "$1"; fi
 }
 
 warmup_of() {  # CORPUS
@@ -100,7 +107,7 @@ mono_run() {  # CORPUS DEPTH SEED: on ASNQ the transferred ranker itself
 }
 
 cascade_run() {  # CORPUS SEED
-  case $1 in asnq) echo "$RUNS/cascade/transfer" ;; *) echo "$RUNS/cascade/$1${SUFFIX:-}_seed$2" ;; esac
+  case $1 in asnq) echo "$RUNS/cascade/transfer${SUFFIX:-}" ;; *) echo "$RUNS/cascade/$1${SUFFIX:-}_seed$2" ;; esac
 }
 
 mono_row() {  # TABLE CORPUS DEPTH: a monolithic ranker, over the seeds that were trained

@@ -531,7 +531,6 @@ def test_sequences_on_the_command_line(tiny_run, tmp_path, run_main):
     assert code == 0 and json.loads(out)[0]["cost"] == 2
     for command in (
         ["evaluate", tmp_path / "sr.json", "--data", dev, "--per-exit"],
-        ["tune", tmp_path / "sr.json", "--data", dev],
         ["export", tmp_path / "sr.json", tmp_path / "out"],
         ["quantize", tmp_path / "sr.json", "--data", dev],
     ):

@@ -18,7 +18,16 @@ LAYERS = {
     "onednn": {"errors", "config", "text", "models"},
     "pretrained": {"errors", "config", "data", "text", "models"},
     "training": {"errors", "config", "data", "text", "models", "onednn", "pretrained"},
-    "inference": {"errors", "config", "data", "text", "models", "onednn", "pretrained"},
+    "inference": {
+        "errors",
+        "config",
+        "data",
+        "retrieval",
+        "text",
+        "models",
+        "onednn",
+        "pretrained",
+    },
     "tuning": {"errors", "config", "data", "evaluation", "text", "models", "inference"},
     "serve": {"errors", "config", "data", "inference"},
 }

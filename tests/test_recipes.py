@@ -25,8 +25,11 @@ RECIPES = {
     "cascade/table3": {"table3.tsv": "SR"},
     "cascade/figure2": {"figure2.txt": "tuned", "figure2.pareto.txt": "cost"},
     "cascade/place_exits": {"place_exits.txt": "tuned"},
-    "cascade/minilm_train": {"cascade/trecqa_12_epochs_seed0/metrics.jsonl": "loss"},
-    "cascade/minilm_tables": {"minilm_claims.txt": "t_test", "minilm_trecqa.tsv": "12 epochs"},
+    "cascade/minilm_train": {"cascade/trecqa_drawn_seed1/metrics.jsonl": "loss"},
+    "cascade/minilm_tables": {
+        "minilm_claims.txt": "t_test",
+        "minilm_trecqa.tsv": "one exit an update",
+    },
     "cascade/last_exit": {"last_exit_dev.txt": "| all_taught | 0.3 |"},
     "cascade/wikiqa_minilm": {"wikiqa_minilm.txt": "questions scored"},
     "mhs/teachers": {"mhs/a_wikiqa_seed0/metrics.jsonl": "loss"},

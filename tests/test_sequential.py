@@ -49,6 +49,33 @@ def question(*texts):
     return Question("q", "q", tuple(Candidate(text) for text in texts))
 
 
+class OriginalOrder(Ranker):
+    """Scores by the ranks of the candidates alone."""
+
+    def __init__(self):
+        self.ranks = []
+
+    def rank_all(self, questions):
+        for question in questions:
+            self.ranks.append(question.ranks)
+            table = Table(dict(zip(question.texts, [-rank for rank in question.ranks])))
+            yield from table.rank_all([question])
+
+
+def test_a_later_ranker_sees_the_survivors_in_their_original_order():
+    """With their ranks among all candidates, whatever the ranker before it or evaluation does."""
+    for order in ((0, 1, 2, 3), (3, 1, 0, 2)):
+        second = OriginalOrder()
+        ranker = SequentialRanker([Table({"a": 2, "b": 1, "c": 4, "d": 3}), second], keep=3)
+        candidates = [Candidate(text, rank=rank) for rank, text in enumerate("abcd")]
+        asked = question()._replace(candidates=tuple(candidates[index] for index in order))
+        [ranking] = ranker.rank_all([asked])
+        assert [asked.texts[index] for index in ranking.order] == ["a", "c", "d", "b"]
+        assert sorted(second.ranks[0]) == [0, 2, 3]
+    assert ranker.rank("q", list("abcd")).order.tolist() == [0, 2, 3, 1]
+    assert second.ranks[1] == (0, 2, 3)
+
+
 def test_by_hand():
     first = Table({"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}, layers=2, depth=6)
     second = Table({"a": 9, "b": 8, "c": 5, "d": 5, "e": 7}, layers=4, depth=6)

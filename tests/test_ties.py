@@ -14,6 +14,7 @@ from wqa.data.formats import write_questions
 from wqa.errors import ScoreError
 from wqa.evaluation import (
     METRICS,
+    by_document_id,
     dev_evaluator,
     evaluate,
     evaluate_ranker,
@@ -121,6 +122,25 @@ def test_a_ranker_of_equal_scores_does_not_profit_from_the_order_of_a_file(tiny_
     assert len(rows) == 3 + 3
     for row in rows:
         assert row["map"] == pytest.approx(expected), row["drop_ratio"]
+
+
+def test_evaluation_keeps_the_original_order_for_rankers_that_read_it():
+    """Candidates come by their ids, and yet a ranker that reads the order gets the original one."""
+
+    class Reader(TextRanker):
+        def rank_all(self, questions):
+            for question in questions:
+                self._table = {}
+                for rank, index in enumerate(question.original_order):
+                    self._table[question.texts[index]] = -rank
+                yield from super().rank_all([question])
+
+    questions = positives_first()
+    [row] = evaluate_ranker(Reader(), questions)
+    assert row["map"] == pytest.approx(np.mean([any(one.labels) for one in questions]))
+    assert dev_evaluator(questions, lambda _: Reader())("network")["map"] == row["map"]
+    for file in (by_document_id(questions), by_document_id(by_document_id(questions))):
+        assert evaluate_ranker(Reader(), file)[0]["map"] == row["map"]
 
 
 def test_a_dead_network_is_not_the_best_on_dev(tiny_run, dead):

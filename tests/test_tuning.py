@@ -1,3 +1,6 @@
+import json
+import shutil
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -123,8 +126,22 @@ def test_the_front_and_the_pick():
     with pytest.raises(OptionError, match="min_metric: 0.95; expected at most 0.9"):
         pick(all_, min_metric=0.95)
     for limits in ({}, {"max_cost": 1, "min_metric": 0.1}):
-        with pytest.raises(OptionError, match="one of the two"):
+        with pytest.raises(OptionError, match="expected one of them"):
             pick(all_, **limits)
+
+
+def test_the_pick_by_a_loss():
+    """The cheapest that loses no more beside the configuration that drops nothing."""
+    full = Configuration((0.0, 0.0), 1.0, 1.0, {"map": 0.8})
+    all_ = [full, *(configuration(*pair) for pair in ((0.4, 0.7), (0.5, 0.78), (0.6, 0.8)))]
+    picked = [pick(all_, max_loss=loss).cost for loss in (0, 0.01, 0.02, 0.1, 0.5)]
+    assert picked == [0.6, 0.6, 0.5, 0.4, 0.4]
+    assert pick([full, configuration(0.5, 0.79)], max_loss=0) is full
+    with pytest.raises(OptionError, match="max_loss: 0.1; expected a configuration that drops"):
+        pick(all_[1:], max_loss=0.1)
+    for wrong in (-0.1, float("nan"), float("inf")):
+        with pytest.raises(OptionError, match="max_loss: .*; expected a number from 0"):
+            pick(all_, max_loss=wrong)
 
 
 def test_nothing_to_tune_on():
@@ -166,7 +183,7 @@ def test_what_can_be_tuned(tiny_run, tmp_path):
     from wqa.data import builtin_path
     from wqa.tuning import tune
 
-    with pytest.raises(OptionError, match="max_cost and min_metric: both"):
+    with pytest.raises(OptionError, match="max_cost and min_metric: together"):
         tune(tiny_run, builtin_path("dev"), max_cost=0.5, min_metric=0.5)
     with pytest.raises(OptionError, match="place_exits: 9"):
         tune(tiny_run, builtin_path("dev"), place_exits=9, picture=False, out=tmp_path)
@@ -174,6 +191,13 @@ def test_what_can_be_tuned(tiny_run, tmp_path):
     assert tuning.exits == (1, 2, 3) and tuning.picked is None
     assert len(tuning.configurations) == 1 and tuning.questions == 25
     assert not (tiny_run / "tuned.json").exists()
+    # The grid has no ratio of 0; a loss is measured beside it all the same.
+    copy = shutil.copytree(tiny_run, tmp_path / "copy")
+    tuning = tune(copy, builtin_path("dev"), (0.5,), max_loss=0, picture=False)
+    full = next(found for found in tuning.configurations if not found.discards)
+    assert len(tuning.configurations) == 2 and full.cost == 1
+    assert tuning.picked.configuration.metrics["map"] >= full.metrics["map"]
+    assert json.loads((copy / "tuned.json").read_text())["chosen_by"]["max_loss"] == 0
     (tmp_path / "sr.json").write_text(f'{{"rankers": ["{tiny_run}", "{tiny_run}"]}}')
     with pytest.raises(OptionError, match="run: .* a sequence of rankers"):
         tune(tmp_path / "sr.json", builtin_path("dev"), picture=False)

@@ -5,6 +5,7 @@
 #   recipes/cascade/adapt.sh                       WikiQA and TREC-QA, seed 0
 #   CORPORA=gpd recipes/cascade/adapt.sh           a collection of one's own, as data_scripts/retrieval.py writes it
 #   TRANSFER=0 recipes/cascade/adapt.sh            from the plain encoder, to see what the transfer brings
+#   SUFFIX=_all CASCADE_OPTIONS="--trained-exits all" recipes/cascade/adapt.sh     another rule of training, under names of its own
 #   SMOKE=1 recipes/cascade/adapt.sh
 . "$(dirname "$0")/../settings.sh"
 [ "${TRANSFER:-1}" = 0 ] || recipes/cascade/transfer.sh
@@ -14,9 +15,9 @@ for corpus in ${CORPORA:-wikiqa trecqa}; do
     if [ "${TRANSFER:-1}" = 0 ]; then
       start=(--encoder "$ENCODER") SUFFIX=_untransferred
     else
-      start=(--init "$RUNS/cascade/transfer")
+      start=(--init "$RUNS/$(transfer_name "cascade/transfer${SUFFIX:-}" "$seed")")
     fi
     train "cascade/$corpus${SUFFIX:-}_seed$seed" cascade "$corpus" "${start[@]}" --exits "$EXITS" --seed "$seed" \
-      --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$ADAPT_EPOCHS"
+      $CASCADE_OPTIONS --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$ADAPT_EPOCHS"
   done
 done

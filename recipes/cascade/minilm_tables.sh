@@ -21,8 +21,8 @@ fi
 for corpus in wikiqa trecqa; do
   export TABLE=$RESULTS/minilm_$corpus.tsv
   CORPORA=$corpus SEEDS="0 1 2" recipes/cascade/table3.sh > /dev/null
-  SUFFIX=_untransferred NOTE=", no transfer" SEEDS="0 1 2" CORPORA=$corpus DEPTHS=$full recipes/cascade/table2.sh > /dev/null
-  SUFFIX=_12_epochs NOTE=", 12 epochs" SEEDS=0 CORPORA=$corpus DEPTHS= recipes/cascade/table2.sh > /dev/null
+  SUFFIX=_drawn NOTE=", one exit an update" SEEDS="0 1 2" CORPORA=$corpus DEPTHS= recipes/cascade/table3.sh > /dev/null
+  SUFFIX=_untransferred NOTE=", no transfer" SEEDS=0 CORPORA=$corpus DEPTHS=$full recipes/cascade/table2.sh > /dev/null
   cat "$TABLE"
 done
 
@@ -36,19 +36,18 @@ compare() {  # TITLE RUN RUN [RATIO]: of rankings that were made above, where bo
   fi
 }
 for corpus in wikiqa trecqa; do
+  mono=tanda/${corpus}_$full cascade=cascade/$corpus
   for seed in 0 1 2; do
-    mono=tanda/${corpus}_$full cascade=cascade/$corpus
+    drawn=${cascade}_drawn_seed$seed
     compare "(a) $corpus: transfer, monolithic, seed $seed" "${mono}_untransferred_seed$seed" "${mono}_seed$seed"
     compare "(a) $corpus: transfer, cascade, seed $seed" "${cascade}_untransferred_seed$seed" "${cascade}_seed$seed"
     compare "(b) $corpus: the monolithic ranker, the cascade's last exit, seed $seed" "${mono}_seed$seed" "${cascade}_seed$seed"
+    compare "(b) $corpus: the same, one exit an update, seed $seed" "${mono}_seed$seed" "$drawn"
     compare "(c) $corpus: the cascade at 0, at 0.3, seed $seed" "${cascade}_seed$seed" "${cascade}_seed$seed" 0.3
+    compare "(c) $corpus: the same, one exit an update, seed $seed" "$drawn" "$drawn" 0.3
   done
   compare "(d) $corpus: a monolithic ranker of $lower layers, the cascade at 0.5" "tanda/${corpus}_${lower}_seed0" \
-    "cascade/${corpus}_seed0" 0.5
-  compare "(b) $corpus: the monolithic ranker, the cascade's last exit after 12 epochs" "tanda/${corpus}_${full}_seed0" \
-    "cascade/${corpus}_12_epochs_seed0"
-  compare "(d) $corpus: a monolithic ranker of $lower layers, the cascade at 0.5 after 12 epochs" \
-    "tanda/${corpus}_${lower}_seed0" "cascade/${corpus}_12_epochs_seed0" 0.5
+    "${cascade}_seed0" 0.5
 done > "$RESULTS/minilm_claims.txt"
 cat "$RESULTS/minilm_claims.txt"
 

@@ -12,7 +12,7 @@ if [ "${SMOKE:-0}" = 1 ]; then ALL_EXITS=1,2,3 PLACES=2; fi
 [ "${TRAIN:-1}" = 0 ] || recipes/cascade/transfer.sh
 
 train "cascade/${corpus}_every_layer" cascade "$corpus" --init "$RUNS/cascade/transfer" --seed 0 \
-  --exits "${ALL_EXITS:-2,3,4,5,6,7,8,9,10,11,12}" --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$ADAPT_EPOCHS"
+  --exits "${ALL_EXITS:-2,3,4,5,6,7,8,9,10,11,12}" $CASCADE_OPTIONS --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$ADAPT_EPOCHS"
 run=$RUNS/cascade/${corpus}_every_layer
 "$wqa" tune "$run" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --place-exits "${PLACES:-5}" \
   --grid 0.1,0.2,0.3,0.4,0.5,0.6,0.7 --max-cost "${BUDGET:-0.63}" --no-picture --out "$RUNS/$name" --ctx "$device" |

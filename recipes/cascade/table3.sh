@@ -27,7 +27,9 @@ for corpus in ${CORPORA:-asnq gpd}; do
     rankers="$rankers${rankers:+, }\"${run#"$RUNS"/}\""
     [ -e "$run/model.params" ] || complete=0
   done
-  if [ $complete = 0 ]; then
+  if [ -z "$DEPTHS" ]; then
+    : # the cascade's rows alone
+  elif [ $complete = 0 ]; then
     echo "note: not every monolithic ranker of $corpus is trained; the sequential ranker is left out" >&2
   else
     sequence="{\"rankers\": [$rankers], \"drop_ratio\": 0.3}"

@@ -7,5 +7,8 @@
 . "$(dirname "$0")/../settings.sh"
 
 tokenize_asnq
-train cascade/transfer cascade asnq --encoder "$ENCODER" --exits "$EXITS" --seed 0 \
-  --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$TRANSFER_EPOCHS" --eval-every "$TRANSFER_EVAL_EVERY"
+for seed in $(transfer_seeds); do
+  train "$(transfer_name "cascade/transfer${SUFFIX:-}" "$seed")" cascade asnq --encoder "$ENCODER" --exits "$EXITS" \
+    --seed "$seed" $CASCADE_OPTIONS --learning-rate "$CASCADE_LEARNING_RATE" --epochs "$TRANSFER_EPOCHS" \
+    --eval-every "$TRANSFER_EVAL_EVERY"
+done

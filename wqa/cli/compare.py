@@ -8,7 +8,8 @@ examples:
 Each run is compared with the first by each metric: paired t-test, Wilcoxon's signed-rank test, the
 95 % interval of the mean difference by a bootstrap over the questions, and Spearman's rho between
 the values of the questions, with its p-value. The title has the mean over the questions of rho
-between the rankings of the candidates. A RUN may be a .json file of a sequence or an ensemble.
+between the rankings of the candidates. A RUN may be a .json file of a sequence or an ensemble, or
+a baseline: rr, wo, wo+rr, random:SEED, bm25.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from wqa.errors import OptionError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa compare`` to its parser."""
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run directory; at least two")
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="run directory, or another ranker; at least two"
+    )
     add_scoring(parser)
     add_drops(parser, "; give it once for all RUNs, or once for each")
     add_json(parser)
@@ -47,7 +50,9 @@ def run(options: argparse.Namespace) -> None:
         _check_runs(options)
         rankers = named_rankers(options)
         questions = list(read_questions(options.data))
-        result = compare_rankers(rankers, questions, options.filter, metrics, progress=True)
+        result = compare_rankers(
+            rankers, questions, options.filter, metrics, progress=True, ties=options.ties
+        )
     note_long_rows(result["rows"])
     tables = [figures_table(result["rows"])]
     tables += map(comparison_table, result["comparisons"])

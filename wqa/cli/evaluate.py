@@ -4,6 +4,7 @@ examples:
   wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --drop-ratio 0 --drop-ratio 0.3
   wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --trec-run run.txt --write-qrels qrels.txt
   wqa evaluate runs/seed0 runs/seed1 runs/seed2 --data data/wikiqa/test.jsonl --seeds
+  wqa evaluate wo+rr --data data/wikiqa/test.jsonl --filter no-all-negative
   wqa evaluate --run run.txt --qrels qrels.txt
   wqa evaluate --retrieved --data retrieved/dev.jsonl --metrics hit@1,hit@10
 
@@ -12,7 +13,8 @@ Metrics equal trec_eval's. With a RUN, each --drop-ratio and each --keep is a ro
 RUN, --run and --qrels name the TREC files to score, and --retrieved scores the order of the
 candidates in --data, that of `wqa retrieve`. hit@K is the share of questions with a correct
 candidate among the first K; pbt@K and ptb@K compare with the order in --data. A RUN may be a .json
-file of a sequence or an ensemble of rankers. `wqa compare` compares runs.
+file of a sequence or an ensemble of rankers, or the name of a baseline: rr, wo, wo+rr, random:SEED,
+bm25. `wqa compare` compares runs.
 """
 
 from __future__ import annotations
@@ -41,12 +43,13 @@ _OF_RANKINGS = {
     "drops": "drop_ratio and keep",
     "seeds": "seeds",
     "per_exit": "per_exit",
+    "ties": "ties",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa evaluate`` to its parser."""
-    parser.add_argument("runs", nargs="*", metavar="RUN", help="run directory")
+    parser.add_argument("runs", nargs="*", metavar="RUN", help="run directory, or another ranker")
     add_scoring(parser)
     add_drops(parser, "; give it again for another row, or, with --seeds, once for each RUN")
     parser.add_argument(
@@ -128,6 +131,7 @@ def _of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
         options.trec_qrels,
         progress=True,
         total=options.total,
+        ties=options.ties,
     )
 
 
@@ -162,7 +166,9 @@ def _of_seeds(options: argparse.Namespace) -> List[Dict[str, Any]]:
             raise OptionError(name, "with --seeds", "a single RUN")
     rankers = named_rankers(options)
     questions = read_questions(options.data)
-    return evaluate_seeds(rankers, questions, options.filter, options.metrics, progress=True)
+    return evaluate_seeds(
+        rankers, questions, options.filter, options.metrics, progress=True, ties=options.ties
+    )
 
 
 def _of_trec_run(options: argparse.Namespace) -> List[Dict[str, Any]]:

@@ -383,4 +383,10 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
         help="of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the "
         "DC-BERT paper (default: map,mrr,p@1,ndcg@10)",
     )
+    parser.add_argument(
+        "--ties",
+        choices=("trec", "pessimistic"),
+        help="candidates with equal scores: trec, by descending document id; pessimistic, the "
+        "correct ones last (default: trec, but for the baseline wo)",
+    )
     add_filter(parser, "--filter", "all", "questions to score")

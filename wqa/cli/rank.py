@@ -28,7 +28,9 @@ _WIDTH = 300  # characters of a sentence that the table shows
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa rank`` to its parser."""
-    parser.add_argument("run", metavar="RUN", help="run directory")
+    parser.add_argument(
+        "run", metavar="RUN", help="run directory, .json file, or a baseline such as wo+rr"
+    )
     parser.add_argument("--question", required=True, metavar="Q", help="the question")
     parser.add_argument(
         "--candidates",

@@ -21,6 +21,7 @@ _OF_RUNS = {
     "trec_run": "trec_run",
     "trec_qrels": "trec_qrels",
     "total": "total",
+    "ties": "ties",
 }
 
 

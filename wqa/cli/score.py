@@ -5,10 +5,10 @@ examples:
   wqa train pairwise --encoder encoders/electra-base --train data/wikiqa/train.jsonl \\
       --out runs/student --teachers scores/electra_large --alpha 0.1 --tau 3 ...
 
-RUN is whatever `wqa rank` takes: a run, a classifier, the file of a sequence. The folder holds a
-score, the log-odds of being an answer, and a key for each candidate, by which a training finds it;
-candidates in other data have other keys. If the command is stopped, the same command continues it,
-and writes the same bits.
+RUN is whatever `wqa rank` takes: a run, a classifier, the file of a sequence, a baseline. The
+folder holds a score, the log-odds of being an answer, and a key for each candidate, by which a
+training finds it; candidates in other data have other keys. If the command is stopped, the same
+command continues it, and writes the same bits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choose a cascade's drop ratios or exits, or an ensemble's weights, on development questions.
+"""Choose drop ratios, exits, what a sequence hands on, or weights, on development questions.
 
 examples:
   wqa tune runs/wikiqa --data data/wikiqa/dev.jsonl
@@ -10,12 +10,18 @@ examples:
 Each candidate is scored at each exit once, and all configurations of the grid are evaluated from
 these scores. configurations.tsv, pareto.tsv and figure.png are written to RUN/tune (or --out).
 --max-cost picks the best configuration up to a cost relative to the full encoder, --min-map the
-cheapest that reaches a MAP (from 0 to 1). The picked configuration is timed and stored in the run,
-for --drop-ratio tuned. --place-exits N uses N of the run's exits, with one ratio for those before
-the last.
+cheapest that reaches a MAP (from 0 to 1), --max-loss the cheapest that loses at most so much MAP
+(from 0 to 1) beside the run that drops nothing. The picked configuration is timed and stored in the
+run, for --drop-ratio tuned. --place-exits N uses N of the run's exits, with one ratio for those
+before the last.
 
 The cost in the table counts whole candidates of these questions; paper_cost follows from the ratios
 alone.
+
+For the .json file of a sequence, each ranker scores the candidates once, and all numbers of
+candidates that a ranker may hand on are evaluated from these scores, or the drop ratios of --grid.
+Costs and losses are relative to the last ranker on all candidates. The pick is timed beside that
+ranker alone and stored in the file. The tables go to the file's name with .tune in place of .json.
 
 For the .json file of an ensemble, Optuna searches the weights of its rankers, which are stored in
 the file. Each ranker scores the candidates once. The first trial has equal weights.
@@ -37,19 +43,21 @@ from wqa.cli.options import (
 from wqa.errors import OptionError, printable
 
 if TYPE_CHECKING:
-    from wqa.tuning import TunedWeights, Tuning
+    from wqa.tuning import Picked, TunedWeights, Tuning
 
 _GRID = "0.1,0.2,0.3,0.4,0.5,0.6"
 _TRIALS, _SEED = 200, 0
-#: Options for the drop ratios of a run, and options for the weights of an ensemble.
-_OF_DROPS = ("grid", "place_exits", "max_cost", "min_metric", "out")
+#: Options for the drops of a run or a sequence, and options for the weights of an ensemble.
+_OF_DROPS = ("grid", "keeps", "place_exits", "max_cost", "min_metric", "max_loss", "out")
 _OF_WEIGHTS = ("trials", "seed")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa tune`` to its parser."""
     parser.add_argument(
-        "run", metavar="RUN", help="run directory of a cascade, or .json file of an ensemble"
+        "run",
+        metavar="RUN",
+        help="run directory of a cascade, or .json file of a sequence or an ensemble",
     )
     parser.add_argument(
         "--data",
@@ -76,11 +84,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_drop_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose drop ratios or exits of a run."""
+    """Add the options that choose drops of a run or a sequence, or exits of a run."""
     parser.add_argument(
         "--grid",
         metavar="A[,A...]",
-        help=f"drop ratios that an exit may have (default: {_GRID})",
+        help=f"drop ratios that an exit, or a ranker of a sequence, may have (default: {_GRID}; "
+        "for a sequence the numbers of --keeps)",
+    )
+    parser.add_argument(
+        "--keeps",
+        metavar="K[,K...]",
+        help="numbers of candidates that a ranker of a sequence may keep (default: 1 to 100 in "
+        "steps that grow)",
     )
     parser.add_argument(
         "--place-exits",
@@ -103,11 +118,18 @@ def _add_drop_options(parser: argparse.ArgumentParser) -> None:
         metavar="M",
         help="pick the cheapest whose MAP (or --metric) is at least M, from 0 to 1",
     )
+    limit.add_argument(
+        "--max-loss",
+        type=float,
+        metavar="X",
+        help="pick the cheapest that loses at most X of the MAP (or --metric) with nothing "
+        "dropped, from 0 to 1",
+    )
     parser.add_argument(
         "--out",
         default="",
         metavar="PATH",
-        help="folder of the tables and the picture (default: RUN/tune)",
+        help="folder of the tables and the picture (default: RUN/tune, or SEQUENCE.tune)",
     )
     parser.add_argument(
         "--no-picture", dest="picture", action="store_false", help="leave the picture out"
@@ -116,15 +138,21 @@ def _add_drop_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa tune`` and print what was chosen."""
-    from wqa.inference.ranker_files import is_ensemble_file
+    from wqa.inference.ranker_files import is_ensemble_file, is_sequence_file
 
-    if is_ensemble_file(pathlib.Path(options.run)):
+    path = pathlib.Path(options.run)
+    if is_ensemble_file(path):
         _refuse(options, _OF_DROPS, "an ensemble", "a run with several exits, as a cascade has")
         if not options.picture:
             raise OptionError("picture", "with an ensemble", "no option: nothing is drawn")
         _tune_weights(options)
+    elif is_sequence_file(path):
+        _refuse(options, _OF_WEIGHTS, "a sequence", "the .json file of an ensemble")
+        _refuse(options, ("place_exits",), "a sequence", "a run with several exits")
+        _tune_sequence(options)
     else:
         _refuse(options, _OF_WEIGHTS, "a run", "the .json file of an ensemble")
+        _refuse(options, ("keeps",), "a run", "the .json file of a sequence; for a run --grid")
         _tune_drops(options)
 
 
@@ -168,9 +196,49 @@ def _gain(tuned: TunedWeights, metric: str) -> str:
     )
 
 
-def _tune_drops(options: argparse.Namespace) -> None:
+def _tune_sequence(options: argparse.Namespace) -> None:
+    from wqa.tuning import tune_sequence
+
+    tuning = tune_sequence(
+        options.run,
+        options.data,
+        None if options.keeps is None else numbers(options.keeps, "keeps"),
+        None if options.grid is None else numbers(options.grid, "grid", float),
+        options.metric,
+        options.max_cost,
+        options.min_metric,
+        options.max_loss,
+        options.out,
+        options.picture,
+        options.filter,
+        progress=True,
+        **ranking_options(options),
+    )
+    _show(tuning, options)
+    if tuning.picked:
+        drops = []
+        for name, value in zip(tuning.columns, tuning.picked.configuration.drops):
+            drops.append(f"{name} {value}")
+        gains = _gains(tuning.picked, options.metric, "by its last ranker")
+        print(f"picked {', '.join(drops)}; {gains}")
+
+
+def _show(tuning: Tuning, options: argparse.Namespace) -> None:
+    """Print the counts and the Pareto front."""
     from wqa.evaluation import table
     from wqa.text import note_long_questions
+
+    note_long_questions(tuning.truncated_questions, tuning.skipped_questions, options.data)
+    print(
+        f"{tuning.questions} questions, filter {options.filter}; "
+        f"{len(tuning.configurations)} configurations in {tuning.seconds:.1f} s; "
+        f"{printable(str(tuning.out))}"
+    )
+    print("Pareto front:")
+    print(table(tuning.front_rows()))
+
+
+def _tune_drops(options: argparse.Namespace) -> None:
     from wqa.tuning import tune
 
     tuning = tune(
@@ -185,32 +253,26 @@ def _tune_drops(options: argparse.Namespace) -> None:
         options.picture,
         options.filter,
         progress=True,
+        max_loss=options.max_loss,
         **ranking_options(options),
     )
-    note_long_questions(tuning.truncated_questions, tuning.skipped_questions, options.data)
-    print(
-        f"{tuning.questions} questions, filter {options.filter}; "
-        f"{len(tuning.configurations)} configurations in {tuning.seconds:.1f} s; "
-        f"{printable(str(tuning.out))}"
-    )
-    print("Pareto front:")
-    print(table(tuning.front_rows()))
+    _show(tuning, options)
     if tuning.picked:
-        print(_pick(tuning, options.metric))
+        ratios = []
+        for layer, ratio in zip(tuning.exits[:-1], tuning.picked.configuration.ratios):
+            if ratio:
+                ratios.append(f"{layer}: {ratio:g}")
+        shown = ", ".join(ratios) or "none"
+        gains = _gains(tuning.picked, options.metric, "at ratio 0")
+        print(f"picked drop ratios at exits {shown}; {gains}")
 
 
-def _pick(tuning: Tuning, metric: str) -> str:
-    picked = tuning.picked
-    assert picked is not None
+def _gains(picked: Picked, metric: str, beside: str) -> str:
+    """Figures of what was picked, and its time beside that of the full ranking."""
     configuration = picked.configuration
-    ratios = []
-    for layer, ratio in zip(tuning.exits[:-1], configuration.ratios):
-        if ratio:
-            ratios.append(f"{layer}: {ratio:g}")
     full = picked.seconds_of_ratio_0
     return (
-        f"picked drop ratios at exits {', '.join(ratios) or 'none'}; "
         f"{metric} {100 * configuration.metrics[metric]:.2f}, cost {configuration.cost:.3f}, "
-        f"time {picked.seconds:.2f} s of {full:.2f} s at ratio 0 ({picked.seconds / full:.3f}); "
+        f"time {picked.seconds:.2f} s of {full:.2f} s {beside} ({picked.seconds / full:.3f}); "
         f"stored in {printable(str(picked.path))}"
     )

@@ -12,6 +12,7 @@ import pathlib
 from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
 from wqa.config import config_digest, read_json
+from wqa.data.baselines import BASELINES_VERSION, parse_baseline
 from wqa.data.files import PathLike, atomic_writer, sha256
 from wqa.errors import RunDirectoryError
 
@@ -152,7 +153,8 @@ def ranker_digest(path: PathLike, precision: str = "float32") -> str:
     Parameters
     ----------
     path : str or path-like
-        Run directory, directory or tar of a classifier, or ``.json`` file that lists such paths.
+        Run directory, directory or tar of a classifier, the name of a baseline, or ``.json`` file
+        that lists such paths and names.
     precision : {"float32", "bfloat16", "int8"}
         Precision of the scores; the 8-bit weights of a run count for int8 alone.
 
@@ -169,7 +171,14 @@ def ranker_digest(path: PathLike, precision: str = "float32") -> str:
     weights: Sequence[str] = RUN_FILES
     if precision == "int8":
         weights = (*RUN_FILES, "int8.safetensors")
+    baseline = parse_baseline(path)
+    if baseline is not None:
+        return _digest_of_baseline(str(baseline))
     return _digest_of(pathlib.Path(path), weights, {})
+
+
+def _digest_of_baseline(name: str) -> str:
+    return hashlib.sha256(f"{name}, version {BASELINES_VERSION}".encode("ascii")).hexdigest()
 
 
 def _digest_of(path: pathlib.Path, weights: Sequence[str], known: Dict[pathlib.Path, str]) -> str:
@@ -180,8 +189,13 @@ def _digest_of(path: pathlib.Path, weights: Sequence[str], known: Dict[pathlib.P
             digest = hashlib.sha256()
             for part in _identity(path, weights):
                 digest.update(part.encode("ascii"))
-            for run in _listed_runs(path):
-                digest.update(_digest_of(run, weights, known).encode("ascii"))
+            for name in _listed_runs(path):
+                baseline = parse_baseline(name, path.parent)
+                if baseline is None:
+                    listed = _digest_of(path.parent / name, weights, known)
+                else:
+                    listed = _digest_of_baseline(str(baseline))
+                digest.update(listed.encode("ascii"))
             known[where] = digest.hexdigest()
     except (OSError, RuntimeError) as error:  # pathlib's error of a loop of links
         reason = getattr(error, "strerror", None) or error
@@ -206,7 +220,7 @@ def _identity(path: pathlib.Path, weights: Sequence[str]) -> Iterator[str]:
         yield json.dumps(name) + sha256(path / name)
 
 
-def _listed_runs(path: pathlib.Path) -> Iterator[pathlib.Path]:
+def _listed_runs(path: pathlib.Path) -> Iterator[str]:
     """Runs, and files of tuned drop ratios, of a ``.json`` file, which may be malformed."""
     if path.suffix != ".json" or path.is_dir():
         return
@@ -216,9 +230,9 @@ def _listed_runs(path: pathlib.Path) -> Iterator[pathlib.Path]:
         for entry in entries if isinstance(entries, list) else []:
             run = entry.get("run") if isinstance(entry, dict) else entry
             if isinstance(run, str):
-                yield path.parent / run
+                yield run
                 if isinstance(entry, dict) and entry.get("drop_ratio") == "tuned":
-                    yield path.parent / run / "tuned.json"
+                    yield f"{run}/tuned.json"
 
 
 def _object(path: pathlib.Path) -> Dict[str, Any]:

@@ -56,6 +56,13 @@ def _question(value: Any, where: str, with_candidates: bool) -> Question:
     needed = {"id", "question"}
     if with_candidates:
         needed.add("candidates")
+        if isinstance(value, dict) and needed - set(value) == {"candidates"}:
+            raise DataError(
+                where,
+                "no key 'candidates'",
+                "a question with its candidates",
+                "add them, or let `wqa retrieve` find them in documents",
+            )
     fields = object_of(value, needed, {"candidates", "answers"}, where)
     for name in ("id", "question"):
         if not text_of(fields[name], name, where).strip():

@@ -22,7 +22,7 @@ class Candidate(NamedTuple):
         unique among the candidates of its question.
     rank : int, optional
         Its index in the order in which the candidates were retrieved, where they are in another
-        order. No file holds it.
+        order or some of them are left out. No file holds it.
     """
 
     text: str
@@ -64,6 +64,16 @@ class Question(NamedTuple):
             index if candidate.rank is None else candidate.rank
             for index, candidate in enumerate(self.candidates)
         )
+
+    @property
+    def original_order(self) -> Tuple[int, ...]:
+        """Indices of the candidates, in the order in which they were retrieved.
+
+        A ranker that reads the order takes it from here or from `ranks`: evaluation gives the
+        candidates in another order (`wqa.evaluation.by_document_id`).
+        """
+        ranks = self.ranks
+        return tuple(sorted(range(len(ranks)), key=ranks.__getitem__))
 
     @property
     def texts(self) -> Tuple[str, ...]:

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, printable
@@ -19,7 +30,7 @@ from wqa.evaluation.significance import (
     rank_correlation,
 )
 from wqa.evaluation.tables import table
-from wqa.evaluation.ties import break_ties
+from wqa.evaluation.ties import break_ties, ties_of
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
 #: Rows of figures under ``rows``, and comparisons with the first run under ``comparisons``.
@@ -64,6 +75,7 @@ def compare_rankers(
     filter: str = "all",
     metrics: Sequence[str] = METRICS,
     progress: bool = False,
+    ties: Optional[str] = None,
 ) -> Comparisons:
     """Compare rankers with the first one, on the same questions.
 
@@ -79,14 +91,16 @@ def compare_rankers(
         Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
     progress : bool
         Show a bar on standard error while ranking.
+    ties : {"trec", "pessimistic"}, optional
+        Rule for candidates that tie; each ranker's own by default.
 
     Returns
     -------
     dict
         ``rows``, the figures of each ranker, with the number of over-long questions that were
-        truncated and skipped; ``comparisons``, one for each ranker after the first:
-        Spearman's rho of the rankings, and a `wqa.evaluation.significance.Comparison` of every
-        metric as a dict.
+        truncated and skipped, and ``ties`` where a rule is not trec_eval's; ``comparisons``, one
+        for each ranker after the first: Spearman's rho of the rankings, and a
+        `wqa.evaluation.significance.Comparison` of every metric as a dict.
 
     Raises
     ------
@@ -97,7 +111,7 @@ def compare_rankers(
         tests pair the questions.
     """
     kept = questions_that_count(questions, filter)
-    results = _results(rankers, kept, filter, metrics, progress)
+    results = _results(rankers, kept, filter, metrics, progress, ties)
     _check_count(len(results))
     first = results[0]
     comparisons = []
@@ -113,6 +127,7 @@ def evaluate_seeds(
     filter: str = "all",
     metrics: Sequence[str] = METRICS,
     progress: bool = False,
+    ties: Optional[str] = None,
 ) -> List[Row]:
     """Evaluate rankers that differ by their seed.
 
@@ -120,7 +135,7 @@ def evaluate_seeds(
     ----------
     rankers : iterable of NamedRanker
         At least one ranker, of each seed.
-    questions, filter, metrics, progress
+    questions, filter, metrics, progress, ties
         As `compare_rankers` takes them.
 
     Returns
@@ -137,7 +152,7 @@ def evaluate_seeds(
         over-long questions.
     """
     kept = questions_that_count(questions, filter)
-    results = _results(rankers, kept, filter, metrics, progress)
+    results = _results(rankers, kept, filter, metrics, progress, ties)
     rows = [result.row for result in results]
     names = ("questions", *metrics, "cost")
     spread = over_seeds([{name: row[name] for name in names} for row in rows])
@@ -146,7 +161,10 @@ def evaluate_seeds(
         for name in ("questions", "skipped_questions"):
             row[name] = rows[0][name]
         row.update({name: pair[index] for name, pair in spread.items()})
-        rows.append({**row, "token_cost": None})
+        row["token_cost"] = None
+        if "ties" in rows[0]:
+            row["ties"] = rows[0]["ties"]
+        rows.append(row)
     return rows
 
 
@@ -283,13 +301,20 @@ def _results(
     filter: str,
     metrics: Sequence[str],
     progress: bool,
+    ties: Optional[str],
 ) -> List[_Result]:
     """Rank the questions that all rankers rank."""
     results: List[_Result] = []
+    rules: List[str] = []
     for entry, prepared in prepared_alike(rankers, questions):
-        result = _result(entry, prepared.questions, filter, metrics, progress)
+        rule = ties_of(entry.ranker, ties)
+        result = _result(entry, prepared.questions, filter, metrics, progress, rule)
         result.row.update(prepared.counts)
         results.append(result)
+        rules.append(rule)
+    if any(rule != "trec" for rule in rules):
+        for result, rule in zip(results, rules):
+            result.row["ties"] = rule
     return results
 
 
@@ -299,9 +324,10 @@ def _result(
     filter: str,
     metrics: Sequence[str],
     progress: bool,
+    ties: str,
 ) -> _Result:
     rankings = rank_questions(entry.ranker, questions, entry.name, progress)
-    orders = [break_ties(*pair) for pair in zip(rankings, questions)]
+    orders = [break_ties(*pair, ties) for pair in zip(rankings, questions)]
     row: Row = {"run": entry.name, "drop_ratio": entry.drop_ratio, "filter": filter}
     row.update(evaluate(orders, questions, metrics=metrics))
     row.update(cost_of(rankings))

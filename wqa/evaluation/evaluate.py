@@ -8,7 +8,7 @@ from wqa.data import Question, filter_questions
 from wqa.data.filters import FILTERS
 from wqa.errors import DataError, OptionError, check_choice, shorten
 from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
-from wqa.evaluation.ties import break_ties
+from wqa.evaluation.ties import TIES, break_ties
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
 Figures = Dict[str, float]
@@ -20,6 +20,7 @@ def evaluate(
     filter: str = "all",
     metrics: Sequence[str] = METRICS,
     total: int = 0,
+    ties: str = "trec",
 ) -> Figures:
     """Mean metrics of rankings against the questions' labels.
 
@@ -41,6 +42,9 @@ def evaluate(
     total : int
         Number of questions of the corpus, where those without any candidate are not among
         ``questions``: they count as 0. By default no question is missing.
+    ties : {"trec", "pessimistic"}
+        Order of candidates that tie: trec_eval's, or the correct ones last, which gives the lowest
+        figures that an order of the ties can have.
 
     Returns
     -------
@@ -53,14 +57,15 @@ def evaluate(
         If a question has an unlabelled candidate, or a ranking is missing or not a
         permutation of its question's candidates.
     OptionError
-        If the filter or a metric is unknown, or ``total`` does not fit.
+        If the filter, a metric or ``ties`` is unknown, or ``total`` does not fit.
     """
+    check_choice("ties", ties, TIES)
     check_total(total, len(questions), filter)
     counted = {question.id for question in filter_questions(questions, filter)}
     rows = []
     iterator = iter(rankings)
     for question in questions:
-        order = _order(next(iterator, ()), question)
+        order = _order(next(iterator, ()), question, ties)
         if question.id in counted:
             rows.append(metrics_of_question(order, question, metrics))
     if next(iterator, None) is not None:
@@ -173,7 +178,7 @@ def _counts(grades: Mapping[str, int], filter: str) -> bool:
     return positive and negative
 
 
-def _order(ranking: Any, question: Question) -> List[int]:
+def _order(ranking: Any, question: Question, ties: str) -> List[int]:
     """Candidate indices of a ranking, best first, after a check that each occurs once."""
     order = list(getattr(ranking, "order", ranking))
     count = len(question.candidates)
@@ -184,7 +189,7 @@ def _order(ranking: Any, question: Question) -> List[int]:
             f"a ranking of {len(order)} candidates",
             f"each of its {count} candidates once",
         )
-    return break_ties(ranking, question)
+    return break_ties(ranking, question, ties)
 
 
 def _mean(rows: Sequence[Figures], metrics: Sequence[str], total: int = 0) -> Figures:

@@ -15,7 +15,7 @@ from wqa.data.progress import with_bar
 from wqa.errors import OptionError
 from wqa.evaluation.evaluate import check_total, evaluate
 from wqa.evaluation.metrics import METRICS
-from wqa.evaluation.ties import by_document_id
+from wqa.evaluation.ties import by_document_id, ties_of
 from wqa.evaluation.trec import write_qrels, write_run
 
 #: Figures of one ranking of all questions, by name.
@@ -137,11 +137,14 @@ def evaluate_ranker(
     trec_qrels: str = "",
     progress: bool = False,
     total: int = 0,
+    ties: Optional[str] = None,
 ) -> List[Row]:
     """Evaluate a ranker at several drop settings, and after each of its exits.
 
     Candidates with equal scores are ranked, and dropped, by trec_eval's rule: by descending
-    document id, whatever their order in ``questions``. The figures are those of the TREC run.
+    document id, whatever their order in ``questions``. The figures are those of the TREC run. By
+    the pessimistic rule they are dropped alike, and those that tie afterwards are ranked with the
+    correct ones last.
 
     Parameters
     ----------
@@ -166,15 +169,18 @@ def evaluate_ranker(
         Show a bar on standard error while ranking.
     total : int
         Number of questions of the corpus, as `wqa.evaluation.evaluate` takes it.
+    ties : {"trec", "pessimistic"}, optional
+        Rule for candidates that tie; the ranker's own by default, which is trec_eval's but for
+        rankers of few distinct scores.
 
     Returns
     -------
     list of dict
         A row for each setting: its name as ``drop_ratio``, the filter, the number of over-long
-        questions that were truncated and skipped, the metrics, the costs, and the seconds that
-        ranking took. Questions that the ranker skips do not count, but are in ``trec_qrels``, so
-        that `score_run` counts them as missing. Then the rows of the exits, which one pass scores:
-        their seconds are None.
+        questions that were truncated and skipped, the metrics, the costs, the seconds that ranking
+        took, and ``ties`` where the rule is not trec_eval's. Questions that the ranker skips do not
+        count, but are in ``trec_qrels``, so that `score_run` counts them as missing. Then the rows
+        of the exits, which one pass scores: their seconds are None.
 
     Raises
     ------
@@ -189,6 +195,9 @@ def evaluate_ranker(
     check_total(total, len(judged), filter)
     prepared = ranker.prepare(judged)
     kept = prepared.questions
+    rule = ties_of(ranker, ties)
+    if rule != "trec":
+        _refuse_rule(rule, {"per_exit": per_exit, "trec_run": trec_run})
     if settings is None:
         settings = {_current_setting(ranker): None}
     if trec_run and len(settings) > 1 and "{}" not in trec_run:
@@ -209,14 +218,24 @@ def evaluate_ranker(
         seconds = time.perf_counter() - begin
         if trec_run:
             write_run(trec_run.replace("{}", name), kept, rankings)
-        figures = evaluate(rankings, kept, metrics=metrics, total=total)
+        figures = evaluate(rankings, kept, metrics=metrics, total=total, ties=rule)
         row = {"drop_ratio": name, "filter": filter, **figures}
         rows.append({**row, **cost_of(rankings), "seconds": seconds})
+        if rule != "trec":
+            rows[-1]["ties"] = rule
     if trec_qrels:
         write_qrels(trec_qrels, judged)
     if per_exit:
         rows += _rows_of_exits(ranker, kept, filter, metrics, progress, total)
     return [{**row, **prepared.counts} for row in rows]
+
+
+def _refuse_rule(rule: str, options: Mapping[str, Any]) -> None:
+    """Refuse what an order of ties by labels does not apply to: exits, whose orders have no scores,
+    and files of rankings, whose order other programs take for the ranker's."""
+    for name, value in options.items():
+        if value:
+            raise OptionError("ties", f"{rule} with {name}", 'ties="trec"')
 
 
 def _current_setting(ranker: Any) -> str:
@@ -304,8 +323,8 @@ def evaluate_retrieved(
     check_total(total, len(kept), filter)
     rankings = []
     for question in kept:
-        order = sorted(range(len(question.ranks)), key=question.ranks.__getitem__)
-        rankings.append(_Retrieved(order, [-float(rank) for rank in question.ranks]))
+        scores = [-float(rank) for rank in question.ranks]
+        rankings.append(_Retrieved(question.original_order, scores))
     if trec_run:
         write_run(trec_run, kept, rankings)
     if trec_qrels:

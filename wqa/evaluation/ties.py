@@ -1,4 +1,4 @@
-"""The order of candidates that tie, in evaluation: trec_eval's rule.
+"""The order of candidates that tie, in evaluation: trec_eval's rule, or the pessimistic one.
 
 trec_eval ranks documents with equal scores by their ids, descending. The order of a file may depend
 on the labels: TREC-QA's files list the correct candidates first, so that a ranker with constant
@@ -7,15 +7,23 @@ scores would have a MAP of 100 in that order.
 Rankers break ties by the order in which they get the candidates, also where they drop some of them.
 Evaluation therefore gives them the candidates by descending id (`by_document_id`). `break_ties`
 applies the rule to a ranking of candidates in any other order.
+
+The pessimistic rule ranks the correct candidates last among those that tie. Its figures are the
+lowest that an order of the ties can have. No ranker could follow it, as it reads the labels, and
+no ranker gets the candidates in its order: it applies to finished rankings.
 """
 
 from __future__ import annotations
 
-from typing import Any, Iterable, List, Sequence
+from typing import Any, Iterable, List, Optional, Sequence
 
 import numpy as np
 
 from wqa.data import Question
+from wqa.errors import check_choice
+
+#: Rules for candidates that tie.
+TIES = ("trec", "pessimistic")
 
 
 def document_key(document_id: str) -> bytes:
@@ -68,7 +76,32 @@ def _descending(indices: Iterable[int], document_ids: Sequence[str]) -> List[int
     return sorted(indices, key=lambda index: document_key(document_ids[index]), reverse=True)
 
 
-def break_ties(ranking: Any, question: Question) -> List[int]:
+def ties_of(ranker: Any, ties: Optional[str] = None) -> str:
+    """Rule by which candidates that tie are ordered.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        The ranker, whose attribute ``ties`` is its own rule.
+    ties : {"trec", "pessimistic"}, optional
+        Rule to take in place of it.
+
+    Returns
+    -------
+    str
+        A name of `TIES`.
+
+    Raises
+    ------
+    OptionError
+        If there is no such rule.
+    """
+    rule = ties or str(getattr(ranker, "ties", "trec"))
+    check_choice("ties", rule, TIES)
+    return rule
+
+
+def break_ties(ranking: Any, question: Question, ties: str = "trec") -> List[int]:
     """Order of a ranking, with candidates that tie by their document ids, descending.
 
     Candidates tie if the same stages scored them, and the last of these scores are equal. Which of
@@ -80,6 +113,8 @@ def break_ties(ranking: Any, question: Question) -> List[int]:
         A ranking, or just its ``order``, which has no scores that could tie.
     question : Question
         The question that was ranked.
+    ties : {"trec", "pessimistic"}
+        Rule for candidates that tie: by document id alone, or first those that are not correct.
 
     Returns
     -------
@@ -101,5 +136,8 @@ def break_ties(ranking: Any, question: Question) -> List[int]:
     bounds = [0, *(np.flatnonzero(differs) + 1).tolist(), len(order)]
     broken: List[int] = []
     for start, end in zip(bounds, bounds[1:]):
-        broken += _descending(order[start:end], document_ids)
+        tied = _descending(order[start:end], document_ids)
+        if ties == "pessimistic":
+            tied.sort(key=lambda index: (question.labels[index] or 0) > 0)
+        broken += tied
     return broken

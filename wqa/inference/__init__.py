@@ -1,6 +1,7 @@
 """Rankers, with one interface for every system, and readers."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
+from wqa.inference.baselines import BASELINES, Baseline
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.cost import Cost, relative_cost
 from wqa.inference.dropping import Drop
@@ -18,6 +19,8 @@ from wqa.inference.spans import Answer
 __all__ = [
     "Answer",
     "Answered",
+    "BASELINES",
+    "Baseline",
     "CascadeRanker",
     "Capabilities",
     "Cost",

@@ -9,9 +9,11 @@ import tarfile
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from wqa.config import LONG_QUESTIONS, EngineConfig, read_json, read_run_config
+from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline
 from wqa.data.cached_documents import CachedDocuments
 from wqa.data.files import PathLike
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
+from wqa.inference.baselines import build_baseline
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.decoupled import DecoupledRanker
 from wqa.inference.dropping import DropRatio, Keep
@@ -111,7 +113,7 @@ def load_ranker(
     cache: Union[PathLike, CachedDocuments, None] = None,
     **options: Any,
 ) -> Ranker:
-    """Load the ranker of a run directory, a sequence of rankers or an ensemble.
+    """Load the ranker of a run directory, a sequence of rankers, an ensemble or a baseline.
 
     Parameters
     ----------
@@ -121,7 +123,9 @@ def load_ranker(
         ``.json`` file of a sequence, ``{"rankers": [...], "drop_ratio": ..., "keep": ...}``, or of
         an ensemble, ``{"ensemble": [...], "weights": [...]}``, whose rankers are paths relative to
         the file or ``{"run": PATH, "drop_ratio": ..., "keep": ...}``. A path may be that of another
-        such file.
+        such file. Or the name of a baseline, where no file or folder has it: ``rr``, ``wo``,
+        ``wo+rr``, ``random:SEED`` or ``bm25``. A baseline computes by none of the engines, so that
+        their options do not apply to it.
     drop_ratio : float, sequence of float or None, or "tuned", optional
         alpha, as `Ranker.set_drops` takes it; ``"tuned"`` for the drop ratios that `wqa tune`
         stored in the run. It replaces that of a sequence's file.
@@ -154,7 +158,8 @@ def load_ranker(
     Returns
     -------
     Ranker
-        A `CascadeRanker`, the system's own ranker, a `SequentialRanker` or an `EnsembleRanker`.
+        A `CascadeRanker`, the system's own ranker, a `SequentialRanker`, an `EnsembleRanker` or a
+        `Baseline`.
 
     Raises
     ------
@@ -168,6 +173,9 @@ def load_ranker(
     parse_devices(ctx)
     check_precision(precision)
     check_choice("long_questions", long_questions, LONG_QUESTIONS)
+    baseline = parse_baseline(run)
+    if baseline is not None:
+        return _load_baseline(baseline, drop_ratio, keep, cache)
     if cache is not None:
         if _is_ranker(path) and not reads_cache(path):
             problem = f"with {path}, which reads question and candidate together"
@@ -184,6 +192,20 @@ def load_ranker(
     if _is_huggingface(path):
         return _load_classifier(path, config, long_questions, {**drops, **options})
     return _load_run(path, config, long_questions, {**drops, **options})
+
+
+def _load_baseline(
+    name: BaselineName, drop_ratio: Any, keep: Keep = None, cache: Any = None
+) -> Ranker:
+    if cache is not None:
+        problem = f"with {name}, which reads no encodings"
+        raise OptionError("cache", problem, "a run that encodes documents by themselves")
+    if isinstance(drop_ratio, str):
+        problem = f"{shorten(drop_ratio)} with {name}, which drops nothing"
+        raise OptionError("drop_ratio", problem, "none")
+    ranker = build_baseline(name)
+    ranker.set_drops(drop_ratio, keep)
+    return ranker
 
 
 def _is_ranker(path: pathlib.Path) -> bool:
@@ -228,7 +250,8 @@ def _load_run(
         raise RunDirectoryError(
             folder,
             "there is no such directory",
-            "a run directory as `wqa train` writes it, or a classifier's directory or tar",
+            "a run directory as `wqa train` writes it, a classifier's directory or tar, or "
+            f"a baseline: {', '.join(BASELINE_NAMES)}",
         )
     run = load_run(folder, engine.ctx, engine.precision, long_questions, "scores")
     if engine.precision == "int8":
@@ -289,8 +312,12 @@ def _load_file(
         own = dict(options)
         if cache is not None and reads_cache(entry.run):
             own["cache"] = cache
-        rankers.append(load_ranker(entry.run, **shared, **own))
         ratio = entry.drop_ratio
+        if entry.baseline is None:
+            rankers.append(load_ranker(entry.run, **shared, **own))
+        else:
+            with _naming(path):
+                rankers.append(_load_baseline(entry.baseline, ratio))
         if isinstance(ratio, str):
             ratio = read_tuned(entry.run)
         if ratio is not None or entry.keep is not None:

@@ -142,6 +142,9 @@ class Capabilities:
     stage_layers : tuple of float
         Number of layers that each stage runs, for costs. A head may have several layers after one
         exit; by default they are the layers between the exits.
+    joint : bool
+        Whether the score of a candidate depends on the other candidates of its question, though
+        nothing is dropped.
     """
 
     system: str
@@ -150,6 +153,7 @@ class Capabilities:
     num_layers: int = 0
     rankers: Tuple[Ranker, ...] = ()
     stage_layers: Tuple[float, ...] = ()
+    joint: bool = False
 
     def __post_init__(self) -> None:
         if self.stage_layers:
@@ -182,6 +186,11 @@ class Ranker:
     any. An engine computes one micro-batch at a time. Training, and other use of MXNet, must not
     run beside rankings in other threads.
 
+    A ranker breaks ties by the order in which it gets the candidates, and otherwise does not depend
+    on it: evaluation gives them by trec_eval's rule for ties, not in the order in which they were
+    retrieved. A ranker to which that order tells something takes it from
+    `wqa.data.Question.original_order` or ``ranks``.
+
     An exception or an interrupt, at any moment, leaves a ranker as it was. A process may be forked:
     the child uses its copy of a ranker, but calls `rank_all` itself.
     """
@@ -190,6 +199,9 @@ class Ranker:
     network: Any = None
     #: Encoder of questions and candidates, where there is a single one.
     encoder: Any = None
+    #: Rule by which evaluation orders candidates that tie, a name of `wqa.evaluation.ties.TIES`. It
+    #: is pessimistic where a ranker has few distinct scores by its nature.
+    ties = "trec"
     #: Whether rankers of the type read the encodings of documents from a cache, keyword ``cache``.
     takes_cache = False
 

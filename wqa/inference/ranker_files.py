@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from wqa.config import read_json
-from wqa.errors import RunDirectoryError, shorten
+from wqa.data.baselines import BaselineName, parse_baseline
+from wqa.errors import OptionError, RunDirectoryError, shorten
 
 #: Content of each kind of file.
 CONTENT = {
@@ -20,9 +21,9 @@ CONTENT = {
 }
 #: Field with the rankers of each kind.
 RANKERS_FIELD = {"sequence": "rankers", "ensemble": "ensemble"}
-#: All fields of each kind; ``tuned`` says how weights were chosen, and is not read.
+#: All fields of each kind; ``tuned`` says how the others were chosen, and is not read.
 _FIELDS = {
-    "sequence": {"rankers", "drop_ratio", "keep"},
+    "sequence": {"rankers", "drop_ratio", "keep", "tuned"},
     "ensemble": {"ensemble", "weights", "tuned"},
 }
 
@@ -37,6 +38,7 @@ class Entry(NamedTuple):
     run: pathlib.Path
     drop_ratio: Any
     keep: Any
+    baseline: Optional[BaselineName] = None
 
 
 class RankerFile(NamedTuple):
@@ -85,6 +87,26 @@ def is_ensemble_file(path: pathlib.Path) -> bool:
         If it is a ``.json`` file that holds neither a sequence nor an ensemble.
     """
     return is_ranker_file(path) and read_ranker_file(path).kind == "ensemble"
+
+
+def is_sequence_file(path: pathlib.Path) -> bool:
+    """Whether a path is that of the file of a sequence.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        File or directory.
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    RunDirectoryError
+        If it is a ``.json`` file that holds neither a sequence nor an ensemble.
+    """
+    return is_ranker_file(path) and read_ranker_file(path).kind == "sequence"
 
 
 def read_ranker_file(path: pathlib.Path) -> RankerFile:
@@ -160,7 +182,11 @@ def _entry(folder: pathlib.Path, entry: Any) -> Entry:
     name = values["run"]
     if not isinstance(name, str):
         raise ValueError(f"run is {shorten(name)}")
-    return Entry(name, folder / name, values.get("drop_ratio"), values.get("keep"))
+    try:
+        baseline = parse_baseline(name, folder)
+    except OptionError as error:
+        raise ValueError(f"{error.where} is {error.found}, expected {error.expected}") from None
+    return Entry(name, folder / name, values.get("drop_ratio"), values.get("keep"), baseline)
 
 
 def _check_fields(values: Dict[str, Any], known: set) -> None:

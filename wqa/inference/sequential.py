@@ -26,6 +26,10 @@ class SequentialRanker(Ranker):
     ranker before it dropped follow in that ranker's order, and so on. ``scores`` and ``exits`` are
     those of the last ranker that scored a candidate; ``exit_scores`` has one row a ranker.
 
+    A ranker gets the candidates that are left in the order in which they came, never in that of the
+    ranker before it, and with their ranks among all candidates. So a ranker that reads the order
+    reads the original one, with gaps.
+
     Parameters
     ----------
     rankers : sequence of Ranker
@@ -96,7 +100,7 @@ class _State:
 
     def __init__(self, question: Question, rankers: int) -> None:
         count = len(question.candidates)
-        self._question, self.alive = question, np.arange(count)
+        self._question, self.alive = _with_ranks(question), np.arange(count)
         self._tail: List[np.ndarray] = []  # dropped candidates, latest drop first
         self._head = np.arange(0)
         self._scores, self._exits = np.full(count, -np.inf), np.zeros(count, dtype=int)
@@ -105,7 +109,7 @@ class _State:
         self._steps: List[_Step] = []
 
     def left(self) -> Question:
-        """The question with the remaining candidates, in their original order."""
+        """The question with the remaining candidates, in the order in which they came."""
         candidates = self._question.candidates
         return self._question._replace(candidates=tuple(candidates[index] for index in self.alive))
 
@@ -159,3 +163,11 @@ class _State:
                 mean = step.cost.full_multiply_adds / step.cost.full_candidate_work
                 return mean * self._steps[0].candidates
         return 0.0
+
+
+def _with_ranks(question: Question) -> Question:
+    """The question, whose candidates keep their ranks where some of them are left out."""
+    pairs = zip(question.candidates, question.ranks)
+    return question._replace(
+        candidates=tuple(candidate._replace(rank=rank) for candidate, rank in pairs)
+    )

@@ -1,4 +1,4 @@
-"""Configurations of drop ratios: grids, Pareto front, and choice of a configuration.
+"""Configurations of drops: grids, Pareto front, and choice of a configuration.
 
 Soldaini and Moschitti 2020, section 5.5.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Dict, List, Optional, Sequence, Tuple
+import math
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from wqa.errors import OptionError, shorten
 
@@ -17,25 +18,49 @@ GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """Drop ratios, and their cost and metrics on the scored questions.
+    """What each stage drops, and its cost and metrics on the scored questions.
 
     Attributes
     ----------
     ratios : tuple of float
-        Drop ratio of each exit; that of the last exit is 0.
+        Drop ratio of each exit, or of each ranker of a sequence; that of the last is 0.
     cost : float
         Layers x candidates that run, with whole candidates dropped, over those of the full
-        encoder; texts that are encoded by themselves count too.
+        encoder; texts that are encoded by themselves count too. Of a sequence, the multiply-adds of
+        all rankers over those of the last one on every candidate.
     paper_cost : float
-        `wqa.inference.relative_cost` of the ratios, the x-axis of Figure 2.
+        `wqa.inference.relative_cost` of the ratios, the x-axis of Figure 2. Of a sequence,
+        ``Cost.paper``.
     metrics : dict of str to float
         Means over the questions, in [0, 1].
+    keep : tuple of int
+        Number of candidates that each ranker of a sequence but the last keeps, 0 for all; empty
+        where the ratios say what is dropped.
     """
 
     ratios: Tuple[float, ...]
     cost: float
     paper_cost: float
     metrics: Dict[str, float]
+    keep: Tuple[int, ...] = ()
+
+    @property
+    def discards(self) -> bool:
+        """Whether a candidate can be dropped."""
+        return any(self.ratios) or any(self.keep)
+
+    @property
+    def drops(self) -> Tuple[Union[str, float], ...]:
+        """What each stage but the last drops, as tables have it."""
+        if not self.keep:
+            return self.ratios[:-1]
+        return tuple(number or "all" for number in self.keep)
+
+    def stored(self) -> Dict[str, List]:
+        """Fields of a sequence's file that set these drops."""
+        if not self.keep:
+            return {"drop_ratio": list(self.ratios[:-1])}
+        return {"keep": [number or None for number in self.keep]}
 
 
 def check_grid(grid: Sequence[float]) -> Tuple[float, ...]:
@@ -152,7 +177,8 @@ def pareto_front(
 
     def by_cost(configuration: Configuration) -> Tuple:
         value = configuration.metrics[metric]
-        return configuration.cost, -value, configuration.paper_cost, configuration.ratios
+        drops = configuration.ratios, configuration.keep
+        return configuration.cost, -value, configuration.paper_cost, drops
 
     front: List[Configuration] = []
     for configuration in sorted(configurations, key=by_cost):
@@ -161,11 +187,41 @@ def pareto_front(
     return front
 
 
+def check_limits(limits: Mapping[str, Optional[float]], most: int = 1) -> Dict[str, float]:
+    """Check the limits by which a configuration is picked.
+
+    Parameters
+    ----------
+    limits : mapping of str to float or None
+        Value of each limit by its name, None where it is not given.
+    most : int
+        Greatest number of limits.
+
+    Returns
+    -------
+    dict of str to float
+        The limits that are given.
+
+    Raises
+    ------
+    OptionError
+        If more are given, or one is no finite number from 0.
+    """
+    given = {name: value for name, value in limits.items() if value is not None}
+    if len(given) > most:
+        raise OptionError(" and ".join(given), "together", "one of them")
+    for name, value in given.items():
+        if not 0 <= value < math.inf:
+            raise OptionError(name, value, "a number from 0")
+    return given
+
+
 def pick(
     configurations: Sequence[Configuration],
     metric: str = "map",
     max_cost: Optional[float] = None,
     min_metric: Optional[float] = None,
+    max_loss: Optional[float] = None,
 ) -> Configuration:
     """Pick a configuration of the Pareto front.
 
@@ -177,6 +233,9 @@ def pick(
         Greatest cost; the best configuration up to it is picked.
     min_metric : float, optional
         Least metric; the cheapest configuration from it on is picked.
+    max_loss : float, optional
+        Greatest loss of the metric beside the configuration that drops nothing, which is one of the
+        configurations; the cheapest that loses no more is picked.
 
     Returns
     -------
@@ -186,11 +245,12 @@ def pick(
     Raises
     ------
     OptionError
-        If no configuration qualifies, or not exactly one limit is given.
+        If no configuration qualifies, not exactly one limit is given, or it is no finite number
+        from 0.
     """
-    if (max_cost is None) == (min_metric is None):
-        given = "neither" if max_cost is None else "both"
-        raise OptionError("max_cost and min_metric", given, "one of the two")
+    limits = {"max_cost": max_cost, "min_metric": min_metric, "max_loss": max_loss}
+    if not check_limits(limits):
+        raise OptionError(" and ".join(limits), "none", "one of them")
     front = pareto_front(configurations, metric)
     if max_cost is not None:
         fits = [configuration for configuration in front if configuration.cost <= max_cost]
@@ -198,6 +258,13 @@ def pick(
             cheapest = f"at least {front[0].cost:.4f}, the cheapest configuration's"
             raise OptionError("max_cost", max_cost, cheapest)
         return fits[-1]
+    if max_loss is not None:
+        full = [configuration for configuration in configurations if not configuration.discards]
+        if not full:
+            nothing = "a configuration that drops nothing beside the others"
+            raise OptionError("max_loss", max_loss, nothing)
+        # The same figures summed in another order may differ in the last bits.
+        min_metric = full[0].metrics[metric] - max_loss - 1e-12
     assert min_metric is not None
     for configuration in front:
         if configuration.metrics[metric] >= min_metric:
@@ -206,24 +273,22 @@ def pick(
     raise OptionError("min_metric", min_metric, f"at most {best:.4f}, the best configuration's")
 
 
-def as_row(configuration: Configuration, exits: Sequence[int]) -> Dict[str, float]:
+def as_row(configuration: Configuration, columns: Sequence[str]) -> Dict[str, Any]:
     """A configuration as one flat row.
 
     Parameters
     ----------
     configuration : Configuration
-        Drop ratios, costs and metrics.
-    exits : sequence of int
-        rho(1), ..., rho(N), the layers of the exits.
+        Drops, costs and metrics.
+    columns : sequence of str
+        Names of the stages but the last.
 
     Returns
     -------
-    dict of str to float
-        The ratio of each exit but the last, the costs and the metrics.
+    dict of str to Any
+        What each stage but the last drops, the costs and the metrics.
     """
-    row = {}
-    for layer, ratio in zip(exits[:-1], configuration.ratios):
-        row[f"exit_{layer}"] = ratio
+    row: Dict[str, Any] = dict(zip(columns, configuration.drops))
     row["cost"] = configuration.cost
     row["paper_cost"] = configuration.paper_cost
     return {**row, **configuration.metrics}

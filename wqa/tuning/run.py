@@ -3,116 +3,46 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import pathlib
 import time
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 from wqa.data import Question, atomic_writer, read_questions
-from wqa.data.files import sha256
 from wqa.data.locks import lock_output
 from wqa.errors import OptionError
-from wqa.evaluation.picture import check_matplotlib, draw_costs
+from wqa.evaluation.picture import check_matplotlib
 from wqa.evaluation.rankers import questions_that_count
-from wqa.evaluation.report import write_rows
 from wqa.inference.load import load_ranker
 from wqa.inference.ranker import Ranker
 from wqa.inference.timing import take_turns
-from wqa.text import PreparedQuestions
 from wqa.tuning.configurations import (
     GRID,
     Configuration,
-    as_row,
     check_grid,
+    check_limits,
     full_grid,
     pareto_front,
     pick,
     placements,
 )
-from wqa.tuning.scored import ScoredQuestions, score_questions
+from wqa.tuning.result import (
+    Picked,
+    Tuning,
+    chosen_by,
+    draw_configurations,
+    exit_columns,
+    tuning_record,
+    write_configurations,
+)
+from wqa.tuning.scored import score_questions
 
 PathLike = Union[str, "os.PathLike[str]"]
 #: Drop ratios for all exits that the picture marks (Table 3).
 MARKED = (0.3, 0.4, 0.5)
 #: Number of turns of the picked ratios and of ratio 0; the fastest turn of each counts.
 TURNS = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class Picked:
-    """The configuration that was picked for a run.
-
-    Attributes
-    ----------
-    configuration : Configuration
-        Drop ratios, with their cost and metrics.
-    seconds : float
-        Time to rank the questions with these ratios.
-    seconds_of_ratio_0 : float
-        Time to rank the questions without drops.
-    path : pathlib.Path
-        File in the run directory that stores them.
-    """
-
-    configuration: Configuration
-    seconds: float
-    seconds_of_ratio_0: float
-    path: pathlib.Path
-
-
-@dataclasses.dataclass(frozen=True)
-class Tuning:
-    """Result of tuning a run.
-
-    Attributes
-    ----------
-    exits : tuple of int
-        rho(1), ..., rho(N), the layers of the run's exits.
-    questions : int
-        Number of questions that were scored.
-    seconds : float
-        Time to evaluate the configurations from the scores.
-    configurations : list of Configuration
-        All evaluated configurations.
-    front : list of Configuration
-        Pareto front of the configurations, by ascending cost.
-    out : pathlib.Path
-        Folder of the tables and the picture.
-    picked : Picked or None
-        Configuration that was picked; None without a limit.
-    truncated_questions, skipped_questions : int
-        Number of over-long questions that were truncated, and that were left out.
-    """
-
-    exits: Tuple[int, ...]
-    questions: int
-    seconds: float
-    configurations: List[Configuration]
-    front: List[Configuration]
-    out: pathlib.Path
-    picked: Optional[Picked]
-    truncated_questions: int = 0
-    skipped_questions: int = 0
-
-    def front_rows(self, most: int = 20) -> List[Dict[str, float]]:
-        """Rows of the Pareto front, both ends included.
-
-        Parameters
-        ----------
-        most : int
-            Greatest number of rows, at least 2; a longer front is thinned evenly.
-
-        Returns
-        -------
-        list of dict
-            Ratios, costs and metrics, as `wqa.tuning.configurations.as_row` returns them.
-        """
-        front = self.front
-        if len(front) > most:
-            front = [front[index * (len(front) - 1) // (most - 1)] for index in range(most)]
-        return [as_row(configuration, self.exits) for configuration in front]
 
 
 def tune(
@@ -127,6 +57,7 @@ def tune(
     picture: bool = True,
     filter: str = "no-all-negative",
     progress: bool = False,
+    max_loss: Optional[float] = None,
     **options: Any,
 ) -> Tuning:
     """Choose drop ratios for a run, or which of its exits to use, on development questions.
@@ -161,6 +92,9 @@ def tune(
         Filter of questions.
     progress : bool
         Show a bar on standard error while ranking.
+    max_loss : float, optional
+        Pick the cheapest configuration whose metric is at most this much below that of the run
+        without drops.
     **options
         Further parameters of `wqa.inference.load_ranker`.
 
@@ -183,9 +117,7 @@ def tune(
         If another process writes to the run or the folder.
     """
     ratios = check_grid(grid)
-    limited = max_cost is not None or min_metric is not None
-    if max_cost is not None and min_metric is not None:
-        raise OptionError("max_cost and min_metric", "both", "one of the two")
+    limits = check_limits({"max_cost": max_cost, "min_metric": min_metric, "max_loss": max_loss})
     if picture:
         check_matplotlib()
     judged = questions_that_count(read_questions(data), filter)
@@ -197,9 +129,12 @@ def tune(
         candidates = full_grid(ratios, len(exits))
     else:
         candidates = placements(ratios, len(exits), place_exits)
+    nothing = (0.0,) * (len(exits) - 1)
+    if max_loss is not None and nothing not in candidates:
+        candidates.append(nothing)
     folder = pathlib.Path(out or pathlib.Path(run) / "tune")
     outputs = {pathlib.Path(out or run).resolve()}
-    if limited:
+    if limits:
         outputs.add(pathlib.Path(run).resolve())
     with contextlib.ExitStack() as locks:
         for output in sorted(outputs):
@@ -209,16 +144,17 @@ def tune(
         configurations = scored.evaluate(candidates)
         seconds = time.perf_counter() - begin
         front = pareto_front(configurations, metric)
-        _write_table(folder / "configurations.tsv", configurations, exits)
-        _write_table(folder / "pareto.tsv", front, exits)
+        write_configurations(folder, configurations, front, exit_columns(exits))
         if picture:
-            _draw(folder / "figure.png", scored, configurations, front, metric)
+            before_last = len(exits) - 1
+            at_ratio = scored.evaluate([(ratio,) * before_last for ratio in MARKED])
+            names = [f"drop ratio {ratio}" for ratio in MARKED]
+            marked = dict(zip(names, at_ratio))
+            draw_configurations(folder, configurations, front, marked, metric)
         picked = None
-        if limited:
-            configuration = pick(configurations, metric, max_cost, min_metric)
-            limit = {"max_cost": max_cost} if min_metric is None else {"least": min_metric}
-            chosen_by = {"metric": metric, **limit}
-            record = tuning_record(chosen_by, data, filter, prepared)
+        if limits:
+            configuration = pick(configurations, metric, **limits)
+            record = tuning_record(chosen_by(metric, limits), data, filter, prepared)
             picked = _store(run, ranker, questions, configuration, record, progress)
     return Tuning(
         exits,
@@ -231,36 +167,6 @@ def tune(
         truncated_questions=prepared.truncated,
         skipped_questions=prepared.skipped,
     )
-
-
-def tuning_record(
-    chosen_by: Dict[str, Any], data: PathLike, filter: str, prepared: PreparedQuestions
-) -> Dict[str, Any]:
-    """What a choice was made by, as files of tuned settings record it.
-
-    Parameters
-    ----------
-    chosen_by : dict
-        The metric, and the limit or the settings of the search.
-    data : str or path-like
-        File of the questions.
-    filter : str
-        Filter of the questions.
-    prepared : PreparedQuestions
-        The questions that were ranked.
-
-    Returns
-    -------
-    dict
-        The choice's settings, the digest of the file, and the numbers of questions.
-    """
-    return {
-        "chosen_by": chosen_by,
-        "data_sha256": sha256(data),
-        "filter": filter,
-        "questions": len(prepared.questions),
-        **prepared.counts,
-    }
 
 
 def write_tuned(
@@ -304,37 +210,6 @@ def _exits_of(ranker: Ranker, run: PathLike) -> Tuple[int, ...]:
         "run",
         f"{run}, {capabilities.kind} ({capabilities.system})",
         "a run with several exits, as a cascade has",
-    )
-
-
-def _write_table(
-    path: pathlib.Path, configurations: Sequence[Configuration], exits: Sequence[int]
-) -> None:
-    rows = []
-    for configuration in configurations:
-        row = as_row(configuration, exits)
-        rows.append({name: f"{value:.6g}" for name, value in row.items()})
-    write_rows(path, rows)
-
-
-def _draw(
-    path: pathlib.Path,
-    scored: ScoredQuestions,
-    configurations: Sequence[Configuration],
-    front: Sequence[Configuration],
-    metric: str,
-) -> None:
-    def point(configuration: Configuration) -> Tuple[float, float]:
-        return configuration.cost, configuration.metrics[metric]
-
-    before_last = len(scored.exits) - 1
-    marked = scored.evaluate([(ratio,) * before_last for ratio in MARKED])
-    draw_costs(
-        path,
-        [point(configuration) for configuration in configurations],
-        [point(configuration) for configuration in front],
-        {f"drop ratio {ratio}": point(at_ratio) for ratio, at_ratio in zip(MARKED, marked)},
-        metric,
     )
 
 

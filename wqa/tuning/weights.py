@@ -27,7 +27,7 @@ from wqa.inference.ensemble import normalized_weights
 from wqa.inference.load import load_ranker
 from wqa.inference.ranker_files import is_ensemble_file
 from wqa.models.heads import log_odds_of_mean
-from wqa.tuning.run import tuning_record
+from wqa.tuning.result import tuning_record
 
 #: Trials of a search by default.
 TRIALS = 200

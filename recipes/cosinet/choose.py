@@ -1,0 +1,28 @@
+#!/usr/bin/env python3
+"""Choose the row of a table of results with the greatest figure, the first of several.
+
+python recipes/cosinet/choose.py TABLE.tsv COLUMN CHOSEN.txt
+"""
+
+import sys
+
+from wqa.data import atomic_writer
+from wqa.errors import WqaError
+from wqa.evaluation.report import read_rows
+
+
+def main(table, column, out):
+    """Write the name of the row."""
+    rows = read_rows(table, ("row", column))
+    best = max(rows, key=lambda row: float(row[column].split()[0]))
+    with atomic_writer(out) as file:
+        file.write(best["row"] + "\n")
+    print(f"{best['row']}: {column} {best[column]}")
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

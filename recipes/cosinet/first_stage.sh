@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# A cheap ranker before a cascade (Bonadiman and Moschitti 2020, section 5.4): how many candidates it must hand on so that no MAP is
+# lost on WikiQA's dev, and what that costs on test, once: MAP, multiply-adds, and wall time in turn with the cascade alone. The
+# first stages are Cosinet with a BiRNN and the rule WO+RR. Writes $RESULTS/first_stage.tsv and speed_first_stage.txt.
+#
+#   recipes/cosinet/first_stage.sh   settings: recipes/cosinet/settings.bash
+#   SECOND=runs/cascade FIRSTS="cosinet_list_birnn cosinet" DROPS=0 recipes/cosinet/first_stage.sh     before any other run
+#   SMOKE=1 recipes/cosinet/first_stage.sh
+. "$(dirname "$0")/settings.bash"
+table=${TABLE:-$RESULTS/first_stage.tsv} name=$(basename "${TABLE:-first_stage}" .tsv)
+FIRSTS=${FIRSTS:-cosinet_list_birnn wo+rr} DROPS=${DROPS:-0 0.3} LOSS=${LOSS:-0}
+folder=$RUNS/cosinet corpus=wikiqa
+if [ -z "${SECOND:-}" ]; then fit cascade "$corpus"; fi
+second=$(realpath "${SECOND:-$(run_of cascade "$corpus")}")
+
+stage_file() { echo "$folder/first_${1//+/_}_before_$2.json"; }  # MODEL DROP
+alone_file() { echo "$folder/first_none_before_$1.json"; }      # DROP: the cascade by itself
+write_once() {  # FILE CONTENT: not where it has been tuned with the same rankers
+  if [ "$(cat "$1.rankers" 2> /dev/null)" != "$2" ]; then
+    echo "$2" > "$1"
+    echo "$2" > "$1.rankers"
+    rm -f "$1.tuned"
+  fi
+}
+tune() {  # FILE
+  if [ ! -e "$1.tuned" ]; then
+    echo "== $1"
+    "$wqa" tune "$1" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --max-loss "$LOSS" --ctx "$device" \
+      --no-picture ${KEEPS:+--keeps "$KEEPS"} | tee "$1.tuned.part"
+    mv "$1.tuned.part" "$1.tuned"
+  fi
+}
+
+timed=() rows=()
+for drop in $DROPS; do
+  entry="{\"run\": \"$second\", \"drop_ratio\": $drop}"
+  alone=$(alone_file "$drop")
+  write_once "$alone" "{\"rankers\": [$entry]}"
+  rows+=("cascade at $drop=$alone") timed+=("cascade at $drop=$alone")
+  for first in $FIRSTS; do
+    named=\"$first\"
+    if ! is_baseline "$first"; then
+      fit "$first" "$corpus"
+      named=\"$(realpath "$(run_of "$first" "$corpus")")\"
+    fi
+    file=$(stage_file "$first" "$drop")
+    write_once "$file" "{\"rankers\": [$named, $entry]}"
+    tune "$file"
+    rows+=("$(title_of "${first/wo+rr/WO+RR}"), cascade at $drop=$file")
+    timed+=("$(title_of "${first/wo+rr/WO+RR}"), cascade at $drop=$file")
+  done
+done
+for first in $FIRSTS; do
+  if ! is_baseline "$first"; then rows+=("$(title_of "$first")=$(run_of "$first" "$corpus")"); fi
+  if ! is_baseline "$first"; then timed+=("$(title_of "$first")=$(run_of "$first" "$corpus")"); fi
+done
+
+speed=$folder/speed_$name.json
+PRECISION=${RANK_PRECISION:-float32} "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$speed" "${timed[@]}" |
+  tee "$RESULTS/speed_$name.txt"
+for row in "${rows[@]}"; do
+  file=${row#*=} json=$folder/$(basename "${row#*=}" .json).test.json
+  evaluate "$json" "$corpus" "$file" --metrics "$METRICS" --precision "${RANK_PRECISION:-float32}"
+  "$python" recipes/cosinet/stages.py "$table" "${row%%=*}" "$corpus" "$json" "$speed" "$file"
+done
+cat "$table"

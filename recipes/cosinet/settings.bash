@@ -1,0 +1,149 @@
+# Settings and functions of the recipes of Cosinet (Bonadiman and Moschitti 2020), which source this file; those of
+# recipes/settings.sh hold as well. SMOKE=1 takes the built-in corpus for every other, and a table of a few words.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+if [ "${SMOKE:-0}" = 1 ]; then
+  SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn ca_list_lstm bert} KEEPS=${KEEPS:-2,4} UNITS=${UNITS:-12}
+  SQUAD=wqa/data/builtin NQLA=wqa/data/builtin
+  export ROUNDS=1 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
+else
+  RUNS=${RUNS:-runs/cosinet_paper} RESULTS=${RESULTS:-recipes/cosinet/results} ENCODER=${ENCODER:-encoders/bert-base}
+  SEEDS=${SEEDS:-0 1 2 3 4}  # the paper does not say how many
+fi
+. recipes/settings.sh
+
+SQUAD=${SQUAD:-data/squad}              # python data_scripts/squad.py --out data/squad
+NQLA=${NQLA:-data/nq_la}                # python data_scripts/nq_la.py --out data/nq_la
+TABLE_KIND=${TABLE_KIND:-numberbatch}   # of word vectors: numberbatch, distilled, ppmi
+UNITS=${UNITS:-300}                     # section 5.2
+WORD_FILE=${WORD_FILE:-data/numberbatch-en.txt.gz}  # python data_scripts/word_vectors.py numberbatch
+WORD_ENCODER=${WORD_ENCODER:-minilm}    # whose words are distilled
+# Section 5.2: three epochs, a slanted triangular schedule, no early stopping; the defaults of `wqa train cosinet` and
+# `compare_aggregate`. The paper says nothing of BERT-base's fine-tuning but its time; these are ours, not tuned.
+BERT_RATE=${BERT_RATE:-2e-5} BERT_EPOCHS=${BERT_EPOCHS:-3}
+CASCADE_RATE=${CASCADE_RATE:-5e-5} CASCADE_EPOCHS=${CASCADE_EPOCHS:-4}  # of the cascade behind Cosinet, from that encoder
+FIRST_SEED=${SEEDS%% *}
+METRICS=map,mrr,p@1
+mkdir -p "$RUNS/cosinet"
+
+folder_of() { case $1 in  # CORPUS: squadhalf is the half of SQuAD's development set that is at hand
+  wikiqa) echo "$WIKIQA" ;;
+  squad) echo "$SQUAD" ;;
+  squadhalf) echo "${SQUADHALF:-$SQUAD}" ;;
+  nqla) echo "$NQLA" ;;
+  esac; }
+train_of() { echo "$(folder_of "$1")/train.jsonl"; }
+dev_of() { echo "$(folder_of "$1")/dev.jsonl"; }
+test_of() { echo "$(folder_of "$1")/test.jsonl"; }
+filter_of() { echo no-all-negative; }   # "for all datasets, we remove the questions without answers" (section 5.1)
+
+words_of() { echo "${WORDS:-$RUNS/cosinet/words_$1_${2:-$TABLE_KIND}}"; }  # CORPUS [KIND]
+embed() {  # CORPUS [KIND]: the table of word vectors, of the words of all splits; no label is read
+  local corpus=$1 kind=${2:-$TABLE_KIND} out options split
+  out=$(words_of "$corpus" "$kind")
+  if [ -e "$out/meta.json" ]; then return; fi
+  options=()
+  for split in train dev test; do options+=(--data "$(folder_of "$corpus")/$split.jsonl"); done
+  case $kind in
+    distilled) options+=(--encoder "$WORD_ENCODER" --units "$UNITS") ;;
+    ppmi) options+=(--ppmi --units "$UNITS") ;;
+    *) options+=(--vectors "$WORD_FILE") ;;
+  esac
+  echo "== $out"
+  "$wqa" embed-words "${options[@]}" --out "$out"
+}
+
+# A model is cosinet or ca, _list where the loss is listwise, and its recurrent layer; bert is a fine-tuned encoder, cascade a
+# cascade on that.
+run_of() { echo "$RUNS/cosinet/${1}_$2_${3:-$FIRST_SEED}${SUFFIX:-}"; }  # MODEL CORPUS [SEED]
+runs_of() { local seed; for seed in $SEEDS; do run_of "$1" "$2" "$seed"; done; }  # MODEL CORPUS
+fit() {  # MODEL CORPUS [SEED]: trains it where that was not done
+  local model=$1 corpus=$2 seed=${3:-$FIRST_SEED} run options recurrent
+  run=$(run_of "$model" "$corpus" "$seed")
+  if [ -e "$run/model.params" ]; then return; fi
+  case $model in
+    bert) options=(pairwise --encoder "$ENCODER" --learning-rate "$BERT_RATE" --epochs "$BERT_EPOCHS" --warmup-share 0.1
+      --precision "$PRECISION") ;;
+    cascade)
+      fit bert "$corpus" "$seed"
+      options=(cascade --init "$(run_of bert "$corpus" "$seed")" --exits "$EXITS" --learning-rate "$CASCADE_RATE"
+        --epochs "$CASCADE_EPOCHS" --warmup-share 0.1 --precision "$PRECISION") ;;
+    *)
+      embed "$corpus"
+      options=(cosinet)
+      if [[ $model == ca* ]]; then options=(compare_aggregate); fi
+      options+=(--words "$(words_of "$corpus")")
+      recurrent=${model##*_}
+      case $model in
+        cosinet | ca) options+=(--loss pointwise) ;;
+        *_list) options+=(--loss listwise) ;;
+        *) options+=(--loss listwise --recurrent "$recurrent") ;;
+      esac ;;
+  esac
+  echo "== $run"
+  "$wqa" train "${options[@]}" --train "$(train_of "$corpus")" --train-filter "$(filter_of "$corpus")" --seed "$seed" \
+    --out "$run" --resume --ctx "$CTX" ${limits[@]+"${limits[@]}"} ${TRAIN_OPTIONS:-}
+}
+title_of() {  # MODEL: the row of the tables
+  local title=$1
+  title=${title/cosinet/Cosinet} title=${title/#ca/CA} title=${title/_list/ list} title=${title/bert/${BERT_ROW:-BERT-base}}
+  title=${title/_birnn/ BiRNN} title=${title/_bilstm/ BiLSTM} title=${title/_rnn/ RNN}
+  echo "${title/_lstm/ LSTM}"
+}
+all_models() {  # KIND: cosinet or ca, in the order of Table 4
+  echo "$1 ${1}_list ${1}_list_rnn ${1}_list_birnn ${1}_list_lstm ${1}_list_bilstm"
+}
+has_encoder() { [ "$ENCODER" = minilm ] || [ -e "$ENCODER/config.json" ]; }
+figures_of() { echo "$(run_of "$@")/test.json"; }  # MODEL CORPUS [SEED]
+baseline_figures() { echo "$RUNS/cosinet/${1//:/_}_$2.json"; }  # NAME CORPUS
+
+row() {  # TABLE MODEL CORPUS COLUMNS: figures over the seeds
+  local table=$1 model=$2 corpus=$3 columns=$4 seed files=() runs=()
+  for seed in $SEEDS; do
+    fit "$model" "$corpus" "$seed"
+    evaluate "$(figures_of "$model" "$corpus" "$seed")" "$corpus" "$(run_of "$model" "$corpus" "$seed")" --metrics "$METRICS"
+    files+=("$(figures_of "$model" "$corpus" "$seed")")
+    runs+=("$(run_of "$model" "$corpus" "$seed")")
+  done
+  "$python" recipes/cosinet/row.py "$table" "$(title_of "$model")" "$corpus" "$columns" --figures "${files[@]}" \
+    --runs "${runs[@]}" --train "$(train_of "$corpus")" --filter "$(filter_of "$corpus")"
+}
+baseline_rows() {  # TABLE CORPUS COLUMNS
+  local table=$1 corpus=$2 columns=$3 name
+  for name in rr wo wo+rr; do
+    evaluate "$(baseline_figures "$name" "$corpus")" "$corpus" "$name" --metrics "$METRICS"
+    "$python" recipes/cosinet/row.py "$table" "${name^^}" "$corpus" "$columns" --figures "$(baseline_figures "$name" "$corpus")"
+  done
+}
+model_rows() {  # TABLE CORPUS COLUMNS MODEL...
+  local table=$1 corpus=$2 columns=$3 model; shift 3
+  for model in "$@"; do
+    if [ "$model" = bert ] && ! has_encoder; then
+      echo "note: no encoder $ENCODER; its row is left out" >&2
+    elif [ "$model" = bert ]; then
+      SEEDS=$FIRST_SEED row "$table" bert "$corpus" "$columns"
+    else
+      row "$table" "$model" "$corpus" "$columns"
+    fi
+  done
+}
+claims() {  # CORPUS: paired tests; a difference is the second's less the first's
+  local corpus=$1 first second
+  for first in wo+rr cosinet cosinet_list ca_list_birnn; do
+    second=cosinet_list_birnn
+    if ! is_trained "$first" "$corpus" || ! is_trained "$second" "$corpus"; then continue; fi
+    echo "# $(title_of "$first"), $(title_of "$second")"
+    "$python" recipes/cosinet/over_seeds.py "$RUNS/cosinet" "$METRICS" "$(qrels_of "$first" "$corpus")" \
+      $(rankings_of "$first" "$corpus") -- $(rankings_of "$second" "$corpus")
+    echo
+  done
+}
+is_baseline() { case $1 in rr | wo | wo+rr | bm25 | random:*) return 0 ;; *) return 1 ;; esac; }
+is_trained() { is_baseline "$1" || [ -e "$(figures_of "$1" "$2" "$FIRST_SEED")" ]; }  # MODEL CORPUS
+figures_over() {  # MODEL CORPUS: a file a seed
+  local seed
+  if is_baseline "$1"; then baseline_figures "$1" "$2"; return; fi
+  for seed in $SEEDS; do figures_of "$1" "$2" "$seed"; done
+}
+rankings_of() { local file; for file in $(figures_over "$@"); do echo "$file.0.trec"; done; }  # MODEL CORPUS
+qrels_of() { echo "$(figures_over "$@" | head -n 1).qrels"; }  # MODEL CORPUS

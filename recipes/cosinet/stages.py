@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Put what a ranker reaches, costs and takes into one row of the table of first stages.
+
+    python recipes/cosinet/stages.py TABLE.tsv ROW CORPUS FIGURES.json SPEED.json RANKER
+
+FIGURES.json is that of `wqa evaluate --json`, SPEED.json that of recipes/dcbert/speed.py, in which
+the first ranker is the one that others are measured against. cost is in multiply-adds relative to
+the last ranker of a sequence on all candidates.
+"""
+
+import json
+import pathlib
+import sys
+
+from wqa.errors import WqaError
+from wqa.evaluation.report import read_rows, write_rows
+
+
+def read_json(path):
+    """Content of a file."""
+    return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+
+
+def kept_by(ranker):
+    """Numbers of candidates that a tuned sequence hands on, and the dev figure of the choice."""
+    path = pathlib.Path(ranker)
+    tuned = read_json(path) if path.is_file() else {}
+    if "tuned" not in tuned:
+        return "-", "-"
+    numbers = ",".join(str(number or "all") for number in tuned["keep"])
+    return numbers, f"{100 * tuned['tuned']['metrics']['map']:.2f}"
+
+
+def main(table, row, corpus, figures, speed, ranker):
+    """Write the row."""
+    rows = read_rows(table) if pathlib.Path(table).exists() else []
+    entry = next((entry for entry in rows if entry["row"] == row), None)
+    if entry is None:
+        entry = {"row": row, "drop_ratio": "0"}
+        rows.append(entry)
+    reached = read_json(figures)
+    timed = {timing["ranker"]: timing for timing in read_json(speed)}
+    entry["keep"], entry[f"{corpus}_dev_map"] = kept_by(ranker)
+    for name in ("map", "mrr", "p@1"):
+        entry[f"{corpus}_{name}"] = f"{100 * reached[name]:.2f}"
+    entry[f"{corpus}_cost"] = f"{reached['cost']:.3f}"
+    entry[f"{corpus}_seconds"] = f"{timed[row]['seconds']:.3f}"
+    entry[f"{corpus}_speedup"] = f"{timed[row]['speedup']:.2f}x"
+    write_rows(table, rows)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

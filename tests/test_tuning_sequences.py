@@ -1,0 +1,249 @@
+"""What sequences hand on, chosen on development questions."""
+
+import json
+
+import numpy as np
+import pytest
+
+from wqa.cli import main
+from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data.locks import lock_output
+from wqa.errors import OptionError, OutputLocked, RunDirectoryError
+from wqa.evaluation import evaluate_ranker
+from wqa.evaluation.report import read_rows
+from wqa.evaluation.ties import by_document_id
+from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker, load_ranker
+from wqa.tuning import KEEPS, tune_sequence
+from wqa.tuning.replay import ReplayedRanker, depends_on_others
+
+DEV = builtin_path("dev")
+
+
+class Scored(Ranker):
+    """Scores by candidate text, at a price; a joint one adds the number of candidates that it reads
+    where that is odd."""
+
+    def __init__(self, scores, price=1, joint=False):
+        self._scores, self._price, self._joint = scores, price, joint
+        self.sizes = []
+
+    @property
+    def capabilities(self):
+        return Capabilities("scored", joint=self._joint)
+
+    def rank_all(self, questions):
+        for question in questions:
+            self.sizes.append(len(question.candidates))
+            blank = np.array([not text for text in question.texts])
+            scores = np.array([self._scores.get(text, -np.inf) for text in question.texts])
+            if self._joint and len(scores) % 2:
+                scores = -scores
+                scores[blank] = -np.inf
+            work = self._price * np.count_nonzero(~blank)
+            exits = np.where(blank, 0, 1)
+            order = np.argsort(-scores, kind="stable")
+            cost = Cost(1.0, work, work, work, work, work)
+            yield Ranking(order, scores, exits, np.zeros_like(blank), blank, cost, scores[None])
+
+
+def make(texts, labels, qid="q"):
+    pairs = zip(texts, labels)
+    return Question(qid, "q", tuple(Candidate(text, label) for text, label in pairs))
+
+
+@pytest.fixture
+def questions():
+    """The last ranker finds every answer; the first one has it among its best two."""
+    return [
+        make("abcd", [0, 0, 0, 1], "one"),
+        make(["c", "", "b", "a"], [0, 0, 0, 1], "two"),
+        make("bdac", [0, 1, 0, 0], "three"),
+    ]
+
+
+FIRST = {"a": 4.0, "b": 1.0, "c": 2.0, "d": 3.0}
+LAST = {"a": 0.5, "b": 0.1, "c": 0.2, "d": 0.9}
+
+
+@pytest.fixture
+def tuned(questions, tmp_path, monkeypatch):
+    """Tunes a sequence of rankers in memory; returns its result, its file and its rankers."""
+
+    def run(rankers, content=None, **options):
+        data, path = tmp_path / "dev.jsonl", tmp_path / "sequence.json"
+        write_questions(data, questions)
+        content = content or {"rankers": ["x"] * len(rankers)}
+        path.write_text(json.dumps(content))
+        sequence = SequentialRanker(rankers)
+        monkeypatch.setattr("wqa.tuning.sequences.load_ranker", lambda path: sequence)
+        result = tune_sequence(path, data, **{"picture": False, **options})
+        return result, json.loads(path.read_text())
+
+    return run
+
+
+def by_ranking(rankers, questions, **drops):
+    [row] = evaluate_ranker(SequentialRanker(rankers), questions, {"x": drops})
+    return row
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_every_configuration_is_what_the_sequence_gives(questions, tuned, joint):
+    """Also where the last ranker reads the candidates together, and a middle one drops some."""
+
+    def rankers():
+        return [Scored(FIRST), Scored({"a": 1, "b": 4, "c": 3, "d": 2}, 2), Scored(LAST, 10, joint)]
+
+    result, _ = tuned(rankers(), keeps=[3, 1, 2, 9])
+    assert result.questions == 3 and result.columns == ("keep_1", "keep_2")
+    kept = [configuration.keep for configuration in result.configurations]
+    assert kept == [(a, b) for a in (1, 2, 3, 0) for b in (1, 2, 3, 0)]
+    for configuration in result.configurations:
+        keep = [number or None for number in configuration.keep]
+        row = by_ranking(rankers(), questions, keep=keep)
+        for name, value in configuration.metrics.items():
+            assert value == pytest.approx(row[name]), (name, keep)
+        assert configuration.cost == pytest.approx(row["cost"])
+    result, _ = tuned(rankers(), grid=[0.5, 0.25])
+    assert result.columns == ("drop_ratio_1", "drop_ratio_2")
+    assert len(result.configurations) == 9
+    for configuration in result.configurations:
+        row = by_ranking(rankers(), questions, drop_ratio=configuration.ratios[:-1])
+        assert configuration.metrics["map"] == pytest.approx(row["map"])
+        assert configuration.cost == pytest.approx(row["cost"])
+
+
+def test_a_ranker_scores_once_unless_it_reads_candidates_together(tuned):
+    for joint in (False, True):
+        first, last = Scored(FIRST), Scored(LAST, 10, joint)
+        tuned([first, last], keeps=[1, 2])
+        assert first.sizes == [4, 4, 4]
+        # A blank candidate is never handed on.
+        expected = [4, 3, 4, 1, 1, 1, 2, 2, 2] if joint else [4, 4, 4]
+        assert last.sizes == expected
+
+
+def test_which_rankers_depend_on_other_candidates():
+    alone, joint = Scored(FIRST), Scored(LAST, joint=True)
+    sequence = SequentialRanker([alone, alone])
+    assert not depends_on_others(alone) and not depends_on_others(sequence)
+    assert depends_on_others(joint) and depends_on_others(SequentialRanker([alone, joint]))
+    sequence.set_drops(keep=1)
+    assert depends_on_others(sequence)
+    assert depends_on_others(SequentialRanker([sequence, alone]))
+
+
+def test_a_part_is_replayed_to_the_bit(questions, tiny_run):
+    """Scores, exits and order of some candidates, a blank one among them, and their share of the
+    cost."""
+    ranker = load_ranker(tiny_run)
+    asked = by_document_id([*list(read_questions(DEV))[:2], questions[1]])
+    replayed = ReplayedRanker(ranker, asked)
+    wholes = list(replayed.rank_all(asked))
+    parts = [question._replace(candidates=question.candidates[::2]) for question in asked]
+    for whole, part, ranking in zip(wholes, parts, replayed.rank_all(parts)):
+        assert (ranking.scores == whole.scores[::2]).all()
+        assert np.array_equal(ranking.exit_scores, whole.exit_scores[:, ::2], equal_nan=True)
+        [anew] = ranker.rank_all([part])
+        assert ranking.order.tolist() == anew.order.tolist()
+        assert ranking.exits.tolist() == anew.exits.tolist()
+        assert ranking.blank.tolist() == anew.blank.tolist()
+        assert ranking.cost.candidate_work == pytest.approx(anew.cost.candidate_work)
+        assert ranking.cost.paper == anew.cost.paper
+    assert replayed.capabilities.exits == ranker.capabilities.exits
+
+
+def test_what_is_picked_and_stored(tuned):
+    """Two candidates are enough for the last ranker; with one, two answers come second."""
+    stored = {"rankers": ["x", "x"], "drop_ratio": [0.4], "keep": [None]}
+    rankers = [Scored(FIRST), Scored(LAST, 10)]
+    result, content = tuned(rankers, stored, keeps=[1, 2, 3], max_loss=0)
+    picked = result.picked
+    full = result.configurations[-1]
+    assert not full.discards and full.cost == pytest.approx(1.1)
+    assert picked.configuration.keep == (2,) and picked.configuration.cost < full.cost
+    assert picked.configuration.metrics["map"] >= full.metrics["map"]
+    assert content["keep"] == [2] and "drop_ratio" not in content
+    assert content["rankers"] == ["x", "x"]
+    record = content["tuned"]
+    assert record["chosen_by"] == {"metric": "map", "max_loss": 0}
+    assert record["metrics"] == picked.configuration.metrics and record["questions"] == 3
+    assert record["seconds"] == picked.seconds > 0 and record["seconds_of_ratio_0"] > 0
+    rows = read_rows(result.out / "configurations.tsv", ("keep_1", "map"))
+    assert [row["keep_1"] for row in rows] == ["1", "2", "3", "all"]
+    assert [row["keep_1"] for row in result.front_rows()][-1] == 2
+    assert result.out.name == "sequence.tune" and not (result.out / "figure.png").exists()
+    # Other limits; without one, the file stays.
+    result, content = tuned(rankers, stored, keeps=[1, 2, 3], max_cost=0.4)
+    assert content["keep"] == [1] and result.picked.configuration.cost <= 0.4
+    result, content = tuned(rankers, stored, grid=[0.5], max_loss=0)
+    assert content["drop_ratio"] == [0.5] and "keep" not in content
+    result, content = tuned(rankers, stored, keeps=[1], max_loss=0)
+    assert content["keep"] == [None]
+    result, content = tuned(rankers, stored)
+    assert content == stored and result.picked is None
+
+
+def test_the_numbers_that_are_tried_by_default(tuned):
+    """Those that a question exceeds, and all."""
+    result, _ = tuned([Scored(FIRST), Scored(LAST)])
+    assert [configuration.keep for configuration in result.configurations] == [
+        *((number,) for number in KEEPS if number < 4),
+        (0,),
+    ]
+
+
+def test_what_cannot_be_tuned(tuned, tmp_path):
+    pair = [Scored(FIRST), Scored(LAST)]
+    for options, message in (
+        ({"keeps": [0]}, "keeps: 0; expected whole numbers above 0"),
+        ({"keeps": [1.5]}, "keeps: 1.5; expected whole numbers above 0"),
+        ({"keeps": []}, "keeps: nothing"),
+        ({"grid": [1.0]}, "grid: 1.0"),
+        ({"keeps": [1], "grid": [0.5]}, "keeps and grid: together"),
+        ({"max_loss": 0, "max_cost": 1}, "max_cost and max_loss: together"),
+        ({"max_loss": -1}, "max_loss: -1"),
+        ({"min_metric": 1.5}, "min_metric: 1.5; expected at most"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            tuned(pair, **options)
+    with pytest.raises(OptionError, match="a sequence of one ranker; expected at least two"):
+        tuned(pair[:1])
+    ensemble = tmp_path / "ensemble.json"
+    ensemble.write_text('{"ensemble": ["x"]}')
+    with pytest.raises(OptionError, match="no file of a sequence; expected a .json file"):
+        tune_sequence(ensemble, DEV)
+    with lock_output(tmp_path / "sequence.json"), pytest.raises(OutputLocked):
+        tuned(pair)
+    (tmp_path / "broken.json").write_text('{"rankers": 7}')
+    with pytest.raises(RunDirectoryError, match="broken.json"):
+        tune_sequence(tmp_path / "broken.json", DEV)
+
+
+def test_on_the_command_line(tiny_run, tmp_path, capsys):
+    """What is stored ranks as was foretold from the scores, by every command."""
+    path = tmp_path / "sequence.json"
+    entry = {"run": str(tiny_run), "drop_ratio": 0.3}
+    path.write_text(json.dumps({"rankers": [str(tiny_run), entry]}))
+    arguments = ["tune", str(path), "--data", str(DEV)]
+    assert main([*arguments, "--max-loss", "0.02"]) == 0
+    out = capsys.readouterr().out
+    tuned = json.loads(path.read_text())
+    [keep] = tuned["keep"]
+    assert f"picked keep_1 {keep or 'all'}; map " in out and "s by its last ranker (" in out
+    assert (tmp_path / "sequence.tune" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    flags = ["--data", str(DEV), "--filter", "no-all-negative", "--json", "-"]
+    assert main(["evaluate", str(path), *flags]) == 0
+    row = json.loads(capsys.readouterr().out)
+    record = tuned["tuned"]
+    assert row["map"] == pytest.approx(record["metrics"]["map"])
+    assert row["cost"] == pytest.approx(record["cost"])
+    for option in (["--trials", "3"], ["--seed", "1"], ["--place-exits", "1"]):
+        assert main([*arguments, *option]) == 2
+        assert f"{option[0]}: with a sequence; expected " in capsys.readouterr().err
+    assert main(["tune", str(tiny_run), "--data", str(DEV), "--keeps", "2"]) == 2
+    assert "--keeps: with a run; expected the .json" in capsys.readouterr().err
+    assert main([*arguments, "--keeps", "2,x"]) == 2
+    assert "--keeps: " in capsys.readouterr().err
+    assert main([*arguments, "--keeps", "2", "--grid", "0.5"]) == 2
+    assert "--keeps and --grid: together" in capsys.readouterr().err

@@ -1,0 +1,227 @@
+"""What tuning leaves: its configurations, tables of them, and a record of the choice."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from wqa.data.files import PathLike, sha256
+from wqa.evaluation.picture import draw_costs
+from wqa.evaluation.report import write_rows
+from wqa.text import PreparedQuestions
+from wqa.tuning.configurations import Configuration, as_row
+
+
+@dataclasses.dataclass(frozen=True)
+class Picked:
+    """The configuration that was picked for a run or a sequence.
+
+    Attributes
+    ----------
+    configuration : Configuration
+        What is dropped, with its cost and metrics.
+    seconds : float
+        Time to rank the questions with these drops.
+    seconds_of_ratio_0 : float
+        Time to rank the questions without drops; for a sequence, by its last ranker alone.
+    path : pathlib.Path
+        File that stores the configuration: one in the run directory, or that of the sequence.
+    """
+
+    configuration: Configuration
+    seconds: float
+    seconds_of_ratio_0: float
+    path: pathlib.Path
+
+
+@dataclasses.dataclass(frozen=True)
+class Tuning:
+    """Result of tuning the drops of a run or a sequence.
+
+    Attributes
+    ----------
+    exits : tuple of int
+        rho(1), ..., rho(N), the layers of the run's exits; empty for a sequence.
+    questions : int
+        Number of questions that were scored.
+    seconds : float
+        Time to evaluate the configurations from the scores.
+    configurations : list of Configuration
+        All evaluated configurations.
+    front : list of Configuration
+        Pareto front of the configurations, by ascending cost.
+    out : pathlib.Path
+        Folder of the tables and the picture.
+    picked : Picked or None
+        Configuration that was picked; None without a limit.
+    truncated_questions, skipped_questions : int
+        Number of over-long questions that were truncated, and that were left out.
+    columns : tuple of str
+        Names of the stages but the last, in tables; by default ``exit_`` and the layer.
+    """
+
+    exits: Tuple[int, ...]
+    questions: int
+    seconds: float
+    configurations: List[Configuration]
+    front: List[Configuration]
+    out: pathlib.Path
+    picked: Optional[Picked]
+    truncated_questions: int = 0
+    skipped_questions: int = 0
+    columns: Tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            object.__setattr__(self, "columns", exit_columns(self.exits))
+
+    def front_rows(self, most: int = 20) -> List[Dict[str, Any]]:
+        """Rows of the Pareto front, both ends included.
+
+        Parameters
+        ----------
+        most : int
+            Greatest number of rows, at least 2; a longer front is thinned evenly.
+
+        Returns
+        -------
+        list of dict
+            Drops, costs and metrics, as `wqa.tuning.configurations.as_row` returns them.
+        """
+        front = self.front
+        if len(front) > most:
+            front = [front[index * (len(front) - 1) // (most - 1)] for index in range(most)]
+        return [as_row(configuration, self.columns) for configuration in front]
+
+
+def chosen_by(metric: str, limits: Mapping[str, float]) -> Dict[str, Any]:
+    """What a configuration was picked by, as files of tuned settings record it.
+
+    Parameters
+    ----------
+    metric : str
+        Name of the metric.
+    limits : mapping of str to float
+        The limit, as `wqa.tuning.configurations.check_limits` returns it.
+
+    Returns
+    -------
+    dict
+        Fields of the record.
+    """
+    named = {"least" if name == "min_metric" else name: limits[name] for name in limits}
+    return {"metric": metric, **named}
+
+
+def tuning_record(
+    choice: Dict[str, Any], data: PathLike, filter: str, prepared: PreparedQuestions
+) -> Dict[str, Any]:
+    """What a choice was made by, as files of tuned settings record it.
+
+    Parameters
+    ----------
+    choice : dict
+        The metric, and the limit or the settings of the search.
+    data : str or path-like
+        File of the questions.
+    filter : str
+        Filter of the questions.
+    prepared : PreparedQuestions
+        The questions that were ranked.
+
+    Returns
+    -------
+    dict
+        The choice's settings, the digest of the file, and the numbers of questions.
+    """
+    return {
+        "chosen_by": choice,
+        "data_sha256": sha256(data),
+        "filter": filter,
+        "questions": len(prepared.questions),
+        **prepared.counts,
+    }
+
+
+def exit_columns(exits: Sequence[int]) -> Tuple[str, ...]:
+    """Names of the exits in tables.
+
+    Parameters
+    ----------
+    exits : sequence of int
+        rho(1), ..., rho(N).
+
+    Returns
+    -------
+    tuple of str
+        Names of all exits but the last, which drops nothing.
+    """
+    return tuple(f"exit_{layer}" for layer in exits[:-1])
+
+
+def write_configurations(
+    folder: pathlib.Path,
+    configurations: Sequence[Configuration],
+    front: Sequence[Configuration],
+    columns: Sequence[str],
+) -> None:
+    """Write ``configurations.tsv`` and ``pareto.tsv``.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Folder of the tables.
+    configurations, front : sequence of Configuration
+        All configurations, and those on the Pareto front.
+    columns : sequence of str
+        Names of the stages but the last.
+    """
+    for name, shown in (("configurations", configurations), ("pareto", front)):
+        rows = []
+        for configuration in shown:
+            row = as_row(configuration, columns)
+            rows.append({column: _cell(value) for column, value in row.items()})
+        write_rows(folder / f"{name}.tsv", rows)
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else f"{value:.6g}"
+
+
+def draw_configurations(
+    folder: pathlib.Path,
+    configurations: Sequence[Configuration],
+    front: Sequence[Configuration],
+    marked: Mapping[str, Configuration],
+    metric: str,
+) -> None:
+    """Draw ``figure.png``.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Folder of the picture.
+    configurations, front : sequence of Configuration
+        All configurations, and those on the Pareto front.
+    marked : mapping of str to Configuration
+        Configurations with an entry in the legend, by its text.
+    metric : str
+        Name of the metric.
+
+    Raises
+    ------
+    MissingDependency
+        If matplotlib is not installed.
+    """
+
+    def point(configuration: Configuration) -> Tuple[float, float]:
+        return configuration.cost, configuration.metrics[metric]
+
+    draw_costs(
+        folder / "figure.png",
+        [point(configuration) for configuration in configurations],
+        [point(configuration) for configuration in front],
+        {name: point(configuration) for name, configuration in marked.items()},
+        metric,
+    )

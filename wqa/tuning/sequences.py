@@ -1,0 +1,259 @@
+"""What each ranker of a sequence hands on, chosen on development questions.
+
+A cheap ranker may stand before an expensive one (Bonadiman and Moschitti 2020, section 5.4;
+Soldaini and Moschitti 2020, section 3.2). Each ranker scores the questions once; all numbers of
+candidates to keep are evaluated from these scores.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import pathlib
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from wqa.config import read_json
+from wqa.data import Question, atomic_writer, read_questions
+from wqa.data.files import PathLike
+from wqa.data.locks import lock_output
+from wqa.data.progress import with_bar
+from wqa.errors import OptionError, shorten
+from wqa.evaluation import evaluate
+from wqa.evaluation.picture import check_matplotlib
+from wqa.evaluation.rankers import questions_that_count, rank_questions
+from wqa.inference.cost import total
+from wqa.inference.load import load_ranker
+from wqa.inference.ranker import Ranker, Ranking
+from wqa.inference.ranker_files import is_sequence_file
+from wqa.inference.sequential import SequentialRanker
+from wqa.inference.timing import time_rankers
+from wqa.tuning.configurations import (
+    Configuration,
+    check_grid,
+    check_limits,
+    pareto_front,
+    pick,
+)
+from wqa.tuning.replay import ReplayedRanker
+from wqa.tuning.result import (
+    Picked,
+    Tuning,
+    chosen_by,
+    draw_configurations,
+    tuning_record,
+    write_configurations,
+)
+
+#: Numbers of candidates that a ranker of a sequence may keep, by default.
+KEEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
+#: Number of timed turns of the picked sequence and of its last ranker; medians count.
+TURNS = 3
+#: Drop ratios or numbers to keep of all rankers but the last.
+_Drops = Tuple[float, ...]
+
+
+def tune_sequence(
+    run: PathLike,
+    data: PathLike,
+    keeps: Optional[Sequence[int]] = None,
+    grid: Optional[Sequence[float]] = None,
+    metric: str = "map",
+    max_cost: Optional[float] = None,
+    min_metric: Optional[float] = None,
+    max_loss: Optional[float] = None,
+    out: PathLike = "",
+    picture: bool = True,
+    filter: str = "no-all-negative",
+    progress: bool = False,
+    **options: Any,
+) -> Tuning:
+    """Choose what each ranker of a sequence but the last keeps or drops.
+
+    Each ranker scores each candidate once, if the score does not depend on other candidates. All
+    configurations are evaluated, that which drops nothing among them, and written to
+    ``configurations.tsv``, ``pareto.tsv`` and ``figure.png``. With a limit, a configuration is
+    picked, timed beside the last ranker alone, and stored in the file of the sequence.
+
+    Parameters
+    ----------
+    run : str or path-like
+        ``.json`` file of a sequence of at least two rankers.
+    data : str or path-like
+        Labelled development questions, canonical JSONL.
+    keeps : sequence of int, optional
+        Numbers of candidates that a ranker may keep; by default those of `KEEPS`. Numbers that no
+        question exceeds are left out, as they drop nothing.
+    grid : sequence of float, optional
+        Drop ratios that a ranker may have, in place of ``keeps``.
+    metric : {"map", "mrr", "p@1", "ndcg@10"}
+        Metric by which configurations are compared.
+    max_cost : float, optional
+        Pick the best configuration up to this cost, relative to the last ranker on all candidates.
+    min_metric : float, optional
+        Pick the cheapest configuration whose metric is at least this, from 0 to 1.
+    max_loss : float, optional
+        Pick the cheapest configuration whose metric is at most this much below that of the last
+        ranker on all candidates.
+    out : str or path-like
+        Folder of the tables and the picture; by default the file's name with ``.tune`` in place of
+        ``.json``.
+    picture : bool
+        Whether to draw the picture, which needs matplotlib.
+    filter : {"all", "no-all-negative", "clean"}
+        Filter of questions.
+    progress : bool
+        Show bars on standard error.
+    **options
+        Further parameters of `wqa.inference.load_ranker`.
+
+    Returns
+    -------
+    Tuning
+        All configurations, their Pareto front, and the picked one.
+
+    Raises
+    ------
+    OptionError
+        If an option does not fit, ``run`` is no sequence of at least two rankers, or no
+        configuration keeps the limit.
+    DataError
+        If a candidate has no label, or all questions are over-long and skipped.
+    QuestionTooLong
+        If a question is over-long, and neither truncated nor skipped.
+    MissingDependency
+        If matplotlib is not installed, and a picture is wanted.
+    OutputLocked
+        If another process writes to the file or the folder.
+    """
+    limits = check_limits({"max_cost": max_cost, "min_metric": min_metric, "max_loss": max_loss})
+    numbers = _checked(keeps, grid)
+    if picture:
+        check_matplotlib()
+    path = pathlib.Path(run)
+    if not is_sequence_file(path):
+        raise OptionError("run", f"{run}, no file of a sequence", 'a .json file with "rankers"')
+    judged = questions_that_count(read_questions(data), filter)
+    folder = pathlib.Path(out or path.with_suffix(".tune"))
+    with contextlib.ExitStack() as locks:
+        for output in sorted({path.resolve(), folder.resolve()}):
+            locks.enter_context(lock_output(output))
+        ranker = load_ranker(path, **options)
+        rankers = ranker.capabilities.rankers
+        if len(rankers) < 2:
+            raise OptionError("run", f"{run}, a sequence of one ranker", "at least two rankers")
+        prepared = ranker.prepare(judged)
+        questions = prepared.questions
+        sequence = SequentialRanker([ReplayedRanker(inner, questions) for inner in rankers])
+        rank_questions(sequence, questions, "scoring", progress)
+        begin = time.perf_counter()
+        drops = _configurations(numbers, len(rankers) - 1, questions, grid is None)
+        configurations: List[Configuration] = []
+        for values in with_bar(drops, len(drops), "evaluating", progress, "configuration"):
+            configurations.append(_evaluated(sequence, questions, values, grid is None))
+        seconds = time.perf_counter() - begin
+        front = pareto_front(configurations, metric)
+        columns = _columns(len(rankers) - 1, grid is None)
+        write_configurations(folder, configurations, front, columns)
+        if picture:
+            marked = {"nothing dropped": configurations[-1]}
+            draw_configurations(folder, configurations, front, marked, metric)
+        picked = None
+        if limits:
+            configuration = pick(configurations, metric, **limits)
+            ranker.set_drops(**configuration.stored())
+            times = _times(ranker, rankers[-1], questions, progress)
+            record = tuning_record(chosen_by(metric, limits), data, filter, prepared)
+            _store(path, configuration, {**record, **times})
+            picked = Picked(configuration, path=path, **times)
+    return Tuning(
+        (),
+        len(questions),
+        seconds,
+        configurations,
+        front,
+        folder,
+        picked,
+        prepared.truncated,
+        prepared.skipped,
+        columns,
+    )
+
+
+def _checked(keeps: Optional[Sequence[int]], grid: Optional[Sequence[float]]) -> Sequence[float]:
+    """Numbers to keep, or drop ratios, that each ranker may have; ascending."""
+    if grid is not None:
+        if keeps is not None:
+            raise OptionError("keeps and grid", "together", "one of them")
+        return check_grid(grid)
+    numbers = KEEPS if keeps is None else tuple(keeps)
+    for number in numbers:
+        if type(number) is not int or number < 1:
+            raise OptionError("keeps", shorten(number), "whole numbers above 0")
+    if not numbers:
+        raise OptionError("keeps", "nothing", "at least one number of candidates")
+    return sorted(set(numbers))
+
+
+def _configurations(
+    numbers: Sequence[float], stages: int, questions: Sequence[Question], keeps: bool
+) -> List[_Drops]:
+    """All configurations; the last drops nothing."""
+    values = [number for number in numbers if number]
+    if keeps:
+        most = max(len(question.candidates) for question in questions)
+        values = [number for number in values if number < most]
+    return list(itertools.product((*values, 0), repeat=stages))
+
+
+def _evaluated(
+    sequence: SequentialRanker, questions: Sequence[Question], drops: _Drops, keeps: bool
+) -> Configuration:
+    """Cost and metrics of a configuration, by rankers that replay their scores."""
+    ratios: _Drops = (*drops, 0.0)
+    keep: Tuple[int, ...] = ()
+    if keeps:
+        ratios, keep = (0.0,) * len(ratios), tuple(map(int, drops))
+    configuration = Configuration(ratios, 0.0, 0.0, {}, keep)
+    sequence.set_drops(**configuration.stored())
+    rankings = list(sequence.rank_all(questions))
+    figures = evaluate(rankings, questions)
+    del figures["questions"]
+    cost = total([ranking.cost for ranking in rankings])
+    return Configuration(ratios, cost.relative, cost.paper, figures, keep)
+
+
+def _columns(stages: int, keeps: bool) -> Tuple[str, ...]:
+    kind = "keep" if keeps else "drop_ratio"
+    return tuple(f"{kind}_{number}" for number in range(1, stages + 1))
+
+
+def _times(
+    sequence: Ranker, last: Ranker, questions: Sequence[Question], progress: bool
+) -> Dict[str, float]:
+    """Seconds of the sequence and of its last ranker alone, in turn."""
+    ranks = {"last": _rank_all(last), "sequence": _rank_all(sequence)}
+    alone, tuned = time_rankers(ranks, questions, TURNS, progress)
+    return {"seconds": tuned["seconds"], "seconds_of_ratio_0": alone["seconds"]}
+
+
+def _rank_all(ranker: Ranker) -> Callable[[Sequence[Question]], List[Ranking]]:
+    return lambda questions: list(ranker.rank_all(questions))
+
+
+def _store(path: pathlib.Path, configuration: Configuration, record: Mapping[str, Any]) -> None:
+    """Write the drops and how they were chosen into the file of the sequence."""
+    values = read_json(path)
+    for name in ("drop_ratio", "keep"):
+        values.pop(name, None)
+    values.update(configuration.stored())
+    values["tuned"] = {
+        "cost": configuration.cost,
+        "paper_cost": configuration.paper_cost,
+        "metrics": configuration.metrics,
+        **record,
+    }
+    with atomic_writer(path) as file:
+        json.dump(values, file, indent=2)
+        file.write("\n")
