@@ -108,10 +108,19 @@ row() {  # TABLE MODEL CORPUS COLUMNS: figures over the seeds
   "$python" recipes/cosinet/row.py "$table" "$(title_of "$model")" "$corpus" "$columns" --figures "${files[@]}" \
     --runs "${runs[@]}" --train "$(train_of "$corpus")" --filter "$(filter_of "$corpus")"
 }
+baseline() {  # NAME CORPUS: its figures; WO's ties count against the correct candidates, which no TREC run can say
+  local json; json=$(baseline_figures "$1" "$2")
+  if [ "$1" != wo ]; then
+    evaluate "$json" "$2" "$1" --metrics "$METRICS"
+  elif [ ! -e "$json" ]; then
+    echo "== $1 on $2"
+    "$wqa" evaluate "$1" --data "$(test_of "$2")" --filter "$(filter_of "$2")" --metrics "$METRICS" --json "$json"
+  fi
+}
 baseline_rows() {  # TABLE CORPUS COLUMNS
   local table=$1 corpus=$2 columns=$3 name
   for name in rr wo wo+rr; do
-    evaluate "$(baseline_figures "$name" "$corpus")" "$corpus" "$name" --metrics "$METRICS"
+    baseline "$name" "$corpus"
     "$python" recipes/cosinet/row.py "$table" "${name^^}" "$corpus" "$columns" --figures "$(baseline_figures "$name" "$corpus")"
   done
 }
