@@ -186,6 +186,10 @@ def _check_table(table: WordVectors, where: object) -> None:
             f"{len(words)} words with vectors of {vectors.shape[1]} elements",
             f"at least 1 word, and 1 to {MOST_UNITS:,} elements",
         )
+    for word in words:
+        if not 1 <= _bytes_of(word) <= LONGEST_WORD:
+            expected = f"1 to {LONGEST_WORD:,} bytes of UTF-8"
+            raise DataError(where, f"the word {shorten(word)}", expected)
     if len(set(words)) < len(words):
         seen = set()
         for word in words:
@@ -198,6 +202,14 @@ def _check_table(table: WordVectors, where: object) -> None:
         raise DataError(
             where, f"the vector of {shorten(word)} has an element that is not finite", "numbers"
         )
+
+
+def _bytes_of(word: str) -> int:
+    """Length of a word in UTF-8, 0 if half a surrogate pair is in it."""
+    try:
+        return len(word.encode("utf-8"))
+    except UnicodeEncodeError:
+        return 0
 
 
 def write_word_vectors(path: PathLike, table: WordVectors) -> None:

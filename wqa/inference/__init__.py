@@ -15,6 +15,7 @@ from wqa.inference.reader import Reader, load_reader
 from wqa.inference.scoring_runs import score_in_memory, write_scores
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.spans import Answer
+from wqa.inference.word_tables import TableReport, embed_words
 
 __all__ = [
     "Answer",
@@ -34,7 +35,9 @@ __all__ = [
     "Reader",
     "RetrievedDocument",
     "SequentialRanker",
+    "TableReport",
     "build_ranker",
+    "embed_words",
     "encode_documents",
     "load_ranker",
     "load_reader",

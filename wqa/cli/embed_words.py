@@ -1,0 +1,110 @@
+"""Make the table of word vectors that rankers without a pretrained encoder start from.
+
+examples:
+  wqa embed-words --data train.jsonl dev.jsonl test.jsonl --out words/minilm --encoder minilm
+  wqa embed-words --data train.jsonl --out words/numberbatch \\
+      --vectors numberbatch-en-19.08.txt.gz
+  wqa embed-words --data train.jsonl dev.jsonl test.jsonl --out words/ppmi --ppmi
+
+The table has the words of all texts of the files; their labels are not read. --vectors takes them
+from a published file (Numberbatch, GloVe, or word2vec, text or binary, plain or .gz). --encoder
+distils static vectors from a pretrained encoder: each word is encoded by itself, reduced by
+principal components and weighted by frequency. --ppmi factorizes the positive pointwise mutual
+information of the texts' own words. A table that was made with the same options is kept as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any, Mapping
+
+from wqa.cli.options import add_engine
+from wqa.errors import printable
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``wqa embed-words`` to its parser."""
+    from wqa.data.vector_files import FORMATS
+
+    parser.add_argument(
+        "--data", required=True, nargs="+", metavar="FILE", help="questions, canonical JSONL"
+    )
+    parser.add_argument("--out", required=True, metavar="PATH", help="folder of the table")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--vectors", metavar="FILE", help="file of published word vectors")
+    source.add_argument(
+        "--encoder", metavar="DIR", help="encoder to distil, as `wqa train` takes it"
+    )
+    source.add_argument(
+        "--ppmi", action="store_true", help="factorize the mutual information of the texts' words"
+    )
+    parser.add_argument(
+        "--format",
+        default="auto",
+        choices=("auto", *FORMATS),
+        help="format of --vectors (default: auto, told from its first lines and its name)",
+    )
+    parser.add_argument(
+        "--units",
+        type=int,
+        metavar="N",
+        help="elements of a vector, for --encoder and --ppmi (default: 300)",
+    )
+    parser.add_argument(
+        "--sif",
+        type=float,
+        metavar="A",
+        help="weight the vectors of --encoder by A / (A + p(word)); 0 for no weights "
+        "(default: 0.0001)",
+    )
+    parser.add_argument(
+        "--least-count",
+        type=int,
+        default=1,
+        metavar="N",
+        help="leave out words that occur less often (default: 1)",
+    )
+    add_engine(parser, ("float32", "bfloat16"))
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run ``wqa embed-words`` and print what the table holds."""
+    from wqa.config import EngineConfig
+    from wqa.inference import embed_words
+
+    report = embed_words(
+        options.data,
+        options.out,
+        options.vectors,
+        options.encoder,
+        options.ppmi,
+        options.format,
+        options.units,
+        options.sif,
+        options.least_count,
+        EngineConfig(options.engine, options.precision, options.threads, options.ctx),
+        progress=True,
+    )
+    table = report.table
+    _note_rows(table.meta, options.vectors)
+    time = f"{report.seconds:.1f} seconds"
+    if not report.seconds:
+        time = "it was there already"
+    print(
+        printable(
+            f"{options.out}: {len(table):,} words of {table.units} elements, "
+            f"{table.meta['kind']}; {report.known:,} of the {report.vocabulary:,} words of the "
+            f"texts and {100 * report.coverage:.2f} % of their occurrences have a vector; {time}"
+        )
+    )
+
+
+def _note_rows(meta: Mapping[str, Any], path: str) -> None:
+    """Say on standard error which rows of a file were left out or stand for other words."""
+    for name, text in (
+        ("duplicates", "rows left out, of words that have an earlier row"),
+        ("cased", "words taken for their lower-cased form, which the file lacks"),
+    ):
+        if meta.get(name):
+            print(printable(f"note: {path}: {text}: {meta[name]:,}"), file=sys.stderr)

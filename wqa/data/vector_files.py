@@ -1,0 +1,346 @@
+"""Readers of published word vectors: Numberbatch, GloVe, and word2vec's text and binary files.
+
+A file is read once from start to end, in memory that depends on the vocabulary alone. The numbers
+of a row are parsed where its word is in the vocabulary; of all other rows the columns are counted.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import re
+from typing import IO, Any, Collection, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from wqa.data.archives import DAMAGE
+from wqa.data.files import PathLike, sha256
+from wqa.data.lines import bounded_lines, open_bytes
+from wqa.data.progress import with_bar
+from wqa.data.word_vectors import LONGEST_WORD, MOST_UNITS, WordVectors, no_overlap, table_keys
+from wqa.errors import DataError, check_choice, shorten
+
+
+class VectorFormat(NamedTuple):
+    """How a file holds word vectors.
+
+    Attributes
+    ----------
+    header : bool or None
+        Whether the first line is the number of words and of their vectors' elements; None where
+        files with and without it are published.
+    binary : bool
+        Whether the elements are float32, not text.
+    masks_digits : bool
+        Whether the words' digits are masked, as `wqa.data.word_vectors.mask_digits` does it.
+    """
+
+    header: Optional[bool]
+    binary: bool
+    masks_digits: bool
+
+
+#: Formats of files by name.
+FORMATS: Dict[str, VectorFormat] = {
+    "numberbatch": VectorFormat(header=None, binary=False, masks_digits=True),
+    "glove": VectorFormat(header=False, binary=False, masks_digits=False),
+    "word2vec": VectorFormat(header=True, binary=False, masks_digits=True),
+    "word2vec-binary": VectorFormat(header=True, binary=True, masks_digits=True),
+}
+
+#: Greatest length of a line in bytes.
+_LONGEST_LINE = 1 << 20
+#: Bytes of a file that are read at once, and those from which its format is told.
+_BLOCK, _SAMPLE = 1 << 20, 1 << 16
+#: Keys of Numberbatch: those of English words, and of all languages.
+_ENGLISH, _CONCEPT = "/c/en/", "/c/"
+
+_HEADER = re.compile(rb"\s*([0-9]{1,12})[ \t]+([0-9]{1,12})\s*")
+#: Control characters that no text holds, but float32 does.
+_BINARY = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+_MEND = "fetch the file again, or name its format"
+
+#: A row of a file: where it is, its word in bytes, and what holds its numbers.
+_Row = Tuple[str, bytes, Any]
+
+
+def read_vector_file(
+    path: PathLike, vocabulary: Collection[str], format: str = "auto", progress: bool = False
+) -> WordVectors:
+    """Read the vectors of a vocabulary from a published file.
+
+    A word of the file that is not lower-cased stands for its lower-cased form where the file has no
+    vector of that. Of several rows of one word the first counts.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; it is unpacked if its name ends in ``.gz``.
+    vocabulary : collection of str
+        Words of some texts, lower-cased.
+    format : {"auto", "numberbatch", "glove", "word2vec", "word2vec-binary"}
+        Format of the file. ``"auto"`` tells it from the first lines, and Numberbatch's English
+        file, whose content looks like word2vec's, from its name.
+    progress : bool
+        Show a bar on standard error.
+
+    Returns
+    -------
+    WordVectors
+        The words in the order of the file. ``meta`` holds ``kind``, the format, ``source``, the
+        name of the file, ``source_sha256``, ``rows``, the number of its words, ``duplicates``, how
+        many rows of words of the vocabulary were left out as the word had one, ``cased``, how many
+        vectors stand for a lower-cased form, and ``masks_digits``.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or is cut off; a row has another number of columns, or a word
+        that is not UTF-8; a number of the vocabulary's rows is malformed or not finite; or none of
+        the words is in the vocabulary. The message names the line.
+    """
+    check_choice("format", format, ("auto", *FORMATS))
+    kind = tell_format(path) if format == "auto" else format
+    masks_digits = FORMATS[kind].masks_digits
+    chosen = _Chosen(table_keys(vocabulary, masks_digits))
+    with _open(path) as file:
+        rows = _rows(file, path, kind)
+        for where, raw, numbers in with_bar(rows, None, "reading vectors", progress, "row"):
+            chosen.add(where, _decode(raw, where), numbers)
+    words, vectors = chosen.table()
+    if not words:
+        raise no_overlap(path, chosen.rows, vocabulary)
+    meta = {
+        "kind": kind,
+        "source": pathlib.Path(path).name,
+        "source_sha256": sha256(path),
+        "rows": chosen.rows,
+        "duplicates": chosen.duplicates,
+        "cased": chosen.cased,
+        "masks_digits": masks_digits,
+    }
+    return WordVectors(words, vectors, meta)
+
+
+class _Chosen:
+    """The rows of a vocabulary, the first of each word."""
+
+    def __init__(self, keys: Collection[str]) -> None:
+        self._keys = keys
+        self._exact: Dict[str, Tuple[int, np.ndarray]] = {}
+        #: Rows of words that are not lower-cased, by the lower-cased word, and the word itself.
+        self._cased: Dict[str, Tuple[int, np.ndarray, str]] = {}
+        self.rows = self.duplicates = self.cased = 0
+
+    def add(self, where: str, word: str, numbers: Any) -> None:
+        """Take a row, if its word is wanted."""
+        self.rows += 1
+        if word.startswith(_CONCEPT):
+            if not word.startswith(_ENGLISH):
+                return
+            word = word[len(_ENGLISH) :]
+        if word in self._keys:
+            if word in self._exact:
+                self.duplicates += 1
+                return
+            self._exact[word] = (self.rows, _vector(numbers, where))
+            return
+        lowered = word.lower()
+        if lowered in self._keys:
+            if lowered not in self._cased:
+                self._cased[lowered] = (self.rows, _vector(numbers, where), word)
+            elif self._cased[lowered][2] == word:
+                self.duplicates += 1
+
+    def table(self) -> Tuple[List[str], np.ndarray]:
+        """Words and vectors in the order of the rows."""
+        rows = [(row, word, vector) for word, (row, vector) in self._exact.items()]
+        cased = self._cased.items()
+        rows += [(row, word, vector) for word, (row, vector, _) in cased if word not in self._exact]
+        self.cased = len(rows) - len(self._exact)
+        rows.sort(key=lambda entry: entry[0])
+        vectors = np.array([vector for _, _, vector in rows], np.float32)
+        return [word for _, word, _ in rows], vectors
+
+
+def _vector(numbers: Any, where: str) -> np.ndarray:
+    """Elements of a row: of float32 in bytes, or of text."""
+    if isinstance(numbers, np.ndarray):
+        vector = numbers.astype(np.float32)  # a copy, as the buffer is used again
+    else:
+        try:
+            elements = [float(number) for number in numbers.split(b" ")]
+        except ValueError as error:
+            raise DataError(where, f"not a number ({error})", "numbers", _MEND) from None
+        with np.errstate(over="ignore"):  # it is refused below
+            vector = np.array(elements).astype(np.float32)
+    if not np.isfinite(vector).all():
+        index = int(np.isfinite(vector).argmin())
+        raise DataError(
+            where, f"number {index + 1} is not finite in float32", "finite numbers", _MEND
+        )
+    return vector
+
+
+def _decode(raw: bytes, where: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            where,
+            f"byte {error.start} of its word {shorten(raw)} is not UTF-8",
+            "UTF-8",
+            "convert the file, for example with iconv",
+        ) from None
+
+
+def _open(path: PathLike) -> IO[bytes]:
+    try:
+        return open_bytes(path)
+    except OSError as error:
+        raise DataError(
+            path, f"cannot be read ({error.strerror})", "a file of word vectors", "check the path"
+        ) from None
+
+
+def tell_format(path: PathLike) -> str:
+    """Tell the format of a file from its first bytes, and Numberbatch's by its name too.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    str
+        A key of `FORMATS`.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read.
+    """
+    with _open(path) as file:
+        try:
+            sample = file.read(_SAMPLE)
+        except DAMAGE as error:
+            raise DataError(
+                path, f"cannot be read ({error})", "a whole file", "fetch it again"
+            ) from None
+    first, _, rest = sample.partition(b"\n")
+    header = _HEADER.fullmatch(first)
+    if header and _BINARY.search(rest):
+        return "word2vec-binary"
+    start = rest if header else first
+    if "numberbatch" in pathlib.Path(path).name.lower() or start.startswith(_CONCEPT.encode()):
+        return "numberbatch"
+    return "word2vec" if header else "glove"
+
+
+def _rows(file: IO[bytes], path: PathLike, kind: str) -> Iterator[_Row]:
+    lines = bounded_lines(file, path, _LONGEST_LINE)
+    first_line = next(lines, None)
+    if first_line is None:
+        raise DataError(path, "the file is empty", "word vectors", _MEND)
+    header = _HEADER.fullmatch(first_line[1])
+    expected = FORMATS[kind].header
+    if expected is not None and bool(header) != expected:
+        found = "a header" if header else shorten(first_line[1])
+        wanted = "the number of words and of their elements" if expected else "a word and numbers"
+        raise DataError(f"{path}, line 1", found, f"{wanted}, as in {kind} files", _MEND)
+    if header is None:
+        yield from _text_rows(itertools.chain([first_line], lines), path, None)
+        return
+    count, units = int(header[1]), int(header[2])
+    _check_units(units, f"{path}, line 1")
+    if FORMATS[kind].binary:
+        yield from _binary_rows(file, path, count, units)
+        return
+    rows = 0
+    for row in _text_rows(lines, path, units):
+        rows += 1
+        yield row
+    if rows != count:
+        found, wanted = f"{rows:,} rows of words", f"{count:,}, as its header says"
+        raise DataError(path, found, wanted, "it is cut off: fetch it again")
+
+
+def _check_units(units: int, where: str) -> None:
+    if not 1 <= units <= MOST_UNITS:
+        expected = f"vectors of 1 to {MOST_UNITS:,} elements"
+        raise DataError(where, f"vectors of {units:,} elements", expected, _MEND)
+
+
+def _text_rows(
+    lines: Iterator[Tuple[int, bytes]], path: PathLike, units: Optional[int]
+) -> Iterator[_Row]:
+    """Rows of text; without a header the first one tells the number of elements."""
+    for number, raw in lines:
+        where = f"{path}, line {number}"
+        line = raw.rstrip(b" \r\n")  # word2vec ends each line with a space
+        spaces = line.count(b" ")
+        if units is None:
+            units = spaces
+            _check_units(units, where)
+        if spaces == units:
+            word, _, numbers = line.partition(b" ")
+        elif spaces > units and not _is_number(line.rsplit(b" ", units)[0].rpartition(b" ")[2]):
+            # Some words of GloVe hold spaces, such as ". . .". No word of a text does.
+            word, numbers = line.rsplit(b" ", units)[0], b""
+        else:
+            raise DataError(
+                where,
+                f"{spaces + 1} columns, {shorten(line)}",
+                f"{units + 1}: a word and {units} numbers, separated by single spaces",
+                _MEND,
+            )
+        yield where, word, numbers
+
+
+def _is_number(text: bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _binary_rows(file: IO[bytes], path: PathLike, count: int, units: int) -> Iterator[_Row]:
+    """Rows of a word, a space, and float32 elements; a line end may stand before a word."""
+    buffer, start = b"", 0
+    for number in range(1, count + 1):
+        where = f"{path}, word {number}"
+        while True:
+            space = buffer.find(b" ", start, start + LONGEST_WORD)
+            end = space + 1 + 4 * units
+            if space >= 0 and end <= len(buffer):
+                break
+            if space < 0 and len(buffer) - start >= LONGEST_WORD:
+                found = f"no space in {LONGEST_WORD:,} bytes"
+                raise DataError(where, found, "a word and a space", _MEND)
+            more = _read(file, where)
+            if not more:
+                raise DataError(
+                    where,
+                    "the file ends",
+                    f"{count:,} words, as its header says",
+                    "it is cut off: fetch it again",
+                )
+            buffer, start = buffer[start:] + more, 0
+        word = buffer[start:space].lstrip(b"\r\n")
+        yield where, word, np.frombuffer(buffer, "<f4", units, space + 1)
+        start = end
+    if (buffer[start:] + _read(file, str(path))).strip():
+        raise DataError(
+            path, "bytes behind the last word", f"{count:,} words, as its header says", _MEND
+        )
+
+
+def _read(file: IO[bytes], where: str) -> bytes:
+    try:
+        return file.read(_BLOCK)
+    except DAMAGE as error:
+        raise DataError(
+            where, f"cannot be read ({error})", "a whole file", "fetch it again"
+        ) from None

@@ -1,0 +1,131 @@
+"""Word vectors from a corpus alone: positive pointwise mutual information, factorized.
+
+Levy, Goldberg and Dagan 2015 (Improving distributional similarity with lessons learned from word
+embeddings): PPMI of co-occurrences in windows whose nearer words weigh more, with a smoothed
+distribution of contexts, factorized by a truncated SVD; a word's vector is its row of ``U`` times a
+power of the singular values.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Iterator, List, Sequence
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.linalg import svds
+
+from wqa.errors import OptionError
+from wqa.text.words import split_words
+
+#: Words to each side of a word that are its contexts.
+WINDOW = 5
+#: Power of the contexts' frequencies, and of the singular values (Levy et al. 2015, section 7).
+_SMOOTHING, _POWER = 0.75, 0.5
+#: Words of texts whose co-occurrences are counted at once.
+_BLOCK = 1 << 20
+
+
+def count_pairs(texts: Iterable[str], words: Sequence[str], window: int = WINDOW) -> csr_matrix:
+    """Count how often words occur near one another in a text.
+
+    Parameters
+    ----------
+    texts : iterable of str
+        The texts, which are read once.
+    words : sequence of str
+        The V words that count; others take their positions but are not counted.
+    window : int
+        W, the number of words to each side. A word at distance d counts (W + 1 - d) / W.
+
+    Returns
+    -------
+    scipy.sparse.csr_matrix
+        (V, V) float64, symmetric.
+    """
+    size = len(words)
+    total = csr_matrix((size, size), dtype=np.float64)
+    for ids in _blocks(texts, words, window):
+        keys, weights = [], []
+        for distance in range(1, window + 1):
+            left, right = ids[:-distance], ids[distance:]
+            known = (left >= 0) & (right >= 0)
+            pairs = left[known].astype(np.int64) * size + right[known]
+            unique, counts = np.unique(pairs, return_counts=True)
+            keys.append(unique)
+            weights.append(counts * ((window + 1 - distance) / window))
+        pairs, values = np.concatenate(keys), np.concatenate(weights)
+        block = csr_matrix((values, (pairs // size, pairs % size)), shape=(size, size))
+        total = total + block
+    return (total + total.T).tocsr()
+
+
+def _blocks(texts: Iterable[str], words: Sequence[str], window: int) -> Iterator[np.ndarray]:
+    """Indices of the words of whole texts, -1 for others, and ``window`` times -1 after a text."""
+    index = {word: number for number, word in enumerate(words)}
+    block: List[int] = []
+    for text in texts:
+        block += [index.get(word, -1) for word in split_words(text)]
+        block += [-1] * window
+        if len(block) >= _BLOCK:
+            yield np.array(block, np.int32)
+            block = []
+    if block:
+        yield np.array(block, np.int32)
+
+
+def ppmi(pairs: csr_matrix) -> csr_matrix:
+    """Positive pointwise mutual information of words and their contexts.
+
+    Parameters
+    ----------
+    pairs : scipy.sparse.csr_matrix
+        (V, V) counts of words, the rows, with contexts, the columns.
+
+    Returns
+    -------
+    scipy.sparse.csr_matrix
+        (V, V) ``max(0, log(P(w, c) / (P(w) P'(c))))``, where ``P'`` is in proportion to the
+        contexts' counts to the power of 0.75.
+    """
+    of_words = np.asarray(pairs.sum(axis=1)).ravel()
+    of_contexts = np.asarray(pairs.sum(axis=0)).ravel() ** _SMOOTHING
+    entries = pairs.tocoo()
+    expected = of_words[entries.row] * (of_contexts / of_contexts.sum())[entries.col]
+    values = np.maximum(np.log(entries.data / expected), 0)
+    information = csr_matrix((values, (entries.row, entries.col)), shape=pairs.shape)
+    information.eliminate_zeros()
+    return information
+
+
+def factorize(information: csr_matrix, units: int) -> np.ndarray:
+    """Factorize a matrix of words by contexts.
+
+    Parameters
+    ----------
+    information : scipy.sparse.csr_matrix
+        (V, V), as `ppmi` returns it.
+    units : int
+        D, the number of singular values to keep, below V.
+
+    Returns
+    -------
+    numpy.ndarray
+        (V, D) float64, the left singular vectors times the roots of the singular values, the
+        greatest first. The signs are such that the greatest element of a column is positive.
+
+    Raises
+    ------
+    OptionError
+        If there are not more words than units.
+    """
+    size = information.shape[0]
+    most = min(size - 1, int(np.count_nonzero(information.getnnz(axis=1))))
+    if units > most:
+        found = f"{units} for {size} words, {most} of them beside informative ones"
+        raise OptionError("units", found, f"at most {most}", "take more texts, or fewer units")
+    start = np.random.default_rng(0).standard_normal(size)  # the same bits in each run
+    left, values, _ = svds(information, k=units, v0=start)
+    order = np.argsort(-values, kind="stable")
+    vectors = left[:, order] * values[order] ** _POWER
+    greatest = np.abs(vectors).argmax(axis=0)
+    return vectors * np.where(vectors[greatest, np.arange(units)] < 0, -1.0, 1.0)
