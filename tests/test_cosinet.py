@@ -75,7 +75,9 @@ def test_names_of_parameters():
     names = set(random_network(recurrent="birnn")[0]._collect_params_with_prefix())
     assert {"vectors", "question_filters.weight", "candidate_filters.bias", "out.weight"} <= names
     # As Gluon names those of its recurrent layers in files.
-    ends = {name.partition("_unfused.0.")[2] for name in names if name.startswith("recurrent.back.")}
+    ends = {
+        name.partition("_unfused.0.")[2] for name in names if name.startswith("recurrent.back.")
+    }
     assert ends == {"i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias"}
 
 

@@ -150,7 +150,8 @@ class ListRanker(Ranker):
     """Ranks by a network on lists of candidates.
 
     The network reads the candidates in the order in which they were retrieved,
-    `Question.original_order`, whatever the order in which they come. A blank candidate is not part of the list.
+    `Question.original_order`, whatever the order in which they come. A blank candidate is not part
+    of the list.
 
     Parameters
     ----------
