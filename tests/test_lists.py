@@ -754,6 +754,11 @@ def test_the_ranker_takes_lists_alone():
     assert isinstance(small_ranker(), ListRanker)
 
 
+def test_a_recurrent_layer_reads_candidates_together():
+    assert small_ranker("birnn").capabilities.joint
+    assert not small_ranker("none").capabilities.joint
+
+
 # Export
 
 

@@ -133,6 +133,20 @@ def test_which_rankers_depend_on_other_candidates():
     assert depends_on_others(SequentialRanker([sequence, alone]))
 
 
+@pytest.mark.parametrize("name", ["rr", "wo", "wo+rr", "random:7", "bm25"])
+def test_a_baseline_that_depends_on_other_candidates_says_so(name):
+    """Parts of the candidates are ranked as the replayed ranker ranks them."""
+    ranker = load_ranker(name)
+    assert depends_on_others(ranker) == (name == "bm25")
+    wholes = by_document_id(list(read_questions(DEV))[:5])
+    replayed = ReplayedRanker(ranker, wholes)
+    list(replayed.rank_all(wholes))
+    for whole in wholes:
+        part = whole._replace(candidates=whole.candidates[::2])
+        [expected], [ranking] = ranker.rank_all([part]), replayed.rank_all([part])
+        assert ranking.scores.tolist() == expected.scores.tolist()
+
+
 def test_a_part_is_replayed_to_the_bit(questions, tiny_run):
     """Scores, exits and order of some candidates, a blank one among them, and their share of the
     cost."""

@@ -209,8 +209,8 @@ class ListRanker(Ranker):
 
     @property
     def capabilities(self) -> Capabilities:
-        """One stage without exits."""
-        return Capabilities(self._system)
+        """One stage without exits. A recurrent layer reads the candidates together."""
+        return Capabilities(self._system, joint=self.network.recurrent is not None)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         with LookAhead(questions, self._encode, self._group_tokens) as groups:
