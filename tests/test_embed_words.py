@@ -265,6 +265,21 @@ def test_distilled_vectors(tiny_encoder, tmp_path, capsys):
     assert "made with sif 0.001" in capsys.readouterr().err
 
 
+def test_one_word_has_no_components(tiny_encoder, tmp_path, capsys):
+    data, out = questions(tmp_path / "data.jsonl", "ice", "ice ice"), tmp_path / "words"
+    assert run("--data", data, "--out", out, "--encoder", tiny_encoder, "--units", 6) == 2
+    assert "tokens for 1 of the texts' words; expected at least 2" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_words_that_never_meet_have_no_information(tmp_path, capsys, recwarn):
+    data = questions(tmp_path / "data.jsonl", "ice", "caves")
+    assert run("--data", data, "--out", tmp_path / "words", "--ppmi", "--units", "1") == 2
+    error = capsys.readouterr().err
+    assert "--units: 1 for 2 words, 0 of which have a context above chance" in error
+    assert not [warning for warning in recwarn if "divide" in str(warning.message)]
+
+
 def test_vectors_of_mutual_information(tmp_path, capsys):
     """Words of the same texts are nearer to one another than to those of others."""
     animals, planets = "cat dog horse cow sheep", "mars venus saturn pluto jupiter"

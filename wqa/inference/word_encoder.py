@@ -22,7 +22,7 @@ from wqa.text import SingleEncoder, load_tokenizer
 
 #: Greatest number of tokens of a word, special tokens included; further ones are cut off.
 _LONGEST = 32
-#: Words that are encoded between two states of the bar.
+#: Words that are encoded at a time.
 _BLOCK = 2048
 
 
@@ -86,17 +86,28 @@ class WordEncoder:
         vectors: List[np.ndarray] = []
         with progress_bar(len(words), "encoding words", "word", progress) as bar:
             for start in range(0, len(words), _BLOCK):
-                # A byte-level tokenizer has other tokens for a word that no space precedes.
-                texts = [f" {word}" for word in words[start : start + _BLOCK]]
-                filled = []
-                for row, encoded in enumerate(self._inputs.encode(texts), start):
-                    if not encoded.empty:
-                        rows.append(row)
-                        filled.append(encoded.token_ids)
-                for encoding in self._encoder.encode(filled):
-                    vectors.append(_float32(encoding)[1:-1].mean(axis=0))
-                bar.update(len(texts))
+                block = words[start : start + _BLOCK]
+                with_tokens, encoded = self._encode(block)
+                rows += [start + index for index in with_tokens]
+                vectors += encoded
+                bar.update(len(block))
         return rows, np.array(vectors, np.float32).reshape(-1, self.units)
+
+    def _encode(self, words: Sequence[str]) -> Tuple[List[int], List[np.ndarray]]:
+        """Indices of the words that have a token, and the vector of each."""
+        # A byte-level tokenizer has other tokens for a word that no space precedes.
+        texts = [f" {word}" for word in words]
+        indices = []
+        token_ids = []
+        for index, encoded in enumerate(self._inputs.encode(texts)):
+            if not encoded.empty:
+                indices.append(index)
+                token_ids.append(encoded.token_ids)
+        vectors = []
+        for encoding in self._encoder.encode(token_ids):
+            of_tokens = _float32(encoding)[1:-1]  # (tokens, C), without the special tokens
+            vectors.append(of_tokens.mean(axis=0))
+        return indices, vectors
 
 
 def _float32(encoding: np.ndarray) -> np.ndarray:
@@ -133,6 +144,7 @@ def principal_components(vectors: np.ndarray, units: int) -> np.ndarray:
     centred = vectors.astype(np.float64)
     centred -= centred.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)  # (C, C), variances ascending
-    directions = directions[:, ::-1][:, :units]
+    directions = directions[:, ::-1][:, :units]  # (C, D)
     greatest = np.abs(directions).argmax(axis=0)
-    return centred @ (directions * np.sign(directions[greatest, np.arange(units)]))
+    signs = np.sign(directions[greatest, np.arange(units)])
+    return centred @ (directions * signs)

@@ -25,7 +25,7 @@ from wqa.data.word_vectors import (
 )
 from wqa.errors import DataError, OptionError, check_choice
 from wqa.inference.word_encoder import WordEncoder, principal_components
-from wqa.text.cooccurrence import WINDOW, count_pairs, factorize, ppmi
+from wqa.text import cooccurrence
 from wqa.text.vocabulary import WordCounts, count_words, read_texts, sif_weights
 
 #: Default number of elements of vectors, and constant of the frequency weights (Model2Vec's).
@@ -223,7 +223,12 @@ class _FromEncoder(_Maker):
         rows, encodings = self._encoder.encode(self._counts.words, self._progress)
         words = [self._counts.words[row] for row in rows]
         if len(words) < 2:
-            raise DataError("the texts", f"{len(words)} words with a token", "at least 2")
+            raise DataError(
+                self.settings["source"],
+                f"the encoder has tokens for {len(words)} of the texts' words",
+                "at least 2 words",
+                "take more texts",
+            )
         vectors = _scaled(principal_components(encodings, self.settings["components"]))
         weights = sif_weights(self._counts.counts[rows], self._counts.total, self.settings["sif"])
         return WordVectors(words, (vectors * weights[:, None]).astype(np.float32))
@@ -236,13 +241,14 @@ class _FromTexts(_Maker):
         self, data: Sequence[PathLike], units: int, counts: WordCounts, progress: bool
     ) -> None:
         self._data, self._counts, self._progress = data, counts, progress
-        self.settings = {"kind": "ppmi", "components": units, "window": WINDOW}
+        self.settings = {"kind": "ppmi", "components": units, "window": cooccurrence.WINDOW}
 
     def make(self) -> WordVectors:
         texts = read_texts(self._data, self._progress)
-        information = ppmi(count_pairs(texts, self._counts.words))
-        vectors = factorize(information, self.settings["components"])
-        # A word that is informative about no word near it has no vector; it stays unknown.
+        pairs = cooccurrence.count_pairs(texts, self._counts.words)
+        information = cooccurrence.ppmi(pairs)
+        vectors = cooccurrence.factorize(information, self.settings["components"])
+        # A word without a context above chance has no vector; it stays unknown.
         rows = np.flatnonzero(information.getnnz(axis=1))
         words = [self._counts.words[row] for row in rows]
         return WordVectors(words, _scaled(vectors[rows]).astype(np.float32))

@@ -43,20 +43,25 @@ def count_pairs(texts: Iterable[str], words: Sequence[str], window: int = WINDOW
         (V, V) float64, symmetric.
     """
     size = len(words)
-    total = csr_matrix((size, size), dtype=np.float64)
+    following = csr_matrix((size, size), dtype=np.float64)
     for ids in _blocks(texts, words, window):
-        keys, weights = [], []
-        for distance in range(1, window + 1):
-            left, right = ids[:-distance], ids[distance:]
-            known = (left >= 0) & (right >= 0)
-            pairs = left[known].astype(np.int64) * size + right[known]
-            unique, counts = np.unique(pairs, return_counts=True)
-            keys.append(unique)
-            weights.append(counts * ((window + 1 - distance) / window))
-        pairs, values = np.concatenate(keys), np.concatenate(weights)
-        block = csr_matrix((values, (pairs // size, pairs % size)), shape=(size, size))
-        total = total + block
-    return (total + total.T).tocsr()
+        following = following + _count_following(ids, size, window)
+    return (following + following.T).tocsr()
+
+
+def _count_following(ids: np.ndarray, size: int, window: int) -> csr_matrix:
+    """Weighted counts of words, the rows, with the words that follow them in the window."""
+    rows, columns, weights = [], [], []
+    for distance in range(1, window + 1):
+        left, right = ids[:-distance], ids[distance:]
+        known = (left >= 0) & (right >= 0)
+        rows.append(left[known])
+        columns.append(right[known])
+        weight = (window + 1 - distance) / window
+        weights.append(np.full(np.count_nonzero(known), weight))
+    indices = np.concatenate(rows), np.concatenate(columns)
+    # The matrix sums the weights of equal pairs.
+    return csr_matrix((np.concatenate(weights), indices), shape=(size, size))
 
 
 def _blocks(texts: Iterable[str], words: Sequence[str], window: int) -> Iterator[np.ndarray]:
@@ -87,11 +92,13 @@ def ppmi(pairs: csr_matrix) -> csr_matrix:
         (V, V) ``max(0, log(P(w, c) / (P(w) P'(c))))``, where ``P'`` is in proportion to the
         contexts' counts to the power of 0.75.
     """
-    of_words = np.asarray(pairs.sum(axis=1)).ravel()
-    of_contexts = np.asarray(pairs.sum(axis=0)).ravel() ** _SMOOTHING
+    word_sums = np.asarray(pairs.sum(axis=1)).ravel()
+    context_sums = np.asarray(pairs.sum(axis=0)).ravel() ** _SMOOTHING
     entries = pairs.tocoo()
-    expected = of_words[entries.row] * (of_contexts / of_contexts.sum())[entries.col]
-    values = np.maximum(np.log(entries.data / expected), 0)
+    # P(w, c) / P(w): the number of all pairs cancels out.
+    conditional = entries.data / word_sums[entries.row]
+    of_contexts = context_sums[entries.col] / context_sums.sum()
+    values = np.maximum(np.log(conditional / of_contexts), 0)
     information = csr_matrix((values, (entries.row, entries.col)), shape=pairs.shape)
     information.eliminate_zeros()
     return information
@@ -119,13 +126,20 @@ def factorize(information: csr_matrix, units: int) -> np.ndarray:
         If there are not more words than units.
     """
     size = information.shape[0]
-    most = min(size - 1, int(np.count_nonzero(information.getnnz(axis=1))))
+    informative = np.count_nonzero(information.getnnz(axis=1))
+    most = min(size - 1, int(informative))
     if units > most:
-        found = f"{units} for {size} words, {most} of them beside informative ones"
-        raise OptionError("units", found, f"at most {most}", "take more texts, or fewer units")
-    start = np.random.default_rng(0).standard_normal(size)  # the same bits in each run
+        raise OptionError(
+            "units",
+            f"{units} for {size} words, {informative} of which have a context above chance",
+            f"at most {most}",
+            "take more texts, or fewer units",
+        )
+    # A fixed start, for the same bits in each run.
+    start = np.random.default_rng(0).standard_normal(size)
     left, values, _ = svds(information, k=units, v0=start)
     order = np.argsort(-values, kind="stable")
     vectors = left[:, order] * values[order] ** _POWER
     greatest = np.abs(vectors).argmax(axis=0)
-    return vectors * np.where(vectors[greatest, np.arange(units)] < 0, -1.0, 1.0)
+    signs = np.sign(vectors[greatest, np.arange(units)])
+    return vectors * np.where(signs < 0, -1.0, 1.0)

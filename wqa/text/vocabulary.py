@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from typing import Dict, Iterator, List, NamedTuple, Sequence
+from typing import Iterator, List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -88,9 +88,9 @@ def count_words(
     DataError
         If a file cannot be read, or no word is as frequent.
     """
-    counts: Dict[str, int] = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     for text in read_texts(paths, progress):
-        counts.update(split_words(text))  # type: ignore[arg-type]
+        counts.update(split_words(text))
     kept = [word for word in counts if counts[word] >= least_count and len(word) <= _LONGEST]
     if not kept:
         raise DataError(
