@@ -63,8 +63,12 @@ def test_more_unknown_words_than_are_kept(monkeypatch):
     first = tokenizer.encode(texts)
     assert tokenizer.encode(texts) == first == [[bucket(text, buckets=1 << 20)] for text in texts]
     assert len(tokenizer._ids) == len(WORDS) + 2
-    long = "x" * 1000
-    assert WordTokenizer(WORDS, 8).encode([long]) == [[bucket(long)]]
+
+
+def test_a_long_unknown_word_is_not_kept():
+    tokenizer, long = WordTokenizer(WORDS, 8), "x" * 1000
+    assert tokenizer.encode([long]) == [[bucket(long)]]
+    assert long not in tokenizer._ids
 
 
 @given(st.lists(st.text(max_size=40), max_size=5), st.booleans())
@@ -150,17 +154,17 @@ GOOD = {"words_format": 1, "buckets": 4, "masks_digits": False, "words": ["a", "
 @pytest.mark.parametrize(
     "content, message",
     [
-        ({**GOOD, "words_format": 2}, "another version"),
-        ({**GOOD, "buckets": True}, "another type"),
+        ({**GOOD, "words_format": 2}, "words_format is 2, this version of wqa reads 1"),
+        ({**GOOD, "buckets": True}, "buckets is True"),
         ({**GOOD, "buckets": -1}, "buckets: -1"),
         ({**GOOD, "buckets": 10**30}, "buckets: 1000"),
-        ({**GOOD, "masks_digits": 1}, "another type"),
+        ({**GOOD, "masks_digits": 1}, "masks_digits is 1"),
         ({**GOOD, "words": []}, "words: 0 words"),
         ({**GOOD, "words": ["a", "a"]}, "2 words, 1 of them different"),
-        ({**GOOD, "words": ["a", ""]}, "another type"),
-        ({**GOOD, "words": ["a", 7]}, "another type"),
+        ({**GOOD, "words": ["a", ""]}, "word 2 is ''"),
+        ({**GOOD, "words": ["a", 7]}, "word 2 is 7"),
         ({**GOOD, "words": ["a", "\ud800"]}, "surrogates not allowed"),
-        ({**GOOD, "words": {"a": 1}}, "another type"),
+        ({**GOOD, "words": {"a": 1}}, "words is {'a': 1}"),
         ({**GOOD, "other": 1}, "its fields are"),
         ({"words_format": 1}, "its fields are"),
         (json.dumps(GOOD)[:-5], "cannot be read"),
@@ -208,6 +212,9 @@ def test_the_matrix_has_padding_words_and_buckets():
     assert np.allclose(np.linalg.norm(matrix[3:], axis=1), 3)
     assert np.array_equal(matrix, embedding_matrix(words, 5))
     assert WordTokenizer.of_table(words, 5).vocab_size == len(matrix)
+    # The buckets of another table of vectors as long have the same vectors.
+    other = embedding_matrix(table([[0.0, 3.0, 0.0, 0.0]]), 5)
+    assert np.allclose(other[2:], matrix[3:])
 
 
 def test_unknown_words_are_like_themselves_alone():

@@ -31,19 +31,26 @@ from wqa.data.word_vectors import WordVectors, mask_digits
 from wqa.errors import EncoderError, OptionError, shorten
 from wqa.text.tokenizers import LONG_TEXT, Located, Tokenizer, check_text
 
-#: Version of the ``tokenizer.json`` of words, and the pair form that such a tokenizer names.
-FORMAT, WORDS_FORM = 1, "words"
+#: Version of the ``tokenizer.json`` of words.
+FORMAT = 1
+#: The pair form that such a tokenizer names.
+WORDS_FORM = "words"
 #: Default and greatest number of buckets of unknown words.
 BUCKETS, MOST_BUCKETS = 1024, 1 << 20
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 #: How the ``tokenizer.json`` of words starts; that of the `tokenizers` library has another key.
 _START = re.compile(rb'\s*\{\s*"words_format"')
-_STARTS_IN = 100
+#: Bytes of a file that are searched for this start.
+_START_BYTES = 100
+#: Fields of the file, and the type of each.
+_FIELDS = {"words_format": int, "buckets": int, "masks_digits": bool, "words": list}
 #: Seed of the vectors of unknown words.
 _SEED = 20200
-#: Unknown words whose ids are kept, and the greatest length of one in characters.
-_MOST_KEPT, _LONGEST_KEPT = 1 << 16, 64
+#: Number of unknown words whose ids are kept.
+_MOST_KEPT = 1 << 16
+#: Greatest length of such a word in characters.
+_LONGEST_KEPT = 64
 
 
 def split_words(text: str) -> List[str]:
@@ -99,16 +106,19 @@ class WordTokenizer(Tokenizer):
         If there is no word, a word is there twice, or the number of buckets is out of range.
     """
 
-    def __init__(  # no tokenizer of the library lies below, so that `Tokenizer` makes nothing
+    def __init__(
         self, words: Sequence[str], buckets: int = BUCKETS, masks_digits: bool = False
     ) -> None:
+        # `Tokenizer.__init__` is not called: it wraps a tokenizer of the `tokenizers` library.
         if not 0 <= buckets <= MOST_BUCKETS:
             raise OptionError("buckets", shorten(buckets), f"a number from 0 to {MOST_BUCKETS:,}")
-        self.words, self.buckets, self.masks_digits = list(words), buckets, masks_digits
+        self.words = list(words)
+        self.buckets = buckets
+        self.masks_digits = masks_digits
         self._ids = _WordIds(self.words, buckets, masks_digits)
         if not self.words or len(self._ids) < len(self.words):
-            found = f"{len(self.words)} words, {len(self._ids)} of them different"
-            raise OptionError("words", found, "at least one word, and each word once")
+            counts = f"{len(self.words)} words, {len(self._ids)} of them different"
+            raise OptionError("words", counts, "at least one word, and each word once")
         self._vocab_size = 1 + len(self.words) + max(buckets, 1)
         self.pair_form = WORDS_FORM
         self.padding_id = 0
@@ -172,7 +182,8 @@ class WordTokenizer(Tokenizer):
         InputError
             If a text is no string, or holds half a surrogate pair, which no encoding can represent.
         """
-        split, look_up = _WORD.findall, self._ids.__getitem__
+        split = _WORD.findall
+        look_up = self._ids.__getitem__
         limit = LONG_TEXT * needed if needed is not None else 0
         try:
             if needed is None or max(map(len, texts), default=0) <= limit:
@@ -217,7 +228,8 @@ class WordTokenizer(Tokenizer):
             spans = np.array([match.span() for match in _WORD.finditer(lowered)], np.int64)
             spans = spans.reshape(-1, 2)  # (n, 2)
             ids = [self._ids[lowered[start:end]] for start, end in spans.tolist()]
-            starts, ends = sources[spans[:, 0]], sources[spans[:, 1] - 1] + 1
+            starts = sources[spans[:, 0]]
+            ends = sources[spans[:, 1] - 1] + 1
             located.append(Located(np.array(ids, np.int32), starts, ends))
         return located
 
@@ -267,7 +279,8 @@ class _WordIds(Dict[str, int]):
 
     def __init__(self, words: Sequence[str], buckets: int, masks_digits: bool) -> None:
         super().__init__(zip(words, range(1, len(words) + 1)))
-        self._first_bucket, self._buckets = len(words) + 1, max(buckets, 1)
+        self._first_bucket = len(words) + 1
+        self._buckets = max(buckets, 1)
         self._masks_digits = masks_digits
         self._most = len(words) + _MOST_KEPT
 
@@ -277,7 +290,8 @@ class _WordIds(Dict[str, int]):
             number = self.get(mask_digits(word))
         if number is None:
             # As bytes: the library crashes at a string with half a surrogate pair.
-            number = self._first_bucket + mmh3.hash(word.encode("utf-8"), 0, False) % self._buckets
+            digest = mmh3.hash(word.encode("utf-8"), 0, signed=False)
+            number = self._first_bucket + digest % self._buckets
         if len(self) < self._most and len(word) <= _LONGEST_KEPT:
             self[word] = number
         return number
@@ -327,7 +341,7 @@ def is_word_tokenizer(path: pathlib.Path) -> bool:
         If it cannot be read.
     """
     with open(path, "rb") as file:
-        return _START.match(file.read(_STARTS_IN)) is not None
+        return _START.match(file.read(_START_BYTES)) is not None
 
 
 def read_word_tokenizer(path: pathlib.Path) -> WordTokenizer:
@@ -349,10 +363,7 @@ def read_word_tokenizer(path: pathlib.Path) -> WordTokenizer:
     """
     try:
         fields = parse_json(path.read_bytes())
-        if set(fields) != {"words_format", "buckets", "masks_digits", "words"}:
-            raise ValueError("its fields are " + ", ".join(map(shorten, sorted(fields))))
-        if not _is_right(fields):
-            raise ValueError("a field has another type, or the file another version")
+        _check_fields(fields)
         "".join(fields["words"]).encode("utf-8")  # an escape may be half a surrogate pair
         return WordTokenizer(fields["words"], fields["buckets"], fields["masks_digits"])
     except OSError as error:
@@ -361,13 +372,25 @@ def read_word_tokenizer(path: pathlib.Path) -> WordTokenizer:
         reason = str(error)
     except OptionError as error:
         reason = f"{error.where}: {error.found}"
-    raise EncoderError(path, f"cannot be read ({reason})", "a tokenizer of words") from None
+    raise EncoderError(
+        path,
+        f"cannot be read ({reason})",
+        "a tokenizer of words, as a run directory holds it",
+        "copy the run directory again",
+    ) from None
 
 
-def _is_right(fields: Dict[str, Any]) -> bool:
-    """Whether the fields of a ``tokenizer.json`` have their types; `WordTokenizer` checks more."""
-    words = fields["words"]
-    types = (type(fields[name]) for name in ("words_format", "buckets", "masks_digits"))
-    if tuple(types) != (int, int, bool) or fields["words_format"] != FORMAT:
-        return False
-    return isinstance(words, list) and all(type(word) is str and word for word in words)
+def _check_fields(fields: Dict[str, Any]) -> None:
+    """Check names and types of a ``tokenizer.json``; `WordTokenizer` checks the values."""
+    if set(fields) != set(_FIELDS):
+        names = ", ".join(map(shorten, sorted(fields)))
+        raise ValueError(f"its fields are {names}")
+    for name, kind in _FIELDS.items():
+        if type(fields[name]) is not kind:
+            raise ValueError(f"{name} is {shorten(fields[name])}")
+    if fields["words_format"] != FORMAT:
+        version = shorten(fields["words_format"])
+        raise ValueError(f"words_format is {version}, this version of wqa reads {FORMAT}")
+    for number, word in enumerate(fields["words"], 1):
+        if type(word) is not str or not word:
+            raise ValueError(f"word {number} is {shorten(word)}")
