@@ -8,7 +8,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 import word_vectors as script
-from conftest import needs_onednn, needs_precision
+from conftest import needs_onednn, needs_precision, write_family_encoder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -153,6 +153,15 @@ def test_principal_components_keep_the_variance(vectors, units):
         assert np.allclose(components @ components.T, centred @ centred.T, atol=1e-3)
 
 
+def test_the_greatest_element_of_a_direction_is_positive():
+    vectors = np.random.default_rng(2).standard_normal((50, 6))
+    components = principal_components(vectors, 6)
+    directions, *_ = np.linalg.lstsq(vectors - vectors.mean(axis=0), components, rcond=None)
+    assert np.allclose(directions.T @ directions, np.eye(6))
+    greatest = np.abs(directions).argmax(axis=0)
+    assert (directions[greatest, np.arange(6)] > 0).all()
+
+
 def test_more_components_than_units():
     with pytest.raises(OptionError, match="units: 5; expected at most 4, the units of the encoder"):
         principal_components(np.zeros((7, 4), np.float32), 5)
@@ -173,16 +182,30 @@ def test_a_word_is_the_mean_of_its_tokens(tiny_encoder, engine, precision, toler
     encoder = WordEncoder(str(tiny_encoder), EngineConfig(engine, precision))
     rows, vectors = encoder.encode(words)
     assert rows == list(range(5)) and vectors.dtype == np.float32
-    backbone, tokenizer = load_backbone(tiny_encoder), load_tokenizer(tiny_encoder)
     for word, vector in zip(words, vectors):
-        [ids] = tokenizer.encode([f" {word}"])
-        token_ids = [tokenizer.start_id, *ids, tokenizer.separator_id]
-        hidden = backbone(
-            mx.nd.array([token_ids], dtype="int32"),
-            mx.nd.zeros((1, len(token_ids)), dtype="int32"),
-            mx.nd.array([len(token_ids)]),
-        ).asnumpy()[0]
-        assert np.abs(vector - hidden[1:-1].mean(axis=0)).max() < tolerance
+        assert np.abs(vector - mean_of_tokens(tiny_encoder, word)).max() < tolerance
+
+
+def mean_of_tokens(folder, word):
+    """By the backbone, of the tokens that the word has in a text."""
+    backbone, tokenizer = load_backbone(folder), load_tokenizer(folder)
+    [ids] = tokenizer.encode([f" {word}"])
+    token_ids = [tokenizer.start_id, *ids, tokenizer.separator_id]
+    hidden = backbone(
+        mx.nd.array([token_ids], dtype="int32"),
+        mx.nd.zeros((1, len(token_ids)), dtype="int32"),
+        mx.nd.array([len(token_ids)]),
+    ).asnumpy()[0]
+    return hidden[1:-1].mean(axis=0)
+
+
+def test_a_word_has_the_tokens_that_it_has_in_a_text(tmp_path):
+    """A byte-level tokenizer has others for a word that no space precedes."""
+    folder = write_family_encoder(tmp_path / "roberta", "roberta")
+    tokenizer = load_tokenizer(folder)
+    assert tokenizer.encode(["glacier"]) != tokenizer.encode([" glacier"])
+    _, [vector] = WordEncoder(str(folder), EngineConfig("mxnet")).encode(["glacier"])
+    assert np.abs(vector - mean_of_tokens(folder, "glacier")).max() < 2e-5
 
 
 def test_a_word_without_a_token_has_no_vector(tiny_encoder, monkeypatch):
@@ -251,6 +274,7 @@ def test_distilled_vectors(tiny_encoder, tmp_path, capsys):
     assert table.words == counts.words and table.units == 6
     meta = table.meta
     assert (meta["kind"], meta["sif"], meta["components"]) == ("distilled", 0.001, 6)
+    assert meta["precision"] == "float32" and len(meta["source_sha256"]) == 64
     assert not table.masks_digits
     _, encodings = WordEncoder(str(tiny_encoder)).encode(counts.words)
     components = principal_components(encodings, 6)

@@ -109,6 +109,8 @@ def test_words_with_spaces_are_passed_over(vectors):
     table = read_vector_file(vectors(content), ["the", ".", "at", "ice"])
     assert (table.words, table.vectors.tolist()) == (["the", "ice"], [[1, 2], [7, 8]])
     assert table.meta["rows"] == 4
+    table = read_vector_file(vectors(content), ["the", ". . ."])
+    assert table.vectors.tolist() == [[1, 2], [3, 4]]
 
 
 def test_separators_of_unicode_belong_to_words(vectors):

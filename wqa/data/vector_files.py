@@ -166,7 +166,7 @@ class _Chosen:
 def _vector(numbers: Any, where: str) -> np.ndarray:
     """Elements of a row: of float32 in bytes, or of text."""
     if isinstance(numbers, np.ndarray):
-        vector = numbers.astype(np.float32)  # a copy, as the buffer is used again
+        vector = numbers.astype(np.float32)  # a copy: the view would keep its block of the file
     else:
         try:
             elements = [float(number) for number in numbers.split(b" ")]
@@ -246,9 +246,10 @@ def _rows(file: IO[bytes], path: PathLike, kind: str) -> Iterator[_Row]:
     header = _HEADER.fullmatch(first_line[1])
     expected = FORMATS[kind].header
     if expected is not None and bool(header) != expected:
-        found = "a header" if header else shorten(first_line[1])
-        wanted = "the number of words and of their elements" if expected else "a word and numbers"
-        raise DataError(f"{path}, line 1", found, f"{wanted}, as in {kind} files", _MEND)
+        line, wanted = "a header", "a word and numbers"
+        if expected:
+            line, wanted = shorten(first_line[1]), "the number of words and of their elements"
+        raise DataError(f"{path}, line 1", line, f"{wanted}, as in {kind} files", _MEND)
     if header is None:
         yield from _text_rows(itertools.chain([first_line], lines), path, None)
         return
@@ -262,8 +263,8 @@ def _rows(file: IO[bytes], path: PathLike, kind: str) -> Iterator[_Row]:
         rows += 1
         yield row
     if rows != count:
-        found, wanted = f"{rows:,} rows of words", f"{count:,}, as its header says"
-        raise DataError(path, found, wanted, "it is cut off: fetch it again")
+        wanted = f"{count:,}, as its header says"
+        raise DataError(path, f"{rows:,} rows of words", wanted, "fetch it again")
 
 
 def _check_units(units: int, where: str) -> None:
@@ -285,9 +286,9 @@ def _text_rows(
             _check_units(units, where)
         if spaces == units:
             word, _, numbers = line.partition(b" ")
-        elif spaces > units and not _is_number(line.rsplit(b" ", units)[0].rpartition(b" ")[2]):
-            # Some words of GloVe hold spaces, such as ". . .". No word of a text does.
-            word, numbers = line.rsplit(b" ", units)[0], b""
+        elif spaces > units and _has_spaces(line, units):
+            word = line.rsplit(b" ", units)[0]
+            numbers = line[len(word) + 1 :]
         else:
             raise DataError(
                 where,
@@ -298,12 +299,17 @@ def _text_rows(
         yield where, word, numbers
 
 
-def _is_number(text: bytes) -> bool:
+def _has_spaces(line: bytes, units: int) -> bool:
+    """Whether the word of a row holds spaces, as ". . ." in GloVe's files, and no number is extra.
+
+    It does if what stands before the row's numbers does not end in another number.
+    """
+    word = line.rsplit(b" ", units)[0]
     try:
-        float(text)
+        float(word.rpartition(b" ")[2])
     except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _binary_rows(file: IO[bytes], path: PathLike, count: int, units: int) -> Iterator[_Row]:
@@ -317,8 +323,8 @@ def _binary_rows(file: IO[bytes], path: PathLike, count: int, units: int) -> Ite
             if space >= 0 and end <= len(buffer):
                 break
             if space < 0 and len(buffer) - start >= LONGEST_WORD:
-                found = f"no space in {LONGEST_WORD:,} bytes"
-                raise DataError(where, found, "a word and a space", _MEND)
+                problem = f"no space in {LONGEST_WORD:,} bytes"
+                raise DataError(where, problem, "a word and a space", _MEND)
             more = _read(file, where)
             if not more:
                 raise DataError(

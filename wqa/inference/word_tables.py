@@ -145,8 +145,8 @@ def _source_of(vectors: Optional[PathLike], encoder: Optional[str], ppmi: bool) 
     given = {"vectors": vectors is not None, "encoder": encoder is not None, "ppmi": ppmi}
     names = [name for name, is_given in given.items() if is_given]
     if len(names) != 1:
-        found = " and ".join(names) or "none of them"
-        raise OptionError("vectors and encoder and ppmi", found, "one of the three")
+        chosen = " and ".join(names) or "none of them"
+        raise OptionError("vectors and encoder and ppmi", chosen, "one of the three")
     return names[0]
 
 
