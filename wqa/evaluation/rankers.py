@@ -197,7 +197,8 @@ def evaluate_ranker(
     kept = prepared.questions
     rule = ties_of(ranker, ties)
     if rule != "trec":
-        _refuse_rule(rule, {"per_exit": per_exit, "trec_run": trec_run})
+        mend = "" if ties else "the rule is the ranker's own"
+        _refuse_rule(rule, {"per_exit": per_exit, "trec_run": trec_run}, mend)
     if settings is None:
         settings = {_current_setting(ranker): None}
     if trec_run and len(settings) > 1 and "{}" not in trec_run:
@@ -230,12 +231,14 @@ def evaluate_ranker(
     return [{**row, **prepared.counts} for row in rows]
 
 
-def _refuse_rule(rule: str, options: Mapping[str, Any]) -> None:
-    """Refuse what an order of ties by labels does not apply to: exits, whose orders have no scores,
-    and files of rankings, whose order other programs take for the ranker's."""
+def _refuse_rule(rule: str, options: Mapping[str, Any], mend: str) -> None:
+    """Refuse options that an order of ties by labels does not fit.
+
+    The orders of exits have no scores, and other programs take a run's order for the ranker's.
+    """
     for name, value in options.items():
         if value:
-            raise OptionError("ties", f"{rule} with {name}", 'ties="trec"')
+            raise OptionError("ties", f"{rule} with {name}", 'ties="trec"', mend)
 
 
 def _current_setting(ranker: Any) -> str:
