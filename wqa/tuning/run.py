@@ -7,7 +7,7 @@ import json
 import os
 import pathlib
 import time
-from typing import Any, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from wqa.data import Question, atomic_writer, read_questions
 from wqa.data.locks import lock_output
@@ -125,13 +125,7 @@ def tune(
     exits = _exits_of(ranker, run)
     prepared = ranker.prepare(judged)
     questions = prepared.questions
-    if place_exits is None:
-        candidates = full_grid(ratios, len(exits))
-    else:
-        candidates = placements(ratios, len(exits), place_exits)
-    nothing = (0.0,) * (len(exits) - 1)
-    if max_loss is not None and nothing not in candidates:
-        candidates.append(nothing)
+    drops = _grid(ratios, len(exits), place_exits, max_loss is not None)
     folder = pathlib.Path(out or pathlib.Path(run) / "tune")
     outputs = {pathlib.Path(out or run).resolve()}
     if limits:
@@ -141,7 +135,7 @@ def tune(
             locks.enter_context(lock_output(output))
         scored = score_questions(ranker, questions, progress)
         begin = time.perf_counter()
-        configurations = scored.evaluate(candidates)
+        configurations = scored.evaluate(drops)
         seconds = time.perf_counter() - begin
         front = pareto_front(configurations, metric)
         write_configurations(folder, configurations, front, exit_columns(exits))
@@ -211,6 +205,20 @@ def _exits_of(ranker: Ranker, run: PathLike) -> Tuple[int, ...]:
         f"{run}, {capabilities.kind} ({capabilities.system})",
         "a run with several exits, as a cascade has",
     )
+
+
+def _grid(
+    ratios: Sequence[float], exits: int, place_exits: Optional[int], needs_full: bool
+) -> List[Tuple[float, ...]]:
+    """What each configuration drops; a loss also needs the one that drops nothing."""
+    if place_exits is None:
+        drops = full_grid(ratios, exits)
+    else:
+        drops = placements(ratios, exits, place_exits)
+    nothing = (0.0,) * (exits - 1)
+    if needs_full and nothing not in drops:
+        drops.append(nothing)
+    return drops
 
 
 def _store(

@@ -145,13 +145,11 @@ def tune_sequence(
             raise OptionError("run", f"{run}, a sequence of one ranker", "at least two rankers")
         prepared = ranker.prepare(judged)
         questions = prepared.questions
-        sequence = SequentialRanker([ReplayedRanker(inner, questions) for inner in rankers])
-        rank_questions(sequence, questions, "scoring", progress)
+        replayed = SequentialRanker([ReplayedRanker(inner, questions) for inner in rankers])
+        rank_questions(replayed, questions, "scoring", progress)
         begin = time.perf_counter()
-        drops = _configurations(numbers, len(rankers) - 1, questions, grid is None)
-        configurations: List[Configuration] = []
-        for values in with_bar(drops, len(drops), "evaluating", progress, "configuration"):
-            configurations.append(_evaluated(sequence, questions, values, grid is None))
+        drops = _grid(numbers, len(rankers) - 1, questions, grid is None)
+        configurations = _evaluate_all(replayed, questions, drops, grid is None, progress)
         seconds = time.perf_counter() - begin
         front = pareto_front(configurations, metric)
         columns = _columns(len(rankers) - 1, grid is None)
@@ -196,10 +194,10 @@ def _checked(keeps: Optional[Sequence[int]], grid: Optional[Sequence[float]]) ->
     return sorted(set(numbers))
 
 
-def _configurations(
+def _grid(
     numbers: Sequence[float], stages: int, questions: Sequence[Question], keeps: bool
 ) -> List[_Drops]:
-    """All configurations; the last drops nothing."""
+    """What each configuration drops; the last one drops nothing."""
     values = [number for number in numbers if number]
     if keeps:
         most = max(len(question.candidates) for question in questions)
@@ -207,10 +205,24 @@ def _configurations(
     return list(itertools.product((*values, 0), repeat=stages))
 
 
-def _evaluated(
+def _evaluate_all(
+    sequence: SequentialRanker,
+    questions: Sequence[Question],
+    drops: Sequence[_Drops],
+    keeps: bool,
+    progress: bool,
+) -> List[Configuration]:
+    """Costs and metrics of configurations, by rankers that replay their scores."""
+    configurations = []
+    for values in with_bar(drops, len(drops), "evaluating", progress, "configuration"):
+        configurations.append(_evaluate(sequence, questions, values, keeps))
+    return configurations
+
+
+def _evaluate(
     sequence: SequentialRanker, questions: Sequence[Question], drops: _Drops, keeps: bool
 ) -> Configuration:
-    """Cost and metrics of a configuration, by rankers that replay their scores."""
+    """Cost and metrics of one configuration."""
     ratios: _Drops = (*drops, 0.0)
     keep: Tuple[int, ...] = ()
     if keeps:
