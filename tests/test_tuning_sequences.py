@@ -207,6 +207,11 @@ def test_the_numbers_that_are_tried_by_default(tuned):
     ]
 
 
+def test_a_ratio_of_zero_is_no_second_configuration(tuned):
+    result, _ = tuned([Scored(FIRST), Scored(LAST)], grid=[0.0, 0.5])
+    assert [configuration.ratios for configuration in result.configurations] == [(0.5, 0), (0, 0)]
+
+
 def test_what_cannot_be_tuned(tuned, tmp_path):
     pair = [Scored(FIRST), Scored(LAST)]
     for options, message in (
