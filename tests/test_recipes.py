@@ -58,6 +58,20 @@ RECIPES = {
     },
     "dcbert/minilm_train": {"dcbert/dcbert_3_squad_seed0/metrics.jsonl": "loss"},
     "dcbert/minilm_tables": {"minilm_squad.tsv": "BM25", "minilm_claims.txt": "(b) LSTM"},
+    "cosinet/embed_words": {"embed_words.tsv": "distilled", "cosinet/chosen_words.txt": "i"},
+    "cosinet/table2": {"table2.tsv": "WO+RR MAP"},
+    "cosinet/table4": {"table4.tsv": "BERT", "table3.tsv": "WO+RR", "claims_wikiqa.txt": "mrr"},
+    "cosinet/table5": {"table5.tsv": "CA", "claims_squad.txt": "wo+rr, Cosinet list BiRNN"},
+    "cosinet/table6": {"table6.tsv": "Cosinet list BiRNN", "claims_nqla.txt": "wilcoxon"},
+    "cosinet/first_stage": {
+        "first_stage.tsv": "WO+RR, cascade at 0.3",
+        "speed_first_stage.txt": "Cosinet list BiRNN",
+    },
+    "cosinet/wikiqa_minilm": {
+        "minilm_wikiqa.tsv": "MiniLM",
+        "minilm_claims.txt": "t_test",
+        "minilm_first_stage.tsv": "cascade at 0",
+    },
 }
 BENCH = ROOT / "recipes" / "bench"
 

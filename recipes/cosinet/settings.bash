@@ -3,7 +3,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [ "${SMOKE:-0}" = 1 ]; then
-  SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn ca_list_lstm bert} KEEPS=${KEEPS:-2,4} UNITS=${UNITS:-12}
+  SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn ca bert} KEEPS=${KEEPS:-2,4} UNITS=${UNITS:-12}
+  TABLE_KIND=${TABLE_KIND:-ppmi} WORD_ENCODER=${WORD_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
   SQUAD=wqa/data/builtin NQLA=wqa/data/builtin
   export ROUNDS=1 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
 else
@@ -16,8 +17,9 @@ SQUAD=${SQUAD:-data/squad}              # python data_scripts/squad.py --out dat
 NQLA=${NQLA:-data/nq_la}                # python data_scripts/nq_la.py --out data/nq_la
 TABLE_KIND=${TABLE_KIND:-numberbatch}   # of word vectors: numberbatch, distilled, ppmi
 UNITS=${UNITS:-300}                     # section 5.2
-WORD_FILE=${WORD_FILE:-data/numberbatch-en.txt.gz}  # python data_scripts/word_vectors.py numberbatch
+WORD_FILE=${WORD_FILE:-vectors/numberbatch-en-19.08.txt.gz}  # python data_scripts/word_vectors.py numberbatch --out vectors
 WORD_ENCODER=${WORD_ENCODER:-minilm}    # whose words are distilled
+PPMI_TEXTS=${PPMI_TEXTS:-}              # further files, whose texts ppmi reads beside those of the corpus
 # Section 5.2: three epochs, a slanted triangular schedule, no early stopping; the defaults of `wqa train cosinet` and
 # `compare_aggregate`. The paper says nothing of BERT-base's fine-tuning but its time; these are ours, not tuned.
 BERT_RATE=${BERT_RATE:-2e-5} BERT_EPOCHS=${BERT_EPOCHS:-3}
@@ -39,18 +41,21 @@ filter_of() { echo no-all-negative; }   # "for all datasets, we remove the quest
 
 words_of() { echo "${WORDS:-$RUNS/cosinet/words_$1_${2:-$TABLE_KIND}}"; }  # CORPUS [KIND]
 embed() {  # CORPUS [KIND]: the table of word vectors, of the words of all splits; no label is read
-  local corpus=$1 kind=${2:-$TABLE_KIND} out options split
+  local corpus=$1 kind=${2:-$TABLE_KIND} out options split texts=()
   out=$(words_of "$corpus" "$kind")
   if [ -e "$out/meta.json" ]; then return; fi
-  options=()
-  for split in train dev test; do options+=(--data "$(folder_of "$corpus")/$split.jsonl"); done
+  for split in train dev test; do
+    if [ -e "$(folder_of "$corpus")/$split.jsonl" ]; then texts+=("$(folder_of "$corpus")/$split.jsonl"); fi
+  done
   case $kind in
-    distilled) options+=(--encoder "$WORD_ENCODER" --units "$UNITS") ;;
-    ppmi) options+=(--ppmi --units "$UNITS") ;;
-    *) options+=(--vectors "$WORD_FILE") ;;
+    distilled) options=(--encoder "$WORD_ENCODER" --units "$UNITS") ;;
+    ppmi)
+      texts+=($PPMI_TEXTS)
+      options=(--ppmi --units "$UNITS") ;;
+    *) options=(--vectors "$WORD_FILE") ;;
   esac
   echo "== $out"
-  "$wqa" embed-words "${options[@]}" --out "$out"
+  "$wqa" embed-words --data "${texts[@]}" "${options[@]}" --out "$out"
 }
 
 # A model is cosinet or ca, _list where the loss is listwise, and its recurrent layer; bert is a fine-tuned encoder, cascade a
@@ -108,10 +113,19 @@ row() {  # TABLE MODEL CORPUS COLUMNS: figures over the seeds
   "$python" recipes/cosinet/row.py "$table" "$(title_of "$model")" "$corpus" "$columns" --figures "${files[@]}" \
     --runs "${runs[@]}" --train "$(train_of "$corpus")" --filter "$(filter_of "$corpus")"
 }
+baseline() {  # NAME CORPUS: its figures; WO's ties count against the correct candidates, which no TREC run can say
+  local json; json=$(baseline_figures "$1" "$2")
+  if [ "$1" != wo ]; then
+    evaluate "$json" "$2" "$1" --metrics "$METRICS"
+  elif [ ! -e "$json" ]; then
+    echo "== $1 on $2"
+    "$wqa" evaluate "$1" --data "$(test_of "$2")" --filter "$(filter_of "$2")" --metrics "$METRICS" --json "$json"
+  fi
+}
 baseline_rows() {  # TABLE CORPUS COLUMNS
   local table=$1 corpus=$2 columns=$3 name
   for name in rr wo wo+rr; do
-    evaluate "$(baseline_figures "$name" "$corpus")" "$corpus" "$name" --metrics "$METRICS"
+    baseline "$name" "$corpus"
     "$python" recipes/cosinet/row.py "$table" "${name^^}" "$corpus" "$columns" --figures "$(baseline_figures "$name" "$corpus")"
   done
 }

@@ -5,7 +5,7 @@
 
 FIGURES.json is that of `wqa evaluate --json`, SPEED.json that of recipes/dcbert/speed.py, in which
 the first ranker is the one that others are measured against. cost is in multiply-adds relative to
-the last ranker of a sequence on all candidates.
+the last ranker of a sequence on all candidates; a single run, which is no sequence, has a dash.
 """
 
 import json
@@ -21,14 +21,12 @@ def read_json(path):
     return json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
 
 
-def kept_by(ranker):
+def kept_by(sequence):
     """Numbers of candidates that a tuned sequence hands on, and the dev figure of the choice."""
-    path = pathlib.Path(ranker)
-    tuned = read_json(path) if path.is_file() else {}
-    if "tuned" not in tuned:
+    if "tuned" not in sequence:
         return "-", "-"
-    numbers = ",".join(str(number or "all") for number in tuned["keep"])
-    return numbers, f"{100 * tuned['tuned']['metrics']['map']:.2f}"
+    numbers = ",".join(str(number or "all") for number in sequence["keep"])
+    return numbers, f"{100 * sequence['tuned']['metrics']['map']:.2f}"
 
 
 def main(table, row, corpus, figures, speed, ranker):
@@ -38,12 +36,13 @@ def main(table, row, corpus, figures, speed, ranker):
     if entry is None:
         entry = {"row": row, "drop_ratio": "0"}
         rows.append(entry)
+    sequence = read_json(ranker) if pathlib.Path(ranker).is_file() else None
     reached = read_json(figures)
     timed = {timing["ranker"]: timing for timing in read_json(speed)}
-    entry["keep"], entry[f"{corpus}_dev_map"] = kept_by(ranker)
+    entry["keep"], entry[f"{corpus}_dev_map"] = kept_by(sequence or {})
     for name in ("map", "mrr", "p@1"):
         entry[f"{corpus}_{name}"] = f"{100 * reached[name]:.2f}"
-    entry[f"{corpus}_cost"] = f"{reached['cost']:.3f}"
+    entry[f"{corpus}_cost"] = f"{reached['cost']:.3f}" if sequence else "-"
     entry[f"{corpus}_seconds"] = f"{timed[row]['seconds']:.3f}"
     entry[f"{corpus}_speedup"] = f"{timed[row]['speedup']:.2f}x"
     write_rows(table, rows)

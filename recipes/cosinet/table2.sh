@@ -14,7 +14,7 @@ for corpus in $CORPORA; do
   random=() others=()
   for name in $DRAWS $BASELINES; do
     json=$(baseline_figures "$name" "$corpus")
-    evaluate "$json" "$corpus" "$name" --metrics "$METRICS"
+    baseline "$name" "$corpus"
     case $name in random:*) random+=("$json") ;; *) others+=("${name^^}=$json") ;; esac
   done
   "$python" recipes/cosinet/table2.py "$table" "$corpus" "$(test_of "$corpus")" --random "${random[@]}" --baselines "${others[@]}"

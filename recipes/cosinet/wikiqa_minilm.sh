@@ -10,7 +10,11 @@ cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
   data=${DATA:-data}
   export RUNS=${RUNS:-runs/cosinet_minilm} WIKIQA=$data/wikiqa ENCODER=minilm EXITS=2,4,6
-  # Those that recipes/cascade/logs/README.md found on WikiQA's dev.
+  for file in squad/test trecqa/train-all trecqa/dev; do
+    if [ -e "$data/$file.jsonl" ]; then PPMI_TEXTS="${PPMI_TEXTS:-} $data/$file.jsonl"; fi
+  done
+  export PPMI_TEXTS=${PPMI_TEXTS:-}
+  # Rates that recipes/cascade/logs/README.md found on WikiQA's dev.
   export BERT_RATE=3e-5 BERT_EPOCHS=4 CASCADE_RATE=5e-5 CASCADE_EPOCHS=4 PRECISION=${PRECISION:-bfloat16}
 fi
 . recipes/cosinet/settings.bash

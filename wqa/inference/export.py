@@ -23,8 +23,8 @@ from wqa.pretrained.folders import new_directory, write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
 from wqa.pretrained.pickling import write_checkpoint
 
-#: Ends of the names of inputs that hold a number for each position; others are valid lengths.
-POSITIONS = ("_ids", "_types")
+#: Ids of special tokens that a tokenizer may have.
+SPECIAL_IDS = ("start_id", "separator_id", "padding_id")
 
 
 def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
@@ -66,13 +66,10 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
         blocks[f"exit_{network.exits[0]}"] = (stages[0], names_of_inputs)
         for layer, stage in zip(network.exits[1:], stages[1:]):
             blocks[f"exit_{layer}"] = (stage, ("hidden", "valid_length"))
-    types = {}
-    for name in names_of_inputs:
-        types[name] = "int32 (B, L)" if name.endswith(POSITIONS) else "float32 (B,)"
-    types["scores"] = "float32 (B,), log-odds"
+    types = ranker.encoder.array_types()
     if len(stages) > 1:
         types["hidden"] = f"float32 (B, L, {network.config.units})"
-    manifest = {
+    manifest: Dict[str, Any] = {
         "networks": {
             prefix: {
                 "inputs": list(inputs),
@@ -82,11 +79,11 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
         },
         "types": types,
         "pair_form": tokenizer.pair_form,
-        "start_id": tokenizer.start_id,
-        "separator_id": tokenizer.separator_id,
-        "padding_id": tokenizer.padding_id,
-        "max_length": ranker.encoder.max_length,
     }
+    for name in SPECIAL_IDS:
+        if hasattr(tokenizer, name):  # a tokenizer of words has padding alone
+            manifest[name] = getattr(tokenizer, name)
+    manifest["max_length"] = ranker.encoder.max_length
     with new_directory(out) as folder:
         for prefix, (block, inputs) in blocks.items():
             _write_network(block, inputs, names, folder / prefix)

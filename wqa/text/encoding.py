@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from wqa.text.tokenizers import Tokenizer
 #: Tokens that a question must leave for its candidates. A truncated question leaves as many: it
 #: keeps as much as the longest question that is not truncated, so that no longer one keeps less.
 LEAST_CANDIDATE_TOKENS = 16
+
+#: Ends of the names of arrays that hold a number for each position; others are valid lengths.
+_POSITIONS = ("_ids", "_types")
 
 TokenIds = Union[Sequence[int], np.ndarray]
 
@@ -134,6 +137,20 @@ class PairEncoder:
     def longest(self) -> int:
         """Most tokens of all inputs of a pair together."""
         return self.max_length
+
+    def array_types(self) -> Dict[str, str]:
+        """Describe the arrays of `names` and the scores of a network that takes them.
+
+        Returns
+        -------
+        dict of str to str
+            Type and shape by name, for readers of an exported network.
+        """
+        types = {}
+        for name in self.names:
+            types[name] = "int32 (B, L)" if name.endswith(_POSITIONS) else "float32 (B,)"
+        types["scores"] = "float32 (B,), log-odds"
+        return types
 
     def encode(self, question: str, candidates: Sequence[str], name: str = "") -> List[Any]:
         """Encode a question with each of its candidates.

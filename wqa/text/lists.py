@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -95,6 +95,16 @@ class ListEncoder(PairEncoder):
     @property
     def longest(self) -> int:
         return 2 * self.max_length
+
+    def array_types(self) -> Dict[str, str]:
+        return {
+            "question_ids": "int32 (Q, N)",
+            "question_valid": "float32 (Q,), number of words",
+            "candidate_ids": "int32 (Q, n, M)",
+            "candidate_valid": "float32 (Q, n), number of words",
+            "list_valid": "float32 (Q,), number of candidates",
+            "scores": "float32 (Q, n), 0 at padding",
+        }
 
     def assemble(
         self, question_ids: TokenIds, candidate_ids: TokenIds, truncated: bool = False
