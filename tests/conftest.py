@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tarfile
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from safetensors.numpy import save_file
@@ -234,6 +235,25 @@ def tiny_run(tmp_path_factory, tiny_encoder):
         max_length=64,
     )
     return out
+
+
+@pytest.fixture(scope="session")
+def tiny_words(tmp_path_factory):
+    """Random word vectors of width 8 for most of the words of the built-in questions."""
+    from wqa.data import read_questions
+    from wqa.data.word_vectors import WordVectors, write_word_vectors
+    from wqa.text import split_words
+
+    words = set()
+    for name in ("train", "dev", "test"):
+        for question in read_questions(builtin_path(name)):
+            for text in (question.question, *question.texts):
+                words.update(split_words(text))
+    known = sorted(words)[::2]
+    vectors = np.random.default_rng(5).normal(size=(len(known), 8)).astype(np.float32)
+    folder = tmp_path_factory.mktemp("words") / "table"
+    write_word_vectors(folder, WordVectors(known, vectors, {"kind": "random"}))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,13 @@ def test_a_share_of_the_updates():
     assert plan_schedule(limited, iter(())) == Schedule(0, 50, 5)
 
 
+def test_a_slanted_schedule_rises_over_a_tenth():
+    config = TrainingConfig(epochs=3, schedule="slanted")
+    assert plan_schedule(config, range(24)) == Schedule(24, 72, 7)
+    for batches in (1, 2, 3):
+        assert plan_schedule(config, range(batches)).reaches_peak
+
+
 def test_a_peak_at_the_last_update_is_within_the_warmup():
     assert not Schedule(4, 4, 4).reaches_peak
     assert Schedule(4, 4, 3).reaches_peak
@@ -65,6 +72,9 @@ def test_a_share_always_reaches_the_peak(share, total):
         ({"warmup_share": -0.1}, "warmup_share"),
         ({"warmup_share": float("nan")}, "warmup_share"),
         ({"warmup_share": 0.1, "warmup_updates": 10}, "warmup_updates and warmup_share"),
+        ({"schedule": "slanted", "warmup_share": 0.1}, "schedule"),
+        ({"schedule": "slanted", "warmup_updates": 10}, "schedule"),
+        ({"schedule": "cosine"}, "schedule"),
         ({"tokens_per_update": -1}, "tokens_per_update"),
         ({"tokens_per_update": 9, "accumulate": 2}, "accumulate and tokens_per_update"),
     ],
@@ -98,6 +108,15 @@ def test_a_training_rises_for_its_share(data, tiny_encoder, tmp_path):
     rates = [json.loads(line)["learning_rate"] for line in lines]
     # Three updates up to the peak of 1e-3, then three steps of the four down to 0.
     assert rates == pytest.approx([1e-3 / 3, 2e-3 / 3, 1e-3, 7.5e-4, 5e-4, 2.5e-4])
+
+
+def test_a_slanted_training_falls_to_a_thirty_second(data, tiny_encoder, tmp_path):
+    settings = {**SHORT, "max_updates": 10, "epochs": 9}
+    config = TrainingConfig(**settings, schedule="slanted", log_every=1)
+    train("pairwise", data, str(tmp_path / "run"), str(tiny_encoder), config=config)
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    rates = [json.loads(line)["learning_rate"] for line in lines]
+    assert rates == pytest.approx([1e-3 * (1 + 31 * (1 - n / 9)) / 32 for n in range(10)])
 
 
 def test_the_updates_of_two_devices_are_counted(data, tiny_encoder, tmp_path):

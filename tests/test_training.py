@@ -17,7 +17,7 @@ from wqa.training import TASKS, Trainer, TrainingPairs, train
 from wqa.training.checkpoint import State
 from wqa.training.losses import cross_entropy
 from wqa.training.sampling import dropout_seed, exit_of_update
-from wqa.training.schedules import triangular
+from wqa.training.schedules import slanted_triangular, triangular
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
 
@@ -27,6 +27,29 @@ def test_triangular_schedule():
     assert rates == pytest.approx([0.25, 0.5, 0.75, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
     assert triangular(1, 2.0, 0, 1) == pytest.approx(1.0)
     assert triangular(10, 1.0, 4000, 10) == pytest.approx(10 / 4000)  # shorter than its warm-up
+
+
+def test_slanted_triangular_schedule():
+    # Of 20 updates 2 rise. Equation 3 with cut_frac 0.1 and ratio 32: at cut the peak, half-way
+    # down (1 + 31 / 2) / 32 of it, at the end 1 / 32.
+    rates = [slanted_triangular(update, 1.0, 2, 20) for update in range(1, 21)]
+    assert rates[:3] == pytest.approx([(1 + 31 / 2) / 32, 1, (1 + 31 * (1 - 1 / 18)) / 32])
+    assert (rates[10], rates[-1]) == pytest.approx(((1 + 31 / 2) / 32, 1 / 32))
+    # As the paper writes it, for whole tenths.
+    for total in (10, 20, 500):
+        cut = total // 10
+        for update in range(1, total + 1):
+            share = update / cut
+            if update >= cut:
+                share = 1 - (update - cut) / (cut * (1 / 0.1 - 1))
+            expected = 0.01 * (1 + share * 31) / 32
+            assert slanted_triangular(update, 0.01, cut, total) == pytest.approx(expected)
+    # Where a tenth is not whole, or there is none, no rate is below 1 / 32 of the peak.
+    for total in (1, 2, 9, 19, 101):
+        rates = [
+            slanted_triangular(update, 1.0, total // 10, total) for update in range(1, total + 1)
+        ]
+        assert rates[-1] == min(rates) == pytest.approx(1 / 32) and max(rates) <= 1
 
 
 def test_defaults_of_the_paper():

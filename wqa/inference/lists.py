@@ -149,8 +149,9 @@ class EncodedList(NamedTuple):
 class ListRanker(Ranker):
     """Ranks by a network on lists of candidates.
 
-    The network reads the candidates in the order in which they were retrieved, `Question.ranks`,
-    whatever the order in which they come. A blank candidate is not part of the list.
+    The network reads the candidates in the order in which they were retrieved,
+    `Question.original_order`, whatever the order in which they come. A blank candidate is not part
+    of the list.
 
     Parameters
     ----------
@@ -270,7 +271,7 @@ class ListRanker(Ranker):
 
 def _listed(pairs: List[WordPair], question: Question) -> EncodedList:
     """A question whose pairs that are not blank are listed in their original order."""
-    order = np.argsort(question.ranks, kind="stable")
+    order = np.array(question.original_order)
     filled = np.array([not pair.empty for pair in pairs])
     return EncodedList(pairs, order[filled[order]], question)
 

@@ -209,7 +209,9 @@ class RunStart(EncoderStart):
         return line
 
     def _check_encoder(self, differing: List[str], path: pathlib.Path) -> None:
-        if differing and not any(_part_of(name) == "backbone" for name in stored_layout(path)):
+        if not differing:
+            return  # also for a network without an encoder
+        if not any(_part_of(name) == "backbone" for name in stored_layout(path)):
             raise RunDirectoryError(
                 path,
                 f"a run of the system {self.run_config().system}, which has no single encoder",
@@ -218,7 +220,7 @@ class RunStart(EncoderStart):
             )
         depth = self.backbone().num_layers
         layers = {name.split(".")[2] for name in stored_layout(path) if _is_layer(name)}
-        if differing and _is_layer(differing[0]) and 0 < len(layers) < depth:
+        if _is_layer(differing[0]) and 0 < len(layers) < depth:
             # A network may have fewer layers than its encoder, such as a student's body.
             raise RunDirectoryError(
                 path,
@@ -226,13 +228,12 @@ class RunStart(EncoderStart):
                 "all layers of the encoder",
                 "start from the encoder, or from a run that has all of its layers",
             )
-        if differing:
-            raise RunDirectoryError(
-                path,
-                f"parameter {differing[0]} is missing or of another shape",
-                f"the {self.backbone().family.name} encoder of its config.json",
-                "the file holds an encoder of another family or size: restore it from its run",
-            )
+        raise RunDirectoryError(
+            path,
+            f"parameter {differing[0]} is missing or of another shape",
+            f"the {self.backbone().family.name} encoder of its config.json",
+            "the file holds an encoder of another family or size: restore it from its run",
+        )
 
 
 def _has(arrays: dict, name: str, parameter: mx.gluon.Parameter) -> bool:

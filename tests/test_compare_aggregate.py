@@ -1,0 +1,196 @@
+"""Compare-Aggregate against values computed by hand and against loops in NumPy."""
+
+import mxnet as mx
+import numpy as np
+import pytest
+from test_cosinet import batch
+
+from wqa.models import build_network
+from wqa.models.compare_aggregate import FILTERS, UNITS, WINDOWS
+
+#: Parameters that train, of Table 4, by the recurrent layer.
+COUNTS = {
+    "none": 2_886_601,
+    "rnn": 5_045_401,
+    "birnn": 4_865_401,
+    "lstm": 11_529_001,
+    "bilstm": 10_809_001,
+}
+
+
+def network(words=12, width=6, **options):
+    made = build_network("compare_aggregate", rows=words, width=width, **options)
+    mx.random.seed(3)
+    made.initialize(mx.init.Normal(0.3))
+    vectors = np.random.default_rng(2).normal(size=(words, width)).astype(np.float32)
+    vectors[0] = 0
+    made.vectors.set_data(mx.nd.array(vectors))
+    return made
+
+
+@pytest.mark.parametrize("recurrent", list(COUNTS))
+def test_parameters_that_train_are_as_many_as_published(recurrent):
+    made = build_network("compare_aggregate", rows=40, width=300, recurrent=recurrent)
+    parameters = made.collect_params().values()
+    trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
+    assert sum(int(np.prod(parameter.shape)) for parameter in trained) == COUNTS[recurrent]
+
+
+# By hand
+
+
+def set_values(dense, weight, bias=0.0):
+    """A block whose first output reads the first input, and whose other weights are 0."""
+    values = np.zeros(dense.weight.shape, np.float32)
+    values[0, 0] = weight
+    dense.weight.set_data(mx.nd.array(values))
+    dense.bias.set_data(mx.nd.full(dense.bias.shape, bias))
+
+
+def test_projection_attention_and_comparison_by_hand():
+    made = build_network("compare_aggregate", rows=4, width=1)
+    made.initialize()
+    made.vectors.set_data(mx.nd.array([[0], [1], [-2], [3]]))
+    set_values(made.gate, 1.0)
+    set_values(made.update, 0.5)
+    for filters in (made.question_filters, made.candidate_filters):
+        for window, convolution in zip(WINDOWS, filters):
+            # The first filter adds the words of its window up.
+            weight = np.zeros((FILTERS, UNITS, window), np.float32)
+            weight[0, 0] = 1
+            convolution.weight.set_data(mx.nd.array(weight))
+    [[pair]] = made.parts()[0](*batch([[1, 3]], [[[2, 3, 1]]])[:-1]).asnumpy()
+
+    def project(word):
+        return np.tanh(0.5 * word) / (1 + np.exp(-word))
+
+    question, candidate = [project(1), project(3)], [project(-2), project(3), project(1)]
+
+    def compared(words, others):
+        products = []
+        for word in words:
+            weights = np.exp([word * other for other in others])
+            products.append(word * (weights / weights.sum()) @ others)
+        return products
+
+    def sums(products):
+        found = []
+        for window in WINDOWS:
+            starts = range(max(len(products) - window + 1, 1))
+            found.append(max(sum(products[start : start + window]) for start in starts))
+        return np.maximum(found, 0)
+
+    expected = [*sums(compared(question, candidate)), *sums(compared(candidate, question))]
+    np.testing.assert_allclose(pair[::FILTERS], expected, atol=1e-6)
+
+
+# Loops in NumPy
+
+
+def dense(block, words):
+    return words @ block.weight.data().asnumpy().T + block.bias.data().asnumpy()
+
+
+def attended(words, others):
+    scores = words @ others.T
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return words * ((weights / weights.sum(axis=1, keepdims=True)) @ others)
+
+
+def aggregated(filters, compared):
+    texts = []
+    for window, convolution in zip(WINDOWS, filters):
+        weight = convolution.weight.data().asnumpy()
+        outputs = []
+        for start in range(max(len(compared) - window + 1, 1)):
+            output = convolution.bias.data().asnumpy().copy()
+            for tap, row in enumerate(compared[start : start + window]):
+                output += weight[:, :, tap] @ row
+            outputs.append(output)
+        texts.append(np.maximum(np.max(outputs, axis=0), 0))
+    return np.concatenate(texts)
+
+
+def expected_pair(made, question, candidate):
+    vectors = made.vectors.data().asnumpy()
+    projected = []
+    for ids in (question, candidate):
+        words = vectors[ids]
+        gates = 1 / (1 + np.exp(-dense(made.gate, words)))
+        projected.append(gates * np.tanh(dense(made.update, words)))
+    first, second = projected
+    return np.concatenate(
+        [
+            aggregated(made.question_filters, attended(first, second)),
+            aggregated(made.candidate_filters, attended(second, first)),
+        ]
+    )
+
+
+def test_pairs_equal_loops():
+    made = network()
+    for block in (made.gate, made.update):
+        block.bias.set_data(mx.nd.random.normal(0, 0.5, (UNITS,)))
+    rng = np.random.default_rng(4)
+    questions = [rng.integers(1, 12, length) for length in (1, 7)]
+    lists = [[rng.integers(1, 12, n) for n in (9, 1, 2)], [rng.integers(1, 12, n) for n in (4,)]]
+    pairs = made.parts()[0](*batch(questions, lists)[:-1]).asnumpy()
+    weight, bias = made.out.weight.data().asnumpy(), made.out.bias.data().asnumpy()
+    scores = made(*batch(questions, lists)).asnumpy()
+    for row, (question, candidates) in enumerate(zip(questions, lists)):
+        for column, candidate in enumerate(candidates):
+            expected = expected_pair(made, question, candidate)
+            np.testing.assert_allclose(pairs[row, column], expected, atol=2e-5)
+            assert scores[row, column] == pytest.approx((weight @ expected + bias).item(), abs=1e-4)
+
+
+# Hybridized, and padded
+
+
+@pytest.mark.parametrize("recurrent", list(COUNTS))
+def test_padding_and_hybridizing_change_no_score(recurrent):
+    made = network(recurrent=recurrent)
+    # A projected word is not 0 where its embedding is.
+    for block in (made.gate, made.update):
+        block.bias.set_data(mx.nd.random.normal(0, 0.5, (UNITS,)))
+    questions = [[1, 2, 3], [4]]
+    lists = [[[7, 8], [9], [10, 11, 7, 8, 9]], [[10, 6]]]
+    scores = made(*batch(questions, lists)).asnumpy()
+    assert scores[1, 1:].tolist() == [0, 0]
+    for row, (question, candidates) in enumerate(zip(questions, lists)):
+        alone = made(*batch([question], [candidates])).asnumpy()
+        np.testing.assert_allclose(scores[row, : len(candidates)], alone[0], atol=1e-5)
+    made.hybridize()
+    more = batch([*questions, [5]], [*lists, [[1]]], width=9, candidates=4)
+    padded = made(*more).asnumpy()
+    np.testing.assert_allclose(padded[:2, :3], scores, atol=1e-5)
+    more[0][:, 12:], more[2][:, :, 13:] = 3, 4
+    np.testing.assert_array_equal(made(*more).asnumpy(), padded)
+
+
+def test_gradients_do_not_reach_the_vectors_or_padding():
+    made = network(recurrent="birnn")
+    questions, lists = [[1, 2, 3], [4]], [[[7, 8], [9]], [[10, 6]]]
+
+    def gradients(inputs):
+        with mx.autograd.record():
+            scores = made(*inputs)
+            loss = (scores * scores).sum()
+        loss.backward()
+        found = {}
+        for name, parameter in made._collect_params_with_prefix().items():
+            if parameter.grad_req != "null":
+                found[name] = parameter.grad().asnumpy().copy()
+        return found
+
+    plain = gradients(batch(questions, lists))
+    padded = gradients(batch(questions, lists, width=5, candidates=3))
+    for name, gradient in plain.items():
+        assert gradient.any() and np.isfinite(gradient).all(), name
+        np.testing.assert_allclose(padded[name], gradient, rtol=1e-3, atol=1e-5, err_msg=name)
+
+
+def test_work_is_counted_in_products_with_weights():
+    made = build_network("compare_aggregate", rows=40, width=300, recurrent="rnn")
+    assert made.word_work() == 2 * 300 * UNITS + 15 * UNITS * FILTERS
+    assert made.list_work() == 3000 * 600 + 600 * 600 + 600

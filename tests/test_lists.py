@@ -1,0 +1,786 @@
+"""What networks on lists share: inputs, recurrence, losses, training, ranking and export."""
+
+import json
+import os
+import signal
+
+import mxnet as mx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_cosinet import batch
+
+from wqa.cli import main
+from wqa.config import TrainingConfig, read_run_config
+from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data.word_vectors import WordVectors, read_word_vectors
+from wqa.errors import (
+    DataError,
+    InputError,
+    OptionError,
+    QuestionTooLong,
+    RunDirectoryError,
+    ScoreError,
+)
+from wqa.evaluation import by_document_id
+from wqa.inference import ListRanker, build_ranker, load_ranker
+from wqa.inference.lists import ListEngine
+from wqa.models import ListConfig, build_network
+from wqa.models.lists import ListRecurrence
+from wqa.text import ListEncoder, WordTokenizer, embedding_matrix, plan_lists
+from wqa.training import Trainer, train
+from wqa.training.losses import listwise_divergence
+
+SYSTEMS = ("cosinet", "compare_aggregate")
+#: Most of a training's time is spent here on the first batch of each shape.
+SHORT = {"epochs": 2, "tokens_per_batch": 1500, "log_every": 2, "checkpoint_every": 3}
+
+
+@pytest.fixture(scope="module")
+def questions():
+    """Ten questions to train on, and five to evaluate on."""
+    questions = list(read_questions(builtin_path("dev")))
+    return {"train": questions[:10], "dev": questions[10:15]}
+
+
+@pytest.fixture(scope="module")
+def files(questions, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("questions")
+    for name, some in questions.items():
+        write_questions(folder / f"{name}.jsonl", some)
+    return {name: folder / f"{name}.jsonl" for name in questions}
+
+
+def wqa(*arguments):
+    return main([str(argument) for argument in arguments])
+
+
+def training(files, words, out, *more, system="cosinet"):
+    """Arguments of a training of a few updates."""
+    options = {
+        "--words": words,
+        "--train": files["train"],
+        "--dev": files["dev"],
+        "--out": out,
+        "--epochs": 2,
+        "--tokens-per-batch": 1500,
+        "--log-every": 2,
+    }
+    given_options = [part for option in options.items() for part in option]
+    return ["train", system, *given_options, *more]
+
+
+@pytest.fixture(scope="module")
+def run(files, tiny_words, tmp_path_factory):
+    """A run of Cosinet with a recurrent layer in both directions."""
+    out = tmp_path_factory.mktemp("runs") / "cosinet"
+    assert wqa(*training(files, tiny_words, out, "--recurrent", "birnn")) == 0
+    return out
+
+
+def metrics(run):
+    """metrics.jsonl without what the clock decides."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line.pop("pairs_per_second", None)
+    return lines
+
+
+def small_ranker(recurrent="birnn", max_length=16, **options):
+    """A ranker with random parameters on ten words, "w0" to "w9"."""
+    words = [f"w{number}" for number in range(10)]
+    vectors = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
+    table = WordVectors(words, vectors)
+    tokenizer = WordTokenizer.of_table(table, 8)
+    matrix = embedding_matrix(table, 8)
+    network = build_network("cosinet", rows=len(matrix), width=4, recurrent=recurrent)
+    mx.random.seed(7)
+    network.initialize(mx.init.Normal(0.1))
+    network.vectors.set_data(mx.nd.array(matrix))
+    encoder = network.text_encoder(tokenizer, max_length, options.pop("long_questions", "error"))
+    return build_ranker("cosinet", network, encoder, **options)
+
+
+# Configuration
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"loss": "pairwise"}, "loss: 'pairwise'; expected one of pointwise, listwise"),
+        ({"recurrent": "gru"}, "recurrent: 'gru'; expected one of none, rnn"),
+        ({"rows": -1}, "rows: -1"),
+        (
+            {"loss": "pointwise", "recurrent": "rnn"},
+            'pointwise and rnn; expected listwise.*set loss="listwise"',
+        ),
+    ],
+)
+def test_configurations_are_checked(options, message):
+    with pytest.raises(OptionError, match=message):
+        ListConfig(**options)
+
+
+def test_the_loss_decides_the_defaults_of_the_paper():
+    listwise = TrainingConfig(**ListConfig().training_defaults())
+    assert (listwise.epochs, listwise.schedule, listwise.learning_rate) == (3, "slanted", 2e-4)
+    assert ListConfig(loss="pointwise").training_defaults()["learning_rate"] == 2e-3
+
+
+# Inputs
+
+
+def word_encoder(max_length=4, long_questions="error"):
+    tokenizer = WordTokenizer(["who", "is", "it", "?", "she"], buckets=3)
+    return ListEncoder(tokenizer, max_length, long_questions)
+
+
+def test_pairs_are_words_without_special_tokens():
+    pairs = word_encoder().encode("Who is it", ["she is it", " ", "it it it it she"])
+    assert [pair.question.tolist() for pair in pairs] == [[1, 2, 3]] * 3
+    assert [pair.candidate.tolist() for pair in pairs] == [[5, 2, 3], [], [3] * 4]
+    assert [pair.truncated for pair in pairs] == [False, False, True]
+    assert [pair.empty for pair in pairs] == [False, True, False]
+    assert [pair.length for pair in pairs] == [6, 3, 7]
+
+
+def test_a_long_question_is_an_error_or_cut():
+    text = "who is it who is"
+    with pytest.raises(QuestionTooLong, match="5 or more words; expected at most 4"):
+        word_encoder().encode(text, ["it"])
+    with pytest.raises(QuestionTooLong):
+        word_encoder(long_questions="skip").encode(text, ["it"])
+    [pair] = word_encoder(long_questions="truncate").encode(text, ["it"])
+    assert pair.question.tolist() == [1, 2, 3, 1]
+    with pytest.raises(OptionError, match="max_length: 0"):
+        word_encoder(0)
+    with pytest.raises(InputError, match="the question is empty"):
+        word_encoder().encode(" ", ["it"])
+
+
+def test_padded_lists():
+    encoder = word_encoder(20)
+    first = encoder.encode("who is", ["it", "it is she she is it is it is"])
+    second = encoder.encode("it", ["she ?"])
+    question_ids, counts, ids, lengths, list_counts = encoder.pad_lists([first, second])
+    assert question_ids.tolist() == [[1, 2] + [0] * 6, [3] + [0] * 7]
+    assert ids.shape == (2, 2, 16) and ids.dtype == np.int32
+    assert ids[0, 0].tolist() == [3] + [0] * 15
+    assert ids[1].tolist() == [[5, 4] + [0] * 14, [0] * 16]
+    assert (counts.tolist(), list_counts.tolist()) == ([2, 1], [2, 1])
+    assert lengths.tolist() == [[1, 9], [2, 0]] and lengths.dtype == np.float32
+    # Pairs by themselves are lists of one.
+    assert encoder.pad(first)[2].shape == (2, 1, 16)
+    assert list(encoder.array_types()) == [*encoder.names, "scores"]
+
+
+SIZES = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 12), st.integers(1, 60)), max_size=30)
+
+
+@given(SIZES, st.integers(1, 4000), st.integers(0, 5))
+def test_batches_of_lists_hold_the_budget(sizes, tokens, seed):
+    array = np.array(sizes, dtype=int).reshape(-1, 3)
+    plan = plan_lists(array[:, 0], array[:, 1:], tokens, np.random.default_rng(seed))
+    indices = [int(index) for rows in plan for index in rows]
+    assert sorted(indices) == list(range(len(sizes)))
+    for rows in plan:
+        widths = -(-array[rows, 1:] // 8) * 8
+        padded = len(rows) * array[rows, 0].max() * widths.max(axis=0).sum()
+        assert padded <= tokens or len(rows) == 1
+    assert len(plan) == len(plan_lists(array[:, 0], array[:, 1:], tokens))
+
+
+def test_batches_hold_lists_of_similar_sizes():
+    counts, lengths = np.array([2, 20, 2, 20]), np.array([[8, 8], [8, 8], [8, 16], [8, 8]])
+    plan = plan_lists(counts, lengths, 640)
+    assert [rows.tolist() for rows in plan] == [[0, 2], [1, 3]]
+    # A list that exceeds the budget alone is a batch.
+    assert [rows.tolist() for rows in plan_lists(counts, lengths, 319)][1:] == [[1], [3]]
+
+
+# Recurrence
+
+
+def recurrent_arrays(layer):
+    names = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
+    parameters = layer._collect_params_with_prefix()
+    arrays = []
+    for name in names:
+        [found] = [value for key, value in parameters.items() if key.endswith(name)]
+        arrays.append(found.data().asnumpy())
+    return arrays
+
+
+def sigmoid(values):
+    return 1 / (1 + np.exp(-values))
+
+
+def loop(layer, steps, kind):
+    """Outputs of one direction, step by step."""
+    w_input, w_hidden, b_input, b_hidden = recurrent_arrays(layer)
+    hidden = cell = np.zeros(w_hidden.shape[1])
+    outputs = []
+    for step in steps:
+        gates = w_input @ step + b_input + w_hidden @ hidden + b_hidden
+        if kind.endswith("rnn"):
+            hidden = np.tanh(gates)
+        else:
+            into, forget, update, out = np.split(gates, 4)
+            cell = sigmoid(forget) * cell + sigmoid(into) * np.tanh(update)
+            hidden = sigmoid(out) * np.tanh(cell)
+        outputs.append(hidden)
+    return np.array(outputs)
+
+
+@pytest.mark.parametrize("kind", ["rnn", "birnn", "lstm", "bilstm"])
+def test_recurrence_equals_loops_over_real_candidates(kind):
+    layer = ListRecurrence(kind, 6, 4)
+    mx.random.seed(2)
+    layer.initialize(mx.init.Normal(0.7))
+    for name, parameter in layer.collect_params().items():
+        if name.endswith("bias"):
+            parameter.set_data(mx.nd.random.normal(shape=parameter.shape))
+    pairs = np.random.default_rng(3).normal(size=(5, 2, 4)).astype(np.float32)
+    counts = [3, 5]
+    outputs = layer(mx.nd.array(pairs), mx.nd.array(counts)).asnumpy()
+    assert outputs.shape == (5, 2, 6)
+    for column, count in enumerate(counts):
+        steps = pairs[:count, column]
+        expected = loop(layer.ahead, steps, kind)
+        if kind.startswith("bi"):
+            back = loop(layer.back, steps[::-1], kind)[::-1]
+            expected = np.concatenate([expected, back], axis=1)
+        np.testing.assert_allclose(outputs[:count, column], expected, atol=1e-5)
+
+
+# Losses
+
+
+def test_listwise_divergence_by_hand():
+    scores = mx.nd.array([[0, 0, 0, 9], [np.log(2), np.log(3), np.log(5), 0], [3, 50, 60, 70]])
+    labels = mx.nd.array([[1, 0, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0]])
+    valid = mx.nd.array([3, 3, 1])
+    scores.attach_grad()
+    with mx.autograd.record():
+        losses = listwise_divergence(scores, labels, valid)
+    losses.backward()
+    # KL((1/2, 0, 1/2) || (1/3, 1/3, 1/3)) = log(3/2); -log(3/10); a list of one: 0.
+    np.testing.assert_allclose(losses.asnumpy(), [np.log(1.5), -np.log(0.3), 0], atol=5e-6)
+    # The gradient is softmax minus the normalised labels, 0 at padding.
+    expected = [[1 / 3 - 0.5, 1 / 3, 1 / 3 - 0.5, 0], [0.2, 0.3 - 1, 0.5, 0], [0, 0, 0, 0]]
+    np.testing.assert_allclose(scores.grad.asnumpy(), expected, atol=5e-6)
+
+
+def test_the_divergence_is_zero_where_the_softmax_equals_the_labels():
+    scores, labels = mx.nd.array([[200, -200, 200]]), mx.nd.array([[1, 0, 1]])
+    assert listwise_divergence(scores, labels, mx.nd.array([3])).asscalar() == pytest.approx(
+        0, abs=5e-6
+    )
+
+
+# Training
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": "pointwise"},
+        {"loss": "listwise"},
+        {"loss": "listwise", "recurrent": "birnn"},
+        {"loss": "listwise", "recurrent": "lstm"},
+    ],
+    ids=["pointwise", "listwise", "birnn", "lstm"],
+)
+def test_a_trained_run_ranks_as_the_network_did(
+    system, options, files, questions, tiny_words, tmp_path, monkeypatch
+):
+    kept = {}
+
+    def evaluator(encoder):
+        def evaluate(network):
+            ranker = build_ranker(system, network, encoder)
+            kept["scores"] = [ranking.scores for ranking in ranker.rank_all(questions["dev"])]
+            return {"map": 1.0 + len(kept)}
+
+        return evaluate
+
+    out = tmp_path / "run"
+    config = TrainingConfig(**{**ListConfig(**options).training_defaults(), **SHORT, "epochs": 1})
+    state = train(
+        system,
+        str(files["train"]),
+        str(out),
+        config=config,
+        make_evaluator=evaluator,
+        words=str(tiny_words),
+        **options,
+    )
+    assert state.best_update == state.update > 1
+    ranker = load_ranker(out)
+    assert ranker.capabilities.system == system and ranker.capabilities.stages == 1
+    for ranking, scores in zip(ranker.rank_all(questions["dev"]), kept["scores"]):
+        np.testing.assert_array_equal(ranking.scores, scores)
+        assert ranking.order.tolist() == np.argsort(-scores, kind="stable").tolist()
+    # The vectors are those of the table, bit by bit: they do not train.
+    table = read_word_vectors(tiny_words)
+    matrix = embedding_matrix(table, 1024)
+    assert ranker.network.vectors.data().asnumpy().tobytes() == matrix.tobytes()
+
+
+@pytest.mark.parametrize("more", [["--recurrent", "birnn"], ["--loss", "pointwise"]])
+def test_a_training_learns_its_questions(more, files, questions, tiny_words, tmp_path):
+    out = tmp_path / "run"
+    more = [*more, "--epochs", 12, "--learning-rate", 1e-3]
+    arguments = training(files, tiny_words, out, *more)
+    arguments[arguments.index("--dev") + 1] = files["train"]
+    assert wqa(*arguments) == 0
+    for question, ranking in zip(questions["train"], load_ranker(out).rank_all(questions["train"])):
+        assert question.labels[ranking.order[0]] == 1
+
+
+def test_defaults_of_the_command(run, files, tiny_words, tmp_path, capsys):
+    config = read_run_config(run / "config.json")
+    assert config.training.learning_rate == 2e-4 and config.training.schedule == "slanted"
+    assert config.network["rows"] == load_ranker(run).network.vectors.shape[0]
+    assert len(config.network["words_sha256"]) == 64
+    out = tmp_path / "pointwise"
+    arguments = training(files, tiny_words, out, "--loss", "pointwise", "--max-updates", 1)
+    assert wqa(*arguments) == 0
+    assert read_run_config(out / "config.json").training.learning_rate == 2e-3
+    out = tmp_path / "triangular"
+    more = ["--schedule", "triangular", "--warmup-share", 0.5, "--learning-rate", 1e-5]
+    assert wqa(*training(files, tiny_words, out, *more, "--max-updates", 1)) == 0
+    training_config = read_run_config(out / "config.json").training
+    assert (training_config.schedule, training_config.learning_rate) == ("triangular", 1e-5)
+
+
+def test_help_shows_the_options_and_the_defaults(capsys):
+    with pytest.raises(SystemExit):
+        wqa("train", "cosinet", "--help")
+    text = capsys.readouterr().out
+    own = text.partition("options of cosinet:")[2]
+    for option in ("--words", "--loss", "--recurrent", "--buckets"):
+        assert option in own
+    assert "--rows" not in text and "--words-sha256" not in text
+    assert "(default: slanted)" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--recurrent", "bilstm"],
+        ["--loss", "pointwise", "--accumulate", 2, "--tokens-per-batch", 600],
+        ["--ctx", "cpu:0-1", "--tokens-per-batch", 800],
+    ],
+    ids=["bilstm", "pointwise", "two devices"],
+)
+def test_an_interrupted_training_ends_with_the_same_bits(
+    files, tiny_words, tmp_path, monkeypatch, capsys, more
+):
+    options = [*more, "--checkpoint-every", 2, "--eval-every", 3]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert wqa(*training(files, tiny_words, whole, *options)) == 0
+    step = Trainer._step
+
+    def interrupted(trainer, rate):
+        step(trainer, rate)
+        if trainer.state.update == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_step", interrupted)
+        assert wqa(*training(files, tiny_words, stopped, *options)) == 128 + signal.SIGINT
+    signal.signal(signal.SIGINT, handler)
+    assert "update 5 of" in capsys.readouterr().err
+    assert wqa(*training(files, tiny_words, stopped, *options, "--resume")) == 0
+    assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
+    assert metrics(stopped) == metrics(whole)
+    assert metrics(whole)[-1]["update"] > 5
+
+
+def test_two_devices_follow_the_gradient_of_one(files, tiny_words, tmp_path):
+    arrays = []
+    for name, ctx, tokens in (("one", "cpu", 4000), ("two", "cpu:0-1", 2000)):
+        config = TrainingConfig(
+            epochs=1, tokens_per_batch=tokens, ctx=ctx, schedule="slanted", learning_rate=1e-3
+        )
+        options = {"words": str(tiny_words), "recurrent": "birnn"}
+        train("cosinet", str(files["train"]), str(tmp_path / name), config=config, **options)
+        loaded = mx.nd.load(str(tmp_path / name / "model.params"))
+        arrays.append({key: array.asnumpy() for key, array in loaded.items()})
+    for key, array in arrays[0].items():
+        np.testing.assert_allclose(arrays[1][key], array, atol=2e-4, err_msg=key)
+
+
+def test_questions_without_a_positive_are_left_out_and_counted(
+    questions, files, tiny_words, tmp_path, capsys
+):
+    wrong = Question("w", "who is wrong ?", (Candidate("no one", 0), Candidate("all", 0)))
+    path = tmp_path / "train.jsonl"
+    write_questions(path, [*questions["train"], wrong, wrong._replace(id="v")])
+    for name, some in (("with", path), ("without", files["train"])):
+        out = tmp_path / name
+        assert wqa(*training({**files, "train": some}, tiny_words, out)) == 0
+        note = f"note: {some}: 2 questions without a positive left out"
+        assert (note in capsys.readouterr().err) == (name == "with")
+    first, second = (tmp_path / name / "model.params" for name in ("with", "without"))
+    assert first.read_bytes() == second.read_bytes()
+    write_questions(path, [wrong])
+    assert wqa(*training({**files, "train": path}, tiny_words, tmp_path / "none")) == 2
+    assert "none of the 1 has a positive candidate" in capsys.readouterr().err
+    # Pairs by themselves have labels all the same.
+    arguments = training({**files, "train": path}, tiny_words, tmp_path / "pairs")
+    assert wqa(*arguments, "--loss", "pointwise") == 0
+
+
+def test_cut_candidates_are_counted(files, tiny_words, tmp_path, capsys):
+    more = ["--max-length", 12, "--long-questions", "truncate", "--max-updates", 1]
+    assert wqa(*training(files, tiny_words, tmp_path / "run", *more)) == 0
+    error = capsys.readouterr().err
+    words = WordTokenizer(["a"])
+    longer = 0
+    for question in read_questions(files["train"]):
+        longer += sum(len(ids) > 12 for ids in words.encode(question.texts))
+    assert longer and f"{longer} candidates cut to 12 words" in error
+
+
+def test_pairs_count_in_the_speed_of_lists(files, questions, tiny_words, tmp_path, monkeypatch):
+    counted = []
+    update = Trainer._update
+
+    def counting(trainer, bar):
+        before = trainer._pairs_since
+        update(trainer, bar)
+        if trainer._pairs_since:
+            counted.append(trainer._pairs_since - before)
+
+    monkeypatch.setattr(Trainer, "_update", counting)
+    config = TrainingConfig(epochs=1, schedule="slanted", log_every=1000, tokens_per_batch=1500)
+    out = str(tmp_path / "run")
+    train("cosinet", str(files["train"]), out, config=config, words=str(tiny_words))
+    pairs = sum(len(question.candidates) for question in questions["train"])
+    assert 0 < sum(counted) < pairs and len(counted) > 1  # all but those of the last update
+
+
+# Starts
+
+
+def test_a_run_starts_from_another_one(run, files, tiny_words, tmp_path, capsys):
+    out = tmp_path / "run"
+    arguments = training(files, "", out, "--init", run, "--recurrent", "lstm", "--epochs", 1)
+    assert wqa(*arguments) == 0
+    start = metrics(out)[0]
+    assert start["start"] == (
+        f"{run} (cosinet); kept: vectors, question_filters, candidate_filters, out; new: recurrent"
+    )
+    first, second = (mx.nd.load(str(folder / "model.params")) for folder in (run, out))
+    assert (first["vectors"] == second["vectors"]).asnumpy().all()
+    assert (out / "tokenizer.json").read_bytes() == (run / "tokenizer.json").read_bytes()
+    record = read_run_config(out / "config.json").network
+    assert record["words_sha256"] == read_run_config(run / "config.json").network["words_sha256"]
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"words": ""}, "words: none; expected a table of word vectors; give words=FOLDER"),
+        ({"words": "nowhere"}, "nowhere"),
+        ({"init": "RUN"}, "words and init: both"),
+        (
+            {"init": "RUN", "words": "", "system": "compare_aggregate"},
+            "a run of the system cosinet",
+        ),
+        ({"init": "", "encoder": "ENCODER"}, "ENCODER, and cosinet reads word vectors"),
+        ({"buckets": -1}, "buckets: -1"),
+        ({"teachers": "RUN"}, "which cannot learn from teachers"),
+    ],
+)
+def test_wrong_starts_are_refused(run, files, tiny_words, tiny_encoder, tmp_path, change, message):
+    options = {"words": str(tiny_words), "system": "cosinet", **change}
+    for name, value in options.items():
+        if value in ("RUN", "ENCODER"):
+            options[name] = str(run if value == "RUN" else tiny_encoder)
+    message = message.replace("ENCODER", str(tiny_encoder))
+    config = TrainingConfig()
+    if "teachers" in options:
+        config = TrainingConfig(teachers=(options.pop("teachers"),), schedule="slanted")
+    out = tmp_path / "run"
+    with pytest.raises((OptionError, DataError), match=message):
+        train(options.pop("system"), str(files["train"]), str(out), config=config, **options)
+    assert not (out / "config.json").exists()
+
+
+def test_a_store_of_pairs_is_refused(files, tiny_words, tiny_encoder, tmp_path):
+    store = tmp_path / "store"
+    assert wqa("tokenize", "--data", files["train"], "--out", store, "--encoder", tiny_encoder) == 0
+    with pytest.raises(DataError, match="a store of pairs"):
+        train("cosinet", str(store), str(tmp_path / "run"), words=str(tiny_words))
+
+
+def test_other_word_vectors_are_no_resumption(files, tiny_words, tmp_path):
+    from wqa.data.word_vectors import write_word_vectors
+
+    options = {"config": TrainingConfig(max_updates=1, schedule="slanted"), "words": "table"}
+    options["words"] = str(tmp_path / "table")
+    table = read_word_vectors(tiny_words)
+    write_word_vectors(tmp_path / "table", table)
+    arguments = ("cosinet", str(files["train"]), str(tmp_path / "run"))
+    train(*arguments, **options)
+    assert train(*arguments, resume=True, **options).update == 0
+    for path in (tmp_path / "table").iterdir():
+        path.unlink()
+    write_word_vectors(tmp_path / "table", WordVectors(table.words, 2 * table.vectors, table.meta))
+    with pytest.raises(RunDirectoryError, match="words_sha256 was"):
+        train(*arguments, resume=True, **options)
+
+
+# Ranking
+
+
+def texts(*lists):
+    return [" ".join(f"w{number}" for number in numbers) for numbers in lists]
+
+
+def test_ranking_equals_the_network(questions):
+    ranker = small_ranker()
+    candidates = texts([1, 2, 3], [4], [5, 6, 7, 8, 9, 1], [2, 2])
+    ranking = ranker.rank("w1 w9", candidates)
+    ids = [[2, 3, 4], [5], [6, 7, 8, 9, 10, 2], [3, 3]]
+    scores = ranker.network(*batch([[2, 10]], [ids])).asnumpy()[0]
+    np.testing.assert_allclose(ranking.scores, scores, atol=1e-5)
+    assert ranking.order.tolist() == np.argsort(-scores).tolist()
+    assert ranking.exits.tolist() == [1] * 4 and not ranking.blank.any()
+    np.testing.assert_array_equal(ranking.exit_scores, [ranking.scores])
+
+
+def test_a_list_of_one_and_of_two_thousand():
+    for recurrent in ("none", "birnn"):
+        ranker = small_ranker(recurrent)
+        [alone] = ranker.rank("w1 w2", ["w3 w4"]).scores
+        assert np.isfinite(alone)
+        rng = np.random.default_rng(6)
+        candidates = texts(*(rng.integers(0, 10, rng.integers(1, 12)) for _ in range(2000)))
+        ranking = ranker.rank("w1 w2", candidates)
+        assert sorted(ranking.order) == list(range(2000))
+        encoder = ranker.encoder
+        arrays = encoder.pad_lists([encoder.encode("w1 w2", candidates)])
+        whole = ranker.network(*[mx.nd.array(array, dtype=array.dtype) for array in arrays])
+        np.testing.assert_allclose(ranking.scores, whole.asnumpy()[0], atol=1e-5)
+
+
+def test_groups_and_micro_batches_change_no_score(questions):
+    ranker = small_ranker()
+    asked = questions["train"] + questions["dev"]
+    together = [ranking.scores for ranking in ranker.rank_all(asked)]
+    from wqa.config import EngineConfig
+
+    engine = EngineConfig(engine="mxnet", batch_tokens=50)
+    alone = small_ranker(engine=engine, group_tokens=1)
+    for question, scores in zip(asked, together):
+        [ranking] = alone.rank_all([question])
+        np.testing.assert_allclose(ranking.scores, scores, atol=1e-5)
+
+
+def test_lists_of_several_lengths_share_batches(monkeypatch):
+    monkeypatch.setattr("wqa.inference.lists._ELEMENTS", 600 * 7)
+    ranker = small_ranker()
+    rng = np.random.default_rng(8)
+    lists = [rng.integers(0, 10, (count, 3)) for count in (3, 1, 9, 2, 3, 5)]
+    asked = []
+    for number, rows in enumerate(lists):
+        candidates = tuple(Candidate(text) for text in texts(*rows))
+        asked.append(Question(str(number), "w1 w2", candidates))
+    for question, ranking in zip(asked, ranker.rank_all(asked)):
+        alone = ranker.rank(question.question, question.texts)
+        np.testing.assert_allclose(ranking.scores, alone.scores, atol=1e-5)
+
+
+def test_blank_candidates_are_not_in_the_list():
+    ranker = small_ranker()
+    given_texts = ["w1 w2", "  ", "w3", "", "w4 w5"]
+    ranking = ranker.rank("w1", given_texts)
+    without = ranker.rank("w1", [given_texts[index] for index in (0, 2, 4)])
+    np.testing.assert_allclose(ranking.scores[[0, 2, 4]], without.scores, atol=1e-6)
+    assert ranking.blank.tolist() == [False, True, False, True, False]
+    assert ranking.order[-2:].tolist() == [1, 3] and ranking.exits.tolist() == [1, 0, 1, 0, 1]
+    assert ranking.cost == without.cost
+    blank = ranker.rank("w1", ["", " "])
+    assert blank.order.tolist() == [0, 1] and blank.blank.all() and not blank.cost.multiply_adds
+    # Among others, as a group.
+    asked = [Question("a", "w1", (Candidate(""),)), Question("b", "w1", (Candidate("w2"),))]
+    first, second = ranker.rank_all(asked)
+    assert first.blank.all() and np.isfinite(second.scores).all()
+
+
+@pytest.mark.parametrize("buckets", [0, 4])
+def test_a_question_of_unknown_words(buckets):
+    table = WordVectors(["a", "b"], np.ones((2, 3), np.float32))
+    tokenizer = WordTokenizer.of_table(table, buckets)
+    matrix = embedding_matrix(table, buckets)
+    network = build_network("cosinet", rows=len(matrix), width=3, recurrent="lstm")
+    network.initialize(mx.init.Normal(0.1))
+    network.vectors.set_data(mx.nd.array(matrix))
+    ranker = build_ranker("cosinet", network, network.text_encoder(tokenizer, 8))
+    ranking = ranker.rank("xyzzy plugh", ["a b", "xyzzy", "frotz gnusto plugh", ""])
+    assert np.isfinite(ranking.scores[:3]).all()
+
+
+def test_the_original_order_is_read_whatever_the_order_of_candidates(questions):
+    ranker = small_ranker()
+    for question in questions["dev"]:
+        [given_order] = ranker.rank_all([question])
+        [by_id] = by_document_id([question])
+        assert by_id.ranks != tuple(range(len(by_id.candidates)))
+        [ranking] = ranker.rank_all([by_id])
+        np.testing.assert_allclose(ranking.scores, given_order.scores[list(by_id.ranks)], atol=1e-6)
+    # Another order in itself changes the scores.
+    turned = question._replace(candidates=question.candidates[::-1])
+    [other] = ranker.rank_all([turned])
+    assert np.abs(other.scores[::-1] - given_order.scores).max() > 1e-4
+
+
+def test_cut_candidates_and_long_questions():
+    ranker = small_ranker(max_length=3)
+    ranking = ranker.rank("w1", texts([1, 2, 3, 4], [1, 2, 3]))
+    assert ranking.truncated.tolist() == [True, False]
+    assert ranking.scores[0] == pytest.approx(
+        ranker.rank("w1", texts([1, 2, 3], [1, 2, 3])).scores[0]
+    )
+    long = Question("q", "w1 w2 w3 w4", (Candidate("w1"),))
+    with pytest.raises(QuestionTooLong, match="question 'q': 4 or more words; expected at most 3"):
+        ranker.prepare([long])
+    prepared = small_ranker(max_length=3, long_questions="truncate").prepare([long])
+    assert prepared.truncated == 1 and len(prepared.questions) == 1
+    assert (
+        small_ranker(max_length=3, long_questions="skip")
+        .prepare([long, long._replace(id="p", question="w1")])
+        .skipped
+        == 1
+    )
+
+
+def test_wrong_input_is_refused():
+    ranker = small_ranker()
+    with pytest.raises(InputError, match="the candidate list is empty"):
+        ranker.rank("w1", [])
+    with pytest.raises(InputError, match="not a string and a list"):
+        ranker.rank("w1", "w2")
+    with pytest.raises(InputError, match="the question is empty"):
+        list(ranker.rank_all([Question("q", " ", (Candidate("w1"),))]))
+
+
+def test_scores_that_are_not_finite_name_question_and_candidate():
+    ranker = small_ranker()
+    ranker.network.out.bias.set_data(mx.nd.array([np.nan]))
+    question = Question("q7", "w1", (Candidate(""), Candidate("w2", id="d2")))
+    with pytest.raises(ScoreError, match="question 'q7', scores: nan for document 'd2'"):
+        list(ranker.rank_all([question]))
+    with pytest.raises(ScoreError, match="question 'w1', scores: nan for candidate 2"):
+        ranker.rank("w1", ["", "w2"])
+
+
+def test_cost_by_hand():
+    ranker = small_ranker("birnn")
+    cost = ranker.rank("w1 w2", texts([1, 2, 3], [4], [])).cost
+    word = 5 * 5 * 300  # width 4, and the relatedness
+    of_list = 2 * (600 * 150 + 150 * 150) + 300
+    assert cost.multiply_adds == (2 + 3 + 2 + 1) * word + 2 * of_list
+    assert cost.padded_multiply_adds == 2 * 16 * word + 2 * of_list
+    assert cost.candidate_work == cost.full_candidate_work == 2 * word
+    assert (cost.paper, cost.relative, cost.relative_tokens) == (1, 1, 1)
+
+
+def test_the_engine_keeps_nothing_of_an_interrupt(monkeypatch):
+    ranker = small_ranker()
+    expected = ranker.rank("w1", ["w2", "w3"]).scores
+    encode = ListEngine._encode
+
+    def interrupted(engine, pairs):
+        encode(engine, pairs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ListEngine, "_encode", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ranker.rank("w4", ["w5"])
+    np.testing.assert_array_equal(ranker.rank("w1", ["w2", "w3"]).scores, expected)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"drop_ratio": (0.3, 0.3)}, "drop_ratio"),
+        ({"ctx": "cpu:0-1"}, "2 devices"),
+    ],
+)
+def test_wrong_options_of_a_ranker_are_refused(run, options, message):
+    with pytest.raises(OptionError, match=message):
+        load_ranker(run, **options)
+
+
+def test_other_precisions_and_engines_are_refused(run, files, capsys):
+    for option, value in (("--engine", "onednn"), ("--precision", "int8")):
+        assert wqa("evaluate", run, "--data", files["dev"], option, value) == 2
+        assert "float32 by MXNet" in capsys.readouterr().err
+
+
+def test_commands_take_the_run(run, files, tmp_path, capsys):
+    assert wqa("evaluate", run, "--data", files["dev"]) == 0
+    assert wqa("rank", run, "--data", files["dev"], "--json", tmp_path / "ranked.json") in (0, 2)
+    sequence = tmp_path / "sequence.json"
+    sequence.write_text(json.dumps({"rankers": [str(run), str(run)], "keep": 3}))
+    assert wqa("evaluate", sequence, "--data", files["dev"]) == 0
+    assert wqa("score", run, "--data", files["dev"], "--out", tmp_path / "scores") == 0
+
+
+def test_a_run_with_a_tokenizer_of_other_words_is_refused(run, tmp_path):
+    import shutil
+
+    from wqa.data.digests import forget_digests
+
+    shutil.copytree(run, tmp_path / "run")
+    WordTokenizer(["a", "b"]).save(tmp_path / "run" / "tokenizer.json")
+    with pytest.raises(RunDirectoryError, match="tokenizer.json"):
+        load_ranker(tmp_path / "run")
+    forget_digests(tmp_path / "run")
+    with pytest.raises(RunDirectoryError, match="tokenizer.json: 1,027 ids; expected"):
+        load_ranker(tmp_path / "run")
+
+
+def test_the_ranker_takes_lists_alone():
+    assert isinstance(small_ranker(), ListRanker)
+
+
+# Export
+
+
+@pytest.mark.parametrize("system, recurrent", [("cosinet", "birnn"), ("compare_aggregate", "lstm")])
+def test_an_exported_network_computes_the_same(
+    system, recurrent, files, tiny_words, tmp_path, questions
+):
+    run, out = tmp_path / "run", tmp_path / "exported"
+    more = ["--recurrent", recurrent, "--max-updates", 2]
+    assert wqa(*training(files, tiny_words, run, *more, system=system)) == 0
+    assert wqa("export", run, out) == 0
+    record = json.loads((out / "export.json").read_text())
+    names = record["networks"]["model"]["inputs"]
+    assert record["types"]["candidate_ids"] == "int32 (Q, n, M)" and record["padding_id"] == 0
+    symbol = str(out / "model-symbol.json")
+    block = mx.gluon.SymbolBlock.imports(symbol, names, str(out / "model-0000.params"))
+    ranker = load_ranker(run)
+    lists, rankings = [], list(ranker.rank_all(questions["dev"]))
+    for question in questions["dev"]:
+        lists.append(ranker.encoder.encode(question.question, question.texts))
+    arrays = ranker.encoder.pad_lists(lists)
+    scores = block(*[mx.nd.array(array, dtype=array.dtype) for array in arrays]).asnumpy()
+    for row, ranking in zip(scores, rankings):
+        np.testing.assert_allclose(row[: len(ranking.scores)], ranking.scores, atol=1e-5)
+
+
+def test_other_formats_of_export_are_refused(run, tmp_path, capsys):
+    for name in ("huggingface", "pytorch"):
+        assert wqa("export", run, tmp_path / name, "--format", name) == 2
+        assert "cosinet" in capsys.readouterr().err
