@@ -276,7 +276,8 @@ class _WordIds(Dict[str, int]):
         if self._masks_digits:
             number = self.get(mask_digits(word))
         if number is None:
-            number = self._first_bucket + mmh3.hash(word, 0, False) % self._buckets
+            # As bytes: the library crashes at a string with half a surrogate pair.
+            number = self._first_bucket + mmh3.hash(word.encode("utf-8"), 0, False) % self._buckets
         if len(self) < self._most and len(word) <= _LONGEST_KEPT:
             self[word] = number
         return number

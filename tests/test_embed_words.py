@@ -1,0 +1,497 @@
+"""Tables of word vectors that are made of a corpus: from files, from an encoder, from its texts."""
+
+import gzip
+import json
+import zipfile
+
+import mxnet as mx
+import numpy as np
+import pytest
+import word_vectors as script
+from conftest import needs_onednn, needs_precision
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from scipy.sparse import csr_matrix
+from test_fetching import site  # noqa: F401 - a fixture
+
+from wqa.cli import main
+from wqa.config import EngineConfig
+from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data.word_vectors import WordVectors, read_word_vectors, write_word_vectors
+from wqa.errors import DataError, EncoderError, OptionError, OutputLocked
+from wqa.inference import embed_words
+from wqa.inference.word_encoder import WordEncoder, principal_components
+from wqa.pretrained import load_backbone
+from wqa.text import WordTokenizer, embedding_matrix, load_tokenizer, split_words
+from wqa.text.cooccurrence import count_pairs, factorize, ppmi
+from wqa.text.vocabulary import count_words, read_texts, sif_weights
+
+
+def questions(path, *texts, labels=None):
+    """A file of one question for each pair of texts: a question and a candidate."""
+    records = []
+    for index in range(0, len(texts), 2):
+        candidate = Candidate(texts[index + 1], labels)
+        records.append(Question(f"Q{index}", texts[index], (candidate,)))
+    write_questions(path, records)
+    return path
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    return questions(tmp_path / "train.jsonl", "A cat ?", "a cat , a dog", "The dog ?", "42 dogs")
+
+
+# The vocabulary
+
+
+def test_words_are_counted_in_all_texts(corpus, tmp_path):
+    more = questions(tmp_path / "dev.jsonl.gz", "cat", "x" * 300)
+    counts = count_words([corpus, more])
+    assert counts.words == ["a", "cat", "?", "dog", ",", "42", "dogs", "the"]
+    assert counts.counts.tolist() == [3, 3, 2, 2, 1, 1, 1, 1]
+    assert counts.total == 15  # with the one word that is too long
+    assert list(read_texts([corpus])) == ["A cat ?", "a cat , a dog", "The dog ?", "42 dogs"]
+    assert count_words([corpus], 2).words == ["a", "?", "cat", "dog"]
+    with pytest.raises(DataError, match="no word occurs 9 times"):
+        count_words([corpus], 9)
+
+
+def test_labels_and_order_of_candidates_change_nothing(tmp_path):
+    vocabularies = []
+    for label in (None, 0, 1):
+        path = questions(tmp_path / "data.jsonl", "a b", "c d", "e", "f g a", labels=label)
+        vocabularies.append(count_words([path]))
+    assert vocabularies[0].words == vocabularies[1].words == vocabularies[2].words
+    assert vocabularies[0].counts.tolist() == vocabularies[2].counts.tolist()
+
+
+def test_questions_without_candidates_have_words_too(jsonl):
+    path = jsonl('{"id": "1", "question": "how deep ?"}')
+    assert count_words([path]).words == ["?", "deep", "how"]
+
+
+def test_smooth_inverse_frequencies():
+    weights = sif_weights(np.array([90, 9, 1]), 100, 0.01)
+    assert weights == pytest.approx([0.01 / 0.91, 0.01 / 0.10, 0.5])
+    assert sif_weights(np.array([90, 1]), 100, 0).tolist() == [1, 1]
+
+
+# Mutual information
+
+
+def test_pairs_in_a_window():
+    pairs = count_pairs(["a b c", "b ? a"], ["a", "b", "c"], window=2)
+    # Beside one another: a b, b c. With one word between: a c, and b a, as ? takes a position.
+    assert pairs.toarray().tolist() == [[0, 1.5, 0.5], [1.5, 0, 1], [0.5, 1, 0]]
+    assert count_pairs(["a a a"], ["a"], window=1).toarray().tolist() == [[4]]
+    assert count_pairs(["a", "b"], ["a", "b"]).nnz == 0
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(st.text("abcd ", max_size=12).map(" ".join), max_size=6),
+    st.integers(1, 3),
+    st.integers(1, 20),
+)
+def test_pairs_are_those_of_a_plain_count(texts, window, block):
+    words = ["a", "b", "c"]
+    expected = np.zeros((3, 3))
+    for text in texts:
+        tokens = split_words(text)
+        for i, left in enumerate(tokens):
+            for j, right in enumerate(tokens):
+                distance = abs(i - j)
+                if 0 < distance <= window and left in words and right in words:
+                    weight = (window + 1 - distance) / window
+                    expected[words.index(left), words.index(right)] += weight
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("wqa.text.cooccurrence._BLOCK", block)
+        pairs = count_pairs(texts, words, window)
+    assert np.allclose(pairs.toarray(), expected)
+
+
+def test_positive_mutual_information():
+    counts = np.array([[0, 8.0, 1], [8, 0, 1], [1, 1, 0]])
+    contexts = counts.sum(axis=0) ** 0.75
+    of_words, of_contexts = counts.sum(axis=1) / 20, contexts / contexts.sum()
+    with np.errstate(divide="ignore"):
+        expected = np.maximum(np.log(counts / 20 / np.outer(of_words, of_contexts)), 0)
+    information = ppmi(csr_matrix(counts))
+    assert np.allclose(information.toarray(), expected)
+    assert information.nnz == np.count_nonzero(expected) == 4
+
+
+def test_factors_are_those_of_a_full_decomposition():
+    matrix = np.random.default_rng(3).random((12, 12)) * (
+        np.random.default_rng(4).random((12, 12)) > 0.5
+    )
+    vectors = factorize(csr_matrix(matrix), 5)
+    left, values, _ = np.linalg.svd(matrix)
+    expected = left[:, :5] * np.sqrt(values[:5])
+    assert np.allclose(np.abs(vectors), np.abs(expected))
+    assert np.allclose(vectors @ vectors.T, expected @ expected.T)
+    greatest = np.abs(vectors).argmax(axis=0)
+    assert (vectors[greatest, np.arange(5)] > 0).all()
+    assert np.array_equal(factorize(csr_matrix(matrix), 5), vectors)
+
+
+# Principal components
+
+
+@settings(max_examples=30)
+@given(arrays.arrays(np.float32, (7, 4), elements=st.floats(-10, 10, width=32)), st.integers(1, 4))
+def test_principal_components_keep_the_variance(vectors, units):
+    components = principal_components(vectors, units)
+    centred = vectors - vectors.mean(axis=0, dtype=np.float64)
+    values = np.linalg.svd(centred, compute_uv=False)
+    assert components.shape == (7, units)
+    assert np.allclose(components.mean(axis=0), 0, atol=1e-6)
+    assert np.allclose(np.linalg.norm(components, axis=0), values[:units], atol=1e-4)
+    if units == 4:
+        assert np.allclose(components @ components.T, centred @ centred.T, atol=1e-3)
+
+
+def test_more_components_than_units():
+    with pytest.raises(OptionError, match="units: 5; expected at most 4, the units of the encoder"):
+        principal_components(np.zeros((7, 4), np.float32), 5)
+
+
+# The encoder
+
+ENGINES = [
+    ("mxnet", "float32", 2e-5),
+    pytest.param("onednn", "float32", 2e-5, marks=needs_onednn),
+    pytest.param("onednn", "bfloat16", 6e-2, marks=needs_precision("bfloat16")),
+]
+
+
+@pytest.mark.parametrize("engine, precision, tolerance", ENGINES)
+def test_a_word_is_the_mean_of_its_tokens(tiny_encoder, engine, precision, tolerance):
+    words = ["glacier", "caves", "?", "unbelievably", "42"]
+    encoder = WordEncoder(str(tiny_encoder), EngineConfig(engine, precision))
+    rows, vectors = encoder.encode(words)
+    assert rows == list(range(5)) and vectors.dtype == np.float32
+    backbone, tokenizer = load_backbone(tiny_encoder), load_tokenizer(tiny_encoder)
+    for word, vector in zip(words, vectors):
+        [ids] = tokenizer.encode([f" {word}"])
+        token_ids = [tokenizer.start_id, *ids, tokenizer.separator_id]
+        hidden = backbone(
+            mx.nd.array([token_ids], dtype="int32"),
+            mx.nd.zeros((1, len(token_ids)), dtype="int32"),
+            mx.nd.array([len(token_ids)]),
+        ).asnumpy()[0]
+        assert np.abs(vector - hidden[1:-1].mean(axis=0)).max() < tolerance
+
+
+def test_a_word_without_a_token_has_no_vector(tiny_encoder, monkeypatch):
+    monkeypatch.setattr("wqa.inference.word_encoder._BLOCK", 2)
+    encoder = WordEncoder(str(tiny_encoder), EngineConfig("mxnet"))
+    rows, vectors = encoder.encode(["glacier", " ", "caves", "", "ice"])
+    assert rows == [0, 2, 4] and vectors.shape == (3, encoder.units)
+    assert np.allclose(vectors, encoder.encode(["glacier", "caves", "ice"])[1], atol=1e-5)
+
+
+# The command
+
+
+def run(*arguments):
+    return main(["embed-words", *map(str, arguments)])
+
+
+def test_a_file_becomes_the_table_of_a_corpus(corpus, tmp_path, capsys):
+    vectors = tmp_path / "numberbatch.txt"
+    vectors.write_text(
+        "6 2\n/c/en/cat 1 0\n/c/de/dog 5 5\n/c/en/## 0 1\n/c/en/cat 7 7\n/c/en/moon 2 2\n"
+        "/c/en/Dog 3 3\n"
+    )
+    out = tmp_path / "words"
+    assert run("--data", corpus, "--out", out, "--vectors", vectors) == 0
+    printed = capsys.readouterr()
+    assert "3 words of 2 elements, numberbatch; 3 of the 8 words of the texts and" in printed.out
+    assert "38.46 % of their occurrences" in printed.out  # cat and dog twice, 42 once, of 13
+    assert "numberbatch.txt: rows left out, of words that have an earlier row: 1" in printed.err
+    assert "words taken for their lower-cased form, which the file lacks: 1" in printed.err
+    table = read_word_vectors(out)
+    assert table.words == ["cat", "##", "dog"]
+    assert table.vectors.tolist() == [[1, 0], [0, 1], [3, 3]]
+    assert table.meta["kind"] == "numberbatch" and table.masks_digits
+    assert table.meta["least_count"] == 1 and len(table.meta["data_sha256"]) == 1
+    # Numbers above 9 share the vector of the masked number.
+    assert WordTokenizer.of_table(table).encode(["cat 42 77"]) == [[1, 2, 2]]
+    before = (out / "meta.json").stat().st_mtime_ns
+    assert run("--data", corpus, "--out", out, "--vectors", vectors) == 0
+    assert "it was there already" in capsys.readouterr().out
+    assert (out / "meta.json").stat().st_mtime_ns == before
+
+
+def test_a_table_of_other_options_is_kept(corpus, tmp_path, capsys):
+    vectors = tmp_path / "glove.txt"
+    vectors.write_text("cat 1 0\ndog 0 1\n")
+    assert run("--data", corpus, "--out", tmp_path / "words", "--vectors", vectors) == 0
+    for change, message in (
+        (("--least-count", "2"), "made with least_count 1; expected 2"),
+        (("--data", corpus, corpus), "made with data_sha256"),
+    ):
+        arguments = ["--data", corpus, "--out", tmp_path / "words", "--vectors", vectors]
+        assert run(*arguments, *change) == 2
+        assert message in capsys.readouterr().err
+    vectors.write_text("cat 1 0\ndog 0 2\n")
+    assert run("--data", corpus, "--out", tmp_path / "words", "--vectors", vectors) == 2
+    assert "made with source_sha256" in capsys.readouterr().err
+    assert read_word_vectors(tmp_path / "words").vectors.tolist() == [[1, 0], [0, 1]]
+
+
+def test_distilled_vectors(tiny_encoder, tmp_path, capsys):
+    data, out = builtin_path("dev"), tmp_path / "words"
+    arguments = ["--data", data, "--out", out, "--encoder", tiny_encoder, "--units", 6]
+    assert run(*arguments, "--sif", "0.001") == 0
+    table, counts = read_word_vectors(out), count_words([data])
+    assert table.words == counts.words and table.units == 6
+    meta = table.meta
+    assert (meta["kind"], meta["sif"], meta["components"]) == ("distilled", 0.001, 6)
+    assert not table.masks_digits
+    _, encodings = WordEncoder(str(tiny_encoder)).encode(counts.words)
+    components = principal_components(encodings, 6)
+    components /= np.sqrt(np.square(components).sum(axis=1).mean())
+    weights = 0.001 / (0.001 + counts.counts / counts.total)
+    assert np.allclose(table.vectors, components * weights[:, None], atol=1e-5)
+    assert embedding_matrix(table, 3).shape == (1 + len(table) + 3, 6)
+    capsys.readouterr()
+    assert run(*arguments, "--sif", "0.001") == 0
+    assert "it was there already" in capsys.readouterr().out
+    assert run(*arguments) == 2
+    assert "made with sif 0.001" in capsys.readouterr().err
+
+
+def test_vectors_of_mutual_information(tmp_path, capsys):
+    """Words of the same texts are nearer to one another than to those of others."""
+    animals, planets = "cat dog horse cow sheep", "mars venus saturn pluto jupiter"
+    rng, texts = np.random.default_rng(5), []
+    for _ in range(200):
+        for group in (animals, planets):
+            texts.append(" ".join(rng.permutation(group.split())[:4]))
+    data = questions(tmp_path / "data.jsonl", *texts, "alone", "?")
+    out = tmp_path / "words"
+    assert run("--data", data, "--out", out, "--ppmi", "--units", "4") == 0
+    printed = capsys.readouterr().out
+    assert "10 words of 4 elements, ppmi; 10 of the 12 words of the texts" in printed
+    table = read_word_vectors(out)
+    assert set(table.words) == set(animals.split() + planets.split())
+    unit = table.vectors / np.linalg.norm(table.vectors, axis=1, keepdims=True)
+    is_animal = np.array([word in animals for word in table.words])
+    cosines = unit @ unit.T
+    assert cosines[np.ix_(is_animal, is_animal)].mean() > 0.2
+    assert abs(cosines[np.ix_(is_animal, ~is_animal)]).max() < 0.1
+    assert np.square(np.linalg.norm(table.vectors, axis=1)).mean() == pytest.approx(1)
+    assert run("--data", data, "--out", tmp_path / "again", "--ppmi", "--units", "4") == 0
+    assert np.array_equal(read_word_vectors(tmp_path / "again").vectors, table.vectors)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ((), "one of the arguments --vectors --encoder --ppmi is required"),
+        (("--ppmi", "--encoder", "minilm"), "not allowed with argument"),
+        (("--ppmi", "--units", "300"), "--units: 300 for 8 words"),
+        (("--ppmi", "--units", "0"), "--units: 0; expected a whole number from 1"),
+        (("--ppmi", "--sif", "0.1"), "--sif: 0.1 with ppmi; expected with encoder alone"),
+        (("--ppmi", "--format", "glove"), "--format: glove with ppmi"),
+        (("--ppmi", "--least-count", "0"), "--least-count: 0"),
+        (("--ppmi", "--least-count", "99"), "no word occurs 99 times"),
+        (("--vectors", "absent.txt"), "absent.txt: cannot be read (No such file"),
+        (("--vectors", "absent.txt", "--units", "9"), "--units: 9 with vectors"),
+        (("--encoder", "absent"), "absent: there is no such directory"),
+        (("--encoder", "ENCODER", "--units", "9999"), "--units: 9999; expected at most"),
+        (("--encoder", "ENCODER", "--sif", "-1"), "--sif: -1.0; expected 0 (off)"),
+        (("--encoder", "ENCODER", "--sif", "inf"), "--sif: inf"),
+        (("--encoder", "ENCODER", "--ctx", "tpu"), "tpu"),
+    ],
+)
+def test_wrong_options(arguments, message, corpus, tiny_encoder, tmp_path, capsys):
+    words = [str(tiny_encoder) if word == "ENCODER" else word for word in arguments]
+    assert run("--data", corpus, "--out", tmp_path / "words", *words) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not (tmp_path / "words").exists()
+
+
+def test_an_empty_overlap_makes_no_table(corpus, tmp_path, capsys):
+    (tmp_path / "glove.txt").write_text("moon 1 2\n")
+    code = run("--data", corpus, "--out", tmp_path / "words", "--vectors", tmp_path / "glove.txt")
+    assert code == 2
+    assert "none of its 1 words is among the 8 of the texts" in capsys.readouterr().err
+    assert not (tmp_path / "words").exists()
+
+
+def test_from_python(corpus, tmp_path):
+    with pytest.raises(OptionError, match="vectors and encoder and ppmi: none of them"):
+        embed_words([corpus], tmp_path / "words")
+    with pytest.raises(OptionError, match="vectors and ppmi; expected one of the three"):
+        embed_words([corpus], tmp_path / "words", vectors="a.txt", ppmi=True)
+    with pytest.raises(OptionError, match="data: no file"):
+        embed_words([], tmp_path / "words", ppmi=True)
+    with pytest.raises(DataError, match="absent.jsonl: cannot be read"):
+        embed_words([tmp_path / "absent.jsonl"], tmp_path / "words", ppmi=True)
+    with pytest.raises(EncoderError):
+        embed_words([corpus], tmp_path / "words", encoder=str(tmp_path))
+    report = embed_words([corpus], tmp_path / "words", ppmi=True, units=2)
+    assert report.known == len(report.table) <= report.vocabulary == 8
+    assert 0 < report.coverage <= 1 and report.seconds > 0
+
+
+def test_minilm_knows_related_words(minilm, tmp_path):
+    texts = ["film movie city town 1994 1995", "king queen film town river mountain cat dog"] * 2
+    data = questions(tmp_path / "data.jsonl", *texts)
+    report = embed_words([data], tmp_path / "words", encoder=str(minilm), units=10)
+    table = report.table
+    vectors = dict(zip(table.words, table.vectors))
+
+    def cosine(one, other):
+        a, b = vectors[one], vectors[other]
+        return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+    for word, related, other in (("film", "movie", "river"), ("city", "town", "dog")):
+        assert cosine(word, related) > cosine(word, other) + 0.3
+
+
+def test_wikiqa_has_the_words_of_its_texts(wikiqa_archive, tmp_path):
+    import wikiqa
+
+    assert wikiqa.main(["--out", str(tmp_path), "--archive", str(wikiqa_archive)]) == 0
+    counts = count_words([tmp_path / f"{split}.jsonl" for split in ("train", "dev", "test")])
+    assert (len(counts.words), counts.total) == (36871, 786420)
+    assert counts.words[:3] == ["the", ",", "."]
+
+
+# The script of published vectors
+
+
+def zip_of(path, **members):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in members.items():
+            packed.writestr(name.replace("__", "."), content)
+    return path
+
+
+TABLE = b"the 1 2\ncat 3 4\n"
+
+
+def test_a_local_table_is_copied(tmp_path, capsys):
+    archive = tmp_path / "mine.txt"
+    archive.write_bytes(TABLE)
+    arguments = ["glove-6b", "--out", str(tmp_path / "out"), "--archive", str(archive)]
+    assert script.main(arguments) == 0
+    target = tmp_path / "out" / "glove.6B.300d.txt"
+    assert target.read_bytes() == TABLE
+    printed = capsys.readouterr().out
+    assert "not checked, as it is that of the table" in printed
+    record = json.loads((tmp_path / "out" / "glove.6B.300d.txt.fetched.json").read_text())
+    assert record["name"] == "glove-6b" and record["from"] == str(archive)
+    assert record["sha256"] in printed
+
+
+def test_a_zip_of_another_digest_is_refused(tmp_path, capsys):
+    archive = zip_of(tmp_path / "glove.zip", glove__6B__300d__txt=TABLE)
+    arguments = ["glove-6b", "--out", str(tmp_path / "out"), "--archive", str(archive)]
+    assert script.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "SHA-256" in error and script.SOURCES["glove-6b"].sha256 in error
+    assert not (tmp_path / "out" / "glove.6B.300d.txt").exists()
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    """GloVe's source without a digest, and tables of at most 100 bytes."""
+    source = script.SOURCES["glove-6b"]._replace(sha256="")
+    monkeypatch.setitem(script.SOURCES, "glove-6b", source)
+    monkeypatch.setattr(script, "LARGEST_TABLE", 100)
+
+
+def test_a_zip_is_unpacked_and_read(tmp_path, unchecked, corpus, capsys):
+    archive = zip_of(tmp_path / "glove.zip", other__txt=b"x", glove__6B__300d__txt=TABLE)
+    out = tmp_path / "out"
+    assert script.main(["glove-6b", "--out", str(out), "--archive", str(archive)]) == 0
+    assert (out / "glove.6B.300d.txt").read_bytes() == TABLE
+    words = tmp_path / "words"
+    assert run("--data", corpus, "--out", words, "--vectors", out / "glove.6B.300d.txt") == 0
+    assert read_word_vectors(words).words == ["the", "cat"]
+
+
+@pytest.mark.parametrize("damage", ["absent", "large", "cut", "encrypted", "broken"])
+def test_a_damaged_zip(tmp_path, unchecked, capsys, damage):
+    content = TABLE * 20 if damage == "large" else TABLE
+    name = "other__txt" if damage == "absent" else "glove__6B__300d__txt"
+    archive = zip_of(tmp_path / "glove.zip", **{name: content})
+    raw = bytearray(archive.read_bytes())
+    if damage == "cut":
+        raw = raw[:20] + raw[40:]
+    if damage == "encrypted":
+        raw[raw.index(b"PK\x01\x02") + 8] |= 1
+    if damage == "broken":
+        raw[50] ^= 0xFF
+    archive.write_bytes(raw)
+    out = tmp_path / "out"
+    assert script.main(["glove-6b", "--out", str(out), "--archive", str(archive)]) == 2
+    error = capsys.readouterr().err
+    expected = {
+        "absent": "0 members glove.6B.300d.txt",
+        "large": "unpacks to 320 bytes; expected at most 100",
+        "encrypted": "is encrypted",
+    }.get(damage, "cannot be read")
+    assert expected in error and error.count("\n") == 1
+    assert not (out / "glove.6B.300d.txt").exists()
+
+
+def test_a_download_and_its_digest(site, tmp_path, unchecked, capsys):  # noqa: F811
+    root, url = site
+    zip_of(root / "glove.zip", glove__6B__300d__txt=TABLE)
+    out = tmp_path / "out"
+    assert script.main(["glove-6b", "--out", str(out), "--mirror", f"{url}/glove.zip"]) == 0
+    assert (out / "glove.6B.300d.txt").read_bytes() == TABLE
+    assert "not checked, as none is published" in capsys.readouterr().out
+    numberbatch = gzip.compress(b"1 2\n/c/en/cat 1 2\n")
+    (root / "nb.gz").write_bytes(numberbatch)
+    assert script.main(["numberbatch", "--out", str(out), "--mirror", f"{url}/nb.gz"]) == 0
+    assert (out / "numberbatch-en-19.08.txt.gz").read_bytes() == numberbatch
+
+
+def test_a_download_of_another_digest_is_deleted(site, tmp_path, capsys):  # noqa: F811
+    root, url = site
+    zip_of(root / "glove.zip", glove__6B__300d__txt=TABLE)
+    out = tmp_path / "out"
+    assert script.main(["glove-6b", "--out", str(out), "--mirror", f"{url}/glove.zip"]) == 2
+    error = capsys.readouterr().err
+    assert script.SOURCES["glove-6b"].sha256 in error and "--archive" in error
+    assert [path.name for path in out.iterdir()] == []
+
+
+def test_names_of_vectors(tmp_path, capsys):
+    assert script.main(["--list"]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in script.SOURCES)
+    assert "no published digest" in printed and "checked by SHA-256" in printed
+    assert script.main(["fasttext", "--out", str(tmp_path)]) == 2
+    assert "one of numberbatch" in capsys.readouterr().err
+    absent = ["numberbatch", "--out", str(tmp_path), "--archive", str(tmp_path / "absent")]
+    assert script.main(absent) == 2
+    assert "is no file" in capsys.readouterr().err
+
+
+def test_two_writers_of_one_table(tmp_path):
+    from wqa.data.locks import lock_output
+
+    table = WordVectors(["a"], np.ones((1, 2), np.float32))
+    with lock_output(tmp_path / "words"), pytest.raises(OutputLocked):
+        write_word_vectors(tmp_path / "words", table)
+
+
+def test_the_built_in_corpus_is_covered_by_its_own_table(tmp_path):
+    """Every text of the corpus has ids of words alone, and no bucket."""
+    data = builtin_path("train")
+    report = embed_words([data], tmp_path / "words", ppmi=True, units=20)
+    tokenizer = WordTokenizer.of_table(report.table)
+    for question in list(read_questions(data))[:20]:
+        for ids in tokenizer.encode([question.question, *question.texts]):
+            assert max(ids) <= len(report.table)

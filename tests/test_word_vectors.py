@@ -1,0 +1,216 @@
+"""Tables of word vectors: written, read, restricted to a vocabulary, and refused when damaged."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import limited_file_size
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wqa.data.word_vectors import (
+    LONGEST_WORD,
+    WordVectors,
+    mask_digits,
+    read_word_vectors,
+    write_word_vectors,
+)
+from wqa.errors import DataError, OptionError, StorageError
+
+META = {"kind": "glove", "source": "glove.txt", "masks_digits": False}
+WORDS = ["the", "café", "####", "\u2028"]
+VECTORS = np.arange(12, dtype=np.float32).reshape(4, 3)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_word_vectors(tmp_path / "words", WordVectors(WORDS, VECTORS, META))
+    return tmp_path / "words"
+
+
+def test_a_table_round_trips(folder):
+    table = read_word_vectors(folder)
+    assert table.words == WORDS and table.meta == META
+    assert np.array_equal(table.vectors, VECTORS) and table.vectors.dtype == np.float32
+    assert (len(table), table.units, table.masks_digits) == (4, 3, False)
+    meta = json.loads((folder / "meta.json").read_text())
+    assert (meta["words"], meta["units"], meta["format"]) == (4, 3, 1)
+    assert sorted(meta["sha256"]) == ["vectors", "word_bytes", "word_ends"]
+    assert [path.name for path in folder.parent.iterdir()] == ["words"]
+
+
+@settings(max_examples=25)
+@given(
+    st.lists(
+        st.text(st.characters(blacklist_categories=["Cs"]), min_size=1), min_size=1, unique=True
+    ),
+    st.integers(1, 4),
+)
+def test_any_words_round_trip(tmp_path_factory, words, units):
+    path = tmp_path_factory.mktemp("tables") / "words"
+    vectors = np.random.default_rng(len(words)).standard_normal((len(words), units))
+    write_word_vectors(path, WordVectors(words, vectors.astype(np.float32)))
+    table = read_word_vectors(path)
+    assert table.words == words and np.array_equal(table.vectors, vectors.astype(np.float32))
+
+
+def test_more_words_than_a_block(tmp_path, monkeypatch):
+    monkeypatch.setattr("wqa.data.word_vectors._BLOCK", 3)
+    words = [f"w{number}" for number in range(10)]
+    vectors = np.arange(20, dtype=np.float32).reshape(10, 2)
+    write_word_vectors(tmp_path / "words", WordVectors(words, vectors))
+    table = read_word_vectors(tmp_path / "words")
+    assert table.words == words and np.array_equal(table.vectors, vectors)
+
+
+def test_writing_again_keeps_the_table_and_refuses_another(folder):
+    before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+    write_word_vectors(folder, WordVectors(WORDS, VECTORS, META))
+    assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    with pytest.raises(DataError, match="made with kind 'glove'; expected 'ppmi'"):
+        write_word_vectors(folder, WordVectors(WORDS, VECTORS, {**META, "kind": "ppmi"}))
+    (folder.parent / "file").write_text("x")
+    with pytest.raises(OptionError, match="a file"):
+        write_word_vectors(folder.parent / "file", WordVectors(WORDS, VECTORS, META))
+
+
+def test_a_full_disk_leaves_no_table(tmp_path):
+    big = WordVectors(["a", "b"], np.ones((2, 16384), np.float32))
+    with limited_file_size(1 << 14), pytest.raises(StorageError, match="free space"):
+        write_word_vectors(tmp_path / "words", big)
+    assert not (tmp_path / "words").exists()
+    write_word_vectors(tmp_path / "words", big)
+    assert read_word_vectors(tmp_path / "words").words == ["a", "b"]
+
+
+# The vocabulary
+
+
+def test_a_table_is_restricted_in_its_own_order(folder):
+    table = read_word_vectors(folder, ["moon", "café", "the"])
+    assert table.words == ["the", "café"]
+    assert np.array_equal(table.vectors, VECTORS[:2]) and table.meta == META
+
+
+def test_masked_digits_keep_the_masked_word():
+    table = WordVectors(WORDS, VECTORS, {"masks_digits": True})
+    assert table.restrict(["the", "1995"]).words == ["the", "####"]
+    assert table.restrict(["199", "café"]).words == ["café"]
+    plain = WordVectors(WORDS, VECTORS, META)
+    assert plain.restrict(["the", "1995"]).words == ["the"]
+
+
+def test_an_empty_overlap_is_an_error(folder):
+    with pytest.raises(DataError) as caught:
+        read_word_vectors(folder, ["moon", "star"])
+    text = str(caught.value)
+    assert str(folder) in text
+    assert "none of its 4 words is among the 2 of the texts, such as 'moon', 'star'" in text
+    assert "all words would be unknown" in text
+
+
+@pytest.mark.parametrize(
+    "word, masked",
+    [
+        ("7", "7"),
+        ("42", "##"),
+        ("1995", "####"),
+        ("mp3", "mp3"),
+        ("1990s", "####s"),
+        ("a1b2", "a1b2"),
+        ("a1b22", "a#b##"),
+        ("٤٢", "٤٢"),
+    ],
+)
+def test_masked_digits(word, masked):
+    assert mask_digits(word) == masked
+
+
+@given(st.text("ab19 #", max_size=8))
+def test_masking_again_changes_nothing(word):
+    masked = mask_digits(word)
+    assert mask_digits(masked) == masked and len(masked) == len(word)
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    "words, vectors, message",
+    [
+        ([], np.zeros((0, 3), np.float32), "0 words"),
+        (["a"], np.zeros((1, 0), np.float32), "vectors of 0 elements"),
+        (["a"], np.zeros((1, 20000), np.float32), "vectors of 20000 elements"),
+        (["a", "b"], np.zeros((1, 3), np.float32), "2 words with vectors of shape"),
+        (["a"], np.zeros((1, 3)), "float64"),
+        (["a"], np.zeros(3, np.float32), "shape"),
+        (["a", "b", "a"], np.zeros((3, 1), np.float32), "the word 'a' is there twice"),
+        (["a", ""], np.zeros((2, 1), np.float32), "the word ''"),
+        (["é" * LONGEST_WORD], np.zeros((1, 1), np.float32), "expected 1 to 4,096 bytes"),
+        (["\ud800"], np.zeros((1, 1), np.float32), "bytes of UTF-8"),
+        (["a", "b"], np.array([[1], [np.nan]], np.float32), "the vector of 'b' has an element"),
+        (["a"], np.array([[np.inf]], np.float32), "not finite"),
+    ],
+)
+def test_a_wrong_table_is_refused(words, vectors, message):
+    with pytest.raises(DataError) as caught:
+        WordVectors(words, vectors)
+    assert message in str(caught.value)
+
+
+def edit_meta(folder, **changes):
+    path = folder / "meta.json"
+    meta = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps(meta))
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"words": 3}, "word_ends.bin: 4 elements; expected 3"),
+        ({"words": 0}, "0 words"),
+        ({"units": 4}, "vectors.bin: 12 elements; expected 16"),
+        ({"units": 10**12}, "vectors of 1000000000000 elements"),
+        ({"units": "3"}, "units is '3'"),
+        ({"format": 2}, "a table of word vectors of format 2"),
+        ({"masks_digits": "yes"}, "masks_digits 'yes'"),
+        ({"kind": 3}, "kind 3"),
+        ({"sha256": {}, "words": None}, "words is None"),
+    ],
+)
+def test_a_contradicting_meta_is_refused(folder, changes, message):
+    edit_meta(folder, **changes)
+    with pytest.raises(DataError) as caught:
+        read_word_vectors(folder)
+    assert message in str(caught.value) and "wqa embed-words" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["word_bytes", "word_ends", "vectors"])
+def test_damaged_arrays_are_refused(folder, name):
+    path = folder / f"{name}.bin"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    with pytest.raises(DataError, match=f"{name}.bin: {len(content) - 1} bytes"):
+        read_word_vectors(folder)
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    with pytest.raises(DataError, match="SHA-256"):
+        read_word_vectors(folder)
+    path.unlink()
+    with pytest.raises(DataError, match="is missing"):
+        read_word_vectors(folder)
+
+
+def test_a_digestless_table_is_checked_all_the_same(folder):
+    edit_meta(folder, sha256={})
+    (folder / "word_bytes.bin").write_bytes(b"\xff" * len("".join(WORDS).encode()))
+    with pytest.raises(DataError, match="word 0 is not UTF-8"):
+        read_word_vectors(folder)
+    (folder / "word_bytes.bin").write_bytes("".join(WORDS).encode())
+    (folder / "vectors.bin").write_bytes(np.full(12, np.nan, "<f4").tobytes())
+    with pytest.raises(DataError, match="the vector of 'the' has an element that is not finite"):
+        read_word_vectors(folder)
+
+
+def test_what_is_no_table(tmp_path):
+    with pytest.raises(DataError, match="is no table of word vectors.*wqa embed-words"):
+        read_word_vectors(tmp_path / "absent")
