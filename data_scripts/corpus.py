@@ -10,10 +10,12 @@ import sys
 import interrupts
 
 from wqa.data import FILTERS, atomic_writer, count, write_questions
+from wqa.data.formats import to_line
+from wqa.data.json_lines import checked_utf8
 from wqa.data.locks import lock_output
 from wqa.data.streams import LossyStream
 from wqa.data.temporary import scratch_folder
-from wqa.errors import DataError, WqaError, printable
+from wqa.errors import DataError, WqaError, printable, shorten
 
 COUNTS = ("questions", "candidates", "correct")
 
@@ -70,6 +72,41 @@ def write_split(out, split, questions):
     statistics = Statistics()
     write_questions(out / f"{split}.jsonl", counted(questions, statistics, split))
     return statistics.figures()
+
+
+def write_public(out, questions, is_dev):
+    """Write the splits and the counts of a corpus whose test questions are not public.
+
+    ``questions`` has the official training and development questions, by ``train`` and ``dev``, or
+    one of the two. Development questions become the split test, training questions for which
+    ``is_dev`` is true the split dev. Questions are written as they come, and no file has its name
+    before all are whole. Returns the counts.
+    """
+    splits = []
+    if "train" in questions:
+        splits += ["train", "dev"]
+    if "dev" in questions:
+        splits.append("test")
+    statistics = {split: Statistics() for split in splits}
+    with contextlib.ExitStack() as stack:
+        paths = {split: out / f"{split}.jsonl" for split in splits}
+        opened = {split: stack.enter_context(atomic_writer(paths[split])) for split in splits}
+        for question in questions.get("train", ()):
+            split = "dev" if is_dev(question) else "train"
+            _write_question(opened[split], question, statistics[split])
+        for question in questions.get("dev", ()):
+            _write_question(opened["test"], question, statistics["test"])
+        for split in splits:
+            refuse_empty(split, statistics[split].totals["all"]["questions"])
+    stats = {split: statistics[split].figures() for split in splits}
+    write_stats(out, stats)
+    return stats
+
+
+def _write_question(file, question, statistics):
+    statistics.add(question)
+    line = checked_utf8(to_line(question), f"question {shorten(question.id)}")
+    file.write(line + "\n")
 
 
 def write_stats(out, stats):

@@ -4,11 +4,13 @@ Moschitti 2020 (Cosinet, section 5.1).
 
     python data_scripts/squad.py --out data/squad
     python data_scripts/squad.py --out data/squad --archive FOLDER
+    python data_scripts/squad.py --out data/squad --archive FOLDER --unanswered
 
 A candidate is a sentence of the question's paragraph, and is correct if it holds a whole annotated
-answer span. Questions without an answer are left out. The file of development questions becomes
-test.jsonl; of the training questions one in ten, drawn by a fixed rule, becomes dev.jsonl and the
-rest train.jsonl.
+answer span. Questions without an answer are left out, or, with ``--unanswered``, have wrong
+candidates only; the paper's Table 2 counts them, and evaluates without them. The file of
+development questions becomes test.jsonl; of the training questions one in ten, drawn by a fixed
+rule, becomes dev.jsonl and the rest train.jsonl.
 
 ``--archive`` takes a folder of train-v2.0.json and dev-v2.0.json, plain or .gz, or one such file
 under its own name. The papers split sentences with SpaCy, whose models are no package; this script
@@ -18,12 +20,13 @@ splits them with pysbd. Texts keep their case.
 import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
 
 # isort: split
+import functools
 import hashlib
 import itertools
 import sys
 from typing import List, NamedTuple, Tuple
 
-from corpus import from_archive, make_parser, refuse_empty, run, write_split, write_stats
+from corpus import from_archive, make_parser, run, write_public
 from fetching import download
 
 from wqa.data import Candidate, Question, parse_json
@@ -43,7 +46,7 @@ class Entry(NamedTuple):
 
     id: str
     question: str
-    #: Start and text of each annotated answer.
+    #: Start and text of each annotated answer; none where the paragraph does not answer it.
     spans: List[Tuple[int, str]]
 
 
@@ -115,19 +118,20 @@ def make_segmenter():
     return pysbd.Segmenter(language="en", clean=False, char_span=True)
 
 
-def convert(path):
-    """Yield the questions of a file."""
+def convert(path, unanswered=False):
+    """Yield the questions of a file, those without an answer by option."""
     segmenter = make_segmenter()
     ids = set()
     for number, paragraph in enumerate(read(path), 1):
         where = f"{path}, paragraph {number}"
-        text, entries = read_paragraph(paragraph, where)
+        text, entries = read_paragraph(paragraph, where, unanswered)
         spans = [span for entry in entries for span in entry.spans]
         bounds = sentences(segmenter, text, spans)
         for entry in entries:
             add_id(ids, entry, where)
             question = Question(entry.id, entry.question, _candidates(text, bounds, entry.spans))
-            if 1 in question.labels and question.question:
+            is_unanswered = unanswered and not entry.spans and question.candidates
+            if question.question and (1 in question.labels or is_unanswered):
                 yield question
 
 
@@ -138,12 +142,12 @@ def add_id(ids, entry, where):
     ids.add(entry.id)
 
 
-def read_paragraph(paragraph, where):
-    """Return the text of a paragraph and its questions that have an answer.
+def read_paragraph(paragraph, where, unanswered=False):
+    """Return the text of a paragraph and its questions, those without an answer by option.
 
     Each answer stands in the text where the file says.
     """
-    text, entries = _read_paragraph(paragraph, where)
+    text, entries = _read_paragraph(paragraph, where, unanswered)
     for entry in entries:
         for begin, answer in entry.spans:
             if text[begin : begin + len(answer)] != answer:
@@ -155,13 +159,15 @@ def read_paragraph(paragraph, where):
     return text, entries
 
 
-def _read_paragraph(paragraph, where):
+def _read_paragraph(paragraph, where, unanswered):
     try:
         text = _text(paragraph["context"])
         if len(text) > LONGEST_PARAGRAPH:
             raise ValueError(f"a paragraph of {len(text):,} characters")
-        answered = [entry for entry in paragraph["qas"] if not entry.get("is_impossible")]
-        return text, [_entry(entry) for entry in answered]
+        entries = paragraph["qas"]
+        if not unanswered:
+            entries = [entry for entry in entries if not entry.get("is_impossible")]
+        return text, [_entry(entry) for entry in entries]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DataError(
             where, f"{type(error).__name__}: {error}", "context and qas as in SQuAD 2.0"
@@ -170,7 +176,8 @@ def _read_paragraph(paragraph, where):
 
 def _entry(entry):
     spans = []
-    for answer in entry["answers"]:
+    answers = [] if entry.get("is_impossible") else entry["answers"]
+    for answer in answers:
         start, text = answer["answer_start"], _text(answer["text"])
         if type(start) is not int or start < 0 or not text:
             raise ValueError(f"answer {shorten(text)} at {shorten(start)}")
@@ -203,20 +210,12 @@ def is_dev(question):
     return int(hashlib.sha256(question.id.encode("utf-8")).hexdigest(), 16) % 10 == 0
 
 
-def write(archive, out):
+def write(archive, out, unanswered=False):
     """Write the splits of the files in the archive and their counts, and return the counts."""
-    files, splits = find(archive), {}
-    if "train" in files:
-        splits = {"train": [], "dev": []}
-        for question in convert(files["train"]):
-            splits["dev" if is_dev(question) else "train"].append(question)
-    if "dev" in files:
-        splits["test"] = list(convert(files["dev"]))
-    for split, questions in splits.items():  # all are read before one is written
-        refuse_empty(split, len(questions))
-    stats = {split: write_split(out, split, questions) for split, questions in splits.items()}
-    write_stats(out, stats)
-    return stats
+    questions = {}
+    for split, path in find(archive).items():
+        questions[split] = convert(path, unanswered)
+    return write_public(out, questions, is_dev)
 
 
 def fetch(folder):
@@ -228,8 +227,13 @@ def fetch(folder):
 
 def main(arguments=None):
     """Run the command line."""
-    options = make_parser(__doc__).parse_args(arguments)
-    return run(lambda: from_archive(options, fetch, write), options.out)
+    parser = make_parser(__doc__)
+    parser.add_argument(
+        "--unanswered", action="store_true", help="keep the questions without an answer"
+    )
+    options = parser.parse_args(arguments)
+    convert_all = functools.partial(write, unanswered=options.unanswered)
+    return run(lambda: from_archive(options, fetch, convert_all), options.out)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ import json
 import math
 import pathlib
 import random
+import runpy
 
 import numpy as np
 import pytest
-from conftest import SHARED
+from conftest import ROOT, SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ from wqa.evaluation import METRICS, dev_evaluator, evaluate, evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
 from wqa.evaluation.ties import by_document_id
 from wqa.inference import BASELINES, SequentialRanker, load_ranker, score_in_memory
+from wqa.inference.baselines import WordOverlap
 
 NAMES = ("rr", "wo", "wo+rr", "random:7", "bm25")
 TEST = builtin_path("test")
@@ -449,6 +451,22 @@ def test_what_a_baseline_does_not_do_is_said(tmp_path, capsys):
     error_of(capsys, "train", "cascade", "--init", "wo", *trained)
     with pytest.raises(OptionError, match="drop_ratio: 'tuned' with random:7, which drops nothing"):
         load_ranker("random:7", drop_ratio="tuned")
+
+
+def test_overlap_by_several_ways_to_split_words(tmp_path, capsys):
+    overlap = runpy.run_path(str(ROOT / "recipes" / "cosinet" / "overlap.py"))
+    candidates = (Candidate("B.", 1), Candidate("a b", 0))
+    rows = overlap["rows_of"]([Question("q", "A b?", candidates), corpus((0,))[0]])
+    assert [row["a question"] for row in rows] == [(3 + 2) / 2, 2, 2]
+    # The two candidates share 1 and 2 words with the question, or 0 and 1, or 0 and 0.
+    assert [row["wo mrr"] for row in rows] == ["50.00"] * 3
+    assert [row["wo+rr mrr"] for row in rows] == ["50.00", "50.00", "100.00"]
+    spaced = WordOverlap(split=str.split).rank("A b?", ["B.", "a b", "A b?"])
+    assert spaced.scores.tolist() == [0, 0, 2]
+    overlap["main"]([str(TEST)])
+    printed = capsys.readouterr().out
+    own = run_json(capsys, "evaluate", "wo+rr", "--data", TEST, "--filter", "no-all-negative")
+    assert f"{100 * own['map']:.2f}" in printed.splitlines()[2]
 
 
 # Real corpora

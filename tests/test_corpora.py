@@ -468,6 +468,24 @@ def test_squad_by_hand(tmp_path):
     assert second[3] == (1, 0, 1)  # two spans were annotated
 
 
+def test_squad_with_its_unanswered_questions(tmp_path):
+    """They have the candidates of their paragraph, and the others are as without them."""
+    paragraphs = (
+        paragraph("He met Mr. Jones. They left.", ["Mr. Jones"]),
+        paragraph("Nobody knows. So.", [], impossible=True),
+    )
+    paragraphs[1]["qas"][0]["plausible_answers"] = [{"text": "So", "answer_start": 14}]
+    folder = write_squad(tmp_path / "in", *paragraphs)
+    for out, more in (("answered", []), ("all", ["--unanswered"])):
+        arguments = ["--archive", str(folder), "--out", str(tmp_path / out), *more]
+        assert squad.main(arguments) == 0
+    first, second = rows(tmp_path / "all" / "test.jsonl")
+    assert [first] == rows(tmp_path / "answered" / "test.jsonl")
+    assert second[2:] == (("Nobody knows.", "So."), (0, 0))
+    stats = json.loads((tmp_path / "all" / "stats.json").read_text())["test"]
+    assert (stats["all"]["questions"], stats["no-all-negative"]["questions"]) == (2, 1)
+
+
 def test_squad_joins_sentences_that_would_cut_an_answer(tmp_path):
     text = "It reads thus. Yes! No! is the cry. The end."
     folder = write_squad(tmp_path / "in", paragraph(text, ["Yes! No!"]))
@@ -532,6 +550,15 @@ def test_counts_of_half_of_squads_development_set(tmp_path):
     assert squad.main(["--archive", str(folder), "--out", str(tmp_path)]) == 0
     counts = json.loads((tmp_path / "stats.json").read_text())["test"]["all"]
     assert (counts["questions"], counts["candidates"], counts["correct"]) == (2910, 16476, 3141)
+    answered = (tmp_path / "test.jsonl").read_text().splitlines()
+    arguments = ["--archive", str(folder), "--out", str(tmp_path), "--unanswered"]
+    assert squad.main(arguments) == 0
+    stats = json.loads((tmp_path / "stats.json").read_text())["test"]
+    # 47.88 % of the questions have an answer, as 49.92 % of the whole set's (Table 2).
+    assert (stats["all"]["questions"], stats["all"]["candidates"]) == (6078, 34079)
+    assert stats["no-all-negative"] == counts
+    lines = (tmp_path / "test.jsonl").read_text().splitlines()
+    assert [line for line in lines if '"label": 1' in line] == answered
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Type
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Type
 
 import numpy as np
 
@@ -108,15 +108,26 @@ class WordOverlap(Baseline):
 
     Many candidates tie. The published figures are approached where ties count against the correct
     candidates, so evaluation counts them in this way, and says so.
+
+    Parameters
+    ----------
+    seed : int
+        Not read.
+    split : callable
+        Splits a text into words. The figures depend on it.
     """
 
     rule = "wo"
     ties = "pessimistic"
 
+    def __init__(self, seed: int = 0, split: Callable[[str], List[str]] = split_words) -> None:
+        super().__init__(seed)
+        self._split = split
+
     def scores(self, question: Question) -> Sequence[float]:
         """Numbers of words, as `Baseline.scores`."""
-        words = set(split_words(question.question))
-        return [float(len(words.intersection(split_words(text)))) for text in question.texts]
+        words = set(self._split(question.question))
+        return [float(len(words.intersection(self._split(text)))) for text in question.texts]
 
 
 class WordOverlapByRank(WordOverlap):

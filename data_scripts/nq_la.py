@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Natural Questions (Kwiatkowski et al. 2019) as paragraph selection: the NQ-LA of Bonadiman and
+Moschitti 2020 (Cosinet, section 5.1).
+
+    python data_scripts/nq_la.py --out data/nq_la
+    python data_scripts/nq_la.py --out data/nq_la --archive FOLDER
+
+A candidate is a top-level paragraph of the question's page, in the order of the page; tables and
+lists are left out. It is correct if an annotator chose it as the long answer: one annotator of a
+training question, any of the five of a development question. Questions that no annotator answered
+stay, with wrong candidates only. Questions whose long answers are all tables or lists are left out,
+and so are pages without a paragraph; a note counts both.
+
+The official development questions become test.jsonl; of the training questions one in fifty, by a
+digest of its id, becomes dev.jsonl and the rest train.jsonl. Memory holds one question at a time.
+
+``--archive`` takes a folder of simplified-nq-train.jsonl and nq-dev-all.jsonl, plain or .gz, or one
+such file under its own name. The simplified form and the original one, in which the development
+questions are published, are told apart line by line. The texts of a paragraph are its tokens,
+joined by spaces.
+"""
+
+import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
+
+# isort: split
+import collections
+import contextlib
+import gzip
+import hashlib
+import re
+import sys
+
+from corpus import from_archive, make_parser, run, write_public
+from fetching import download
+from tqdm import tqdm
+
+from wqa.data import Candidate, Question, parse_json
+from wqa.data.json_lines import text_of
+from wqa.data.lines import bounded_lines, decoded_lines
+from wqa.errors import DataError, shorten
+
+URL = "https://storage.googleapis.com/natural_questions/v1.0-simplified/"
+NAMES = {"train": "simplified-nq-train.jsonl", "dev": "nq-dev-all.jsonl"}
+#: Greatest size of a file in bytes, unpacked.
+LARGEST_FILE = 64 << 30
+#: One in so many training questions is a development question.
+DEV_SHARE = 50
+#: A tag among the tokens of the simplified form, where blanks are underscores.
+_TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(_[^>]*)?>")
+_PARAGRAPH = "<p>"
+#: Why questions are left out, and what the notes say of them.
+ELSEWHERE, NO_PARAGRAPH, NO_QUESTION = (
+    "whose long answer is no paragraph",
+    "on pages without a paragraph",
+    "without text",
+)
+
+
+def find(archive):
+    """Return the official files in an archive by ``train`` and ``dev``."""
+    files = {}
+    for path in sorted(archive.iterdir()) if archive.is_dir() else [archive]:
+        for split, name in NAMES.items():
+            # Google's browser page puts the folder before the name: v1.0-simplified_...
+            if path.name.endswith((name, f"{name}.gz")):
+                files[split] = path
+    if not files or not all(path.exists() for path in files.values()):
+        raise DataError(
+            archive,
+            f"holds neither {NAMES['train']} nor {NAMES['dev']}",
+            "Natural Questions' files, plain or .gz",
+        )
+    return files
+
+
+def lines_of(path):
+    """Yield the lines of a file with their numbers, behind a bar."""
+    with contextlib.ExitStack() as stack:
+        try:
+            raw = file = stack.enter_context(path.open("rb"))
+        except OSError as error:
+            raise DataError(path, f"cannot be read ({error.strerror})", "a file") from None
+        if path.suffix == ".gz":
+            file = stack.enter_context(gzip.GzipFile(fileobj=raw))
+        size = path.stat().st_size
+        bar = stack.enter_context(
+            tqdm(total=size, unit="B", unit_scale=True, desc=path.name, delay=1)
+        )
+        lines = bounded_lines(file, path, largest=LARGEST_FILE)
+        for number, line in decoded_lines(lines, path):
+            yield number, line
+            bar.update(raw.tell() - bar.n)
+
+
+def convert(path, left_out):
+    """Yield the questions of a file, and count those that are left out."""
+    ids = set()
+    for number, line in lines_of(path):
+        where = f"{path}, line {number}"
+        question, reason = read_example(line, where)
+        if question.id in ids:
+            raise DataError(where, f"id {shorten(question.id)} occurs twice", "each id once")
+        ids.add(question.id)
+        if reason:
+            left_out[reason] += 1
+        else:
+            yield question
+
+
+def read_example(line, where):
+    """Return the question of a line, and why it is left out, empty where it is not."""
+    try:
+        fields = parse_json(line)
+        key = _id(fields["example_id"])
+        text = text_of(fields["question_text"], "question_text", where).strip()
+        tokens, are_tags = _tokens(fields)
+        spans = [_span(span, len(tokens)) for span in fields["long_answer_candidates"]]
+        answers = _answers(fields["annotations"], spans)
+        candidates = {}
+        for index, (start, end) in enumerate(spans):
+            is_top = fields["long_answer_candidates"][index]["top_level"]
+            if type(is_top) is not bool:
+                raise TypeError(f"top_level is {shorten(is_top)}")
+            if is_top and tokens[start].lower() == _PARAGRAPH:
+                words = zip(tokens[start:end], are_tags[start:end])
+                paragraph = " ".join(word for word, is_tag in words if not is_tag).strip()
+                if paragraph:
+                    text_of(paragraph, "a paragraph", where)
+                    candidates[index] = Candidate(paragraph, int(index in answers))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise DataError(
+            where,
+            f"{type(error).__name__}: {error}",
+            "an example of Natural Questions, simplified or original",
+            "fetch the file again",
+        ) from None
+    question = Question(key, text, tuple(candidates.values()))
+    return question, _reason(question, answers)
+
+
+def _reason(question, answers):
+    """Why a question is left out, empty where it is not."""
+    if not question.question:
+        return NO_QUESTION
+    if answers and 1 not in question.labels:
+        return ELSEWHERE
+    return "" if question.candidates else NO_PARAGRAPH
+
+
+def _id(value):
+    if type(value) is int:
+        return str(value)
+    if not isinstance(value, str) or not value or re.search(r"\s", value):
+        raise TypeError(f"example_id is {shorten(value)}")
+    return value
+
+
+def _tokens(fields):
+    """Return the tokens of a page, and which of them are tags."""
+    if "document_text" in fields:
+        tokens = fields["document_text"].split(" ")
+        return tokens, [_TAG.fullmatch(token) is not None for token in tokens]
+    tokens, are_tags = [], []
+    for entry in fields["document_tokens"]:
+        if not isinstance(entry["token"], str) or type(entry["html_token"]) is not bool:
+            raise TypeError(f"a token is {shorten(entry)}")
+        tokens.append(entry["token"])
+        are_tags.append(entry["html_token"])
+    return tokens, are_tags
+
+
+def _span(span, count):
+    start, end = span["start_token"], span["end_token"]
+    if type(start) is not int or type(end) is not int or not 0 <= start < end <= count:
+        raise ValueError(f"a span from token {shorten(start)} to {shorten(end)} of {count}")
+    return start, end
+
+
+def _answers(annotations, spans):
+    """Return the indices of the candidates that annotators chose."""
+    if not annotations:
+        raise ValueError("no annotation")
+    answers = set()
+    for annotation in annotations:
+        answer = annotation["long_answer"]
+        index = answer["candidate_index"]
+        if type(index) is not int or not -1 <= index < len(spans):
+            raise ValueError(f"candidate {shorten(index)} of {len(spans)}")
+        if index >= 0:
+            if (answer["start_token"], answer["end_token"]) != spans[index]:
+                raise ValueError(f"the long answer is not the span of candidate {index}")
+            answers.add(index)
+    return answers
+
+
+def is_dev(question):
+    """Whether a training question belongs to the dev split."""
+    digest = hashlib.sha256(question.id.encode("utf-8")).hexdigest()
+    return int(digest, 16) % DEV_SHARE == 0
+
+
+def write(archive, out):
+    """Write the splits of the files in the archive and their counts, and return the counts."""
+    files = find(archive)
+    left_out = {split: collections.Counter() for split in files}
+    questions = {split: convert(path, left_out[split]) for split, path in files.items()}
+    stats = write_public(out, questions, is_dev)
+    for split, counts in left_out.items():
+        for reason, count in sorted(counts.items()):
+            note = f"note: {files[split].name}: {count:,} questions {reason} are left out"
+            print(note, file=sys.stderr)
+    return stats
+
+
+def fetch(folder):
+    """Download the official files and return their folder."""
+    for name in NAMES.values():
+        download(f"{URL}{name}.gz", folder / f"{name}.gz")
+    return folder
+
+
+def main(arguments=None):
+    """Run the command line."""
+    options = make_parser(__doc__).parse_args(arguments)
+    return run(lambda: from_archive(options, fetch, write), options.out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
