@@ -185,6 +185,13 @@ def test_a_word_is_the_mean_of_its_tokens(tiny_encoder, engine, precision, toler
         assert np.abs(vector - hidden[1:-1].mean(axis=0)).max() < tolerance
 
 
+def test_every_family_of_encoders_gives_vectors(family_encoder):
+    encoder = WordEncoder(str(family_encoder), EngineConfig("mxnet"))
+    rows, vectors = encoder.encode(["glacier", "caves", "42", "?"])
+    assert rows == [0, 1, 2, 3] and vectors.shape == (4, 16) and encoder.units == 16
+    assert np.isfinite(vectors).all() and np.linalg.matrix_rank(vectors) == 4
+
+
 def test_a_word_without_a_token_has_no_vector(tiny_encoder, monkeypatch):
     monkeypatch.setattr("wqa.inference.word_encoder._BLOCK", 2)
     encoder = WordEncoder(str(tiny_encoder), EngineConfig("mxnet"))
