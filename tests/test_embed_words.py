@@ -226,6 +226,18 @@ def test_a_file_becomes_the_table_of_a_corpus(corpus, tmp_path, capsys):
     assert (out / "meta.json").stat().st_mtime_ns == before
 
 
+def test_files_of_several_options_are_read_together(corpus, tmp_path):
+    more = questions(tmp_path / "dev.jsonl", "bird", "fish")
+    (tmp_path / "glove.txt").write_text("bird 1 0\ncat 2 0\n")
+    for name, data in (
+        ("one", ["--data", corpus, more]),
+        ("two", ["--data", corpus, "--data", more]),
+    ):
+        assert run(*data, "--out", tmp_path / name, "--vectors", tmp_path / "glove.txt") == 0
+        table = read_word_vectors(tmp_path / name)
+        assert table.words == ["bird", "cat"] and len(table.meta["data_sha256"]) == 2
+
+
 def test_a_table_of_other_options_is_kept(corpus, tmp_path, capsys):
     vectors = tmp_path / "glove.txt"
     vectors.write_text("cat 1 0\ndog 0 1\n")

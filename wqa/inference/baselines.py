@@ -33,6 +33,8 @@ class Baseline(Ranker):
 
     #: Name of the rule.
     rule = ""
+    #: Whether a candidate's score depends on the other candidates of its question.
+    joint = False
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
@@ -40,7 +42,7 @@ class Baseline(Ranker):
     @property
     def capabilities(self) -> Capabilities:
         """The rule, as one stage."""
-        return Capabilities(self.rule)
+        return Capabilities(self.rule, joint=self.joint)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         for question in questions:
@@ -181,6 +183,7 @@ class CandidateBM25(Baseline):
     """
 
     rule = "bm25"
+    joint = True
 
     def scores(self, question: Question) -> Sequence[float]:
         """Scores by BM25, as `Baseline.scores`."""

@@ -209,8 +209,9 @@ class ListRanker(Ranker):
 
     @property
     def capabilities(self) -> Capabilities:
-        """One stage without exits."""
-        return Capabilities(self._system)
+        """One stage without exits; a recurrent layer makes it a joint one."""
+        joint = self.network.own_config.recurrent != "none"
+        return Capabilities(self._system, joint=joint)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         with LookAhead(questions, self._encode, self._group_tokens) as groups:
