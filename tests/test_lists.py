@@ -331,14 +331,22 @@ def test_a_trained_run_ranks_as_the_network_did(
     assert ranker.network.vectors.data().asnumpy().tobytes() == matrix.tobytes()
 
 
-@pytest.mark.parametrize("more", [["--recurrent", "birnn"], ["--loss", "pointwise"]])
-def test_a_training_learns_its_questions(more, files, questions, tiny_words, tmp_path):
-    out = tmp_path / "run"
-    more = [*more, "--epochs", 12, "--learning-rate", 1e-3]
-    arguments = training(files, tiny_words, out, *more)
-    arguments[arguments.index("--dev") + 1] = files["train"]
-    assert wqa(*arguments) == 0
-    for question, ranking in zip(questions["train"], load_ranker(out).rank_all(questions["train"])):
+@pytest.mark.parametrize(
+    "system, more",
+    [
+        ("cosinet", ["--recurrent", "birnn"]),
+        ("cosinet", ["--loss", "pointwise"]),
+        ("compare_aggregate", ["--epochs", 6]),
+    ],
+    ids=["birnn", "pointwise", "compare-aggregate"],
+)
+def test_a_training_learns_its_questions(system, more, questions, tiny_words, tmp_path):
+    out, few = tmp_path / "run", questions["train"][:4]
+    write_questions(tmp_path / "few.jsonl", few)
+    more = ["--epochs", 12, "--learning-rate", 1e-3, "--tokens-per-batch", 600, *more]
+    some = {"train": tmp_path / "few.jsonl", "dev": tmp_path / "few.jsonl"}
+    assert wqa(*training(some, tiny_words, out, *more, system=system)) == 0
+    for question, ranking in zip(few, load_ranker(out).rank_all(few)):
         assert question.labels[ranking.order[0]] == 1
 
 
