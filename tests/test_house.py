@@ -36,7 +36,16 @@ TOP = ("cli", "__main__", "__init__")
 WITHOUT_MXNET = {"errors", "config", "data", "evaluation", "retrieval"}
 
 #: What a file of `wqa.models` may import of the files beside it.
-SHARED_MODELS = {"backbone", "heads", "interactions", "lists", "network", "runtime"}
+SHARED_MODELS = {
+    "backbone",
+    "heads",
+    "interactions",
+    "list_config",
+    "lists",
+    "network",
+    "positions",
+    "runtime",
+}
 #: The files of `wqa.models` that collect the others.
 COLLECTING_MODELS = {"__init__", "registry"}
 

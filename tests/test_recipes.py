@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -284,6 +285,138 @@ def test_a_second_retriever_beside_the_first(tmp_path):
     assert figures("early", "never") == [0, 0, 1]
     assert figures("late", "early") == [1, 1, 0]
     assert figures("never", "early") == [1, 1, 0]
+
+
+COSINET = ROOT / "recipes" / "cosinet"
+
+
+def test_the_rows_of_cosinet(tiny_run, tmp_path):
+    """Figures over seeds; parameters that are trained; seconds by the speeds of a training."""
+    for name, value in (("a", 0.5), ("b", 0.7)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"map": value, "mrr": 1.0}))
+    lines = ['{"update": 2, "pairs_per_second": 10.0}', '{"update": 2, "dev": {"map": 1}}']
+    lines.append('{"update": 8, "pairs_per_second": 60.0}')
+    run = shutil.copytree(tiny_run, tmp_path / "run")
+    (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    table = tmp_path / "table.tsv"
+    files = ["--figures", tmp_path / "a.json", tmp_path / "b.json"]
+    trained = ["--runs", run, run, "--train", builtin_path("dev"), "--filter", "all"]
+    columns = "map,params,epoch_seconds,train_seconds"
+    for _ in range(2):  # a row is written anew, not twice
+        run_script(COSINET / "row.py", table, "list", "wikiqa", columns, *files, *trained)
+        run_script(COSINET / "row.py", table, "rr", "wikiqa", "map,params", *files[:2])
+    listed, rule = read_rows(table)
+    # Two updates at 10 and six at 60 pairs a second: 8 updates in 0.3 of the time of one pair each.
+    pairs = sum(len(question.candidates) for question in read_questions(builtin_path("dev")))
+    seconds = pairs / (8 / 0.3)
+    assert listed == {
+        "row": "list",
+        "drop_ratio": "0",
+        "wikiqa_map": "60.00 (14.14)",
+        "wikiqa_params": f"{tiny_parameters(tiny_run):,}",
+        "wikiqa_epoch_seconds": f"{seconds:.3g}",
+        "wikiqa_train_seconds": f"{3 * seconds:.3g}",
+        "wikiqa_seeds": "2",
+    }
+    assert (rule["wikiqa_map"], rule["wikiqa_params"], rule["wikiqa_seeds"]) == ("50.00", "-", "1")
+    (run / "metrics.jsonl").write_text("")
+    with pytest.raises(AssertionError, match="error: .*metrics.jsonl: no speed"):
+        run_script(COSINET / "row.py", table, "list", "wikiqa", columns, *files, *trained)
+
+
+def tiny_parameters(run):
+    ranker = load_ranker(run)
+    return sum(parameter.data().size for parameter in ranker.network.collect_params().values())
+
+
+def test_the_statistics_of_a_corpus(tmp_path):
+    """Over all questions; words with punctuation; the mean of the random draws."""
+    rows = [("why so ?", [("One, two .", 0), ("Three", 1)]), ("who", [("a-b", 0)])]
+    questions = []
+    for number, (text, candidates) in enumerate(rows):
+        candidates = [{"text": text, "label": label} for text, label in candidates]
+        questions.append({"id": str(number), "question": text, "candidates": candidates})
+    data, table = tmp_path / "test.jsonl", tmp_path / "table2.tsv"
+    data.write_text("".join(json.dumps(question) + "\n" for question in questions))
+    files = []
+    for name, value in (("x", 0.2), ("y", 0.4), ("wo", 0.5)):
+        files.append(tmp_path / f"{name}.json")
+        files[-1].write_text(json.dumps({"p@1": value, "map": 2 * value}))
+    given = ["--random", *files[:2], "--baselines", f"WO={files[2]}"]
+    run_script(COSINET / "table2.py", table, "small", data, *given)
+    run_script(COSINET / "table2.py", table, "other", data, "--random", files[2], *given[3:])
+    values = {row["row"]: (row["small_test"], row["other_test"]) for row in read_rows(table)}
+    assert values == {
+        "questions": ("2", "2"),
+        "sentences": ("3", "3"),
+        "% of questions answered": ("50.00", "50.00"),
+        "candidates a question": ("1.50", "1.50"),
+        "words a question": ("2.00", "2.00"),
+        "words a candidate": ("2.67", "2.67"),
+        "random P@1": ("30.00", "50.00"),
+        "random MAP": ("60.00", "100.00"),
+        "WO P@1": ("50.00", "50.00"),
+        "WO MAP": ("100.00", "100.00"),
+    }
+
+
+def test_seeds_are_compared_by_the_means_of_questions(tmp_path):
+    """One seed of the first ranker beside two of the second, of which one is right twice."""
+    (tmp_path / "qrels").write_text("q1 0 a 1\nq1 0 b 0\nq2 0 a 1\nq2 0 b 0\n")
+    orders = {"first": ("ba", "ba"), "one": ("ab", "ab"), "two": ("ba", "ab")}
+    for name, ranked in orders.items():
+        lines = []
+        for qid, order in zip(("q1", "q2"), ranked):
+            lines += [f"{qid} Q0 {doc} {k} {-k} x" for k, doc in enumerate(order, 1)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    paths = [tmp_path / name for name in ("first", "one", "two")]
+    output = run_script(
+        COSINET / "over_seeds.py", tmp_path, "map", tmp_path / "qrels", paths[0], "--", *paths[1:]
+    )
+    first, second, _, *lines = output.splitlines()
+    assert (first, second) == ("first", "one two")
+    cells = [line.split()[:5] for line in lines]
+    # Of the mean, one question gains 0.25 and the other 0.5.
+    assert cells == [
+        ["mean", "map", "0.500", "0.875", "0.375"],
+        ["1", "map", "0.500", "1.000", "0.500"],
+        ["2", "map", "0.500", "0.750", "0.250"],
+    ]
+
+
+def test_the_row_of_a_first_stage(tmp_path):
+    """What was kept, the figures of dev and test, and the time by the ranker's name."""
+    contents = {
+        "tuned.json": {"rankers": [], "keep": [4], "tuned": {"metrics": {"map": 0.75}}},
+        "alone.json": {"rankers": []},
+        "figures.json": {"map": 0.5, "mrr": 0.625, "p@1": 0.25, "cost": 0.4},
+        "speed.json": [
+            {"ranker": "alone", "seconds": 2.0, "speedup": 1.0},
+            {"ranker": "both", "seconds": 0.8, "speedup": 2.5},
+        ],
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(json.dumps(content))
+    table, figures, speed = (tmp_path / name for name in ("t.tsv", "figures.json", "speed.json"))
+    for row, ranker in (("alone", "tuned.json"), ("both", "tuned.json"), ("alone", "alone.json")):
+        given = (row, "wikiqa", figures, speed, tmp_path / ranker)
+        run_script(COSINET / "stages.py", table, *given)
+    alone, both = read_rows(table)
+    assert (both["keep"], both["wikiqa_dev_map"], both["wikiqa_map"]) == ("4", "75.00", "50.00")
+    assert (both["wikiqa_cost"], both["wikiqa_seconds"]) == ("0.400", "0.800")
+    assert both["wikiqa_speedup"] == "2.50x"
+    assert (alone["keep"], alone["wikiqa_dev_map"], alone["wikiqa_speedup"]) == ("-", "-", "1.00x")
+
+
+def test_a_table_of_words_is_chosen(tmp_path):
+    table, out = tmp_path / "table.tsv", tmp_path / "chosen.txt"
+    figures = {"first": "70.10 (0.50)", "best": "71.20 (1.00)", "last": "71.20 (0.10)"}
+    lines = [f"{name}\t0\t{figure}" for name, figure in figures.items()]
+    table.write_text("row\tdrop_ratio\twikiqa_map\n" + "\n".join(lines) + "\n")
+    output = run_script(COSINET / "choose.py", table, "wikiqa_map", out)
+    assert output == "best: wikiqa_map 71.20 (1.00)\n" and out.read_text() == "best\n"
+    with pytest.raises(AssertionError, match="error: .*line 1"):
+        run_script(COSINET / "choose.py", table, "squad_map", out)
 
 
 def left_out(name, precision):

@@ -172,6 +172,51 @@ def test_the_tables_of_the_multiple_heads_student(capsys):
     assert tables[5][3]["latency_avg"] == "47.0" and tables[5][8]["latency_std"] == "0.020"
 
 
+def test_the_tables_of_cosinet(capsys):
+    """What the paper's tables say twice, and where they differ, which the remarks name."""
+    assert main(["report", "cosinet", "--recipes", str(ROOT / "recipes")]) == 0
+    text = capsys.readouterr().out
+    assert all(f"Table {number}, published" in text for number in (2, 3, 4, 5, 6))
+    folder = ROOT / "recipes" / "cosinet" / "published"
+    tables = {}
+    for number in (2, 3, 4, 5, 6):
+        rows = read_rows(folder / f"table{number}.tsv")
+        tables[number] = {row["row"]: row for row in rows}
+    assert [len(rows) for rows in tables.values()] == [14, 11, 16, 10, 9]
+    differing = []
+    for name in ("RR", "WO", "WO+RR"):
+        for number, column, of_corpus in (
+            (3, "wikiqa_map", "wikiqa_test"),
+            (4, "wikiqa_map", "wikiqa_test"),
+            (5, "squad_mrr", "squad_test"),
+            (6, "nqla_map", "nqla_test"),
+        ):
+            figure = tables[number][name][column]
+            if figure != tables[2][f"{name} MAP"][of_corpus]:
+                differing.append((name, number, figure))
+        if tables[5][name]["squad_p@1"] != tables[2][f"{name} P@1"]["squad_test"]:
+            differing.append((name, 5, tables[5][name]["squad_p@1"]))
+        assert tables[3][name]["wikiqa_mrr"] == tables[4][name]["wikiqa_mrr"]
+    assert differing == [("RR", 5, "30.55"), ("WO", 6, "38.09")]
+    assert "30.55 in Table 5" in text and "38.09 in Table 6" in text
+    # Parameters in print are those of the networks, rounded, but for one.
+    counts = [904201, 904201, 1174501, 1129501, 1986301, 1806301]
+    counts += [2886601, 2886601, 5045401, 4865401, 11529001, 10809001]
+    printed = [row["params"] for row in tables[4].values()][3:15]
+    rounded = [f"{count / 1e6:.2f}M" if count > 1e6 else f"{count // 1000}k" for count in counts]
+    wrong = [pair for pair in zip(printed, rounded) if pair[0] != pair[1]]
+    assert wrong == [("1.12M", "1.13M")]
+    for number in (5, 6):
+        for name, row in tables[number].items():
+            assert row["params"] == tables[4][name]["params"], name
+    birnn = tables[4]["Cosinet list BiRNN"]
+    assert (birnn["wikiqa_map"], birnn["wikiqa_mrr"]) == ("75.62 (0.8)", "77.13 (0.9)")
+    assert (birnn["train_seconds"], tables[4]["BERT-base"]["train_seconds"]) == ("8.9", "1070")
+    assert tables[5]["CA list"]["train_seconds"] == str(24 * 60 + 11)
+    assert tables[6]["CA"]["train_seconds"] == str(5 * 3600 + 39 * 60)
+    assert tables[6]["CA list BiRNN"]["nqla_map"] == "74.21" and "which are 4.33" in text
+
+
 def test_figures_that_the_paper_gives_once():
     [row] = beside(
         [{"row": "a", "drop_ratio": "0", "recipe": "r", "cost_reduction": "-1"}],

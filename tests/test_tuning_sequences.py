@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from wqa.cli import main
+from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.locks import lock_output
 from wqa.errors import OptionError, OutputLocked, RunDirectoryError
@@ -13,6 +14,7 @@ from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.report import read_rows
 from wqa.evaluation.ties import by_document_id
 from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker, load_ranker
+from wqa.training import train
 from wqa.tuning import KEEPS, tune_sequence
 from wqa.tuning.replay import ReplayedRanker, depends_on_others
 
@@ -134,10 +136,8 @@ def test_which_rankers_depend_on_other_candidates():
 
 
 @pytest.mark.parametrize("name", ["rr", "wo", "wo+rr", "random:7", "bm25"])
-def test_a_baseline_that_depends_on_other_candidates_says_so(name):
-    """Parts of the candidates are ranked as the replayed ranker ranks them."""
+def test_a_replayed_baseline_ranks_parts_as_the_baseline_does(name):
     ranker = load_ranker(name)
-    assert depends_on_others(ranker) == (name == "bm25")
     wholes = by_document_id(list(read_questions(DEV))[:5])
     replayed = ReplayedRanker(ranker, wholes)
     list(replayed.rank_all(wholes))
@@ -145,6 +145,39 @@ def test_a_baseline_that_depends_on_other_candidates_says_so(name):
         part = whole._replace(candidates=whole.candidates[::2])
         [expected], [ranking] = ranker.rank_all([part]), replayed.rank_all([part])
         assert ranking.scores.tolist() == expected.scores.tolist()
+
+
+def scores_of_parts(ranker, questions):
+    """Scores of every second candidate, ranked with the others and without them."""
+    parts = []
+    for question in questions:
+        ranked = [
+            candidate._replace(rank=rank)
+            for candidate, rank in zip(question.candidates, question.ranks)
+        ]
+        parts.append(question._replace(candidates=tuple(ranked[::2])))
+    together = [ranking.scores[::2] for ranking in ranker.rank_all(questions)]
+    apart = [ranking.scores for ranking in ranker.rank_all(parts)]
+    return np.concatenate(together), np.concatenate(apart)
+
+
+@pytest.mark.parametrize("name", ["rr", "wo", "wo+rr", "random:3", "bm25"])
+def test_baselines_say_whether_they_depend_on_other_candidates(name):
+    ranker = load_ranker(name)
+    together, apart = scores_of_parts(ranker, list(read_questions(DEV))[:5])
+    assert depends_on_others(ranker) == (name == "bm25")
+    assert np.array_equal(together, apart) == (name != "bm25")
+
+
+@pytest.mark.parametrize("recurrent", ["none", "birnn"])
+def test_networks_on_lists_say_whether_they_read_them_together(recurrent, tiny_words, tmp_path):
+    config = TrainingConfig(max_updates=2, learning_rate=1e-2, schedule="slanted")
+    options = {"words": str(tiny_words), "recurrent": recurrent}
+    train("cosinet", str(DEV), str(tmp_path / "run"), config=config, **options)
+    ranker = load_ranker(tmp_path / "run")
+    together, apart = scores_of_parts(ranker, list(read_questions(DEV))[:5])
+    assert depends_on_others(ranker) == (recurrent == "birnn")
+    assert np.allclose(together, apart, atol=1e-5) == (recurrent == "none")
 
 
 def test_a_part_is_replayed_to_the_bit(questions, tiny_run):

@@ -9,12 +9,20 @@
 . "$(dirname "$0")/settings.bash"
 table=${TABLE:-$RESULTS/first_stage.tsv} name=$(basename "${TABLE:-first_stage}" .tsv)
 FIRSTS=${FIRSTS:-cosinet_list_birnn wo+rr} DROPS=${DROPS:-0 0.3} LOSS=${LOSS:-0}
+precision=${RANK_PRECISION:-float32}  # of the cascade; Cosinet's is float32
 folder=$RUNS/cosinet corpus=wikiqa
 if [ -z "${SECOND:-}" ]; then fit cascade "$corpus"; fi
 second=$(realpath "${SECOND:-$(run_of cascade "$corpus")}")
+if [ "$precision" = int8 ] && [ ! "$second/int8.safetensors" -nt "$second/model.params" ]; then
+  "$wqa" quantize "$second" --data "$(dev_of "$corpus")"
+fi
 
 stage_file() { echo "$folder/first_${1//+/_}_before_$2.json"; }  # MODEL DROP
 alone_file() { echo "$folder/first_none_before_$1.json"; }      # DROP: the cascade by itself
+entry_of() {  # MODEL: a first stage as a file of rankers has it
+  if is_baseline "$1"; then echo "\"$1\""; return; fi
+  echo "{\"run\": \"$(realpath "$(run_of "$1" "$corpus")")\", \"precision\": \"float32\"}"
+}
 write_once() {  # FILE CONTENT: not where it has been tuned with the same rankers
   if [ "$(cat "$1.rankers" 2> /dev/null)" != "$2" ]; then
     echo "$2" > "$1"
@@ -26,41 +34,39 @@ tune() {  # FILE
   if [ ! -e "$1.tuned" ]; then
     echo "== $1"
     "$wqa" tune "$1" --data "$(dev_of "$corpus")" --filter "$(filter_of "$corpus")" --max-loss "$LOSS" --ctx "$device" \
-      --no-picture ${KEEPS:+--keeps "$KEEPS"} | tee "$1.tuned.part"
+      --precision "$precision" --no-picture ${KEEPS:+--keeps "$KEEPS"} | tee "$1.tuned.part"
     mv "$1.tuned.part" "$1.tuned"
   fi
 }
 
-timed=() rows=()
+rows=()
 for drop in $DROPS; do
   entry="{\"run\": \"$second\", \"drop_ratio\": $drop}"
   alone=$(alone_file "$drop")
   write_once "$alone" "{\"rankers\": [$entry]}"
-  rows+=("cascade at $drop=$alone") timed+=("cascade at $drop=$alone")
+  rows+=("cascade at $drop=$alone")
   for first in $FIRSTS; do
-    named=\"$first\"
-    if ! is_baseline "$first"; then
-      fit "$first" "$corpus"
-      named=\"$(realpath "$(run_of "$first" "$corpus")")\"
-    fi
+    if ! is_baseline "$first"; then fit "$first" "$corpus"; fi
     file=$(stage_file "$first" "$drop")
-    write_once "$file" "{\"rankers\": [$named, $entry]}"
+    write_once "$file" "{\"rankers\": [$(entry_of "$first"), $entry]}"
     tune "$file"
     rows+=("$(title_of "${first/wo+rr/WO+RR}"), cascade at $drop=$file")
-    timed+=("$(title_of "${first/wo+rr/WO+RR}"), cascade at $drop=$file")
   done
 done
 for first in $FIRSTS; do
-  if ! is_baseline "$first"; then rows+=("$(title_of "$first")=$(run_of "$first" "$corpus")"); fi
-  if ! is_baseline "$first"; then timed+=("$(title_of "$first")=$(run_of "$first" "$corpus")"); fi
+  if ! is_baseline "$first"; then
+    alone=$folder/first_${first}_alone.json
+    write_once "$alone" "{\"rankers\": [$(entry_of "$first")]}"
+    rows+=("$(title_of "$first")=$alone")
+  fi
 done
 
 speed=$folder/speed_$name.json
-PRECISION=${RANK_PRECISION:-float32} "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$speed" "${timed[@]}" |
+PRECISION=$precision "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$speed" "${rows[@]}" |
   tee "$RESULTS/speed_$name.txt"
 for row in "${rows[@]}"; do
   file=${row#*=} json=$folder/$(basename "${row#*=}" .json).test.json
-  evaluate "$json" "$corpus" "$file" --metrics "$METRICS" --precision "${RANK_PRECISION:-float32}"
+  evaluate "$json" "$corpus" "$file" --metrics "$METRICS" --precision "$precision"
   "$python" recipes/cosinet/stages.py "$table" "${row%%=*}" "$corpus" "$json" "$speed" "$file"
 done
 cat "$table"

@@ -13,7 +13,7 @@ else
 fi
 . recipes/settings.sh
 
-SQUAD=${SQUAD:-data/squad}              # python data_scripts/squad.py --out data/squad
+SQUAD=${SQUAD:-data/squad_sent}         # python data_scripts/squad.py --unanswered --out data/squad_sent
 NQLA=${NQLA:-data/nq_la}                # python data_scripts/nq_la.py --out data/nq_la
 TABLE_KIND=${TABLE_KIND:-numberbatch}   # of word vectors: numberbatch, distilled, ppmi
 UNITS=${UNITS:-300}                     # section 5.2

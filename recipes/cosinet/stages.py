@@ -5,7 +5,7 @@
 
 FIGURES.json is that of `wqa evaluate --json`, SPEED.json that of recipes/dcbert/speed.py, in which
 the first ranker is the one that others are measured against. cost is in multiply-adds relative to
-the last ranker of a sequence on all candidates; a single run, which is no sequence, has a dash.
+the last ranker of a sequence on all candidates: a sequence of one ranker costs 1 but for its drops.
 """
 
 import json
@@ -36,13 +36,13 @@ def main(table, row, corpus, figures, speed, ranker):
     if entry is None:
         entry = {"row": row, "drop_ratio": "0"}
         rows.append(entry)
-    sequence = read_json(ranker) if pathlib.Path(ranker).is_file() else None
+    sequence = read_json(ranker)
     reached = read_json(figures)
     timed = {timing["ranker"]: timing for timing in read_json(speed)}
-    entry["keep"], entry[f"{corpus}_dev_map"] = kept_by(sequence or {})
+    entry["keep"], entry[f"{corpus}_dev_map"] = kept_by(sequence)
     for name in ("map", "mrr", "p@1"):
         entry[f"{corpus}_{name}"] = f"{100 * reached[name]:.2f}"
-    entry[f"{corpus}_cost"] = f"{reached['cost']:.3f}" if sequence else "-"
+    entry[f"{corpus}_cost"] = f"{reached['cost']:.3f}"
     entry[f"{corpus}_seconds"] = f"{timed[row]['seconds']:.3f}"
     entry[f"{corpus}_speedup"] = f"{timed[row]['speedup']:.2f}x"
     write_rows(table, rows)

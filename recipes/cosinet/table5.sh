@@ -2,7 +2,7 @@
 # Table 5 (Bonadiman and Moschitti 2020) on SQuAD-sent. Trains what is missing; writes $RESULTS/table5.tsv, and paired tests of the
 # paper's claims over the seeds ($RESULTS/claims_squad.txt).
 #
-#   python data_scripts/squad.py --out data/squad && recipes/cosinet/table5.sh     settings: recipes/cosinet/settings.bash
+#   recipes/cosinet/table5.sh        settings: recipes/cosinet/settings.bash
 #   SMOKE=1 recipes/cosinet/table5.sh
 . "$(dirname "$0")/settings.bash"
 table=${TABLE:-$RESULTS/table5.tsv} columns=p@1,mrr,params,epoch_seconds,train_seconds

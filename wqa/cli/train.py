@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "system",
         metavar="SYSTEM",
         help="cascade, pairwise for the monolithic ranker, mhs for the Multiple-Heads Student, "
-        "dcbert, or reader for the span reader",
+        "dcbert, cosinet or compare_aggregate on word vectors, or reader for the span reader",
     )
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=128,
         metavar="TOKENS",
-        help="limit of an input (default: 128)",
+        help="limit of an input; of a text in words for systems on word vectors (default: 128)",
     )
     add_filter(parser, "--train-filter", defaults.train_filter, "training questions to use")
     add_filter(parser, "--dev-filter", defaults.dev_filter, "development questions to score")

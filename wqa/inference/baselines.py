@@ -33,7 +33,7 @@ class Baseline(Ranker):
 
     #: Name of the rule.
     rule = ""
-    #: Whether the score of a candidate depends on the other candidates of its question.
+    #: Whether a candidate's score depends on the other candidates of its question.
     joint = False
 
     def __init__(self, seed: int = 0) -> None:

@@ -122,10 +122,10 @@ def load_ranker(
         fine-tuned classifier, such as TANDA's, as `wqa.pretrained.load_classifier` takes it. Or the
         ``.json`` file of a sequence, ``{"rankers": [...], "drop_ratio": ..., "keep": ...}``, or of
         an ensemble, ``{"ensemble": [...], "weights": [...]}``, whose rankers are paths relative to
-        the file or ``{"run": PATH, "drop_ratio": ..., "keep": ...}``. A path may be that of another
-        such file. Or the name of a baseline, where no file or folder has it: ``rr``, ``wo``,
-        ``wo+rr``, ``random:SEED`` or ``bm25``. A baseline computes by none of the engines, so that
-        their options do not apply to it.
+        the file or ``{"run": PATH, "drop_ratio": ..., "keep": ..., "precision": ...}``. A path may
+        be that of another such file. Or the name of a baseline, where no file or folder has it:
+        ``rr``, ``wo``, ``wo+rr``, ``random:SEED`` or ``bm25``. A baseline computes by none of the
+        engines, so that their options do not apply to it.
     drop_ratio : float, sequence of float or None, or "tuned", optional
         alpha, as `Ranker.set_drops` takes it; ``"tuned"`` for the drop ratios that `wqa tune`
         stored in the run. It replaces that of a sequence's file.
@@ -309,12 +309,14 @@ def _load_file(
     rankers: List[Ranker] = []
     cache = options.pop("cache", None)
     for entry in content.entries:
-        own = dict(options)
+        own = {**shared, **options}
+        if entry.precision is not None:
+            own["precision"] = entry.precision
         if cache is not None and reads_cache(entry.run):
             own["cache"] = cache
         ratio = entry.drop_ratio
         if entry.baseline is None:
-            rankers.append(load_ranker(entry.run, **shared, **own))
+            rankers.append(load_ranker(entry.run, **own))
         else:
             with _naming(path):
                 rankers.append(_load_baseline(entry.baseline, ratio))

@@ -5,19 +5,15 @@ from __future__ import annotations
 import pathlib
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from wqa.config import read_json
+from wqa.config import PRECISIONS, read_json
 from wqa.data.baselines import BaselineName, parse_baseline
 from wqa.errors import OptionError, RunDirectoryError, shorten
 
-#: Content of each kind of file.
+#: Content of a ranker, and of each kind of file.
+_ENTRY = '{"run": RUN, "drop_ratio": A, "keep": K, "precision": P}'
 CONTENT = {
-    "sequence": (
-        '{"rankers": [RUN, {"run": RUN, "drop_ratio": A, "keep": K}, ...], "drop_ratio": [A, ...], '
-        '"keep": [K, ...]}'
-    ),
-    "ensemble": (
-        '{"ensemble": [RUN, {"run": RUN, "drop_ratio": A, "keep": K}, ...], "weights": [W, ...]}'
-    ),
+    "sequence": (f'{{"rankers": [RUN, {_ENTRY}, ...], "drop_ratio": [A, ...], "keep": [K, ...]}}'),
+    "ensemble": f'{{"ensemble": [RUN, {_ENTRY}, ...], "weights": [W, ...]}}',
 }
 #: Field with the rankers of each kind.
 RANKERS_FIELD = {"sequence": "rankers", "ensemble": "ensemble"}
@@ -39,6 +35,7 @@ class Entry(NamedTuple):
     drop_ratio: Any
     keep: Any
     baseline: Optional[BaselineName] = None
+    precision: Optional[str] = None  # that of the others by default
 
 
 class RankerFile(NamedTuple):
@@ -176,9 +173,9 @@ def _kind(values: Any) -> str:
 
 
 def _entry(folder: pathlib.Path, entry: Any) -> Entry:
-    """One ranker, given as a path or as a path with its drops."""
+    """One ranker, given as a path, or as a path with its drops and its precision."""
     values = entry if isinstance(entry, dict) else {"run": entry}
-    _check_fields(values, {"run", "drop_ratio", "keep"})
+    _check_fields(values, {"run", "drop_ratio", "keep", "precision"})
     name = values["run"]
     if not isinstance(name, str):
         raise ValueError(f"run is {shorten(name)}")
@@ -186,7 +183,12 @@ def _entry(folder: pathlib.Path, entry: Any) -> Entry:
         baseline = parse_baseline(name, folder)
     except OptionError as error:
         raise ValueError(f"{error.where} is {error.found}, expected {error.expected}") from None
-    return Entry(name, folder / name, values.get("drop_ratio"), values.get("keep"), baseline)
+    precision = values.get("precision")
+    if precision is not None and precision not in PRECISIONS:
+        found = f"precision is {shorten(precision)}"
+        raise ValueError(f"{found}, expected one of {', '.join(PRECISIONS)}")
+    drops = values.get("drop_ratio"), values.get("keep")
+    return Entry(name, folder / name, *drops, baseline, precision)
 
 
 def _check_fields(values: Dict[str, Any], known: set) -> None:

@@ -83,31 +83,31 @@ class WordEncoder:
             (rows, C) float32, the mean over the tokens of each, special tokens left out.
         """
         rows: List[int] = []
-        vectors: List[np.ndarray] = []
+        vectors = [np.zeros((0, self.units), np.float32)]
         with progress_bar(len(words), "encoding words", "word", progress) as bar:
             for start in range(0, len(words), _BLOCK):
                 block = words[start : start + _BLOCK]
-                with_tokens, encoded = self._encode(block)
-                rows += [start + index for index in with_tokens]
-                vectors += encoded
+                filled, block_vectors = self._encode_block(block)
+                rows += [start + row for row in filled]
+                vectors.append(block_vectors)
                 bar.update(len(block))
-        return rows, np.array(vectors, np.float32).reshape(-1, self.units)
+        return rows, np.concatenate(vectors)
 
-    def _encode(self, words: Sequence[str]) -> Tuple[List[int], List[np.ndarray]]:
-        """Indices of the words that have a token, and the vector of each."""
+    def _encode_block(self, words: Sequence[str]) -> Tuple[List[int], np.ndarray]:
+        """Indices of the words that have a token, and their vectors, (rows, C)."""
         # A byte-level tokenizer has other tokens for a word that no space precedes.
         texts = [f" {word}" for word in words]
-        indices = []
+        rows = []
         token_ids = []
-        for index, encoded in enumerate(self._inputs.encode(texts)):
+        for row, encoded in enumerate(self._inputs.encode(texts)):
             if not encoded.empty:
-                indices.append(index)
+                rows.append(row)
                 token_ids.append(encoded.token_ids)
-        vectors = []
-        for encoding in self._encoder.encode(token_ids):
+        vectors = np.zeros((len(rows), self.units), np.float32)
+        for index, encoding in enumerate(self._encoder.encode(token_ids)):
             of_tokens = _float32(encoding)[1:-1]  # (tokens, C), without the special tokens
-            vectors.append(of_tokens.mean(axis=0))
-        return indices, vectors
+            vectors[index] = of_tokens.mean(axis=0)
+        return rows, vectors
 
 
 def _float32(encoding: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ from wqa.models.compare_aggregate import CompareAggregate
 from wqa.models.cosinet import Cosinet
 from wqa.models.dcbert import DCBERTConfig, DecoupledTransformer
 from wqa.models.heads import Branch, Head
-from wqa.models.lists import ListConfig, ListNetwork
+from wqa.models.list_config import ListConfig
+from wqa.models.lists import ListNetwork
 from wqa.models.mhs import MHSConfig, MultipleHeadsStudent
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer

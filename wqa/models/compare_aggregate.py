@@ -13,7 +13,8 @@ import mxnet as mx
 from mxnet.gluon import nn
 
 from wqa.models.backbone import MASKED
-from wqa.models.lists import ListNetwork, greatest, real_positions
+from wqa.models.lists import ListNetwork
+from wqa.models.positions import greatest, real_positions
 from wqa.models.runtime import Tensor
 
 #: C, width of a projected word, and filters of a window.

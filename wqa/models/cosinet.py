@@ -11,7 +11,8 @@ from __future__ import annotations
 import mxnet as mx
 from mxnet.gluon import nn
 
-from wqa.models.lists import ListNetwork, greatest, real_positions
+from wqa.models.lists import ListNetwork
+from wqa.models.positions import greatest, real_positions
 from wqa.models.runtime import Tensor
 
 #: Filters of a text, and words that a filter reads (section 5.2).

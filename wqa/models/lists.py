@@ -10,102 +10,24 @@ candidate, L words of either, D the width of the word embeddings, C that of a pa
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Optional, Tuple
 
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn, rnn
 
 from wqa.config import BackboneConfig
-from wqa.errors import OptionError, check_choice
-from wqa.models.backbone import MASKED, break_cycles
-from wqa.models.network import Network, NetworkConfig
+from wqa.errors import OptionError
+from wqa.models.backbone import break_cycles
+from wqa.models.list_config import ListConfig
+from wqa.models.network import Network
+from wqa.models.positions import real_positions
 from wqa.models.runtime import Tensor
 from wqa.text import Tokenizer
 from wqa.text.lists import ListEncoder
-from wqa.text.words import BUCKETS
 
-#: Losses: binary cross-entropy of pairs, or the divergence of a list from its labels.
-LOSSES = ("pointwise", "listwise")
-#: Recurrent layers over the candidates of a question.
-RECURRENT = ("none", "rnn", "birnn", "lstm", "bilstm")
 #: Blocks of a network that work on whole lists.
 _LIST_PARTS = ("recurrent", "out")
-#: Peaks of the learning rate by the loss (Bonadiman and Moschitti 2020, section 5.2).
-LEARNING_RATES = {"pointwise": 2e-3, "listwise": 2e-4}
-
-
-def _option(default: Any, text: str) -> Any:
-    """A field with the help text of its option."""
-    return dataclasses.field(default=default, metadata={"help": text})
-
-
-def _recorded(default: Any) -> Any:
-    """A field that the training fills in, without an option."""
-    return dataclasses.field(default=default, metadata={"option": False})
-
-
-@dataclasses.dataclass(frozen=True)
-class ListConfig(NetworkConfig):
-    """Configuration of networks on lists of candidates.
-
-    Parameters
-    ----------
-    words : str
-        Folder of word vectors, as `wqa.data.word_vectors.write_word_vectors` writes it. A run holds
-        a copy of them.
-    loss : {"pointwise", "listwise"}
-        Binary cross-entropy of each pair, or the Kullback-Leibler divergence of the softmax over
-        a question's candidates from their normalised labels (section 4.2).
-    recurrent : {"none", "rnn", "birnn", "lstm", "bilstm"}
-        Recurrent layer over the candidates; it needs the loss ``"listwise"``.
-    buckets : int
-        Number of vectors that unknown words share, by a hash; with 0 all of them have one, zero.
-    rows : int
-        Number of rows of the word embeddings, that of the padding included.
-    width : int
-        D, the width of the word embeddings.
-    words_sha256 : str
-        SHA-256 of the word vectors.
-
-    Raises
-    ------
-    OptionError
-        If a value is unknown or out of range, or pairs of their own would train a recurrent layer.
-    """
-
-    words: str = _option("", "word vectors, a folder that `wqa embed-words` wrote")
-    loss: str = _option("listwise", "binary cross-entropy of pairs, or divergence of whole lists")
-    recurrent: str = _option("none", "recurrent layer over the candidates of a question")
-    buckets: int = _option(BUCKETS, "random vectors that unknown words share, 0 for one of zeros")
-    rows: int = _recorded(0)
-    width: int = _recorded(0)
-    words_sha256: str = _recorded("")
-
-    #: Values that some fields are limited to.
-    CHOICES = {"loss": LOSSES, "recurrent": RECURRENT}
-
-    def __post_init__(self) -> None:
-        for name, known in self.CHOICES.items():
-            check_choice(name, getattr(self, name), known)
-        for name in ("rows", "width"):
-            if getattr(self, name) < 0:
-                raise OptionError(name, getattr(self, name), "a whole number from 0")
-        if self.loss == "pointwise" and self.recurrent != "none":
-            raise OptionError(
-                "loss and recurrent",
-                f"pointwise and {self.recurrent}",
-                "listwise, as a recurrent layer learns from whole lists",
-                'set loss="listwise", or recurrent="none"',
-            )
-
-    def training_defaults(self) -> Dict[str, Any]:
-        return {
-            "epochs": 3,
-            "schedule": "slanted",
-            "learning_rate": LEARNING_RATES[self.loss],
-        }
 
 
 class ListRecurrence(HybridBlock):
@@ -192,8 +114,8 @@ class ListNetwork(Network):
             raise OptionError("backbone", "an encoder", "none: the network reads word vectors")
         own = self.own_config
         if own.rows < 2 or own.width < 1:
-            found = f"{own.rows} rows of width {own.width}"
-            raise OptionError("word vectors", found, "the row of padding, and one for a word")
+            sizes = f"{own.rows} rows of width {own.width}"
+            raise OptionError("word vectors", sizes, "the row of padding, and one for a word")
         units = self.pair_units
         with self.name_scope():
             # Static (section 4.1.1): no gradient, and saved with the run.
@@ -293,8 +215,8 @@ class ListNetwork(Network):
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
     ) -> ListEncoder:
         if tokenizer.vocab_size != self.own_config.rows:
-            found = f"{tokenizer.vocab_size:,} ids"
-            raise OptionError("tokenizer", found, f"{self.own_config.rows:,}, the word embeddings")
+            ids = f"{tokenizer.vocab_size:,} ids"
+            raise OptionError("tokenizer", ids, f"{self.own_config.rows:,}, the word embeddings")
         return ListEncoder(tokenizer, max_length, long_questions)
 
     def hybrid_forward(
@@ -439,45 +361,3 @@ def _for_each(F, rows: Tensor, candidates: Tensor) -> Tensor:
     rows = F.expand_dims(rows, axis=1)  # (Q, 1, ...)
     rows = F.broadcast_like(rows, candidates, lhs_axes=(1,), rhs_axes=(1,))  # (Q, n, ...)
     return F.reshape(rows, (-3, -2))
-
-
-def real_positions(F, positions: Tensor, valid: Tensor) -> Tensor:
-    """Tell real positions from padding.
-
-    Parameters
-    ----------
-    F : module
-        ``mxnet.nd`` or ``mxnet.sym``.
-    positions : Tensor
-        (rows, L, ...) array, for its shape.
-    valid : Tensor
-        (rows,) number of real positions, from the first on.
-
-    Returns
-    -------
-    Tensor
-        (rows, L) float32: 1 at real positions, 0 at padding.
-    """
-    steps = F.reshape(F.contrib.arange_like(positions, axis=1), (1, -1))
-    return F.broadcast_lesser(F.cast(steps, "float32"), F.reshape(valid, (-1, 1)))
-
-
-def greatest(F, outputs: Tensor, real: Tensor) -> Tensor:
-    """Maximum of filters over the real positions of a text.
-
-    Parameters
-    ----------
-    F : module
-        ``mxnet.nd`` or ``mxnet.sym``.
-    outputs : Tensor
-        (B, filters, L) outputs of a convolution.
-    real : Tensor
-        (B, L): 1 at real positions, 0 at padding.
-
-    Returns
-    -------
-    Tensor
-        (B, filters); `MASKED` or less for a text without a real position.
-    """
-    mask = F.expand_dims((1 - real) * MASKED, axis=1)  # (B, 1, L)
-    return F.max(F.broadcast_add(outputs, mask), axis=2)

@@ -23,18 +23,12 @@ from wqa.text import PairEncoder, Tokenizer
 class NetworkConfig:
     """Base class of the systems' configurations; fields become options of ``wqa train``.
 
-    The ``metadata`` of a field may hold ``help``, the help text of the option, and ``option``,
-    False for a field that the training fills in.
+    The ``metadata`` of a field may hold ``help``, the text of its option, and ``option``, False for
+    a field that the training fills in.
     """
 
     def training_defaults(self) -> Dict[str, Any]:
-        """Settings of the training whose defaults are the system's own.
-
-        Returns
-        -------
-        dict of str to Any
-            Values by the name of a field of `wqa.config.TrainingConfig`.
-        """
+        """Defaults of fields of `wqa.config.TrainingConfig` that are the system's own, by name."""
         return {}
 
     def layers_of(self, backbone: BackboneConfig) -> int:

@@ -45,23 +45,20 @@ def count_pairs(texts: Iterable[str], words: Sequence[str], window: int = WINDOW
     size = len(words)
     following = csr_matrix((size, size), dtype=np.float64)
     for ids in _blocks(texts, words, window):
-        following = following + _count_following(ids, size, window)
+        for distance in range(1, window + 1):
+            weight = (window + 1 - distance) / window
+            following = following + weight * _pairs_at(ids, distance, size)
     return (following + following.T).tocsr()
 
 
-def _count_following(ids: np.ndarray, size: int, window: int) -> csr_matrix:
-    """Weighted counts of words, the rows, with the words that follow them in the window."""
-    rows, columns, weights = [], [], []
-    for distance in range(1, window + 1):
-        left, right = ids[:-distance], ids[distance:]
-        known = (left >= 0) & (right >= 0)
-        rows.append(left[known])
-        columns.append(right[known])
-        weight = (window + 1 - distance) / window
-        weights.append(np.full(np.count_nonzero(known), weight))
-    indices = np.concatenate(rows), np.concatenate(columns)
-    # The matrix sums the weights of equal pairs.
-    return csr_matrix((np.concatenate(weights), indices), shape=(size, size))
+def _pairs_at(ids: np.ndarray, distance: int, size: int) -> csr_matrix:
+    """How often the second word of a pair follows the first one at a distance."""
+    left = ids[:-distance]
+    right = ids[distance:]
+    known = (left >= 0) & (right >= 0)
+    ones = np.ones(np.count_nonzero(known))
+    # Pairs that occur several times are added up.
+    return csr_matrix((ones, (left[known], right[known])), shape=(size, size))
 
 
 def _blocks(texts: Iterable[str], words: Sequence[str], window: int) -> Iterator[np.ndarray]:
@@ -126,8 +123,8 @@ def factorize(information: csr_matrix, units: int) -> np.ndarray:
         If there are not more words than units.
     """
     size = information.shape[0]
-    informative = np.count_nonzero(information.getnnz(axis=1))
-    most = min(size - 1, int(informative))
+    informative = int(np.count_nonzero(information.getnnz(axis=1)))
+    most = min(size - 1, informative)  # the rank is no greater
     if units > most:
         raise OptionError(
             "units",
@@ -142,4 +139,4 @@ def factorize(information: csr_matrix, units: int) -> np.ndarray:
     vectors = left[:, order] * values[order] ** _POWER
     greatest = np.abs(vectors).argmax(axis=0)
     signs = np.sign(vectors[greatest, np.arange(units)])
-    return vectors * np.where(signs < 0, -1.0, 1.0)
+    return vectors * signs
