@@ -104,6 +104,10 @@ def test_random_scores_depend_on_the_seed_and_the_texts_alone():
     assert first.rank("who ?", texts[5:6]).scores[0] == scores[5]
     for other in (load_ranker("random:8").rank("who ?", texts), first.rank("why ?", texts)):
         assert abs(np.corrcoef(other.scores, scores)[0, 1]) < 0.1
+    # The same characters, divided otherwise between question and candidate, have other scores.
+    assert first.rank("who", [" ?x"]).scores[0] != first.rank("who ?", ["x"]).scores[0]
+    half_pair = first.rank("\ud800", ["\ud800"])
+    assert np.isfinite(half_pair.scores).all()
     uniform = np.sort(1 / (1 + np.exp(-scores)))
     assert np.abs(uniform - np.linspace(0, 1, 2000)).max() < 0.04  # Kolmogorov and Smirnov, 0.3 %
     assert load_ranker("random").rank("who ?", texts).scores.tolist() == (
@@ -122,6 +126,11 @@ def test_blank_candidates_come_last_and_do_not_count(name):
     if name in ("wo", "random:7", "bm25"):
         alone = ranker.rank("who is it ?", ["it is a b", "who"])
         assert alone.scores.tolist() == ranking.scores[[1, 3]].tolist()
+    # Others keep the ranks that they have beside blank ones.
+    if name == "rr":
+        assert ranking.scores[[1, 3]] == pytest.approx([-math.log(2), -math.log(4)])
+    if name == "wo+rr":
+        assert ranking.scores[[1, 3]] == pytest.approx([2 + 1 / 3, 1 + 1 / 5])
     blank = ranker.rank("who ?", ["", " "])
     assert blank.order.tolist() == [0, 1] and blank.blank.all()
 
@@ -411,6 +420,20 @@ def test_a_name_in_a_file_means_what_lies_beside_the_file(tiny_run, tmp_path, mo
     digest = ranker_digest(path)
     (tmp_path / "rr").unlink()
     assert ranker_digest(path) == digest
+
+
+def test_the_digest_of_a_baseline_is_of_its_name_and_version(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "sequence.json"
+    path.write_text(json.dumps({"rankers": ["rr", "wo"]}))
+    names = [*NAMES, "random:8", path]
+    digests = [ranker_digest(name) for name in names]
+    assert len(set(digests)) == len(names)
+    assert ranker_digest("random") == ranker_digest("random:0")
+    # Scores of another version of the rules are others, also those of a file that lists them.
+    monkeypatch.setattr("wqa.data.digests.BASELINES_VERSION", 1000)
+    for name, digest in zip(names, digests):
+        assert ranker_digest(name) != digest
 
 
 def test_weights_of_an_ensemble_of_baselines(tmp_path, capsys):

@@ -184,7 +184,8 @@ def test_a_part_is_replayed_to_the_bit(questions, tiny_run):
     """Scores, exits and order of some candidates, a blank one among them, and their share of the
     cost."""
     ranker = load_ranker(tiny_run)
-    asked = by_document_id([*list(read_questions(DEV))[:2], questions[1]])
+    blank = make(["", " ", ""], [0, 1, 0], "blank")
+    asked = by_document_id([*list(read_questions(DEV))[:2], questions[1], blank])
     replayed = ReplayedRanker(ranker, asked)
     wholes = list(replayed.rank_all(asked))
     parts = [question._replace(candidates=question.candidates[::2]) for question in asked]
