@@ -18,7 +18,7 @@ from wqa.text.vocabularies import (
     wordpiece,
     zoo_wordpiece,
 )
-from wqa.text.words import is_word_tokenizer, read_word_tokenizer
+from wqa.text.word_files import is_word_tokenizer, read_word_tokenizer
 
 #: Greatest size of ``tokenizer.json`` in bytes. The largest published ones have 30 million.
 MOST_BYTES = 1 << 28
