@@ -185,6 +185,13 @@ def test_a_word_is_the_mean_of_its_tokens(tiny_encoder, engine, precision, toler
         assert np.abs(vector - hidden[1:-1].mean(axis=0)).max() < tolerance
 
 
+def test_every_family_of_encoders_gives_vectors(family_encoder):
+    encoder = WordEncoder(str(family_encoder), EngineConfig("mxnet"))
+    rows, vectors = encoder.encode(["glacier", "caves", "42", "?"])
+    assert rows == [0, 1, 2, 3] and vectors.shape == (4, 16) and encoder.units == 16
+    assert np.isfinite(vectors).all() and np.linalg.matrix_rank(vectors) == 4
+
+
 def test_a_word_without_a_token_has_no_vector(tiny_encoder, monkeypatch):
     monkeypatch.setattr("wqa.inference.word_encoder._BLOCK", 2)
     encoder = WordEncoder(str(tiny_encoder), EngineConfig("mxnet"))
@@ -224,6 +231,18 @@ def test_a_file_becomes_the_table_of_a_corpus(corpus, tmp_path, capsys):
     assert run("--data", corpus, "--out", out, "--vectors", vectors) == 0
     assert "it was there already" in capsys.readouterr().out
     assert (out / "meta.json").stat().st_mtime_ns == before
+
+
+def test_files_of_several_options_are_read_together(corpus, tmp_path):
+    more = questions(tmp_path / "dev.jsonl", "bird", "fish")
+    (tmp_path / "glove.txt").write_text("bird 1 0\ncat 2 0\n")
+    for name, data in (
+        ("one", ["--data", corpus, more]),
+        ("two", ["--data", corpus, "--data", more]),
+    ):
+        assert run(*data, "--out", tmp_path / name, "--vectors", tmp_path / "glove.txt") == 0
+        table = read_word_vectors(tmp_path / name)
+        assert table.words == ["bird", "cat"] and len(table.meta["data_sha256"]) == 2
 
 
 def test_a_table_of_other_options_is_kept(corpus, tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 
 import mxnet as mx
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 from test_cosinet import batch
 
 from wqa.cli import main
-from wqa.config import TrainingConfig, read_run_config
+from wqa.config import EngineConfig, TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.word_vectors import WordVectors, read_word_vectors
+from wqa.data.digests import forget_digests
+from wqa.data.word_vectors import WordVectors, read_word_vectors, write_word_vectors
 from wqa.errors import (
     DataError,
     InputError,
@@ -24,7 +26,7 @@ from wqa.errors import (
     ScoreError,
 )
 from wqa.evaluation import by_document_id
-from wqa.inference import ListRanker, build_ranker, load_ranker
+from wqa.inference import RANKERS, ListRanker, build_ranker, load_ranker
 from wqa.inference.lists import ListEngine
 from wqa.models import ListConfig, build_network
 from wqa.models.lists import ListRecurrence
@@ -33,7 +35,7 @@ from wqa.training import Trainer, train
 from wqa.training.losses import listwise_divergence
 
 SYSTEMS = ("cosinet", "compare_aggregate")
-#: Most of a training's time is spent here on the first batch of each shape.
+#: Settings of a training of a few updates.
 SHORT = {"epochs": 2, "tokens_per_batch": 1500, "log_every": 2, "checkpoint_every": 3}
 
 
@@ -329,14 +331,22 @@ def test_a_trained_run_ranks_as_the_network_did(
     assert ranker.network.vectors.data().asnumpy().tobytes() == matrix.tobytes()
 
 
-@pytest.mark.parametrize("more", [["--recurrent", "birnn"], ["--loss", "pointwise"]])
-def test_a_training_learns_its_questions(more, files, questions, tiny_words, tmp_path):
-    out = tmp_path / "run"
-    more = [*more, "--epochs", 12, "--learning-rate", 1e-3]
-    arguments = training(files, tiny_words, out, *more)
-    arguments[arguments.index("--dev") + 1] = files["train"]
-    assert wqa(*arguments) == 0
-    for question, ranking in zip(questions["train"], load_ranker(out).rank_all(questions["train"])):
+@pytest.mark.parametrize(
+    "system, more",
+    [
+        ("cosinet", ["--recurrent", "birnn"]),
+        ("cosinet", ["--loss", "pointwise"]),
+        ("compare_aggregate", ["--epochs", 6]),
+    ],
+    ids=["birnn", "pointwise", "compare-aggregate"],
+)
+def test_a_training_learns_its_questions(system, more, questions, tiny_words, tmp_path):
+    out, few = tmp_path / "run", questions["train"][:4]
+    write_questions(tmp_path / "few.jsonl", few)
+    more = ["--epochs", 12, "--learning-rate", 1e-3, "--tokens-per-batch", 600, *more]
+    some = {"train": tmp_path / "few.jsonl", "dev": tmp_path / "few.jsonl"}
+    assert wqa(*training(some, tiny_words, out, *more, system=system)) == 0
+    for question, ranking in zip(few, load_ranker(out).rank_all(few)):
         assert question.labels[ranking.order[0]] == 1
 
 
@@ -521,10 +531,8 @@ def test_a_store_of_pairs_is_refused(files, tiny_words, tiny_encoder, tmp_path):
 
 
 def test_other_word_vectors_are_no_resumption(files, tiny_words, tmp_path):
-    from wqa.data.word_vectors import write_word_vectors
-
-    options = {"config": TrainingConfig(max_updates=1, schedule="slanted"), "words": "table"}
-    options["words"] = str(tmp_path / "table")
+    config = TrainingConfig(max_updates=1, schedule="slanted")
+    options = {"config": config, "words": str(tmp_path / "table")}
     table = read_word_vectors(tiny_words)
     write_word_vectors(tmp_path / "table", table)
     arguments = ("cosinet", str(files["train"]), str(tmp_path / "run"))
@@ -575,8 +583,6 @@ def test_groups_and_micro_batches_change_no_score(questions):
     ranker = small_ranker()
     asked = questions["train"] + questions["dev"]
     together = [ranking.scores for ranking in ranker.rank_all(asked)]
-    from wqa.config import EngineConfig
-
     engine = EngineConfig(engine="mxnet", batch_tokens=50)
     alone = small_ranker(engine=engine, group_tokens=1)
     for question, scores in zip(asked, together):
@@ -729,7 +735,11 @@ def test_other_precisions_and_engines_are_refused(run, files, capsys):
 
 def test_commands_take_the_run(run, files, tmp_path, capsys):
     assert wqa("evaluate", run, "--data", files["dev"]) == 0
-    assert wqa("rank", run, "--data", files["dev"], "--json", tmp_path / "ranked.json") in (0, 2)
+    candidates = tmp_path / "candidates.txt"
+    candidates.write_text("the sky is blue\nit is green\n")
+    question = ["--question", "why is the sky blue ?", "--candidates", candidates]
+    assert wqa("rank", run, *question) == 0
+    assert "the sky is blue" in capsys.readouterr().out
     sequence = tmp_path / "sequence.json"
     sequence.write_text(json.dumps({"rankers": [str(run), str(run)], "keep": 3}))
     assert wqa("evaluate", sequence, "--data", files["dev"]) == 0
@@ -737,10 +747,6 @@ def test_commands_take_the_run(run, files, tmp_path, capsys):
 
 
 def test_a_run_with_a_tokenizer_of_other_words_is_refused(run, tmp_path):
-    import shutil
-
-    from wqa.data.digests import forget_digests
-
     shutil.copytree(run, tmp_path / "run")
     WordTokenizer(["a", "b"]).save(tmp_path / "run" / "tokenizer.json")
     with pytest.raises(RunDirectoryError, match="tokenizer.json"):
@@ -750,8 +756,32 @@ def test_a_run_with_a_tokenizer_of_other_words_is_refused(run, tmp_path):
         load_ranker(tmp_path / "run")
 
 
-def test_the_ranker_takes_lists_alone():
-    assert isinstance(small_ranker(), ListRanker)
+@pytest.mark.parametrize(
+    "field, value, message",
+    [
+        ("rows", 10**12, r"parameter vectors of shape .*expected \(1000000000000, 8\)"),
+        ("width", 9, "parameter vectors of shape"),
+        ("width", 0, "word vectors: .* rows of width 0"),
+        ("rows", -3, "rows: -3"),
+        ("recurrent", "lstm", "parameter recurrent"),
+        ("recurrent", "gru", "recurrent: 'gru'; expected one of none, rnn"),
+        ("loss", 1, "field loss"),
+        ("rows", "many", "field rows"),
+    ],
+)
+def test_a_damaged_configuration_is_refused(run, tmp_path, field, value, message):
+    shutil.copytree(run, tmp_path / "run")
+    path = tmp_path / "run" / "config.json"
+    content = json.loads(path.read_text())
+    content["network"][field], content["sha256"] = value, {}
+    path.write_text(json.dumps(content))
+    with pytest.raises(RunDirectoryError, match=message):
+        load_ranker(tmp_path / "run")
+
+
+def test_the_ranker_of_both_systems():
+    for system in SYSTEMS:
+        assert RANKERS[system] is ListRanker
 
 
 # Export

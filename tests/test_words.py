@@ -56,15 +56,18 @@ def test_a_text_of_only_unknown_words_has_ids():
     assert min(ids) >= 2 and len(set(ids)) == 3
 
 
-def test_more_unknown_words_than_are_kept(monkeypatch):
+def test_more_chunks_than_are_kept(monkeypatch):
     monkeypatch.setattr("wqa.text.words._MOST_KEPT", 2)
-    tokenizer = WordTokenizer(WORDS, buckets=1 << 20)
-    texts = [f"word{number}" for number in range(20)]
-    first = tokenizer.encode(texts)
-    assert tokenizer.encode(texts) == first == [[bucket(text, buckets=1 << 20)] for text in texts]
-    assert len(tokenizer._ids) == len(WORDS) + 2
+    tokenizer = WordTokenizer(WORDS, buckets=8)
+    texts = [f"word{number} the, glacier" for number in range(20)]
+    expected = [[bucket(f"word{number}"), 1, 4, 2] for number in range(20)]
+    for _ in range(2):
+        assert tokenizer.encode(texts) == expected
+    assert set(tokenizer._chunk_ids) == {"word0", "the,"}
+    monkeypatch.setattr("wqa.text.words._MOST_KEPT", 9)
     long = "x" * 1000
-    assert WordTokenizer(WORDS, 8).encode([long]) == [[bucket(long)]]
+    assert tokenizer.encode([long]) == [[bucket(long)]]
+    assert long not in tokenizer._chunk_ids
 
 
 @given(st.lists(st.text(max_size=40), max_size=5), st.booleans())

@@ -28,7 +28,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from wqa.data.vector_files import FORMATS
 
     parser.add_argument(
-        "--data", required=True, nargs="+", metavar="FILE", help="questions, canonical JSONL"
+        "--data",
+        required=True,
+        nargs="+",
+        action="extend",  # --data A --data B is --data A B
+        metavar="FILE",
+        help="questions, canonical JSONL",
     )
     parser.add_argument("--out", required=True, metavar="PATH", help="folder of the table")
     source = parser.add_mutually_exclusive_group(required=True)

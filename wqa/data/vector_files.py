@@ -246,9 +246,9 @@ def _rows(file: IO[bytes], path: PathLike, kind: str) -> Iterator[_Row]:
     header = _HEADER.fullmatch(first_line[1])
     expected = FORMATS[kind].header
     if expected is not None and bool(header) != expected:
-        found = "a header" if header else shorten(first_line[1])
+        start = "a header" if header else shorten(first_line[1])
         wanted = "the number of words and of their elements" if expected else "a word and numbers"
-        raise DataError(f"{path}, line 1", found, f"{wanted}, as in {kind} files", _MEND)
+        raise DataError(f"{path}, line 1", start, f"{wanted}, as in {kind} files", _MEND)
     if header is None:
         yield from _text_rows(itertools.chain([first_line], lines), path, None)
         return
@@ -262,8 +262,8 @@ def _rows(file: IO[bytes], path: PathLike, kind: str) -> Iterator[_Row]:
         rows += 1
         yield row
     if rows != count:
-        found, wanted = f"{rows:,} rows of words", f"{count:,}, as its header says"
-        raise DataError(path, found, wanted, "it is cut off: fetch it again")
+        actual, declared = f"{rows:,} rows of words", f"{count:,}, as its header says"
+        raise DataError(path, actual, declared, "it is cut off: fetch it again")
 
 
 def _check_units(units: int, where: str) -> None:
@@ -317,8 +317,9 @@ def _binary_rows(file: IO[bytes], path: PathLike, count: int, units: int) -> Ite
             if space >= 0 and end <= len(buffer):
                 break
             if space < 0 and len(buffer) - start >= LONGEST_WORD:
-                found = f"no space in {LONGEST_WORD:,} bytes"
-                raise DataError(where, found, "a word and a space", _MEND)
+                raise DataError(
+                    where, f"no space in {LONGEST_WORD:,} bytes", "a word and a space", _MEND
+                )
             more = _read(file, where)
             if not more:
                 raise DataError(

@@ -307,8 +307,12 @@ def _read_arrays(folder: ArrayFolder) -> Mapping[str, np.ndarray]:
     }
     for name, length in lengths.items():
         if len(arrays[name]) != length:
-            found, expected = f"{len(arrays[name])} elements", f"{length} elements"
-            raise DataError(folder.path / f"{name}.bin", found, expected, _MEND)
+            raise DataError(
+                folder.path / f"{name}.bin",
+                f"{len(arrays[name])} elements",
+                f"{length} elements",
+                _MEND,
+            )
     folder.check("word_bytes", arrays["word_bytes"])
     folder.check("word_ends", ends, check_text_ends(LONGEST_WORD, 1, "byte"))
     folder.check("vectors", arrays["vectors"])
@@ -330,5 +334,5 @@ def _decode(folder: ArrayFolder, arrays: Mapping[str, np.ndarray]) -> List[str]:
 def _check_meta(folder: ArrayFolder, meta: Mapping[str, Any]) -> None:
     where, masks = folder.path / "meta.json", meta.get("masks_digits", False)
     if not isinstance(meta.get("kind", ""), str) or not isinstance(masks, bool):
-        found = f"kind {shorten(meta.get('kind'))}, masks_digits {shorten(masks)}"
-        raise DataError(where, found, "a string, and true or false", _MEND)
+        problem = f"kind {shorten(meta.get('kind'))}, masks_digits {shorten(masks)}"
+        raise DataError(where, problem, "a string, and true or false", _MEND)

@@ -83,20 +83,30 @@ class WordEncoder:
             (rows, C) float32, the mean over the tokens of each, special tokens left out.
         """
         rows: List[int] = []
-        vectors: List[np.ndarray] = []
+        vectors = [np.zeros((0, self.units), np.float32)]
         with progress_bar(len(words), "encoding words", "word", progress) as bar:
             for start in range(0, len(words), _BLOCK):
-                # A byte-level tokenizer has other tokens for a word that no space precedes.
-                texts = [f" {word}" for word in words[start : start + _BLOCK]]
-                filled = []
-                for row, encoded in enumerate(self._inputs.encode(texts), start):
-                    if not encoded.empty:
-                        rows.append(row)
-                        filled.append(encoded.token_ids)
-                for encoding in self._encoder.encode(filled):
-                    vectors.append(_float32(encoding)[1:-1].mean(axis=0))
-                bar.update(len(texts))
-        return rows, np.array(vectors, np.float32).reshape(-1, self.units)
+                block = words[start : start + _BLOCK]
+                filled, block_vectors = self._encode_block(block)
+                rows += [start + row for row in filled]
+                vectors.append(block_vectors)
+                bar.update(len(block))
+        return rows, np.concatenate(vectors)
+
+    def _encode_block(self, words: Sequence[str]) -> Tuple[List[int], np.ndarray]:
+        """Indices of the words that have a token, and their vectors, (rows, C)."""
+        # A byte-level tokenizer has other tokens for a word that no space precedes.
+        texts = [f" {word}" for word in words]
+        rows = []
+        token_ids = []
+        for row, encoded in enumerate(self._inputs.encode(texts)):
+            if not encoded.empty:
+                rows.append(row)
+                token_ids.append(encoded.token_ids)
+        vectors = np.zeros((len(rows), self.units), np.float32)
+        for index, encoding in enumerate(self._encoder.encode(token_ids)):
+            vectors[index] = _float32(encoding)[1:-1].mean(axis=0)
+        return rows, vectors
 
 
 def _float32(encoding: np.ndarray) -> np.ndarray:
@@ -133,6 +143,8 @@ def principal_components(vectors: np.ndarray, units: int) -> np.ndarray:
     centred = vectors.astype(np.float64)
     centred -= centred.mean(axis=0)
     _, directions = np.linalg.eigh(centred.T @ centred)  # (C, C), variances ascending
-    directions = directions[:, ::-1][:, :units]
+    directions = directions[:, ::-1]
+    directions = directions[:, :units]
     greatest = np.abs(directions).argmax(axis=0)
-    return centred @ (directions * np.sign(directions[greatest, np.arange(units)]))
+    signs = np.sign(directions[greatest, np.arange(units)])
+    return centred @ (directions * signs)

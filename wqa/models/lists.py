@@ -114,8 +114,8 @@ class ListNetwork(Network):
             raise OptionError("backbone", "an encoder", "none: the network reads word vectors")
         own = self.own_config
         if own.rows < 2 or own.width < 1:
-            found = f"{own.rows} rows of width {own.width}"
-            raise OptionError("word vectors", found, "the row of padding, and one for a word")
+            sizes = f"{own.rows} rows of width {own.width}"
+            raise OptionError("word vectors", sizes, "the row of padding, and one for a word")
         units = self.pair_units
         with self.name_scope():
             # Static (section 4.1.1): no gradient, and saved with the run.
@@ -215,8 +215,8 @@ class ListNetwork(Network):
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
     ) -> ListEncoder:
         if tokenizer.vocab_size != self.own_config.rows:
-            found = f"{tokenizer.vocab_size:,} ids"
-            raise OptionError("tokenizer", found, f"{self.own_config.rows:,}, the word embeddings")
+            ids = f"{tokenizer.vocab_size:,} ids"
+            raise OptionError("tokenizer", ids, f"{self.own_config.rows:,}, the word embeddings")
         return ListEncoder(tokenizer, max_length, long_questions)
 
     def hybrid_forward(

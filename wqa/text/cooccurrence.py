@@ -45,18 +45,20 @@ def count_pairs(texts: Iterable[str], words: Sequence[str], window: int = WINDOW
     size = len(words)
     total = csr_matrix((size, size), dtype=np.float64)
     for ids in _blocks(texts, words, window):
-        keys, weights = [], []
         for distance in range(1, window + 1):
-            left, right = ids[:-distance], ids[distance:]
-            known = (left >= 0) & (right >= 0)
-            pairs = left[known].astype(np.int64) * size + right[known]
-            unique, counts = np.unique(pairs, return_counts=True)
-            keys.append(unique)
-            weights.append(counts * ((window + 1 - distance) / window))
-        pairs, values = np.concatenate(keys), np.concatenate(weights)
-        block = csr_matrix((values, (pairs // size, pairs % size)), shape=(size, size))
-        total = total + block
+            weight = (window + 1 - distance) / window
+            total = total + weight * _pairs_at(ids, distance, size)
     return (total + total.T).tocsr()
+
+
+def _pairs_at(ids: np.ndarray, distance: int, size: int) -> csr_matrix:
+    """How often the second word of a pair follows the first one at a distance."""
+    left = ids[:-distance]
+    right = ids[distance:]
+    known = (left >= 0) & (right >= 0)
+    ones = np.ones(np.count_nonzero(known))
+    # Pairs that occur several times are added up.
+    return csr_matrix((ones, (left[known], right[known])), shape=(size, size))
 
 
 def _blocks(texts: Iterable[str], words: Sequence[str], window: int) -> Iterator[np.ndarray]:
@@ -87,12 +89,14 @@ def ppmi(pairs: csr_matrix) -> csr_matrix:
         (V, V) ``max(0, log(P(w, c) / (P(w) P'(c))))``, where ``P'`` is in proportion to the
         contexts' counts to the power of 0.75.
     """
+    counts = pairs.tocoo()
     of_words = np.asarray(pairs.sum(axis=1)).ravel()
     of_contexts = np.asarray(pairs.sum(axis=0)).ravel() ** _SMOOTHING
-    entries = pairs.tocoo()
-    expected = of_words[entries.row] * (of_contexts / of_contexts.sum())[entries.col]
-    values = np.maximum(np.log(entries.data / expected), 0)
-    information = csr_matrix((values, (entries.row, entries.col)), shape=pairs.shape)
+    of_contexts /= of_contexts.sum()
+    expected = of_words[counts.row] * of_contexts[counts.col]
+    values = np.log(counts.data / expected)
+    np.maximum(values, 0, out=values)
+    information = csr_matrix((values, (counts.row, counts.col)), shape=pairs.shape)
     information.eliminate_zeros()
     return information
 
@@ -119,13 +123,19 @@ def factorize(information: csr_matrix, units: int) -> np.ndarray:
         If there are not more words than units.
     """
     size = information.shape[0]
-    most = min(size - 1, int(np.count_nonzero(information.getnnz(axis=1))))
+    rows = int(np.count_nonzero(information.getnnz(axis=1)))
+    most = min(size - 1, rows)  # the rank is no greater
     if units > most:
-        found = f"{units} for {size} words, {most} of them beside informative ones"
-        raise OptionError("units", found, f"at most {most}", "take more texts, or fewer units")
+        raise OptionError(
+            "units",
+            f"{units} for {size} words, {rows} of them with informative contexts",
+            f"at most {most}",
+            "take more texts, or fewer units",
+        )
     start = np.random.default_rng(0).standard_normal(size)  # the same bits in each run
     left, values, _ = svds(information, k=units, v0=start)
     order = np.argsort(-values, kind="stable")
     vectors = left[:, order] * values[order] ** _POWER
     greatest = np.abs(vectors).argmax(axis=0)
-    return vectors * np.where(vectors[greatest, np.arange(units)] < 0, -1.0, 1.0)
+    signs = np.sign(vectors[greatest, np.arange(units)])
+    return vectors * signs

@@ -8,7 +8,7 @@ import numpy as np
 
 from wqa.config import LONG_QUESTIONS
 from wqa.errors import OptionError, QuestionTooLong, check_choice
-from wqa.text.batching import bucketed
+from wqa.text.batching import BUCKET, bucketed
 from wqa.text.encoding import PairEncoder, TokenIds
 from wqa.text.tokenizers import Tokenizer
 
@@ -216,21 +216,23 @@ def plan_lists(
     if not len(candidates):
         return []
     order = _order(len(candidates), rng)
-    widths = np.vectorize(bucketed)(np.asarray(lengths, dtype=np.int64)).reshape(-1, 2)
+    widths = np.asarray(lengths, dtype=np.int64)
+    widths = -(-widths // BUCKET) * BUCKET
     counts = np.asarray(candidates, dtype=np.int64)
     keys = np.stack([widths[order, 0], widths[order, 1], counts[order]])
     order = order[np.lexsort(keys)]
     batches = []
     start = 0
-    greatest = np.zeros(3, dtype=np.int64)
-    for end, index in enumerate(order):
-        sizes = np.maximum(greatest, [counts[index], *widths[index]])
-        padded = (end + 1 - start) * sizes[0] * (sizes[1] + sizes[2])
-        if end > start and padded > tokens:
+    first = second = 0  # widths of the batch's questions and candidates
+    sizes = zip(counts[order].tolist(), *widths[order].T.tolist())
+    for end, (count, question, candidate) in enumerate(sizes):
+        # The numbers of candidates ascend.
+        width = max(first, question) + max(second, candidate)
+        if end > start and (end + 1 - start) * count * width > tokens:
             batches.append(order[start:end])
             start = end
-            sizes = np.array([counts[index], *widths[index]])
-        greatest = sizes
+            first = second = 0
+        first, second = max(first, question), max(second, candidate)
     batches.append(order[start:])
     return [batches[index] for index in _order(len(batches), rng)]
 

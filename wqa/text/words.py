@@ -20,7 +20,7 @@ import json
 import os
 import pathlib
 import re
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import mmh3
 import numpy as np
@@ -42,8 +42,8 @@ _START = re.compile(rb'\s*\{\s*"words_format"')
 _STARTS_IN = 100
 #: Seed of the vectors of unknown words.
 _SEED = 20200
-#: Unknown words whose ids are kept, and the greatest length of one in characters.
-_MOST_KEPT, _LONGEST_KEPT = 1 << 16, 64
+#: Chunks of text whose ids are kept, and the greatest length of one in characters.
+_MOST_KEPT, _LONGEST_KEPT = 1 << 17, 64
 
 
 def split_words(text: str) -> List[str]:
@@ -106,6 +106,7 @@ class WordTokenizer(Tokenizer):
             raise OptionError("buckets", shorten(buckets), f"a number from 0 to {MOST_BUCKETS:,}")
         self.words, self.buckets, self.masks_digits = list(words), buckets, masks_digits
         self._ids = _WordIds(self.words, buckets, masks_digits)
+        self._chunk_ids = _ChunkIds(self._ids)
         if not self.words or len(self._ids) < len(self.words):
             found = f"{len(self.words)} words, {len(self._ids)} of them different"
             raise OptionError("words", found, "at least one word, and each word once")
@@ -172,16 +173,19 @@ class WordTokenizer(Tokenizer):
         InputError
             If a text is no string, or holds half a surrogate pair, which no encoding can represent.
         """
-        split, look_up = _WORD.findall, self._ids.__getitem__
-        limit = LONG_TEXT * needed if needed is not None else 0
         try:
-            if needed is None or max(map(len, texts), default=0) <= limit:
-                return [list(map(look_up, split(text.lower()))) for text in texts]
+            if needed is None or max(map(len, texts), default=0) <= LONG_TEXT * needed:
+                return [self._ids_of(text) for text in texts]
             return [self._first_ids(text, needed) for text in texts]
         except (UnicodeEncodeError, TypeError, AttributeError):
             for text in texts:
                 check_text(text)
             raise
+
+    def _ids_of(self, text: str) -> List[int]:
+        # No word holds white space. To look chunks up takes half the time of the expression.
+        chunks = text.lower().split()
+        return list(itertools.chain.from_iterable(map(self._chunk_ids.__getitem__, chunks)))
 
     def _first_ids(self, text: str, needed: int) -> List[int]:
         check_text(text)
@@ -206,20 +210,28 @@ class WordTokenizer(Tokenizer):
         InputError
             If a text is no string, or holds half a surrogate pair.
         """
-        located = []
-        for text in texts:
-            check_text(text)
-            lowered = text.lower()
-            # Index of the character that each lower-cased one comes from; some become several.
-            sources = np.arange(len(text))
-            if len(lowered) != len(text):
-                sources = np.repeat(sources, [len(character.lower()) for character in text])
-            spans = np.array([match.span() for match in _WORD.finditer(lowered)], np.int64)
-            spans = spans.reshape(-1, 2)  # (n, 2)
-            ids = [self._ids[lowered[start:end]] for start, end in spans.tolist()]
-            starts, ends = sources[spans[:, 0]], sources[spans[:, 1] - 1] + 1
-            located.append(Located(np.array(ids, np.int32), starts, ends))
-        return located
+        return [self._locate(text) for text in texts]
+
+    def _locate(self, text: str) -> Located:
+        check_text(text)
+        lowered = text.lower()
+        ids = []
+        starts = []
+        last = []  # index of the last character of each word
+        for match in _WORD.finditer(lowered):
+            ids.append(self._ids[match[0]])
+            starts.append(match.start())
+            last.append(match.end() - 1)
+        sources = np.arange(len(text), dtype=np.int64)
+        if len(lowered) != len(text):
+            # Some characters become several: the character that each lower-cased one comes from.
+            lengths = [len(character.lower()) for character in text]
+            sources = np.repeat(sources, lengths)
+        return Located(
+            np.array(ids, dtype=np.int32),
+            sources[np.array(starts, dtype=np.int64)],
+            sources[np.array(last, dtype=np.int64)] + 1,
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -263,24 +275,35 @@ class WordTokenizer(Tokenizer):
 
 
 class _WordIds(Dict[str, int]):
-    """Ids of words; those of unknown words are computed, and some of them kept."""
+    """Ids of words; those of unknown words are computed."""
 
     def __init__(self, words: Sequence[str], buckets: int, masks_digits: bool) -> None:
         super().__init__(zip(words, range(1, len(words) + 1)))
         self._first_bucket, self._buckets = len(words) + 1, max(buckets, 1)
         self._masks_digits = masks_digits
-        self._most = len(words) + _MOST_KEPT
 
     def __missing__(self, word: str) -> int:
-        number = None
         if self._masks_digits:
-            number = self.get(mask_digits(word))
-        if number is None:
-            # As bytes: the library crashes at a string with half a surrogate pair.
-            number = self._first_bucket + mmh3.hash(word.encode("utf-8"), 0, False) % self._buckets
-        if len(self) < self._most and len(word) <= _LONGEST_KEPT:
-            self[word] = number
-        return number
+            masked = self.get(mask_digits(word))
+            if masked is not None:
+                return masked
+        # As bytes: the library crashes at a string with half a surrogate pair.
+        bucket = mmh3.hash(word.encode("utf-8"), 0, False) % self._buckets
+        return self._first_bucket + bucket
+
+
+class _ChunkIds(Dict[str, Tuple[int, ...]]):
+    """Ids of the words of chunks without white space, such as ``"caves,"``; some are kept."""
+
+    def __init__(self, ids: _WordIds) -> None:
+        super().__init__()
+        self._ids = ids
+
+    def __missing__(self, chunk: str) -> Tuple[int, ...]:
+        numbers = tuple([self._ids[word] for word in _WORD.findall(chunk)])
+        if len(self) < _MOST_KEPT and len(chunk) <= _LONGEST_KEPT:
+            self[chunk] = numbers
+        return numbers
 
 
 def embedding_matrix(table: WordVectors, buckets: int = BUCKETS) -> np.ndarray:
@@ -366,8 +389,10 @@ def read_word_tokenizer(path: pathlib.Path) -> WordTokenizer:
 
 def _is_right(fields: Dict[str, Any]) -> bool:
     """Whether the fields of a ``tokenizer.json`` have their types; `WordTokenizer` checks more."""
+    for name, kind in (("words_format", int), ("buckets", int), ("masks_digits", bool)):
+        if type(fields[name]) is not kind:
+            return False
     words = fields["words"]
-    types = (type(fields[name]) for name in ("words_format", "buckets", "masks_digits"))
-    if tuple(types) != (int, int, bool) or fields["words_format"] != FORMAT:
+    if fields["words_format"] != FORMAT or not isinstance(words, list):
         return False
-    return isinstance(words, list) and all(type(word) is str and word for word in words)
+    return all(type(word) is str and word for word in words)

@@ -146,12 +146,12 @@ class ListTask(PairTask):
     def _note(self, train_file: str) -> None:
         """Say what was cut and left out."""
         parts = []
-        if self.pairs.truncated:
-            parts.append(
-                f"{self.pairs.truncated:,} candidates cut to {self.encoder.max_length} words"
-            )
-        if self.without_positive:
-            parts.append(f"{self.without_positive:,} questions without a positive left out")
+        for count, what, done in (
+            (self.pairs.truncated, "candidate", f"cut to {self.encoder.max_length} words"),
+            (self.without_positive, "question", "without a positive left out"),
+        ):
+            if count:
+                parts.append(f"{count:,} {what}{'s' if count > 1 else ''} {done}")
         if parts:
             print(printable(f"note: {train_file}: {', '.join(parts)}"), file=sys.stderr)
 
