@@ -62,8 +62,8 @@ RECIPES = {
     "cosinet/embed_words": {"embed_words.tsv": "distilled", "cosinet/chosen_words.txt": "i"},
     "cosinet/table2": {"table2.tsv": "WO+RR MAP"},
     "cosinet/table4": {"table4.tsv": "BERT", "table3.tsv": "WO+RR", "claims_wikiqa.txt": "mrr"},
-    "cosinet/table5": {"table5.tsv": "CA", "claims_squad.txt": "wo+rr, Cosinet list BiRNN"},
-    "cosinet/table6": {"table6.tsv": "Cosinet list BiRNN", "claims_nqla.txt": "wilcoxon"},
+    "cosinet/table5": {"table5.tsv": "Cosinet", "claims_squad.txt": "wo+rr, Cosinet list BiRNN"},
+    "cosinet/table6": {"table6.tsv": "\nCA\t", "claims_nqla.txt": "wilcoxon"},
     "cosinet/first_stage": {
         "first_stage.tsv": "WO+RR, cascade at 0.3",
         "speed_first_stage.txt": "Cosinet list BiRNN",

@@ -4,6 +4,7 @@
 #
 #   recipes/cosinet/table5.sh        settings: recipes/cosinet/settings.bash
 #   SMOKE=1 recipes/cosinet/table5.sh
+if [ "${SMOKE:-0}" = 1 ]; then MODELS=${MODELS:-cosinet_list_birnn}; fi
 . "$(dirname "$0")/settings.bash"
 table=${TABLE:-$RESULTS/table5.tsv} columns=p@1,mrr,params,epoch_seconds,train_seconds
 MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn bert}

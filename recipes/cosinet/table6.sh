@@ -4,6 +4,7 @@
 #
 #   recipes/cosinet/table6.sh        settings: recipes/cosinet/settings.bash
 #   SMOKE=1 recipes/cosinet/table6.sh
+if [ "${SMOKE:-0}" = 1 ]; then SEEDS=0 MODELS=${MODELS:-ca cosinet_list_birnn}; fi
 . "$(dirname "$0")/settings.bash"
 table=${TABLE:-$RESULTS/table6.tsv} columns=map,mrr,p@1,params,epoch_seconds,train_seconds
 MODELS=${MODELS:-cosinet cosinet_list cosinet_list_birnn ca ca_list ca_list_birnn}

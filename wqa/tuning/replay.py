@@ -40,12 +40,12 @@ class ReplayedRanker(Ranker):
         return self._ranker.capabilities
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        wanted = list(questions)
+        group = list(questions)
         if self._replays:
-            self._rank(self._questions[question.id] for question in wanted)
+            self._rank(self._questions[question.id] for question in group)
         else:
-            self._rank(wanted)
-        for question in wanted:
+            self._rank(group)
+        for question in group:
             key = _key_of(question)
             if key not in self._rankings:
                 self._rankings[key] = self._part(question)

@@ -12,7 +12,7 @@ import itertools
 import json
 import pathlib
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from wqa.config import read_json
 from wqa.data import Question, atomic_writer, read_questions
@@ -160,11 +160,8 @@ def tune_sequence(
         picked = None
         if limits:
             configuration = pick(configurations, metric, **limits)
-            ranker.set_drops(**configuration.stored())
-            times = _times(ranker, rankers[-1], questions, progress)
             record = tuning_record(chosen_by(metric, limits), data, filter, prepared)
-            _store(path, configuration, {**record, **times})
-            picked = Picked(configuration, path=path, **times)
+            picked = _stored(path, ranker, questions, configuration, record, progress)
     return Tuning(
         (),
         len(questions),
@@ -241,31 +238,37 @@ def _columns(stages: int, keeps: bool) -> Tuple[str, ...]:
     return tuple(f"{kind}_{number}" for number in range(1, stages + 1))
 
 
-def _times(
-    sequence: Ranker, last: Ranker, questions: Sequence[Question], progress: bool
-) -> Dict[str, float]:
-    """Seconds of the sequence and of its last ranker alone, in turn."""
-    ranks = {"last": _rank_all(last), "sequence": _rank_all(sequence)}
+def _stored(
+    path: pathlib.Path,
+    ranker: Ranker,
+    questions: Sequence[Question],
+    configuration: Configuration,
+    record: Mapping[str, Any],
+    progress: bool,
+) -> Picked:
+    """Time a configuration beside the last ranker alone, and write it."""
+    drops = configuration.stored()
+    ranker.set_drops(**drops)
+    last = ranker.capabilities.rankers[-1]
+    ranks = {"last": _rank_all(last), "sequence": _rank_all(ranker)}
     alone, tuned = time_rankers(ranks, questions, TURNS, progress)
-    return {"seconds": tuned["seconds"], "seconds_of_ratio_0": alone["seconds"]}
-
-
-def _rank_all(ranker: Ranker) -> Callable[[Sequence[Question]], List[Ranking]]:
-    return lambda questions: list(ranker.rank_all(questions))
-
-
-def _store(path: pathlib.Path, configuration: Configuration, record: Mapping[str, Any]) -> None:
-    """Write the drops and how they were chosen into the file of the sequence."""
+    times = {"seconds": tuned["seconds"], "seconds_of_ratio_0": alone["seconds"]}
     values = read_json(path)
     for name in ("drop_ratio", "keep"):
         values.pop(name, None)
-    values.update(configuration.stored())
+    values.update(drops)
     values["tuned"] = {
         "cost": configuration.cost,
         "paper_cost": configuration.paper_cost,
         "metrics": configuration.metrics,
         **record,
+        **times,
     }
     with atomic_writer(path) as file:
         json.dump(values, file, indent=2)
         file.write("\n")
+    return Picked(configuration, path=path, **times)
+
+
+def _rank_all(ranker: Ranker) -> Callable[[Sequence[Question]], List[Ranking]]:
+    return lambda questions: list(ranker.rank_all(questions))
