@@ -140,8 +140,10 @@ def tune(
         front = pareto_front(configurations, metric)
         write_configurations(folder, configurations, front, exit_columns(exits))
         if picture:
-            at_ratio = scored.evaluate([(ratio,) * len(nothing) for ratio in MARKED])
-            marked = dict(zip([f"drop ratio {ratio}" for ratio in MARKED], at_ratio))
+            before_last = len(exits) - 1
+            at_ratio = scored.evaluate([(ratio,) * before_last for ratio in MARKED])
+            names = [f"drop ratio {ratio}" for ratio in MARKED]
+            marked = dict(zip(names, at_ratio))
             draw_configurations(folder, configurations, front, marked, metric)
         picked = None
         if limits:
