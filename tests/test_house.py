@@ -16,8 +16,9 @@ LAYERS = {
     "text": {"errors", "config", "data"},
     "models": {"errors", "config", "text"},
     "onednn": {"errors", "config", "text", "models"},
+    "sparse": {"errors", "config", "models", "onednn"},
     "pretrained": {"errors", "config", "data", "text", "models"},
-    "training": {"errors", "config", "data", "text", "models", "onednn", "pretrained"},
+    "training": {"errors", "config", "data", "text", "models", "onednn", "sparse", "pretrained"},
     "inference": {
         "errors",
         "config",
@@ -26,6 +27,7 @@ LAYERS = {
         "text",
         "models",
         "onednn",
+        "sparse",
         "pretrained",
     },
     "tuning": {"errors", "config", "data", "evaluation", "text", "models", "inference"},

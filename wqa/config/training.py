@@ -24,7 +24,8 @@ class EngineConfig:
     ----------
     engine : {"auto", "mxnet", "onednn"}
         ``auto`` takes oneDNN on a single CPU where its library is installed and the network is made
-        of transformer layers, and MXNet otherwise.
+        of transformer layers, and MXNet otherwise. Cosinet is computed by sparse products on a CPU,
+        unless MXNet is named.
     precision : {"float32", "bfloat16", "int8"}
         Precision of products; MXNet supports float32 alone.
     threads : int, optional

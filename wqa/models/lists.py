@@ -18,7 +18,7 @@ from mxnet.gluon import HybridBlock, nn, rnn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.backbone import break_cycles
+from wqa.models.backbone import Computation, break_cycles
 from wqa.models.list_config import ListConfig
 from wqa.models.network import Network
 from wqa.models.positions import real_positions
@@ -63,6 +63,11 @@ class ListRecurrence(HybridBlock):
             return rnn.LSTM(units, **options)
         # The paper names no activation; that of a simple recurrent network is tanh (Elman 1990).
         return rnn.RNN(units, activation="tanh", **options)
+
+    @property
+    def directions(self) -> List[HybridBlock]:
+        """Gluon's layers: that from the first candidate on, and that from the last."""
+        return [self.ahead] if self.back is None else [self.ahead, self.back]
 
     def hybrid_forward(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
         hidden = self.ahead(pairs)
@@ -110,6 +115,7 @@ class ListNetwork(Network):
         self, backbone: Optional[BackboneConfig], config: Optional[ListConfig] = None, **kwargs
     ) -> None:
         super().__init__(backbone, config, **kwargs)
+        self._computation = Computation()
         if backbone is not None:
             raise OptionError("backbone", "an encoder", "none: the network reads word vectors")
         own = self.own_config
@@ -140,6 +146,24 @@ class ListNetwork(Network):
             D, the width of the word embeddings.
         """
         raise NotImplementedError
+
+    def attach(self, engine: Any) -> None:
+        """Attach an engine, which then computes the scores.
+
+        The engine computes a network that runs on arrays. MXNet computes a hybridized one.
+
+        Parameters
+        ----------
+        engine : wqa.sparse.ListGradients or None
+            Engine to attach; None to detach it.
+        """
+        self._computation.engine = engine
+
+    def forward(self, question_ids: Tensor, *inputs: Tensor) -> Tensor:
+        """Compute the scores by the attached engine, or by MXNet."""
+        if self._computation.takes(question_ids):
+            return self._computation.engine.scores(question_ids, *inputs)
+        return super().forward(question_ids, *inputs)
 
     def encode_words(self, F, words: Tensor, real: Tensor) -> Tensor:
         """Encode the words of a text before it meets the other one; by default they stay.

@@ -6,7 +6,7 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from mxnet.gluon import HybridBlock, ParameterDict, nn
 
@@ -69,6 +69,8 @@ class Network(HybridBlock):
     exits: Tuple[int, ...] = ()
     #: Backbone that encodes candidates by themselves; None where there is none.
     document_encoder: Any = None
+    #: Convolutions of a question and of a candidate, if `wqa.sparse` scores lists by them.
+    text_filters: Sequence[Any] = ()
 
     def __init__(
         self, backbone: Optional[BackboneConfig], config: Optional[NetworkConfig] = None, **kwargs

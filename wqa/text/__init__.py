@@ -3,7 +3,7 @@
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
 from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
 from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
-from wqa.text.lists import ListEncoder, WordPair, plan_lists
+from wqa.text.lists import ListEncoder, WordList, WordPair, plan_lists
 from wqa.text.long_questions import (
     PreparedQuestions,
     naming_file,
@@ -31,6 +31,7 @@ __all__ = [
     "Tokenizer",
     "Window",
     "WindowEncoder",
+    "WordList",
     "WordPair",
     "WordTokenizer",
     "bucketed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -37,6 +38,34 @@ class WordPair(NamedTuple):
     def empty(self) -> bool:
         """Whether the candidate has no word."""
         return len(self.candidate) == 0
+
+
+class WordList(NamedTuple):
+    """Word ids of a question and of its candidates that are not blank, text behind text.
+
+    Attributes
+    ----------
+    question : numpy.ndarray
+        (N,) int32 ids of the question's words.
+    words : numpy.ndarray
+        (words,) int32 ids of the candidates' words.
+    lengths : numpy.ndarray
+        (n,) number of words of each candidate, at least 1.
+    """
+
+    question: np.ndarray
+    words: np.ndarray
+    lengths: np.ndarray
+
+    def pairs(self) -> List[WordPair]:
+        """Pairs of the question with each candidate.
+
+        Returns
+        -------
+        list of WordPair
+        """
+        texts = np.split(self.words, np.cumsum(self.lengths)[:-1])
+        return [WordPair(self.question, text, False) for text in texts]
 
 
 class ListEncoder(PairEncoder):
@@ -122,6 +151,39 @@ class ListEncoder(PairEncoder):
         """
         question = np.asarray(question_ids, dtype=np.int32)
         return WordPair(question, np.asarray(candidate_ids, dtype=np.int32), truncated)
+
+    def encode_list(
+        self, question: str, candidates: Sequence[str], name: str = ""
+    ) -> Tuple[WordList, np.ndarray, np.ndarray]:
+        """Encode a question and its candidates without an object for each candidate.
+
+        Parameters
+        ----------
+        question, candidates, name
+            As `PairEncoder.encode` takes them.
+
+        Returns
+        -------
+        words : WordList
+            The question and the candidates that have words.
+        filled : numpy.ndarray
+            (candidates,) whether each candidate has words.
+        truncated : numpy.ndarray
+            (candidates,) whether it lost words to the length limit.
+
+        Raises
+        ------
+        InputError, QuestionTooLong
+            As `PairEncoder.encode` raises them.
+        """
+        segments = self.segments(question, candidates, name)
+        lengths = np.fromiter(map(len, segments.candidates), np.intp, len(segments.candidates))
+        filled = lengths > 0
+        ids = itertools.chain.from_iterable(segments.candidates)
+        words = np.fromiter(ids, np.int32, int(lengths.sum()))
+        of_question = np.array(segments.question, dtype=np.int32)
+        words_of_list = WordList(of_question, words, lengths[filled])
+        return words_of_list, filled, np.array(segments.truncated)
 
     def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
         return np.stack([questions, candidates], axis=1)

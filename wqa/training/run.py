@@ -23,6 +23,7 @@ from wqa.models import library_versions, network_type, parse_devices
 from wqa.onednn import choose_engine
 from wqa.text import PairEncoder
 from wqa.training.checkpoint import State
+from wqa.training.engines import choose_training_engine
 from wqa.training.messages import lossy_messages
 from wqa.training.metrics import MetricsFile
 from wqa.training.registry import task_type
@@ -30,7 +31,7 @@ from wqa.training.schedules import Schedule, plan_schedule
 from wqa.training.start import open_start
 from wqa.training.task import Task
 from wqa.training.teachers import ScoreTeacher, open_teachers, scores_of_teachers
-from wqa.training.trainer import Evaluator, Trainer, gradient_obstacle
+from wqa.training.trainer import Evaluator, Trainer
 from wqa.training.updates import plan_updates
 
 #: Fields of ``config.json`` that must not change when a training is resumed.
@@ -116,7 +117,7 @@ def train(
     with lossy_messages(), lock_output(run):
         with open_start(encoder, init) as start:
             task = kind.create(system, start, own_config, train_file, config, max_length)
-            choose_engine(config.engine_config, gradient_obstacle(task.network))
+            choose_training_engine(task.network, config)
             schedule = _schedule(task, config, run)
             teachers = open_teachers(task, config, train_file, score_teacher)
             evaluator = make_evaluator(task.encoder) if make_evaluator else None

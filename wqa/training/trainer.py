@@ -20,10 +20,10 @@ from wqa.data.parameter_files import is_finite
 from wqa.data.stopping import stop_on_signals
 from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
 from wqa.models import Network, parse_devices
-from wqa.onednn import GradientEngine, choose_engine
 from wqa.text import split_rows
 from wqa.training.accumulation import FreshTrainer, GradientSums
 from wqa.training.checkpoint import Checkpoints, State
+from wqa.training.engines import attach_engines
 from wqa.training.metrics import MetricsFile
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
 from wqa.training.sampling import dropout_seed, order_of_epoch
@@ -36,22 +36,6 @@ Evaluator = Callable[[Network], Dict[str, float]]
 
 #: Suffixes of parameters without weight decay.
 _UNDECAYED = ("bias", "gamma", "beta")
-
-
-def gradient_obstacle(network: Network) -> str:
-    """Why oneDNN cannot compute the gradients of a network.
-
-    Parameters
-    ----------
-    network : Network
-        Network to train.
-
-    Returns
-    -------
-    str
-        The reason, or an empty string.
-    """
-    return "" if network.encoders else "a network without a transformer encoder"
 
 
 class Trainer:
@@ -107,27 +91,16 @@ class Trainer:
             update_on_kvstore=False,
         )
         self._plan = plan_updates(config, len(self.devices))
-        self._engines = self._attach_engines()
+        length = task.max_length
+        tokens = self._plan.step_tokens(length)
+        self._engines = attach_engines(self.network, config, tokens, length)
+        task.hybridize(not self._engines)
         schedule = schedule or plan_schedule(config, task.plan(self._plan.tokens))
         self.updates_per_epoch, self.total, self.warmup = schedule
         self._epoch = -1  # epoch of `_batches`
         self._batches: Iterator[Any] = iter(())
         self._upcoming: Any = None
         self._since, self._pairs_since = time.perf_counter(), 0
-
-    def _attach_engines(self) -> List[GradientEngine]:
-        """Let oneDNN compute each encoder of the network; an empty list where MXNet does."""
-        chosen = choose_engine(self.config.engine_config, gradient_obstacle(self.network))
-        self.task.hybridize(chosen == "mxnet")
-        engines: List[GradientEngine] = []
-        if chosen == "onednn":
-            precision, length = self.config.precision, self.task.max_length
-            tokens = self._plan.step_tokens(length)
-            for backbone in self.network.encoders:
-                engine = GradientEngine(backbone.config, precision, tokens, length)
-                backbone.attach(engine)
-                engines.append(engine)
-        return engines
 
     def resume(self) -> None:
         """Load the newest checkpoint, or start from the beginning if there is none.

@@ -1,0 +1,303 @@
+"""Sparse products rank and train Cosinet as its Gluon blocks do."""
+
+import os
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd
+from test_concurrency import in_threads, is_same
+from test_cosinet import batch, random_network
+from test_lists import files as files
+from test_lists import metrics, small_ranker, training, wqa
+from test_lists import questions as questions
+
+from wqa.config import EngineConfig, TrainingConfig
+from wqa.data import Candidate, Question
+from wqa.errors import OptionError
+from wqa.inference import build_ranker, load_ranker
+from wqa.inference.list_engines import HybridListEngine, SparseListEngine
+from wqa.models import build_network
+from wqa.models.list_config import RECURRENT
+from wqa.sparse import ListGradients
+from wqa.training.engines import choose_training_engine
+from wqa.training.losses import listwise_divergence
+
+MXNET, SPARSE = EngineConfig(engine="mxnet"), EngineConfig(engine="auto")
+
+
+@pytest.fixture(params=[1, 2], ids=["1 thread", "2 threads"])
+def threads(request, monkeypatch):
+    """Number of threads that compute, also where tests have one processor."""
+    monkeypatch.setattr("wqa.inference.list_engines.count_threads", lambda: request.param)
+    return request.param
+
+
+def rankers(recurrent):
+    """A ranker by MXNet, and one by sparse products on the same parameters."""
+    by_mxnet = small_ranker(recurrent, engine=MXNET)
+    network, encoder = by_mxnet.network, by_mxnet.encoder
+    return by_mxnet, build_ranker("cosinet", network, encoder, engine=SPARSE)
+
+
+def random_texts(rng, count, longest=14):
+    """Texts of words of the table, unknown words and blank texts among them."""
+    made = []
+    for length in rng.integers(0, longest, count):
+        numbers = rng.integers(0, 13, length)
+        made.append(" ".join(f"w{number}" for number in numbers))
+    return tuple(made)
+
+
+def random_questions(rng, counts):
+    asked = []
+    for number, count in enumerate(counts):
+        candidates = tuple(Candidate(text) for text in random_texts(rng, count))
+        asked.append(Question(str(number), "w1 " + random_texts(rng, 1)[0], candidates))
+    return asked
+
+
+# Ranking
+
+
+@pytest.mark.parametrize("recurrent", RECURRENT)
+def test_scores_are_those_of_the_blocks(recurrent, threads):
+    by_mxnet, sparse = rankers(recurrent)
+    asked = random_questions(np.random.default_rng(3), [1, 5, 2, 40, 1, 7])
+    for expected, ranking in zip(by_mxnet.rank_all(asked), sparse.rank_all(asked)):
+        np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-4)
+        np.testing.assert_array_equal(ranking.blank, expected.blank)
+        assert ranking.cost.multiply_adds == expected.cost.multiply_adds
+        assert ranking.cost.padded_multiply_adds == ranking.cost.multiply_adds
+
+
+@pytest.mark.parametrize("width, recurrent", [(1, "birnn"), (300, "bilstm"), (300, "none")])
+def test_widths_of_vectors(width, recurrent):
+    rng = np.random.default_rng(6)
+    network, _ = random_network(50, width, recurrent=recurrent)
+    arrays = batch([rng.integers(1, 50, 7)], [[rng.integers(1, 50, n) for n in (3, 1, 20)]])
+    expected = network(*arrays)
+    network.attach(ListGradients(network, 1))
+    np.testing.assert_allclose(network(*arrays).asnumpy(), expected.asnumpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_list_of_2000_candidates(threads):
+    by_mxnet, sparse = rankers("birnn")
+    [question] = random_questions(np.random.default_rng(3), [2000])
+    expected = by_mxnet.rank(question.question, question.texts)
+    ranking = sparse.rank(question.question, question.texts)
+    np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-4)
+
+
+def test_a_question_and_candidates_of_unknown_words_alone():
+    by_mxnet, sparse = rankers("birnn")
+    texts = ["zebra", "what zebra is", "w1", "no"]
+    expected = by_mxnet.rank("zebra what", texts)
+    ranking = sparse.rank("zebra what", texts)
+    np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-5)
+    assert len(set(ranking.scores)) == 4
+
+
+def test_blank_candidates_alone():
+    ranking = rankers("birnn")[1].rank("w1", ["", " "])
+    assert ranking.blank.all() and np.isneginf(ranking.scores).all()
+
+
+def test_a_long_list_in_tables_of_few_words(threads, monkeypatch):
+    by_mxnet, sparse = rankers("none")
+    monkeypatch.setattr("wqa.sparse.scoring._PASS_WORDS", 20)
+    monkeypatch.setattr("wqa.sparse.scoring._POSITIONS", 8)
+    monkeypatch.setattr("wqa.sparse.scoring.TABLE_BYTES", 3 * 4 * 5 * 300)
+    small = SparseListEngine(by_mxnet.network, SPARSE)
+    sparse._engine = small
+    asked = random_questions(np.random.default_rng(8), [9, 30, 4])
+    for expected, ranking in zip(by_mxnet.rank_all(asked), sparse.rank_all(asked)):
+        np.testing.assert_allclose(ranking.scores, expected.scores, atol=1e-4)
+
+
+def test_the_same_questions_give_the_same_bits(threads):
+    asked = random_questions(np.random.default_rng(3), [5, 2, 40])
+    first, second = (rankers("bilstm")[1] for _ in range(2))
+    together = list(first.rank_all(asked))
+    assert all(map(is_same, second.rank_all(asked), together))
+    assert all(map(is_same, first.rank_all(asked), together))
+
+
+def test_parameters_are_read_once():
+    by_mxnet, sparse = rankers("birnn")
+    before = sparse.rank("w1", ["w2", "w3 w1"]).scores
+    by_mxnet.network.out.bias.set_data(mx.nd.array([5.0]))
+    np.testing.assert_array_equal(sparse.rank("w1", ["w2", "w3 w1"]).scores, before)
+    assert by_mxnet.rank("w1", ["w2", "w3 w1"]).scores[0] > before[0] + 4
+
+
+def test_threads_share_a_ranker(threads):
+    _, ranker = rankers("birnn")
+    asked = random_questions(np.random.default_rng(3), [5, 2, 40, 3])
+    together = list(ranker.rank_all(asked))
+    single = [ranker.rank(question.question, question.texts) for question in asked]
+
+    def rank_all():
+        for _ in range(5):
+            rankings = list(ranker.rank_all(asked))
+            assert len(rankings) == 4 and all(map(is_same, rankings, together))
+
+    def rank():
+        for _ in range(5):
+            for question, expected in zip(asked, single):
+                assert is_same(ranker.rank(question.question, question.texts), expected)
+
+    assert in_threads([rank_all, rank, rank_all, rank]) == []
+
+
+def test_a_forked_child_ranks_as_its_parent_does(threads):
+    _, ranker = rankers("birnn")
+    asked = random_questions(np.random.default_rng(3), [5, 2, 40, 3])
+    expected = list(ranker.rank_all(asked))
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            status = int(not all(map(is_same, ranker.rank_all(asked), expected)))
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+# Choice of the engine
+
+
+def test_engines_that_rank(run_of_none):
+    for engine, kind in (("auto", SparseListEngine), ("onednn", SparseListEngine)):
+        assert type(load_ranker(run_of_none, engine=engine)._engine) is kind
+    assert type(load_ranker(run_of_none, engine="mxnet")._engine) is HybridListEngine
+
+
+@pytest.fixture(scope="module")
+def run_of_none(files, tiny_words, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "none"
+    assert wqa(*training(files, tiny_words, out)) == 0
+    return out
+
+
+def test_another_precision_is_refused():
+    ranker = small_ranker()
+    config = EngineConfig(engine="auto", precision="bfloat16")
+    with pytest.raises(OptionError, match="bfloat16 for convolutions.*expected float32"):
+        build_ranker("cosinet", ranker.network, ranker.encoder, engine=config)
+
+
+def test_mxnet_computes_compare_aggregate():
+    network = build_network("compare_aggregate", rows=9, width=4)
+    assert choose_training_engine(network, TrainingConfig()) == "mxnet"
+    with pytest.raises(OptionError):
+        choose_training_engine(network, TrainingConfig(engine="onednn"))
+    cosinet = build_network("cosinet", rows=9, width=4)
+    assert choose_training_engine(cosinet, TrainingConfig()) == "sparse"
+    assert choose_training_engine(cosinet, TrainingConfig(engine="mxnet")) == "mxnet"
+    assert choose_training_engine(cosinet, TrainingConfig(ctx="cpu:0-1")) == "mxnet"
+
+
+# Training
+
+
+def lists_of_words(rng, counts, words=12):
+    """Inputs of a network, padded, and the labels of the lists."""
+    asked = [rng.integers(1, words, rng.integers(1, 9)).tolist() for _ in counts]
+    lists = [
+        [rng.integers(1, words, rng.integers(1, 15)).tolist() for _ in range(n)] for n in counts
+    ]
+    arrays = batch(asked, lists, width=3, candidates=1)
+    labels = np.zeros(arrays[2].shape[:2], np.float32)
+    labels[:, 0] = 1
+    return arrays, mx.nd.array(labels)
+
+
+def gradients(network, arrays, labels):
+    """Scores, and gradients by the names of parameters."""
+    with autograd.record():
+        scores = network(*arrays)
+        loss = listwise_divergence(scores, labels, arrays[-1]).sum()
+    loss.backward()
+    found = {}
+    for name, parameter in network._collect_params_with_prefix().items():
+        if parameter.grad_req != "null":
+            found[name] = parameter.grad().asnumpy().copy()
+    return scores.asnumpy(), found
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("counts", [(3, 1, 6), (1, 1, 1, 1), (1,)], ids=["lists", "pairs", "pair"])
+@pytest.mark.parametrize("recurrent", RECURRENT)
+def test_gradients_are_those_of_the_blocks(recurrent, counts, threads):
+    network, rng = random_network(40, recurrent=recurrent)
+    arrays, labels = lists_of_words(rng, counts, 40)
+    expected_scores, expected = gradients(network, arrays, labels)
+    network.attach(ListGradients(network, threads))
+    scores, found = gradients(network, arrays, labels)
+    np.testing.assert_allclose(scores, expected_scores, rtol=1e-4, atol=1e-4)
+    assert set(found) == set(expected) and len(found) > 5
+    for name, values in expected.items():
+        limit = 1e-4 * max(1, np.abs(values).max())
+        np.testing.assert_allclose(found[name], values, atol=limit, err_msg=name)
+
+
+def test_windows_that_share_a_maximum_share_its_gradient():
+    network, _ = random_network()
+    words = [1, 2, 3, 4, 5, 6, 7]
+    arrays = batch([words * 2], [[words * 3, [8, 9]]])
+    labels = mx.nd.array([[1, 0]])
+    _, expected = gradients(network, arrays, labels)
+    network.attach(ListGradients(network, 1))
+    _, found = gradients(network, arrays, labels)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, atol=1e-4 * np.abs(values).max())
+
+
+def test_gradients_are_added_where_they_are_wanted_so():
+    network, rng = random_network(recurrent="birnn")
+    arrays, labels = lists_of_words(rng, (3, 2))
+    network.attach(ListGradients(network, 1))
+    _, once = gradients(network, arrays, labels)
+    for parameter in network.collect_params().values():
+        if parameter.grad_req != "null":
+            parameter.grad_req = "add"
+    for _ in range(2):
+        _, twice = gradients(network, arrays, labels)
+    for name, values in once.items():
+        np.testing.assert_allclose(twice[name], 2 * values, rtol=1e-5, atol=1e-6)
+
+
+def test_a_detached_network_is_computed_by_mxnet():
+    network, rng = random_network()
+    arrays, _ = lists_of_words(rng, (3, 2))
+    expected = network(*arrays).asnumpy()
+    network.attach(None)
+    np.testing.assert_array_equal(network(*arrays).asnumpy(), expected)
+
+
+def parameters(run):
+    """Parameters of a run, by name."""
+    loaded = load_ranker(run).network._collect_params_with_prefix()
+    return {name: parameter.data().asnumpy() for name, parameter in loaded.items()}
+
+
+@pytest.mark.parametrize("more", [("--recurrent", "birnn"), ("--loss", "pointwise")])
+def test_a_training_gives_the_parameters_that_mxnet_gives(more, files, tiny_words, tmp_path):
+    found = {}
+    for engine in ("mxnet", "auto"):
+        out = tmp_path / engine
+        assert wqa(*training(files, tiny_words, out, *more, "--engine", engine)) == 0
+        found[engine] = parameters(out)
+    for name, values in found["mxnet"].items():
+        np.testing.assert_allclose(found["auto"][name], values, atol=1e-4, err_msg=name)
+
+
+def test_the_same_training_gives_the_same_bits(files, tiny_words, tmp_path):
+    runs = [tmp_path / name for name in ("first", "second")]
+    for out in runs:
+        assert wqa(*training(files, tiny_words, out, "--recurrent", "bilstm")) == 0
+    first, second = (parameters(out) for out in runs)
+    for name, values in first.items():
+        np.testing.assert_array_equal(second[name], values)
+    assert metrics(runs[0]) == metrics(runs[1])

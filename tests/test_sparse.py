@@ -1,0 +1,195 @@
+"""Convolutions of word embeddings as sparse products, and recurrences over lists, against loops."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wqa.sparse.lists import WordLists, lists_of_arrays
+from wqa.sparse.relatedness import Relatedness
+from wqa.sparse.rows import WordRows
+from wqa.sparse.steps import Steps
+from wqa.sparse.threads import in_threads
+from wqa.sparse.windows import Windows
+
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8).map(np.array)
+
+
+def word_lists(rng, candidates, words=30):
+    """Questions with so many candidates each, of random words."""
+    counts = np.array(candidates)
+    question_lengths = rng.integers(1, 12, len(counts))
+    lengths = rng.integers(1, 9, counts.sum())
+    return WordLists(
+        rng.integers(1, words, question_lengths.sum()),
+        question_lengths,
+        rng.integers(1, words, lengths.sum()),
+        lengths,
+        counts,
+    )
+
+
+# Steps
+
+
+def test_steps_by_hand():
+    steps = Steps(np.array([1, 3, 2]))
+    assert steps.order.tolist() == [1, 2, 0]
+    assert list(steps) == [(0, 3), (3, 5), (5, 6)]
+    assert steps.ranks.tolist() == [0, 1, 2, 0, 1, 0]
+    assert steps.steps.tolist() == [0, 0, 0, 1, 1, 2]
+    assert steps.rows().tolist() == [1, 4, 0, 2, 5, 3]
+    assert steps.rows(backwards=True).tolist() == [3, 5, 0, 2, 4, 1]
+
+
+@given(LENGTHS, st.integers(0, 2**32 - 1))
+def test_each_item_has_one_row_and_maxima_are_those_of_sequences(lengths, seed):
+    values = np.random.default_rng(seed).normal(size=(lengths.sum(), 3)).astype(np.float32)
+    steps = Steps(lengths)
+    for rows in (steps.rows(), steps.rows(backwards=True)):
+        assert sorted(rows) == list(range(len(values)))
+    expected = [part.max(axis=0) for part in np.split(values, np.cumsum(lengths)[:-1])]
+    maxima = steps.maxima(values[steps.rows()])
+    np.testing.assert_array_equal(maxima, np.array(expected)[steps.order])
+
+
+# Convolution
+
+
+@settings(deadline=None)
+@given(LENGTHS, st.sampled_from([1, 3, 5]), st.integers(0, 2**32 - 1))
+def test_outputs_are_those_of_a_convolution(lengths, width, seed):
+    rng = np.random.default_rng(seed)
+    vectors = rng.normal(size=(7, 4)).astype(np.float32)
+    weight = rng.normal(size=(6, 5, width)).astype(np.float32)
+    ids = rng.integers(1, 7, lengths.sum())
+    related = rng.normal(size=len(ids)).astype(np.float32)
+    table = WordRows(vectors, weight)
+    rows = table.rows(ids)
+    windows = Windows(lengths, width)
+    outputs = np.empty((len(ids), 6))
+    outputs[windows.steps.rows()] = windows.outputs(rows, related, table.table)
+    channels = np.concatenate([vectors[ids], related[:, None]], axis=1)
+    ends = np.cumsum(lengths)
+    for start, end in zip(ends - lengths, ends):
+        text = np.pad(channels[start:end], ((width // 2,) * 2, (0, 0)))
+        for position in range(end - start):
+            window = text[position : position + width]  # (k, D + 1)
+            expected = np.einsum("kd,fdk->f", window, weight)
+            np.testing.assert_allclose(outputs[start + position], expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("most_rows", [0, 1, 5, 100])
+def test_a_table_of_few_rows_gives_the_same_products(most_rows):
+    rng = np.random.default_rng(4)
+    vectors = rng.normal(size=(40, 4)).astype(np.float32)
+    weight = rng.normal(size=(6, 5, 3)).astype(np.float32)
+    table = WordRows(vectors, weight, most_bytes=most_rows * 4 * 3 * 6)
+    sizes = []
+    for count in (3, 5, 2, 30, 5, 1):
+        ids = rng.integers(1, 40, count)
+        rows = table.rows(ids)
+        expected = np.einsum("nd,fdk->nkf", vectors[ids], weight[:, :-1])
+        np.testing.assert_allclose(table.table[rows], expected, atol=1e-5)
+        sizes.append(len(table.table) - 2)
+    assert sizes[0] == max(most_rows, 3) if most_rows < 40 else 40
+    assert sizes == sorted(sizes) and sizes[-1] <= 40  # it grows for texts that need more alone
+    np.testing.assert_array_equal(table.table[0], weight[:, -1].T)
+    assert not table.table[1].any()
+
+
+def test_rows_are_computed_once(monkeypatch):
+    vectors = np.eye(6, dtype=np.float32)
+    table = WordRows(vectors, np.ones((2, 7, 1), np.float32))
+    first = table.rows(np.array([3, 4, 3])).copy()
+    monkeypatch.setattr(table, "_weights", None)
+    np.testing.assert_array_equal(table.rows(np.array([3, 4, 3])), first)
+
+
+def test_an_interrupt_while_rows_are_computed_leaves_right_rows(monkeypatch):
+    rng = np.random.default_rng(4)
+    vectors = rng.normal(size=(9, 4)).astype(np.float32)
+    weight = rng.normal(size=(6, 5, 3)).astype(np.float32)
+    table = WordRows(vectors, weight)
+
+    def interrupted(*arguments, **keywords):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "matmul", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            table.rows(np.array([1, 2]))
+    ids = np.array([3, 2, 1, 8])
+    for _ in range(2):
+        expected = np.einsum("nd,fdk->nkf", vectors[ids], weight[:, :-1])
+        np.testing.assert_allclose(table.table[table.rows(ids)], expected, atol=1e-5)
+
+
+# Relatedness
+
+
+@pytest.mark.parametrize("words", [1, 10, 4096])
+def test_relatedness_is_the_greatest_cosine(words, monkeypatch):
+    monkeypatch.setattr("wqa.sparse.relatedness._WORDS", words)
+    rng = np.random.default_rng(5)
+    vectors = rng.normal(size=(30, 6)).astype(np.float32)
+    vectors[7] = 0
+    lists = word_lists(rng, [3, 1, 6, 2])
+    of_questions, of_candidates = Relatedness(vectors)(lists)
+    with np.errstate(invalid="ignore"):
+        units = np.nan_to_num(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    questions = np.split(lists.question_ids, np.cumsum(lists.question_lengths)[:-1])
+    candidates = np.split(lists.candidate_ids, np.cumsum(lists.candidate_lengths)[:-1])
+    asked = np.repeat(np.arange(4), lists.counts)
+    of_question, of_candidate = [], []
+    for question, candidate in zip((questions[index] for index in asked), candidates):
+        cosines = units[question] @ units[candidate].T
+        of_question.append(cosines.max(axis=1))
+        of_candidate.append(cosines.max(axis=0))
+    np.testing.assert_allclose(of_questions, np.concatenate(of_question), atol=1e-6)
+    np.testing.assert_allclose(of_candidates, np.concatenate(of_candidate), atol=1e-6)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.integers(1, 40))
+def test_batches_hold_each_candidate_once_and_no_more_words(candidates, words):
+    lists = word_lists(np.random.default_rng(1), candidates)
+    numbers, asked = [], np.repeat(np.arange(len(candidates)), candidates)
+    for runs in lists.batches(words):
+        batch = [number for run in runs for number in range(run.first, run.last)]
+        assert all(
+            asked[run.first : run.last].tolist() == [run.question] * (run.last - run.first)
+            for run in runs
+        )
+        assert batch and (len(batch) == 1 or lists.candidate_lengths[batch].sum() <= words)
+        numbers += batch
+    assert numbers == list(range(len(asked)))
+
+
+def test_lists_of_padded_arrays():
+    lists = lists_of_arrays(
+        np.array([[5, 6, 0], [7, 0, 0]]),
+        np.array([2, 1], np.float32),
+        np.array([[[1, 2], [3, 0]], [[4, 0], [0, 0]]]),
+        np.array([[2, 1], [1, 0]], np.float32),
+        np.array([2, 1], np.float32),
+    )
+    assert lists.question_ids.tolist() == [5, 6, 7]
+    assert lists.candidate_ids.tolist() == [1, 2, 3, 4]
+    assert lists.candidate_lengths.tolist() == [2, 1, 1]
+    words, lengths = lists.repeated_questions()
+    assert words.tolist() == [0, 1, 0, 1, 2] and lengths.tolist() == [2, 2, 1]
+
+
+# Threads
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("parts", [1, 2, 7])
+def test_parts_keep_their_order_in_any_number_of_threads(threads, parts):
+    expected = [part**2 for part in range(parts)]
+    assert in_threads(lambda part: part**2, range(parts), threads) == expected
+
+
+def test_an_error_in_a_thread_is_raised():
+    with pytest.raises(ZeroDivisionError):
+        in_threads(lambda part: 1 / part, [1, 0, 2], 2)

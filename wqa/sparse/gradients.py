@@ -1,0 +1,191 @@
+"""Scores of a list network in MXNet's autograd graph, computed by sparse products on a CPU.
+
+`ListGradients` computes the network forward and backward. MXNet keeps the parameters, the loss and
+the optimizer.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import List, NamedTuple, Sequence
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+
+from wqa.models.lists import ListNetwork
+from wqa.onednn.recording import ADD, NULL, Gradient, record
+from wqa.onednn.trained import view
+from wqa.sparse.distinct import Distinct
+from wqa.sparse.filter_gradients import BatchWords, Convolved, convolve, filter_gradients
+from wqa.sparse.lists import WordLists, lists_of_arrays
+from wqa.sparse.pairs import combine, combine_backward
+from wqa.sparse.parameters import ListParameters, list_parameters, network_parameters
+from wqa.sparse.recurrence import Pass, run_layer, run_layer_backward
+from wqa.sparse.relatedness import Relatedness
+from wqa.sparse.steps import Steps
+
+
+class ListGradients:
+    """Computes the scores of a list network, and the gradients of its parameters.
+
+    `wqa.models.ListNetwork.attach` takes it. The word embeddings are static: they are read once.
+
+    Parameters
+    ----------
+    network : ListNetwork
+        An initialised network that `list_obstacle` has nothing against, on the CPU.
+    threads : int
+        Number of threads that compute.
+    """
+
+    def __init__(self, network: ListNetwork, threads: int) -> None:
+        mx.nd.waitall()
+        self._parts = network_parameters(network)
+        self._threads = threads
+        self._vectors = network.vectors.data().asnumpy()
+        self._relatedness = Relatedness(self._vectors)
+        self._distinct = Distinct(len(self._vectors))
+        self._lock = threading.Lock()
+
+    def seed(self, seed: int) -> None:
+        """Do nothing, as there are no dropouts.
+
+        Parameters
+        ----------
+        seed : int
+            Seed, as `wqa.onednn.GradientEngine.seed` takes it.
+        """
+
+    def scores(
+        self,
+        question_ids: mx.nd.NDArray,
+        question_valid: mx.nd.NDArray,
+        candidate_ids: mx.nd.NDArray,
+        candidate_valid: mx.nd.NDArray,
+        list_valid: mx.nd.NDArray,
+    ) -> mx.nd.NDArray:
+        """Score candidates.
+
+        Parameters
+        ----------
+        question_ids, question_valid, candidate_ids, candidate_valid, list_valid
+            The inputs of `wqa.models.ListNetwork`.
+
+        Returns
+        -------
+        mxnet.nd.NDArray
+            (Q, n) float32 scores, 0 at padding.
+        """
+        candidates = candidate_ids.shape[:2]
+        lists = lists_of_arrays(
+            question_ids.asnumpy(),
+            question_valid.asnumpy(),
+            candidate_ids.asnumpy(),
+            candidate_valid.asnumpy(),
+            list_valid.asnumpy(),
+        )
+        mx.nd.waitall()  # the optimizer may still be writing
+        with self._lock:
+            parameters = list_parameters(self._parts)
+            done = self._forward(lists, parameters)
+        is_real = np.arange(candidates[1]) < lists.counts[:, None]
+        padded = np.zeros(candidates, np.float32)
+        padded[is_real] = done.scores
+        out = mx.nd.array(padded)
+
+        def backward(outputs: Sequence[int], inputs: Sequence[Gradient]) -> None:
+            gradient = view(outputs[0], is_real.size).reshape(is_real.shape)[is_real]
+            with self._lock:
+                gradients = self._backward(done, parameters, gradient)
+            for target, values in zip(inputs, gradients):
+                _store(target, values)
+
+        if autograd.is_recording():
+            record([parameter.data() for parameter in self._parts], [out], backward)
+        return out
+
+    def _forward(self, lists: WordLists, parameters: ListParameters) -> _Forward:
+        of_questions, of_candidates = self._relatedness(lists)
+        repeated, lengths = lists.repeated_questions()
+        question_words = self._words(lists.question_ids)
+        question_words = question_words._replace(words=question_words.words[repeated])
+        candidate_words = self._words(lists.candidate_ids)
+        questions = convolve(question_words, lengths, of_questions, parameters.question)
+        candidates = convolve(
+            candidate_words, lists.candidate_lengths, of_candidates, parameters.candidate
+        )
+        pairs = combine(questions.texts, candidates.texts)
+        hidden, steps = pairs, Steps(lists.counts)
+        passes: List[Pass] = []
+        if parameters.directions:
+            hidden, passes = run_layer(parameters.directions, pairs, steps)
+        scores = hidden @ parameters.weight[0] + parameters.bias
+        # Windows of a question's words are the same for all its candidates.
+        sources = repeated[questions.windows.steps.rows()]
+        return _Forward(
+            question_words,
+            candidate_words,
+            questions,
+            candidates,
+            sources,
+            steps,
+            pairs,
+            passes,
+            hidden,
+            scores,
+        )
+
+    def _words(self, ids: np.ndarray) -> BatchWords:
+        distinct, indices = self._distinct.of(ids)
+        vectors = np.zeros((2 + len(distinct), self._vectors.shape[1]), np.float32)
+        np.take(self._vectors, distinct, axis=0, out=vectors[2:], mode="clip")
+        return BatchWords(vectors, indices + 2)
+
+    def _backward(
+        self, done: _Forward, parameters: ListParameters, gradient: np.ndarray
+    ) -> List[np.ndarray]:
+        """Gradients of the parameters, in the order of `network_parameters`."""
+        weight = gradient @ done.hidden
+        pairs = np.outer(gradient, parameters.weight)
+        directions: List[np.ndarray] = []
+        if parameters.directions:
+            shares, pairs = run_layer_backward(
+                parameters.directions, done.pairs, done.passes, pairs, done.steps
+            )
+            for share in shares:
+                directions += share
+        questions, candidates = combine_backward(done.questions.texts, done.candidates.texts, pairs)
+        question = filter_gradients(
+            done.question_words, done.questions, questions, self._threads, done.sources
+        )
+        candidate = filter_gradients(
+            done.candidate_words, done.candidates, candidates, self._threads
+        )
+        return [*question, *candidate, *directions, weight, gradient.sum(keepdims=True)]
+
+
+class _Forward(NamedTuple):
+    """What the forward pass leaves for the backward pass."""
+
+    question_words: BatchWords
+    candidate_words: BatchWords
+    questions: Convolved
+    candidates: Convolved
+    sources: np.ndarray
+    steps: Steps
+    pairs: np.ndarray
+    passes: List[Pass]
+    hidden: np.ndarray
+    scores: np.ndarray
+
+
+def _store(target: Gradient, values: np.ndarray) -> None:
+    """Write or add a gradient as MXNet wants."""
+    if target.request == NULL:
+        return
+    memory = view(target.address, values.size)
+    if target.request == ADD:
+        memory += values.ravel()
+    else:
+        memory[:] = values.ravel()
