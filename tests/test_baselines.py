@@ -22,7 +22,7 @@ from wqa.data.scores import StoredScores
 from wqa.errors import InputError, OptionError, RunDirectoryError
 from wqa.evaluation import METRICS, dev_evaluator, evaluate, evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
-from wqa.evaluation.ties import by_document_id
+from wqa.evaluation.ties import break_ties, by_document_id
 from wqa.inference import BASELINES, SequentialRanker, load_ranker, score_in_memory
 from wqa.inference.baselines import WordOverlap
 
@@ -199,6 +199,15 @@ def test_ties_of_wo_count_against_the_correct_candidates_and_evaluation_says_so(
     assert run_json(capsys, "evaluate", "wo", "--data", data, "--ties", "trec")["p@1"] == 0.5
     row = run_json(capsys, "evaluate", "wo+rr", "--data", data, "--ties", "pessimistic")
     assert row["p@1"] == 0.5  # no two scores are equal
+
+
+def test_a_candidate_without_a_label_counts_as_not_correct_in_a_tie():
+    [question] = corpus((1, None, 0))
+    [ranking] = load_ranker("wo").rank_all([question])
+    assert break_ties(ranking, question) == [2, 1, 0]
+    assert break_ties(ranking, question, "pessimistic") == [2, 1, 0]
+    [question] = corpus((None, 0, 1))
+    assert break_ties(ranking, question, "pessimistic") == [1, 0, 2]
 
 
 def test_comparisons_take_each_rankers_own_rule_or_one_for_all(tmp_path, capsys):
