@@ -88,7 +88,7 @@ def test_a_table_of_few_rows_gives_the_same_products(most_rows):
     weight = rng.normal(size=(6, 5, 3)).astype(np.float32)
     table = WordRows(vectors, weight, most_bytes=most_rows * 4 * 3 * 6)
     sizes = []
-    for count in (3, 5, 2, 30, 5, 1):
+    for count in (3, 5, 2, 5, 3, 4, 5, 30, 5, 1, 4, 5):
         ids = rng.integers(1, 40, count)
         rows = table.rows(ids)
         expected = np.einsum("nd,fdk->nkf", vectors[ids], weight[:, :-1])
