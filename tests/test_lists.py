@@ -506,6 +506,10 @@ def test_a_run_starts_from_another_one(run, files, tiny_words, tmp_path, capsys)
         ),
         ({"init": "", "encoder": "ENCODER"}, "ENCODER, and cosinet reads word vectors"),
         ({"buckets": -1}, "buckets: -1"),
+        (
+            {"init": "RUN", "words": "", "buckets": 7},
+            "buckets: 7; expected 1024, those of the run's words; leave buckets out",
+        ),
         ({"teachers": "RUN"}, "which cannot learn from teachers"),
     ],
 )
@@ -656,6 +660,11 @@ def test_cut_candidates_and_long_questions():
     assert ranking.scores[0] == pytest.approx(
         ranker.rank("w1", texts([1, 2, 3], [1, 2, 3])).scores[0]
     )
+    # In the order of the candidates, not in that in which the network reads them.
+    first, second = texts([1, 2], [1, 2, 3, 4])
+    question = Question("q", "w1", (Candidate(first, rank=1), Candidate(second, rank=0)))
+    [ranking] = ranker.rank_all([question])
+    assert question.original_order == (1, 0) and ranking.truncated.tolist() == [False, True]
     long = Question("q", "w1 w2 w3 w4", (Candidate("w1"),))
     with pytest.raises(QuestionTooLong, match="question 'q': 4 or more words; expected at most 3"):
         ranker.prepare([long])

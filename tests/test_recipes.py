@@ -68,6 +68,7 @@ RECIPES = {
         "first_stage.tsv": "WO+RR, cascade at 0.3",
         "speed_first_stage.txt": "Cosinet list BiRNN",
     },
+    "cosinet/speed": {"speed.tsv": "latency of 100 candidates"},
     "cosinet/wikiqa_minilm": {
         "minilm_wikiqa.tsv": "MiniLM",
         "minilm_claims.txt": "t_test",

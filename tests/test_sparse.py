@@ -1,5 +1,7 @@
 """Convolutions of word embeddings as sparse products, and recurrences over lists, against loops."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -86,13 +88,14 @@ def test_a_table_of_few_rows_gives_the_same_products(most_rows):
     weight = rng.normal(size=(6, 5, 3)).astype(np.float32)
     table = WordRows(vectors, weight, most_bytes=most_rows * 4 * 3 * 6)
     sizes = []
-    for count in (3, 5, 2, 30, 5, 1):
+    for count in (3, 5, 2, 5, 3, 4, 5, 30, 5, 1, 4, 5):
         ids = rng.integers(1, 40, count)
         rows = table.rows(ids)
         expected = np.einsum("nd,fdk->nkf", vectors[ids], weight[:, :-1])
         np.testing.assert_allclose(table.table[rows], expected, atol=1e-5)
         sizes.append(len(table.table) - 2)
-    assert sizes[0] == max(most_rows, 3) if most_rows < 40 else 40
+    # Never more rows than words, nor fewer than the first texts need.
+    assert sizes[0] == min(max(most_rows, 3), 40)
     assert sizes == sorted(sizes) and sizes[-1] <= 40  # it grows for texts that need more alone
     np.testing.assert_array_equal(table.table[0], weight[:, -1].T)
     assert not table.table[1].any()
@@ -148,6 +151,23 @@ def test_relatedness_is_the_greatest_cosine(words, monkeypatch):
         of_candidate.append(cosines.max(axis=0))
     np.testing.assert_allclose(of_questions, np.concatenate(of_question), atol=1e-6)
     np.testing.assert_allclose(of_candidates, np.concatenate(of_candidate), atol=1e-6)
+
+
+def test_a_long_question_does_not_lengthen_the_others():
+    lengths = np.array([1] * 400 + [4000])
+    vectors = np.random.default_rng(5).normal(size=(30, 64)).astype(np.float32)
+    ids = np.ones(lengths.sum(), np.int64)
+    counts = np.ones(len(lengths), np.int64)
+    lists = WordLists(ids, lengths, ids[: len(lengths)], counts, counts)
+    relatedness = Relatedness(vectors)
+    tracemalloc.start()
+    try:
+        relatedness(lists)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # 401 questions of 4,000 words would take 410 MB.
+    assert peak < 50e6
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.integers(1, 40))

@@ -65,7 +65,7 @@ class ListRanker(Ranker):
     group_tokens : int
         Most words of a group of questions; a longer question is a group of its own.
     progress : bool
-        Without effect: a group takes less than a second.
+        Without effect: a group of questions is scored as a whole.
     system : str
         Name of the system, for `Ranker.capabilities`.
 

@@ -69,7 +69,8 @@ class Network(HybridBlock):
     exits: Tuple[int, ...] = ()
     #: Backbone that encodes candidates by themselves; None where there is none.
     document_encoder: Any = None
-    #: Convolutions of a question and of a candidate, if `wqa.sparse` scores lists by them.
+    #: Convolutions of a question and of a candidate, for a `wqa.models.ListNetwork` that encodes
+    #: pairs as `wqa.models.Cosinet` does; `wqa.sparse` then computes it. Empty for all others.
     text_filters: Sequence[Any] = ()
 
     def __init__(

@@ -5,7 +5,8 @@ rows of a table, one for each word of a window, so that all texts of a batch are
 sparse matrix. A recurrent layer runs over the candidates of all questions at once, without padding.
 
 `ListScorer` scores lists, for ranking. `ListGradients` computes lists in MXNet's autograd graph,
-for training. Both are numpy's and scipy's; they know convolutions of words and lists, but no paper.
+for training. Both are numpy's and scipy's. They compute networks that encode pairs as Cosinet does
+(`wqa.models.cosinet`), and know no losses.
 """
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet

@@ -5,7 +5,7 @@ All cosines of a question's words with those of its candidates are one product.
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import Any, List, Tuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class Relatedness:
         of_candidates : numpy.ndarray
             (words,) float32 of the words of the candidates, candidate by candidate.
         """
-        questions = self._questions(lists)  # (Q, N, D)
+        questions, begins = self._questions(lists)
         lengths = np.repeat(lists.question_lengths, lists.counts)
         ends = np.concatenate([[0], np.cumsum(lists.candidate_lengths)])
         of_questions: List[np.ndarray] = []
@@ -74,11 +74,13 @@ class Relatedness:
             ids = lists.candidate_ids[start:end]
             vectors = np.take(self._vectors, ids, axis=0, out=memory[: len(ids)], mode="clip")
             factors = self._factors[ids, None]
-            cosines = np.full((len(ids), questions.shape[1]), _LEAST, np.float32)  # (M, N)
+            longest = int(lengths[first:last].max())
+            cosines = np.full((len(ids), longest), _LEAST, np.float32)  # (M, N)
             for run in runs:
                 rows = slice(ends[run.first] - start, ends[run.last] - start)
                 words = int(lists.question_lengths[run.question])
-                own = questions[run.question, : _padded(words)]
+                begin = begins[run.question]
+                own = questions[begin : begin + _padded(words)]
                 products = vectors[rows] @ own.T
                 np.multiply(products[:, :words], factors[rows], out=cosines[rows, :words])
             np.max(cosines.T.copy(), axis=0, out=of_candidates[start:end])
@@ -87,16 +89,18 @@ class Relatedness:
             of_questions.append(related[is_word])
         return np.concatenate(of_questions), of_candidates
 
-    def _questions(self, lists: WordLists) -> np.ndarray:
-        """Words of questions, of norm 1, (Q, N, D); zeros at padding."""
-        longest = _padded(int(lists.question_lengths.max()))
-        is_word = np.arange(longest) < lists.question_lengths[:, None]
-        ids = lists.question_ids
-        words = np.zeros((*is_word.shape, self._vectors.shape[1]), np.float32)
-        words[is_word] = self._vectors[ids] * self._factors[ids, None]
-        return words
+    def _questions(self, lists: WordLists) -> Tuple[np.ndarray, np.ndarray]:
+        """Words of questions, of norm 1, with zeros behind each question, and its first row."""
+        lengths, ids = lists.question_lengths, lists.question_ids
+        sizes = _padded(lengths)
+        begins = np.cumsum(sizes) - sizes
+        shifts = begins - (np.cumsum(lengths) - lengths)
+        words = np.zeros((int(sizes.sum()), self._vectors.shape[1]), np.float32)
+        places = np.arange(len(ids)) + np.repeat(shifts, lengths)
+        words[places] = self._vectors[ids] * self._factors[ids, None]
+        return words, begins
 
 
-def _padded(words: int) -> int:
-    """A multiple of 8 words, for which BLAS is up to three times as fast."""
+def _padded(words: Any) -> Any:
+    """Multiples of 8 words, for which BLAS is up to three times as fast."""
     return -(-words // 8) * 8

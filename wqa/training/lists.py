@@ -21,6 +21,7 @@ from wqa.data.word_vectors import read_word_vectors
 from wqa.errors import DataError, OptionError, printable
 from wqa.models import Network, NetworkConfig, network_type
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix, plan_lists
+from wqa.text.words import BUCKETS
 from wqa.training.losses import listwise_divergence
 from wqa.training.start import Start
 from wqa.training.task import PairTask
@@ -204,5 +205,12 @@ def _open(system: str, start: Start, own_config: Any) -> Tuple[Start, Any]:
     if run.system != system:
         raise OptionError("init", f"a run of the system {run.system}", f"a run of {system}")
     stored = from_dict(type(own_config), run.network, f"{start.name}, field network")
+    if own_config.buckets not in (BUCKETS, stored.buckets):
+        raise OptionError(
+            "buckets",
+            own_config.buckets,
+            f"{stored.buckets}, those of the run's words",
+            "leave buckets out, or give words in place of init",
+        )
     sizes = {name: getattr(stored, name) for name in FROM_WORDS}
     return start, dataclasses.replace(own_config, **sizes)
