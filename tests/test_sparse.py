@@ -213,3 +213,18 @@ def test_parts_keep_their_order_in_any_number_of_threads(threads, parts):
 def test_an_error_in_a_thread_is_raised():
     with pytest.raises(ZeroDivisionError):
         in_threads(lambda part: 1 / part, [1, 0, 2], 2)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=7), st.integers(1, 60))
+def test_groups_hold_whole_questions_in_order(candidates, words):
+    lists = word_lists(np.random.default_rng(2), candidates)
+    groups = lists.groups(words)
+    for name in WordLists._fields:
+        joined = np.concatenate([getattr(group, name) for group in groups])
+        np.testing.assert_array_equal(joined, getattr(lists, name))
+    for group in groups:
+        assert group.counts.sum() == len(group.candidate_lengths)
+        assert group.question_lengths.sum() == len(group.question_ids)
+        # A group without its last list does not exceed the limit.
+        assert group.candidate_lengths[: -group.counts[-1]].sum() < words
+    assert len(groups) <= lists.candidate_lengths.sum() // words + 1

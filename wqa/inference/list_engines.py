@@ -8,6 +8,7 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
+from wqa.inference.blas_threads import one_blas_thread
 from wqa.inference.engine import LockedEngine
 from wqa.inference.engine_locks import MXNET_LOCK, in_mxnet_thread
 from wqa.models import ListNetwork, parse_devices
@@ -176,7 +177,8 @@ class SparseListEngine(ListEngine):
             lengths,
             counts,
         )
-        scores = self._scorer.scores(batch)
+        with one_blas_thread():
+            scores = self._scorer.scores(batch)
         positions = lengths + np.repeat(question_lengths, counts)  # nothing is padded
         ends = np.cumsum(counts).tolist()
         results = []

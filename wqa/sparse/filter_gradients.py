@@ -168,6 +168,8 @@ def _position_gradients(done: Convolved, gradient: np.ndarray) -> csr_matrix:
         np.equal(done.outputs[own], done.greatest[: end - start], out=is_greatest[own])
     positions, columns = np.divmod(np.flatnonzero(is_greatest), filters)
     values = by_rank[steps.ranks[positions], columns]
+    is_active = values != 0  # the activation passes nothing to filters below 0
+    positions, columns, values = positions[is_active], columns[is_active], values[is_active]
     counts = np.bincount(positions, minlength=len(is_greatest))
     ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     matrix = csr_matrix((values, columns.astype(np.int32), ends), shape=is_greatest.shape)

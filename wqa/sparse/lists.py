@@ -38,6 +38,38 @@ class WordLists(NamedTuple):
     candidate_lengths: np.ndarray
     counts: np.ndarray
 
+    def groups(self, words: int) -> List[WordLists]:
+        """Questions in groups of about so many words of candidates.
+
+        Parameters
+        ----------
+        words : int
+            Words of the candidates of a group; a longer list is a group of its own, and a group may
+            end with a list that does not fit as a whole.
+
+        Returns
+        -------
+        list of WordLists
+            The groups, in order.
+        """
+        ends = np.cumsum(self.counts)
+        word_ends = np.concatenate([[0], np.cumsum(self.candidate_lengths)])
+        question_ends = np.concatenate([[0], np.cumsum(self.question_lengths)])
+        begins = word_ends[ends - self.counts]
+        groups = []
+        for first, last in stretches(begins, words):
+            candidates = slice(ends[first] - self.counts[first], ends[last - 1])
+            groups.append(
+                WordLists(
+                    self.question_ids[question_ends[first] : question_ends[last]],
+                    self.question_lengths[first:last],
+                    self.candidate_ids[word_ends[candidates.start] : word_ends[candidates.stop]],
+                    self.candidate_lengths[candidates],
+                    self.counts[first:last],
+                )
+            )
+        return groups
+
     def batches(self, words: int) -> Iterator[List[Run]]:
         """Candidates in batches of at most so many words.
 
@@ -82,6 +114,25 @@ class WordLists(NamedTuple):
         begins = np.cumsum(lengths) - lengths
         shifts = np.repeat(np.repeat(firsts, self.counts) - begins, lengths)
         return np.arange(len(shifts)) + shifts, lengths
+
+
+def stretches(begins: np.ndarray, length: int) -> List[Tuple[int, int]]:
+    """Runs of items that begin in the same stretch of a given length.
+
+    Parameters
+    ----------
+    begins : numpy.ndarray
+        (n,) where each item begins, ascending.
+    length : int
+        Length of a stretch.
+
+    Returns
+    -------
+    list of (int, int)
+        First item of each run, and the one behind its last.
+    """
+    bounds = np.flatnonzero(np.diff(begins // length, prepend=-1)).tolist()
+    return list(zip(bounds, [*bounds[1:], len(begins)]))
 
 
 def lists_of_arrays(

@@ -6,7 +6,7 @@ from typing import List, NamedTuple
 
 import numpy as np
 
-from wqa.sparse.lists import WordLists
+from wqa.sparse.lists import WordLists, stretches
 from wqa.sparse.pairs import combine
 from wqa.sparse.parameters import Filters, ListParameters
 from wqa.sparse.recurrence import run_layer
@@ -65,12 +65,25 @@ class ListScorer:
         numpy.ndarray
             (n,) float32.
         """
+        groups = lists.groups(_PASS_WORDS)
+        return np.concatenate([self._score_group(group) for group in groups])
+
+    def _score_group(self, lists: WordLists) -> np.ndarray:
+        if len(lists.counts) == 1:
+            return self._score(lists, self._threads)
+        # Then the threads only read the tables.
+        self._questions.rows.rows(lists.question_ids)
+        self._candidates.rows.rows(lists.candidate_ids)
+        shares = lists.groups(-(-len(lists.candidate_ids) // self._threads))
+        return np.concatenate(in_threads(self._score, shares, self._threads))
+
+    def _score(self, lists: WordLists, threads: int = 1) -> np.ndarray:
         of_questions, of_candidates = self._relatedness(lists)
         words, lengths = lists.repeated_questions()
         question_texts = _Texts(lists.question_ids[words], lengths, of_questions)
         candidate_texts = _Texts(lists.candidate_ids, lists.candidate_lengths, of_candidates)
-        questions = self._questions.encode(question_texts, self._threads)
-        candidates = self._candidates.encode(candidate_texts, self._threads)
+        questions = self._questions.encode(question_texts, threads)
+        candidates = self._candidates.encode(candidate_texts, threads)
         hidden = combine(questions, candidates)
         if self._parameters.directions:
             hidden, _ = run_layer(self._parameters.directions, hidden, Steps(lists.counts))
@@ -87,12 +100,10 @@ class _Texts(NamedTuple):
     def parts(self, words: int) -> List[_Texts]:
         """Runs of texts of about so many words."""
         ends = np.cumsum(self.lengths)
-        # Texts that begin in the same stretch of `words` words.
-        stretches = (ends - self.lengths) // words
-        bounds = [0, *(np.flatnonzero(np.diff(stretches)) + 1).tolist(), len(ends)]
+        begins = ends - self.lengths
         parts = []
-        for first, last in zip(bounds, bounds[1:]):
-            own = slice(ends[first] - self.lengths[first], ends[last - 1])
+        for first, last in stretches(begins, words):
+            own = slice(begins[first], ends[last - 1])
             parts.append(_Texts(self.ids[own], self.lengths[first:last], self.related[own]))
         return parts
 
@@ -103,7 +114,7 @@ class _Side:
     def __init__(self, vectors: np.ndarray, filters: Filters, most_bytes: int) -> None:
         self._bias = filters.bias
         self._width = filters.weight.shape[2]
-        self._rows = WordRows(vectors, filters.weight, most_bytes)
+        self.rows = WordRows(vectors, filters.weight, most_bytes)
 
     def encode(self, texts: _Texts, threads: int) -> np.ndarray:
         """Encode texts, (n, F)."""
@@ -114,14 +125,14 @@ class _Side:
 
     def _encode(self, texts: _Texts, threads: int) -> List[np.ndarray]:
         """Encode texts whose words the table holds at once."""
-        rows = self._rows.rows(texts.ids)
+        rows = self.rows.rows(texts.ids)
         share = -(-len(rows) // threads)
         parts = texts._replace(ids=rows).parts(min(_POSITIONS, share))
         return in_threads(self._greatest, parts, threads)
 
     def _greatest(self, texts: _Texts) -> np.ndarray:
         windows = Windows(texts.lengths, self._width)
-        outputs = windows.outputs(texts.ids, texts.related, self._rows.table)
+        outputs = windows.outputs(texts.ids, texts.related, self.rows.table)
         greatest = np.empty((len(texts.lengths), outputs.shape[1]), np.float32)
         greatest[windows.steps.order] = windows.steps.maxima(outputs)
         greatest += self._bias
