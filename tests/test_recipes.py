@@ -391,7 +391,6 @@ def test_the_row_of_a_first_stage(tmp_path):
     contents = {
         "tuned.json": {"rankers": [], "keep": [4], "tuned": {"metrics": {"map": 0.75}}},
         "alone.json": {"rankers": []},
-        "ratio.json": {"drop_ratio": [0.25], "tuned": {"metrics": {"map": 0.7}}},
         "figures.json": {"map": 0.5, "mrr": 0.625, "p@1": 0.25, "cost": 0.4},
         "speed.json": [
             {"ranker": "alone", "seconds": 2.0, "speedup": 1.0},
@@ -411,9 +410,12 @@ def test_the_row_of_a_first_stage(tmp_path):
     assert both["wikiqa_speedup"] == "2.50x"
     assert (alone["handed_on"], alone["wikiqa_dev_map"]) == ("-", "-")
     assert alone["wikiqa_speedup"] == "1.00x"
-    given = ("both", "wikiqa", figures, speed, tmp_path / "ratio.json")
-    run_script(COSINET / "stages.py", table, *given)
-    assert read_rows(table)[1]["handed_on"] == "all but 0.25"
+    for ratio, shown in ((0.25, "all but 0.25"), (0.0, "all")):
+        content = {"drop_ratio": [ratio], "tuned": {"metrics": {"map": 0.7}}}
+        (tmp_path / "ratio.json").write_text(json.dumps(content))
+        given = ("both", "wikiqa", figures, speed, tmp_path / "ratio.json")
+        run_script(COSINET / "stages.py", table, *given)
+        assert read_rows(table)[1]["handed_on"] == shown
 
 
 def test_a_table_of_words_is_chosen(tmp_path):

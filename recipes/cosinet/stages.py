@@ -25,9 +25,10 @@ def kept_by(sequence):
     """What the first ranker of a tuned sequence hands on, and the dev figure of the choice."""
     if "tuned" not in sequence:
         return "-", "-"
+    drop = "all"
     if "keep" in sequence:
         drop = f"best {sequence['keep'][0]}"
-    else:
+    elif sequence["drop_ratio"][0]:
         drop = f"all but {sequence['drop_ratio'][0]:g}"
     return drop, f"{100 * sequence['tuned']['metrics']['map']:.2f}"
 
