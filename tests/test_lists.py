@@ -354,6 +354,8 @@ def test_a_training_learns_its_questions(system, more, questions, tiny_words, tm
 def test_defaults_of_the_command(run, files, tiny_words, tmp_path, capsys):
     config = read_run_config(run / "config.json")
     assert config.training.learning_rate == 2e-4 and config.training.schedule == "slanted"
+    rates = [line["learning_rate"] for line in metrics(run) if "learning_rate" in line]
+    assert rates[-1] == pytest.approx(2e-4 / 32)  # the slanted schedule ends there
     assert config.network["rows"] == load_ranker(run).network.vectors.shape[0]
     assert len(config.network["words_sha256"]) == 64
     out = tmp_path / "pointwise"
