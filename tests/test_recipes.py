@@ -65,8 +65,9 @@ RECIPES = {
     "cosinet/table5": {"table5.tsv": "Cosinet", "claims_squad.txt": "wo+rr, Cosinet list BiRNN"},
     "cosinet/table6": {"table6.tsv": "\nCA\t", "claims_nqla.txt": "wilcoxon"},
     "cosinet/first_stage": {
-        "first_stage.tsv": "WO+RR, cascade at 0.3",
+        "first_stage.tsv": "WO+RR, cascade at 0.3, loss 0.01",
         "speed_first_stage.txt": "Cosinet list BiRNN",
+        "first_stage_dev/wo_rr_before_0.tsv": "drop_ratio_1",
     },
     "cosinet/speed": {"speed.tsv": "latency of 100 candidates"},
     "cosinet/wikiqa_minilm": {
@@ -403,10 +404,18 @@ def test_the_row_of_a_first_stage(tmp_path):
         given = (row, "wikiqa", figures, speed, tmp_path / ranker)
         run_script(COSINET / "stages.py", table, *given)
     alone, both = read_rows(table)
-    assert (both["keep"], both["wikiqa_dev_map"], both["wikiqa_map"]) == ("4", "75.00", "50.00")
+    assert (both["handed_on"], both["wikiqa_dev_map"]) == ("best 4", "75.00")
+    assert both["wikiqa_map"] == "50.00"
     assert (both["wikiqa_cost"], both["wikiqa_seconds"]) == ("0.400", "0.800")
     assert both["wikiqa_speedup"] == "2.50x"
-    assert (alone["keep"], alone["wikiqa_dev_map"], alone["wikiqa_speedup"]) == ("-", "-", "1.00x")
+    assert (alone["handed_on"], alone["wikiqa_dev_map"]) == ("-", "-")
+    assert alone["wikiqa_speedup"] == "1.00x"
+    for ratio, shown in ((0.25, "all but 0.25"), (0.0, "all")):
+        content = {"drop_ratio": [ratio], "tuned": {"metrics": {"map": 0.7}}}
+        (tmp_path / "ratio.json").write_text(json.dumps(content))
+        given = ("both", "wikiqa", figures, speed, tmp_path / "ratio.json")
+        run_script(COSINET / "stages.py", table, *given)
+        assert read_rows(table)[1]["handed_on"] == shown
 
 
 def test_a_table_of_words_is_chosen(tmp_path):

@@ -15,7 +15,7 @@ from wqa.evaluation.report import read_rows
 from wqa.evaluation.ties import by_document_id
 from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker, load_ranker
 from wqa.training import train
-from wqa.tuning import KEEPS, tune_sequence
+from wqa.tuning import GRID, KEEPS, tune_sequence
 from wqa.tuning.replay import ReplayedRanker, depends_on_others
 
 DEV = builtin_path("dev")
@@ -106,6 +106,17 @@ def test_every_configuration_is_what_the_sequence_gives(questions, tuned, joint)
         for name, value in configuration.metrics.items():
             assert value == pytest.approx(row[name]), (name, keep)
         assert configuration.cost == pytest.approx(row["cost"])
+    # A number for one ranker and a ratio for the other.
+    result, _ = tuned(rankers(), keeps=[3], grid=[0.5])
+    assert result.columns == ("keep_1", "drop_ratio_1", "keep_2", "drop_ratio_2")
+    assert len(result.configurations) == 9
+    mixed = next(
+        found for found in result.configurations if found.keep == (3, 0) and found.ratios[1]
+    )
+    assert mixed.stored() == {"drop_ratio": [None, 0.5], "keep": [3, None]}
+    row = by_ranking(rankers(), questions, drop_ratio=[None, 0.5], keep=[3, None])
+    assert mixed.metrics["map"] == pytest.approx(row["map"])
+    assert mixed.cost == pytest.approx(row["cost"])
     result, _ = tuned(rankers(), grid=[0.5, 0.25])
     assert result.columns == ("drop_ratio_1", "drop_ratio_2")
     assert len(result.configurations) == 9
@@ -219,6 +230,7 @@ def test_what_is_picked_and_stored(tuned):
     assert record["seconds"] == picked.seconds > 0 and record["seconds_of_ratio_0"] > 0
     rows = read_rows(result.out / "configurations.tsv", ("keep_1", "map"))
     assert [row["keep_1"] for row in rows] == ["1", "2", "3", "all"]
+    assert "drop_ratio_1" not in rows[0]
     assert [row["keep_1"] for row in result.front_rows()][-1] == 2
     assert result.out.name == "sequence.tune" and not (result.out / "figure.png").exists()
     # Other limits; without one, the file stays.
@@ -227,18 +239,24 @@ def test_what_is_picked_and_stored(tuned):
     result, content = tuned(rankers, stored, grid=[0.5], max_loss=0)
     assert content["drop_ratio"] == [0.5] and "keep" not in content
     result, content = tuned(rankers, stored, keeps=[1], max_loss=0)
-    assert content["keep"] == [None]
+    assert content["drop_ratio"] == [0] and "keep" not in content
     result, content = tuned(rankers, stored)
     assert content == stored and result.picked is None
 
 
 def test_the_numbers_that_are_tried_by_default(tuned):
-    """Those that a question exceeds, and all."""
+    """Numbers that a question exceeds, the paper's ratios, and nothing dropped."""
     result, _ = tuned([Scored(FIRST), Scored(LAST)])
-    assert [configuration.keep for configuration in result.configurations] == [
-        *((number,) for number in KEEPS if number < 4),
-        (0,),
+    assert [(found.keep, found.ratios) for found in result.configurations] == [
+        *(((number,), (0, 0)) for number in KEEPS if number < 4),
+        *(((0,), (ratio, 0)) for ratio in GRID),
+        ((0,), (0, 0)),
     ]
+    assert result.columns == ("keep_1", "drop_ratio_1")
+    rows = read_rows(result.out / "configurations.tsv", result.columns)
+    drops = [(row["keep_1"], row["drop_ratio_1"]) for row in rows]
+    assert drops[:2] == [("1", "-"), ("2", "-")]
+    assert drops[-2:] == [("-", "0.6"), ("all", "0")]
 
 
 def test_a_ratio_of_zero_is_no_second_configuration(tuned):
@@ -253,7 +271,6 @@ def test_what_cannot_be_tuned(tuned, tmp_path):
         ({"keeps": [1.5]}, "keeps: 1.5; expected whole numbers above 0"),
         ({"keeps": []}, "keeps: nothing"),
         ({"grid": [1.0]}, "grid: 1.0"),
-        ({"keeps": [1], "grid": [0.5]}, "keeps and grid: together"),
         ({"max_loss": 0, "max_cost": 1}, "max_cost and max_loss: together"),
         ({"max_loss": -1}, "max_loss: -1"),
         ({"min_metric": 1.5}, "min_metric: 1.5; expected at most"),
@@ -282,8 +299,10 @@ def test_on_the_command_line(tiny_run, tmp_path, capsys):
     assert main([*arguments, "--max-loss", "0.02"]) == 0
     out = capsys.readouterr().out
     tuned = json.loads(path.read_text())
-    [keep] = tuned["keep"]
-    assert f"picked keep_1 {keep or 'all'}; map " in out and "s by its last ranker (" in out
+    [kind] = {"keep", "drop_ratio"} & set(tuned)
+    [value] = tuned[kind]
+    drop = f"{kind}_1 {value}" if value else "keep_1 all, drop_ratio_1 0.0"
+    assert f"picked {drop}; map " in out and "s by its last ranker (" in out
     assert (tmp_path / "sequence.tune" / "figure.png").read_bytes().startswith(b"\x89PNG")
     flags = ["--data", str(DEV), "--filter", "no-all-negative", "--json", "-"]
     assert main(["evaluate", str(path), *flags]) == 0
@@ -298,5 +317,3 @@ def test_on_the_command_line(tiny_run, tmp_path, capsys):
     assert "--keeps: with a run; expected the .json" in capsys.readouterr().err
     assert main([*arguments, "--keeps", "2,x"]) == 2
     assert "--keeps: " in capsys.readouterr().err
-    assert main([*arguments, "--keeps", "2", "--grid", "0.5"]) == 2
-    assert "--keeps and --grid: together" in capsys.readouterr().err

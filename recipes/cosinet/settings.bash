@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [ "${SMOKE:-0}" = 1 ]; then
-  SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn bert} KEEPS=${KEEPS:-2,4} UNITS=${UNITS:-12}
+  SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn bert} KEEPS=${KEEPS:-2,4} GRID=${GRID:-0.5} UNITS=${UNITS:-12}
   TABLE_KIND=${TABLE_KIND:-ppmi} WORD_ENCODER=${WORD_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
   SQUAD=wqa/data/builtin NQLA=wqa/data/builtin
   export ROUNDS=1 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another

@@ -22,11 +22,15 @@ def read_json(path):
 
 
 def kept_by(sequence):
-    """Numbers of candidates that a tuned sequence hands on, and the dev figure of the choice."""
+    """What the first ranker of a tuned sequence hands on, and the dev figure of the choice."""
     if "tuned" not in sequence:
         return "-", "-"
-    numbers = ",".join(str(number or "all") for number in sequence["keep"])
-    return numbers, f"{100 * sequence['tuned']['metrics']['map']:.2f}"
+    drop = "all"
+    if "keep" in sequence:
+        drop = f"best {sequence['keep'][0]}"
+    elif sequence["drop_ratio"][0]:
+        drop = f"all but {sequence['drop_ratio'][0]:g}"
+    return drop, f"{100 * sequence['tuned']['metrics']['map']:.2f}"
 
 
 def main(table, row, corpus, figures, speed, ranker):
@@ -39,7 +43,7 @@ def main(table, row, corpus, figures, speed, ranker):
     sequence = read_json(ranker)
     reached = read_json(figures)
     timed = {timing["ranker"]: timing for timing in read_json(speed)}
-    entry["keep"], entry[f"{corpus}_dev_map"] = kept_by(sequence)
+    entry["handed_on"], entry[f"{corpus}_dev_map"] = kept_by(sequence)
     for name in ("map", "mrr", "p@1"):
         entry[f"{corpus}_{name}"] = f"{100 * reached[name]:.2f}"
     entry[f"{corpus}_cost"] = f"{reached['cost']:.3f}"

@@ -19,9 +19,10 @@ The cost in the table counts whole candidates of these questions; paper_cost fol
 alone.
 
 For the .json file of a sequence, each ranker scores the candidates once, and all numbers of
-candidates that a ranker may hand on are evaluated from these scores, or the drop ratios of --grid.
-Costs and losses are relative to the last ranker on all candidates. The pick is timed beside that
-ranker alone and stored in the file. The tables go to the file's name with .tune in place of .json.
+candidates that a ranker may hand on, --keeps, and all shares that it may drop, --grid, are
+evaluated from these scores. Costs and losses are relative to the last ranker on all candidates. The
+pick is timed beside that ranker alone and stored in the file. The tables go to the file's name with
+.tune in place of .json.
 
 For the .json file of an ensemble, Optuna searches the weights of its rankers, which are stored in
 the file. Each ranker scores the candidates once. The first trial has equal weights.
@@ -89,13 +90,13 @@ def _add_drop_options(parser: argparse.ArgumentParser) -> None:
         "--grid",
         metavar="A[,A...]",
         help=f"drop ratios that an exit, or a ranker of a sequence, may have (default: {_GRID}; "
-        "for a sequence the numbers of --keeps)",
+        "for a sequence none beside --keeps)",
     )
     parser.add_argument(
         "--keeps",
         metavar="K[,K...]",
         help="numbers of candidates that a ranker of a sequence may keep (default: 1 to 100 in "
-        "steps that grow)",
+        "steps that grow; none beside --grid)",
     )
     parser.add_argument(
         "--place-exits",
@@ -198,6 +199,7 @@ def _gain(tuned: TunedWeights, metric: str) -> str:
 
 def _tune_sequence(options: argparse.Namespace) -> None:
     from wqa.tuning import tune_sequence
+    from wqa.tuning.configurations import as_row
 
     tuning = tune_sequence(
         options.run,
@@ -216,9 +218,8 @@ def _tune_sequence(options: argparse.Namespace) -> None:
     )
     _show(tuning, options)
     if tuning.picked:
-        drops = []
-        for name, value in zip(tuning.columns, tuning.picked.configuration.drops):
-            drops.append(f"{name} {value}")
+        row = as_row(tuning.picked.configuration, tuning.columns)
+        drops = [f"{name} {row[name]}" for name in tuning.columns if row[name] != "-"]
         gains = _gains(tuning.picked, options.metric, "by its last ranker")
         print(f"picked {', '.join(drops)}; {gains}")
 

@@ -34,8 +34,8 @@ class Configuration:
     metrics : dict of str to float
         Means over the questions, in [0, 1].
     keep : tuple of int
-        Number of candidates that each ranker of a sequence but the last keeps, 0 for all; empty
-        where the ratios say what is dropped.
+        Number of candidates that each ranker of a sequence but the last keeps, 0 where its ratio
+        says what it drops; empty for exits.
     """
 
     ratios: Tuple[float, ...]
@@ -49,18 +49,14 @@ class Configuration:
         """Whether a candidate can be dropped."""
         return any(self.ratios) or any(self.keep)
 
-    @property
-    def drops(self) -> Tuple[Union[str, float], ...]:
-        """What each stage but the last drops, as tables have it."""
-        if not self.keep:
-            return self.ratios[:-1]
-        return tuple(number or "all" for number in self.keep)
-
     def stored(self) -> Dict[str, List]:
-        """Fields of a sequence's file that set these drops."""
-        if not self.keep:
-            return {"drop_ratio": list(self.ratios[:-1])}
-        return {"keep": [number or None for number in self.keep]}
+        """Fields of a sequence's file, and keywords of ``set_drops``, that set these drops."""
+        ratios: List[Optional[float]] = []
+        for ratio, number in zip(self.ratios, self.keep):
+            ratios.append(None if number else ratio)
+        fields: Dict[str, List] = {"drop_ratio": ratios}
+        fields["keep"] = [number or None for number in self.keep]
+        return {name: values for name, values in fields.items() if values.count(None) < len(values)}
 
 
 def check_grid(grid: Sequence[float]) -> Tuple[float, ...]:
@@ -281,14 +277,30 @@ def as_row(configuration: Configuration, columns: Sequence[str]) -> Dict[str, An
     configuration : Configuration
         Drops, costs and metrics.
     columns : sequence of str
-        Names of the stages but the last.
+        Names of the columns for the drops: ``exit_LAYER``, one for each exit but the last, or
+        ``keep_I`` and ``drop_ratio_I`` for the I-th ranker of a sequence.
 
     Returns
     -------
     dict of str to Any
-        What each stage but the last drops, the costs and the metrics.
+        What each stage but the last drops, the costs and the metrics. A ranker that keeps a number
+        has a dash for its ratio, and the reverse; one that drops nothing keeps ``all``.
     """
-    row: Dict[str, Any] = dict(zip(columns, configuration.drops))
+    row: Dict[str, Any] = {}
+    for index, column in enumerate(columns):
+        row[column] = _drop(configuration, column, index)
     row["cost"] = configuration.cost
     row["paper_cost"] = configuration.paper_cost
     return {**row, **configuration.metrics}
+
+
+def _drop(configuration: Configuration, column: str, index: int) -> Union[str, float]:
+    """What a column of `as_row` holds."""
+    kind, _, number = column.rpartition("_")
+    if kind == "exit":
+        return configuration.ratios[index]
+    stage = int(number) - 1
+    ratio, keep = configuration.ratios[stage], configuration.keep[stage]
+    if kind == "drop_ratio":
+        return "-" if keep else ratio
+    return keep or ("-" if ratio else "all")

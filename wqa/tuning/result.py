@@ -58,7 +58,7 @@ class Tuning:
     truncated_questions, skipped_questions : int
         Number of over-long questions that were truncated, and that were left out.
     columns : tuple of str
-        Names of the stages but the last, in tables; by default ``exit_`` and the layer.
+        Names of the columns for the drops, in tables; by default those of the exits.
     """
 
     exits: Tuple[int, ...]
@@ -175,7 +175,7 @@ def write_configurations(
     configurations, front : sequence of Configuration
         All configurations, and those on the Pareto front.
     columns : sequence of str
-        Names of the stages but the last.
+        Names of the columns for the drops, as `wqa.tuning.configurations.as_row` takes them.
     """
     for name, shown in (("configurations", configurations), ("pareto", front)):
         rows = []

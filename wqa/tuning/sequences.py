@@ -24,12 +24,14 @@ from wqa.evaluation import evaluate
 from wqa.evaluation.picture import check_matplotlib
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.inference.cost import total
+from wqa.inference.dropping import Drop
 from wqa.inference.load import load_ranker
 from wqa.inference.ranker import Ranker, Ranking
 from wqa.inference.ranker_files import is_sequence_file
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.timing import time_rankers
 from wqa.tuning.configurations import (
+    GRID,
     Configuration,
     check_grid,
     check_limits,
@@ -50,8 +52,6 @@ from wqa.tuning.result import (
 KEEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
 #: Number of timed turns of the picked sequence and of its last ranker; medians count.
 TURNS = 3
-#: Drop ratios or numbers to keep of all rankers but the last.
-_Drops = Tuple[float, ...]
 
 
 def tune_sequence(
@@ -83,10 +83,11 @@ def tune_sequence(
     data : str or path-like
         Labelled development questions, canonical JSONL.
     keeps : sequence of int, optional
-        Numbers of candidates that a ranker may keep; by default those of `KEEPS`. Numbers that no
-        question exceeds are left out, as they drop nothing.
+        Numbers of candidates that a ranker may keep. Numbers that no question exceeds are left out,
+        as they drop nothing.
     grid : sequence of float, optional
-        Drop ratios that a ranker may have, in place of ``keeps``.
+        Drop ratios that a ranker may have instead. Without either, the choice is among `KEEPS` and
+        `wqa.tuning.GRID`.
     metric : {"map", "mrr", "p@1", "ndcg@10"}
         Metric by which configurations are compared.
     max_cost : float, optional
@@ -128,7 +129,7 @@ def tune_sequence(
         If another process writes to the file or the folder.
     """
     limits = check_limits({"max_cost": max_cost, "min_metric": min_metric, "max_loss": max_loss})
-    numbers = _checked(keeps, grid)
+    choices = _choices(keeps, grid)
     if picture:
         check_matplotlib()
     path = pathlib.Path(run)
@@ -148,11 +149,11 @@ def tune_sequence(
         replayed = SequentialRanker([ReplayedRanker(inner, questions) for inner in rankers])
         rank_questions(replayed, questions, "scoring", progress)
         begin = time.perf_counter()
-        drops = _grid(numbers, len(rankers) - 1, questions, grid is None)
-        configurations = _evaluate_all(replayed, questions, drops, grid is None, progress)
+        drops = _grid(choices, len(rankers) - 1, questions)
+        configurations = _evaluate_all(replayed, questions, drops, progress)
         seconds = time.perf_counter() - begin
         front = pareto_front(configurations, metric)
-        columns = _columns(len(rankers) - 1, grid is None)
+        columns = _columns(len(rankers) - 1, choices)
         write_configurations(folder, configurations, front, columns)
         if picture:
             marked = {"nothing dropped": configurations[-1]}
@@ -176,54 +177,50 @@ def tune_sequence(
     )
 
 
-def _checked(keeps: Optional[Sequence[int]], grid: Optional[Sequence[float]]) -> Sequence[float]:
-    """Numbers to keep, or drop ratios, that each ranker may have; ascending."""
-    if grid is not None:
-        if keeps is not None:
-            raise OptionError("keeps and grid", "together", "one of them")
-        return check_grid(grid)
-    numbers = KEEPS if keeps is None else tuple(keeps)
+def _choices(keeps: Optional[Sequence[int]], grid: Optional[Sequence[float]]) -> List[Drop]:
+    """What each ranker may drop, numbers to keep first, each kind in ascending order."""
+    if keeps is None and grid is None:
+        keeps, grid = KEEPS, GRID
+    numbers = () if keeps is None else tuple(keeps)
     for number in numbers:
         if type(number) is not int or number < 1:
             raise OptionError("keeps", shorten(number), "whole numbers above 0")
-    if not numbers:
+    if not numbers and grid is None:
         raise OptionError("keeps", "nothing", "at least one number of candidates")
-    return sorted(set(numbers))
+    choices = [Drop(keep=number) for number in sorted(set(numbers))]
+    for ratio in () if grid is None else check_grid(grid):
+        choices.append(Drop(ratio))
+    return choices
 
 
 def _grid(
-    numbers: Sequence[float], stages: int, questions: Sequence[Question], keeps: bool
-) -> List[_Drops]:
+    choices: Sequence[Drop], stages: int, questions: Sequence[Question]
+) -> List[Tuple[Drop, ...]]:
     """What each configuration drops; the last one drops nothing."""
-    values = [number for number in numbers if number]
-    if keeps:
-        most = max(len(question.candidates) for question in questions)
-        values = [number for number in values if number < most]
-    return list(itertools.product((*values, 0), repeat=stages))
+    most = max(len(question.candidates) for question in questions)
+    drops = [drop for drop in choices if drop.discards and drop.keep < most]
+    return list(itertools.product((*drops, Drop()), repeat=stages))
 
 
 def _evaluate_all(
     sequence: SequentialRanker,
     questions: Sequence[Question],
-    drops: Sequence[_Drops],
-    keeps: bool,
+    drops: Sequence[Sequence[Drop]],
     progress: bool,
 ) -> List[Configuration]:
     """Costs and metrics of configurations, by rankers that replay their scores."""
     configurations = []
     for values in with_bar(drops, len(drops), "evaluating", progress, "configuration"):
-        configurations.append(_evaluate(sequence, questions, values, keeps))
+        configurations.append(_evaluate(sequence, questions, values))
     return configurations
 
 
 def _evaluate(
-    sequence: SequentialRanker, questions: Sequence[Question], drops: _Drops, keeps: bool
+    sequence: SequentialRanker, questions: Sequence[Question], drops: Sequence[Drop]
 ) -> Configuration:
     """Cost and metrics of one configuration."""
-    ratios: _Drops = (*drops, 0.0)
-    keep: Tuple[int, ...] = ()
-    if keeps:
-        ratios, keep = (0.0,) * len(ratios), tuple(map(int, drops))
+    ratios = (*(drop.ratio for drop in drops), 0.0)
+    keep = tuple(drop.keep for drop in drops)
     configuration = Configuration(ratios, 0.0, 0.0, {}, keep)
     sequence.set_drops(**configuration.stored())
     rankings = list(sequence.rank_all(questions))
@@ -233,9 +230,14 @@ def _evaluate(
     return Configuration(ratios, cost.relative, cost.paper, figures, keep)
 
 
-def _columns(stages: int, keeps: bool) -> Tuple[str, ...]:
-    kind = "keep" if keeps else "drop_ratio"
-    return tuple(f"{kind}_{number}" for number in range(1, stages + 1))
+def _columns(stages: int, choices: Sequence[Drop]) -> Tuple[str, ...]:
+    """Names of the columns for the drops: of both kinds for each ranker, or of one."""
+    kinds = []
+    if any(drop.keep for drop in choices):
+        kinds.append("keep")
+    if not all(drop.keep for drop in choices):
+        kinds.append("drop_ratio")
+    return tuple(f"{kind}_{number}" for number in range(1, stages + 1) for kind in kinds)
 
 
 def _stored(
