@@ -56,7 +56,8 @@ for index in "${!mhs[@]}"; do
 done > "$RESULTS/minilm_claims.txt"
 cat "$RESULTS/minilm_claims.txt"
 
-"$python" recipes/mhs/costs.py "$(test_of wikiqa)" "${teachers[0]}" "$ensemble" "${kd[0]}" "${mhs[0]}" |
+"$python" recipes/mhs/costs.py "$(test_of wikiqa)" "${teachers[0]}" "$ensemble" "${kd[0]}" "${mhs[0]}" \
+  "${cascade[0]}" "${cascade[0]}@0.3" |
   tee "$RESULTS/minilm_cost.txt"
 (cd "$base" && "$wqa" agreement "${mhs[0]#"$base/"}" "${teachers[@]#"$base/"}" --data "$data" \
   --filter "$(filter_of wikiqa)" --out "$out/minilm_agreement")
@@ -65,11 +66,8 @@ cat "$RESULTS/minilm_claims.txt"
 for name in kd kd_sum kd_rr mhs; do
   cp "$base/minilm_${name}_wikiqa/grid.tsv" "$RESULTS/minilm_grid_$name.tsv"
 done
-if [ "$RESULTS" != "$RUNS" ]; then
-  mkdir -p recipes/mhs/logs
-  for run in "$base"/minilm_{transferred,start} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" "${mhs[@]}" \
+for run in "$base"/minilm_{transferred,start} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" "${mhs[@]}" \
     "${cascade[@]}"; do
-    name=${run#"$base/"}
-    sed "s|$RUNS/||g" "$run/metrics.jsonl" > "recipes/mhs/logs/${name//\//_}.metrics.jsonl"
-  done
-fi
+  name=${run#"$base/"}
+  keep_log "$run" "${name//\//_}"
+done
