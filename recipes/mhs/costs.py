@@ -31,7 +31,7 @@ def parameters_of(ranker):
 
 
 def open_ranker(argument):
-    """Open RUN[@RATIO]; its name has the last two folders, as seeds differ in the last one alone."""
+    """Open RUN[@RATIO], named by its last two folders, as seeds differ in the last one."""
     run, _, ratio = argument.partition("@")
     path = pathlib.Path(run)
     name = f"{path.parent.name}/{path.name}"
