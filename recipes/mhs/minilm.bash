@@ -5,7 +5,7 @@ if [ "${SMOKE:-0}" = 1 ]; then
 else
   data=${DATA:-data}
   FULL=6 BODY=2 RUNS=${RUNS:-runs/mhs_minilm} ONE_ENCODER=minilm ASNQ_TRAIN=$data/squad/test.jsonl WIKIQA=$data/wikiqa
-  ASNQ_DEV='' ADAPT_EPOCHS=4 PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0 LEARNING_RATE=${LEARNING_RATE:-5e-5} SEEDS=${SEEDS:-0 1 2}
+  ASNQ_DEV='' ADAPT_EPOCHS=3 PATIENCE=0 WARMUP=100 UPDATE_TOKENS=0 LEARNING_RATE=${LEARNING_RATE:-5e-5} SEEDS=${SEEDS:-0 1 2}
   PRECISION=${PRECISION:-bfloat16}
   ALPHAS=${ALPHAS:-0 0.5} TAUS=${TAUS:-1 5}  # four of the twelve points of the paper's grid
 fi
