@@ -10,7 +10,8 @@ from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.lists import ListRanker
 from wqa.inference.load import RANKERS, build_ranker, load_ranker
 from wqa.inference.pipeline import Answered, Pipeline, RetrievedDocument
-from wqa.inference.ranker import Capabilities, Ranker, Ranking
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking
 from wqa.inference.reader import Reader, load_reader
 from wqa.inference.scoring_runs import score_in_memory, write_scores
 from wqa.inference.sequential import SequentialRanker
