@@ -2,12 +2,14 @@
 
 import json
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from wqa.data import Candidate, Question
-from wqa.errors import DataError, InputError, OptionError
+from wqa.data import Candidate, Question, builtin_path
+from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.inference import SequentialRanker, load_ranker
 
 QUESTION = "what is a glacier ?"
@@ -91,6 +93,30 @@ def test_pairs_are_scored_each_by_itself(cascade):
     for wrong in ("ab", ("a",), ("a", 1), (QUESTION, ["a"]), 3):
         with pytest.raises(InputError, match="pair 2: .*; expected a question and a text"):
             cascade.predict([pairs[0], wrong])
+
+
+def test_the_names_at_the_top(tiny_run):
+    import wqa
+
+    assert set(wqa.__all__) <= set(dir(wqa))
+    path = builtin_path("dev")
+    questions = list(wqa.read_questions(path))
+    for rankings in (
+        wqa.rank_all(tiny_run, questions, drop_ratio=0.5),
+        wqa.rank_all(str(tiny_run), path, drop_ratio=0.5),
+        wqa.rank_all(wqa.load_ranker(tiny_run, drop_ratio=0.5), iter(questions)),
+    ):
+        assert wqa.evaluate(rankings, questions)["questions"] == len(questions)
+    with pytest.raises(RunDirectoryError, match="no_run"):  # at the call, before a ranking is read
+        wqa.rank_all("no_run", questions)
+    with pytest.raises(AttributeError, match="module 'wqa' has no attribute 'ranker'"):
+        wqa.ranker  # noqa: B018
+
+
+def test_importing_the_package_is_quick_and_quiet():
+    code = "import sys, wqa; dir(wqa); assert not {'mxnet', 'numpy'} & set(sys.modules)"
+    run = [sys.executable, "-W", "error", "-c"]
+    assert subprocess.run([*run, code], capture_output=True, check=True).stderr == b""
 
 
 @pytest.mark.parametrize("run", ["wo+rr", "bm25", "tiny", "sequence"])
