@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any, Callable, Dict, List
 
+from wqa.cli.options import fields_of
 from wqa.config import EngineConfig
 from wqa.data import Question
+from wqa.errors import OptionError
 
 #: Takes the network, and returns its figures.
 Evaluator = Callable[[Any], Dict[str, float]]
@@ -29,8 +31,12 @@ def evaluator_factory(options: argparse.Namespace) -> Callable[[Any], Evaluator]
     from wqa.models import network_type
     from wqa.text import naming_file, note_long_questions, prepare_questions
 
+    own = network_type(options.system).Config
+    computes = own(**fields_of(options, own)).computes
+    if computes not in EVALUATIONS:
+        raise OptionError("dev", f"questions for a network that computes {computes}", "none")
     questions = filter_questions(read_questions(options.dev), options.dev_filter)
-    make = EVALUATIONS[network_type(options.system).computes]
+    make = EVALUATIONS[computes]
 
     def evaluator(encoder: Any) -> Evaluator:
         # Now, not at the first evaluation, which may be hours away.

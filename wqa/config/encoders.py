@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, Sequence, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 from wqa.errors import OptionError, shorten
 
@@ -259,6 +259,26 @@ BACKBONES: Dict[str, BackboneConfig] = {
     ),
     "albert_12_4096_64": dataclasses.replace(_ALBERT, units=4096, hidden_size=16384, num_heads=64),
 }
+
+
+def check_length(max_length: int, positions: Optional[int]) -> None:
+    """Check that an input has no more tokens than a network has positions.
+
+    Parameters
+    ----------
+    max_length : int
+        Greatest length of an input in tokens.
+    positions : int or None
+        Positions of the network; None for no limit.
+
+    Raises
+    ------
+    OptionError
+        If the length is above them.
+    """
+    if positions is not None and max_length > positions:
+        expected = f"at most {positions}, the positions of the encoder"
+        raise OptionError("max_length", max_length, expected)
 
 
 def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:

@@ -19,6 +19,7 @@ from wqa.inference.cascade import CascadeRanker
 from wqa.inference.decoupled import DecoupledRanker
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
+from wqa.inference.joint import JointRanker
 from wqa.inference.lists import ListRanker
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_ranker_file, read_ranker_file
@@ -40,6 +41,7 @@ MAX_LENGTH = 128
 #: ``engine``, ``quantized``, ``system``, ``pool``, ``pool_size`` and ``progress``.
 RANKERS: Dict[str, Callable[..., Ranker]] = {
     "dcbert": DecoupledRanker,
+    "mspp": JointRanker,
     "cosinet": ListRanker,
     "compare_aggregate": ListRanker,
 }

@@ -3,6 +3,7 @@
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
 from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
 from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
+from wqa.text.joint import JointEncoder, JointInput, pad_inputs
 from wqa.text.lists import ListEncoder, WordList, WordPair, plan_lists
 from wqa.text.long_questions import (
     PreparedQuestions,
@@ -19,6 +20,8 @@ from wqa.text.words import WordTokenizer, embedding_matrix, split_words
 
 __all__ = [
     "Encoded",
+    "JointEncoder",
+    "JointInput",
     "ListEncoder",
     "Located",
     "PairEncoder",
@@ -42,6 +45,7 @@ __all__ = [
     "naming_file",
     "note_long_questions",
     "pack_batches",
+    "pad_inputs",
     "pad_pairs",
     "plan_batches",
     "plan_by_question",
