@@ -43,6 +43,7 @@ from wqa.evaluation.report import report
     encoders,
     squad_open,
     nq_open,
+    fever,
 ) = map(
     importlib.import_module,
     (
@@ -57,6 +58,7 @@ from wqa.evaluation.report import report
         "encoders",
         "squad_open",
         "nq_open",
+        "fever",
     ),
 )
 
@@ -283,6 +285,14 @@ def write_nq_open(folder):
     return [nq_open, "--archive", folder]
 
 
+def write_fever(folder):
+    folder.mkdir()
+    row = {"id": 1, "claim": "a", "evidence": [["T", 0, "b", 0.5]], "label": "REFUTES"}
+    for name in fever.NAMES.values():
+        (folder / name).write_text(json.dumps(row) + "\n")
+    return [fever, "--archive", folder]
+
+
 def convert(script, *arguments, out):
     """Run a script in this process and return its exit status."""
     return script.main([*map(str, arguments), "--out", str(out)])
@@ -294,7 +304,15 @@ def contents(folder):
 
 @pytest.mark.parametrize(
     "write",
-    [write_asnq, write_wikiqa, write_trecqa, write_pairs, write_squad_open, write_nq_open],
+    [
+        write_asnq,
+        write_wikiqa,
+        write_trecqa,
+        write_pairs,
+        write_squad_open,
+        write_nq_open,
+        write_fever,
+    ],
 )
 def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
     tmp_path, monkeypatch, killer, write

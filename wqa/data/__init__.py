@@ -1,7 +1,8 @@
-"""Records, canonical JSONL, documents, paragraphs, filters, and the built-in corpus."""
+"""Records, canonical JSONL, documents, paragraphs, claims, filters, and the built-in corpus."""
 
 from wqa.config import parse_json, read_json
 from wqa.data.builtin import builtin_path
+from wqa.data.claims import Claim, read_claims, write_claims
 from wqa.data.documents import Document, read_documents, write_documents
 from wqa.data.files import atomic_writer, storage_errors
 from wqa.data.filters import FILTERS, count, filter_questions
@@ -11,6 +12,7 @@ from wqa.data.records import Candidate, Question
 
 __all__ = [
     "Candidate",
+    "Claim",
     "Document",
     "FILTERS",
     "ParagraphDocument",
@@ -20,11 +22,13 @@ __all__ = [
     "count",
     "filter_questions",
     "parse_json",
+    "read_claims",
     "read_documents",
     "read_json",
     "read_paragraphs",
     "read_questions",
     "storage_errors",
+    "write_claims",
     "write_documents",
     "write_paragraphs",
     "write_questions",
