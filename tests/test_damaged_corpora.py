@@ -44,6 +44,7 @@ from wqa.evaluation.report import report
     squad_open,
     nq_open,
     fever,
+    paragraphs,
 ) = map(
     importlib.import_module,
     (
@@ -59,6 +60,7 @@ from wqa.evaluation.report import report
         "squad_open",
         "nq_open",
         "fever",
+        "paragraphs",
     ),
 )
 
@@ -293,13 +295,21 @@ def write_fever(folder):
     return [fever, "--archive", folder]
 
 
+def write_texts(folder):
+    folder.mkdir()
+    for number in range(6):
+        (folder / f"{number}.txt").write_text(f"It is number {number}. It is short.")
+    return [paragraphs, "bookcorpus", "--archive", folder, "--files", "2", "--held-out", "1"]
+
+
 def convert(script, *arguments, out):
     """Run a script in this process and return its exit status."""
     return script.main([*map(str, arguments), "--out", str(out)])
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize(
@@ -312,6 +322,7 @@ def contents(folder):
         write_squad_open,
         write_nq_open,
         write_fever,
+        write_texts,
     ],
 )
 def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
