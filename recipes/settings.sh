@@ -6,14 +6,14 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 wqa=${WQA:-wqa} python=${PYTHON:-python}
 
 if [ "${SMOKE:-0}" = 1 ]; then
-  RUNS=${OUT:-runs/smoke} RESULTS=${OUT:-runs/smoke} ENCODER=${ENCODER:-$RUNS/encoder}
+  RUNS=${OUT:-runs/smoke} RESULTS=${OUT:-runs/smoke} LOGS=${OUT:-runs/smoke}/logs ENCODER=${ENCODER:-$RUNS/encoder}
   DEPTHS=${DEPTHS-1 3} EXITS=${EXITS:-1,3} CORPORA=${CORPORA:-wikiqa} BUDGET=0.9
   ASNQ=wqa/data/builtin WIKIQA=wqa/data/builtin TRECQA=wqa/data/builtin GPD=wqa/data/builtin
   TRECQA_TRAIN=$TRECQA/train.jsonl TRECQA_DEV=$TRECQA/dev.jsonl TRECQA_TEST=$TRECQA/test.jsonl
   limits=(--max-updates 3 --checkpoint-every 2) WARMUP=1 UPDATE_TOKENS=4000 LEARNING_RATE=1e-3
   [ -e "$ENCODER/config.json" ] || "$python" recipes/tiny_encoder.py "$ENCODER"
 else
-  RUNS=${RUNS:-runs/cascade_paper} RESULTS=${RESULTS:-recipes/cascade/results} limits=()
+  RUNS=${RUNS:-runs/cascade_paper} RESULTS=${RESULTS:-recipes/cascade/results} LOGS=${LOGS:-recipes/cascade/logs} limits=()
 fi
 
 ENCODER=${ENCODER:-encoders/roberta-base}    # python data_scripts/encoders.py roberta-base
@@ -100,6 +100,18 @@ evaluate() {
   echo "== $run on $corpus"
   "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "${TEST_FILTER:-$(filter_of "$corpus")}" \
     --ctx "$device" --json "$json" --trec-run "$json.{}.trec" --write-qrels "$json.qrels" "$@"
+}
+
+keep_log() {  # RUN NAME: puts the log of a run beside the recipe, without the folder of the runs
+  mkdir -p "$LOGS"
+  sed "s|$RUNS/||g" "$1/metrics.jsonl" > "$LOGS/$2.metrics.jsonl"
+}
+keep_logs() {  # FOLDER PREFIX: of all runs in a folder
+  local log run
+  for log in "$1"/*/metrics.jsonl; do
+    run=$(dirname "$log")
+    keep_log "$run" "$2$(basename "$run")"
+  done
 }
 
 mono_run() {  # CORPUS DEPTH SEED: on ASNQ the transferred ranker itself

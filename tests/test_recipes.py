@@ -30,8 +30,12 @@ RECIPES = {
     "cascade/minilm_tables": {
         "minilm_claims.txt": "t_test",
         "minilm_trecqa.tsv": "one exit an update",
+        "logs/minilm_cascade_wikiqa_seed0.metrics.jsonl": "loss",
     },
-    "cascade/last_exit": {"last_exit_dev.txt": "| all_taught | 0.3 |"},
+    "cascade/last_exit": {
+        "last_exit_dev.txt": "| all_taught | 0.3 |",
+        "logs/last_exit_all_taught_wikiqa_seed0.metrics.jsonl": "loss",
+    },
     "cascade/wikiqa_minilm": {"wikiqa_minilm.txt": "questions scored"},
     "mhs/teachers": {"mhs/a_wikiqa_seed0/metrics.jsonl": "loss"},
     "mhs/grid": {"mhs/mhs_wikiqa/grid.tsv": "0.5\t1\t", "mhs/mhs_wikiqa/chosen.txt": "0.5 1"},
@@ -47,6 +51,7 @@ RECIPES = {
         "minilm_cost.txt": "mhs",
         "minilm_grid_kd_rr.tsv": "dev_map",
         "minilm_agreement/agreement.tsv": "head 3",
+        "logs/minilm_cascade_seed_0.metrics.jsonl": "loss",
     },
     "dcbert/table1": {"table1.tsv": "DistilBERT", "speed_table1_squad.txt": "dcbert_1"},
     "dcbert/table2": {"table2.tsv": "DC-BERT"},
@@ -58,7 +63,11 @@ RECIPES = {
         "base_speed_linear_float32.txt": "dcbert, cached",
     },
     "dcbert/minilm_train": {"dcbert/dcbert_3_squad_seed0/metrics.jsonl": "loss"},
-    "dcbert/minilm_tables": {"minilm_squad.tsv": "BM25", "minilm_claims.txt": "(b) LSTM"},
+    "dcbert/minilm_tables": {
+        "minilm_squad.tsv": "BM25",
+        "minilm_claims.txt": "(b) LSTM",
+        "logs/minilm_lstm_squad_seed0.metrics.jsonl": "loss",
+    },
     "cosinet/embed_words": {"embed_words.tsv": "distilled", "cosinet/chosen_words.txt": "i"},
     "cosinet/table2": {"table2.tsv": "WO+RR MAP"},
     "cosinet/table4": {"table4.tsv": "BERT", "table3.tsv": "WO+RR", "claims_wikiqa.txt": "mrr"},
@@ -74,6 +83,7 @@ RECIPES = {
         "minilm_wikiqa.tsv": "MiniLM",
         "minilm_claims.txt": "t_test",
         "minilm_first_stage.tsv": "cascade at 0",
+        "logs/minilm_cosinet_wikiqa_0.metrics.jsonl": "loss",
     },
 }
 BENCH = ROOT / "recipes" / "bench"
@@ -145,7 +155,7 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
     assert done.returncode == 0, done.stderr
     for result, word in RECIPES[name].items():
         assert word in (recipe_out / result).read_text()
-        if result.endswith("metrics.jsonl"):
+        if result.endswith("/metrics.jsonl"):
             assert (recipe_out / result).with_name("model.params").exists()
     if name == "cascade/table3":
         check_costs(recipe_out / "table3.tsv")

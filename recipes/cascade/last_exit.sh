@@ -70,8 +70,4 @@ done
 "$python" recipes/cascade/last_exit.py "$RUNS/last_exit" --split "$split" --corpora $corpora --variants $VARIANTS \
   --seeds $SEEDS |
   tee "$RESULTS/last_exit_$split.txt"
-if [ "$RESULTS" != "$RUNS" ]; then
-  for run in "$RUNS"/last_exit/*/; do
-    sed "s|$RUNS/||g" "$run/metrics.jsonl" > "recipes/cascade/logs/last_exit_$(basename "$run").metrics.jsonl"
-  done
-fi
+keep_logs "$RUNS/last_exit" last_exit_

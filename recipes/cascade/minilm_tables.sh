@@ -52,9 +52,5 @@ done > "$RESULTS/minilm_claims.txt"
 cat "$RESULTS/minilm_claims.txt"
 
 CORPUS=wikiqa NAME=minilm_figure2 BUDGET=0.8 SEEDS=0 recipes/cascade/figure2.sh
-if [ "$RESULTS" != "$RUNS" ]; then
-  for run in "$RUNS"/tanda/* "$RUNS"/cascade/*; do
-    system=$(basename "$(dirname "$run")")
-    sed "s|$RUNS/||g" "$run/metrics.jsonl" > "recipes/cascade/logs/minilm_${system}_$(basename "$run").metrics.jsonl"
-  done
-fi
+keep_logs "$RUNS/tanda" minilm_tanda_
+keep_logs "$RUNS/cascade" minilm_cascade_

@@ -8,7 +8,7 @@ if [ "${SMOKE:-0}" = 1 ]; then
   SQUAD=wqa/data/builtin NQLA=wqa/data/builtin
   export ROUNDS=1 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
 else
-  RUNS=${RUNS:-runs/cosinet_paper} RESULTS=${RESULTS:-recipes/cosinet/results} ENCODER=${ENCODER:-encoders/bert-base}
+  RUNS=${RUNS:-runs/cosinet_paper} RESULTS=${RESULTS:-recipes/cosinet/results} LOGS=${LOGS:-recipes/cosinet/logs} ENCODER=${ENCODER:-encoders/bert-base}
   SEEDS=${SEEDS:-0 1 2 3 4}  # the paper does not say how many
 fi
 . recipes/settings.sh

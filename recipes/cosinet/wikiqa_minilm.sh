@@ -26,11 +26,4 @@ export TABLE_KIND
 TABLE=$RESULTS/minilm_wikiqa.tsv TABLE3=$RUNS/cosinet/table3.tsv CLAIMS=$RESULTS/minilm_claims.txt recipes/cosinet/table4.sh
 TABLE=$RESULTS/minilm_first_stage.tsv recipes/cosinet/first_stage.sh
 
-if [ "$RESULTS" != "$RUNS" ]; then  # the logs of the rankers in the tables
-  mkdir -p recipes/cosinet/logs
-  for run in "$RUNS"/cosinet/*_wikiqa_*/; do
-    if [ -e "$run/metrics.jsonl" ]; then
-      sed "s|$RUNS/||g" "$run/metrics.jsonl" > "recipes/cosinet/logs/minilm_$(basename "$run").metrics.jsonl"
-    fi
-  done
-fi
+keep_logs "$RUNS/cosinet" minilm_

@@ -52,9 +52,4 @@ if [ "${SMOKE:-0}" != 1 ]; then  # these have a smoke mode of their own
   TABLE=$RESULTS/minilm_stages.tsv SEEDS=$FIRST_SEED recipes/dcbert/stages.sh
   NAME=minilm_figure2 SEEDS=$FIRST_SEED recipes/dcbert/figure2.sh
 fi
-if [ "$RESULTS" != "$RUNS" ]; then
-  mkdir -p recipes/dcbert/logs
-  for run in "$RUNS"/dcbert/*_seed*/; do
-    sed "s|$RUNS/||g" "$run/metrics.jsonl" > "recipes/dcbert/logs/minilm_$(basename "$run").metrics.jsonl"
-  done
-fi
+keep_logs "$RUNS/dcbert" minilm_

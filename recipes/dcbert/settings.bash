@@ -8,7 +8,7 @@ if [ "${SMOKE:-0}" = 1 ]; then
   export ROUNDS=1 QUESTIONS=2 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
   READER_ENCODER=${READER_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
 else
-  RUNS=${RUNS:-runs/dcbert_paper} RESULTS=${RESULTS:-recipes/dcbert/results} ENCODER=${ENCODER:-encoders/bert-base}
+  RUNS=${RUNS:-runs/dcbert_paper} RESULTS=${RESULTS:-recipes/dcbert/results} LOGS=${LOGS:-recipes/dcbert/logs} ENCODER=${ENCODER:-encoders/bert-base}
 fi
 # Section 3: BERT-base ranks, whole-word-masking BERT reads, Adam with a peak of 4e-5, 80 documents of TF-IDF, of which the
 # ranker's best 10 are read. The paper publishes no batch, epochs or lengths, nor the reader's rate. These are ours, not tuned.

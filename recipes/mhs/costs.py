@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Count the parameters of rankers, and time them in turn.
 
-    python recipes/mhs/costs.py QUESTIONS.jsonl RUN ...
+    python recipes/mhs/costs.py QUESTIONS.jsonl RUN[@RATIO] ...
 
 Each row has a ranker's parameters, the median of its seconds per 1,000 candidates, from text to
-ranking, and that time over the first ranker's. A RUN is a run directory or the file of an ensemble.
+ranking, and that time over the first ranker's. A RUN is a run directory or the file of an ensemble;
+a cascade ranks at the drop ratio RATIO, 0 by default.
 """
 
 import math
@@ -29,16 +30,20 @@ def parameters_of(ranker):
     return sum(math.prod(parameter.shape) for parameter in parameters)
 
 
-def name_of(run):
-    """Name of a run by its last two folders, as seeds of one system differ in the last one."""
+def open_ranker(argument):
+    """Open RUN[@RATIO], named by its last two folders, as seeds differ in the last one."""
+    run, _, ratio = argument.partition("@")
     path = pathlib.Path(run)
-    return f"{path.parent.name}/{path.name}"
+    name = f"{path.parent.name}/{path.name}"
+    if ratio:
+        name += f" at {ratio}"
+    return name, load_ranker(run, drop_ratio=float(ratio or 0))
 
 
-def main(data, *runs):
+def main(data, *arguments):
     """Print the table."""
     questions = list(read_questions(data))
-    rankers = {name_of(run): load_ranker(run) for run in runs}
+    rankers = dict(map(open_ranker, arguments))
     ranks = {}
     for name, ranker in rankers.items():
         ranks[name] = lambda group, ranker=ranker: list(ranker.rank_all(group))

@@ -10,8 +10,11 @@ cd "$(dirname "$0")/../.."
 . recipes/mhs/minilm.bash
 if [ "${SMOKE:-0}" = 1 ]; then recipes/mhs/minilm_train.sh; fi
 table=$RESULTS/minilm_wikiqa.tsv
-alone=() kd=() kd_sum=() kd_rr=() mhs=()
-for seed in $SEEDS; do alone+=("$RUNS/mhs/minilm_alone/seed_$seed"); done
+alone=() cascade=() kd=() kd_sum=() kd_rr=() mhs=()
+for seed in $SEEDS; do
+  alone+=("$RUNS/mhs/minilm_alone/seed_$seed")
+  cascade+=("$RUNS/mhs/minilm_cascade/seed_$seed")
+done
 for name in kd kd_sum kd_rr mhs; do
   declare -n runs=$name
   mapfile -t runs < <(student_runs "minilm_$name" wikiqa)
@@ -25,6 +28,16 @@ row "$table" "student of teacher 1" wikiqa "${kd[@]}"
 row "$table" "student, KD_Sum" wikiqa "${kd_sum[@]}"
 row "$table" "student, KD_RR" wikiqa "${kd_rr[@]}"
 row "$table" "MHS B${BODY}_3H1" wikiqa "${mhs[@]}"
+cascade_files=()
+for run in "${cascade[@]}"; do
+  evaluate "$run/test.json" wikiqa "$run" --per-exit --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.5
+  cascade_files+=("$run/test.json")
+done
+for label in "exit 1" 0 0.3 0.5; do
+  name="MHS B${BODY}_3H1 with exit 1"
+  if [ "$label" = "exit 1" ]; then name="$name, that exit alone"; fi
+  "$python" recipes/collect.py "$table" "$name" "$label" wikiqa "${cascade_files[@]}"
+done
 cat "$table"
 
 # The paper's claims. A difference is the second run's less the first's. Names are relative to the folder of the runs.
@@ -43,7 +56,8 @@ for index in "${!mhs[@]}"; do
 done > "$RESULTS/minilm_claims.txt"
 cat "$RESULTS/minilm_claims.txt"
 
-"$python" recipes/mhs/costs.py "$(test_of wikiqa)" "${teachers[0]}" "$ensemble" "${kd[0]}" "${mhs[0]}" |
+"$python" recipes/mhs/costs.py "$(test_of wikiqa)" "${teachers[0]}" "$ensemble" "${kd[0]}" "${mhs[0]}" \
+  "${cascade[0]}" "${cascade[0]}@0.3" |
   tee "$RESULTS/minilm_cost.txt"
 (cd "$base" && "$wqa" agreement "${mhs[0]#"$base/"}" "${teachers[@]#"$base/"}" --data "$data" \
   --filter "$(filter_of wikiqa)" --out "$out/minilm_agreement")
@@ -52,10 +66,8 @@ cat "$RESULTS/minilm_claims.txt"
 for name in kd kd_sum kd_rr mhs; do
   cp "$base/minilm_${name}_wikiqa/grid.tsv" "$RESULTS/minilm_grid_$name.tsv"
 done
-if [ "$RESULTS" != "$RUNS" ]; then
-  mkdir -p recipes/mhs/logs
-  for run in "$base"/minilm_{transferred,start} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" "${mhs[@]}"; do
-    name=${run#"$base/"}
-    sed "s|$RUNS/||g" "$run/metrics.jsonl" > "recipes/mhs/logs/${name//\//_}.metrics.jsonl"
-  done
-fi
+for run in "$base"/minilm_{transferred,start} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" "${mhs[@]}" \
+    "${cascade[@]}"; do
+  name=${run#"$base/"}
+  keep_log "$run" "${name//\//_}"
+done

@@ -28,3 +28,10 @@ student minilm_kd minilm wikiqa mhs "${one_head[@]}" --teachers "$first"
 student minilm_kd_sum minilm wikiqa mhs "${one_head[@]}" --teachers "$three" --teaching sum
 student minilm_kd_rr minilm wikiqa mhs "${one_head[@]}" --teachers "$three" --teaching round-robin
 student minilm_mhs minilm wikiqa mhs "${three_heads[@]}" --teachers "$three"
+
+# A cascade whose last exit is that student; no paper has it.
+read -r alpha tau < "$RUNS/mhs/minilm_mhs_wikiqa/chosen.txt"
+for seed in $SEEDS; do
+  encoder=minilm corpus=wikiqa system=mhs train_student "mhs/minilm_cascade/seed_$seed" "$seed" "${three_heads[@]}" \
+    --teachers "$three" --alpha "$alpha" --tau "$tau" $(cascade_options)
+done
