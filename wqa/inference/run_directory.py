@@ -29,6 +29,10 @@ _MEND = "restore the file from its run"
 KINDS: Dict[str, Tuple[str, str]] = {
     "scores": ("a ranker", "load it with load_ranker, or `wqa rank` and `wqa answer --ranker`"),
     "spans": ("a reader of spans", "load it with load_reader, or `wqa answer --reader`"),
+    "paragraphs": (
+        "a joint model that is pre-trained",
+        "fine-tune it with `wqa train mspp --init`",
+    ),
     "labels": ("a classifier of a question with its candidates", "call its network"),
 }
 

@@ -33,7 +33,8 @@ class NetworkConfig:
 
         ``"scores"``: log-odds, which rank candidates. ``"spans"``: (B, L, 2) logits of each
         position as the start and as the end of an answer. ``"labels"``: (B, labels) logits of the
-        labels of a question with its candidates.
+        labels of a question with its candidates. ``"paragraphs"``: (B, k) log-odds of sharing a
+        paragraph, and (B, M, C) encodings of masked positions.
         """
         return "scores"
 
@@ -76,6 +77,8 @@ class Network(HybridBlock):
     exits: Tuple[int, ...] = ()
     #: Backbone that encodes candidates by themselves; None where there is none.
     document_encoder: Any = None
+    #: Predictor of masked tokens, which starts from that of a pretrained encoder where it has one.
+    predictor: Any = None
     #: Convolutions of a question and of a candidate, for a `wqa.models.ListNetwork` that encodes
     #: pairs as `wqa.models.Cosinet` does; `wqa.sparse` then computes it. Empty for all others.
     text_filters: Sequence[Any] = ()

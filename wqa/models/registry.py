@@ -14,6 +14,7 @@ from wqa.models.mhs import MultipleHeadsStudent
 from wqa.models.mspp import JointTransformer
 from wqa.models.network import Network
 from wqa.models.pairwise import PairwiseTransformer
+from wqa.models.paragraphs import ParagraphTransformer
 from wqa.models.reader import SpanReader
 
 #: Network of each system; a new system adds an entry.
@@ -23,6 +24,7 @@ NETWORKS: Dict[str, Type[Network]] = {
     "mhs": MultipleHeadsStudent,
     "dcbert": DecoupledTransformer,
     "mspp": JointTransformer,
+    "mspp_pretraining": ParagraphTransformer,
     "reader": SpanReader,
     "cosinet": Cosinet,
     "compare_aggregate": CompareAggregate,

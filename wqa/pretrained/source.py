@@ -207,6 +207,20 @@ class Source(TensorMap):
                     raise EncoderError(self.where, problem, "a whole head", self.fetch)
             self._write(parameters[ours], theirs)
 
+    def holds(self, names: Names) -> bool:
+        """Whether the files hold all tensors of some names.
+
+        Parameters
+        ----------
+        names : dict of str to list of str
+            As `fill_parts` takes them.
+
+        Returns
+        -------
+        bool
+        """
+        return all(name in self._plain for tensors in names.values() for name in tensors)
+
     def shapes(self) -> Dict[str, Tuple[int, ...]]:
         """Shapes of the tensors, by their names without the family's prefix."""
         return {plain: self._shape(plain) for plain in self._plain}

@@ -21,7 +21,7 @@ from wqa.text import Tokenizer, bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.joint import SegmentPair
 from wqa.training.losses import cross_entropy
-from wqa.training.start import INITIAL_SIGMA, Start
+from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
 from wqa.training.task import PairTask
 
 #: Label of a candidate that is missing in a group.
@@ -216,7 +216,12 @@ def check_start(start: Start, own_config: Any) -> None:
             )
 
 
-def fill_joint(network: Any, start: Start, devices: Sequence[mx.Context]) -> str:
+def fill_joint(
+    network: Any,
+    start: Start,
+    devices: Sequence[mx.Context],
+    source: Optional[SourceEncoder] = None,
+) -> str:
     """Initialise a joint model, and extend the token types of the encoder that it starts from.
 
     An encoder with k + 1 token types, such as that of a run of a joint model, is taken as it is. Of
@@ -233,6 +238,9 @@ def fill_joint(network: Any, start: Start, devices: Sequence[mx.Context]) -> str
         Start of the training.
     devices : sequence of mxnet.Context
         Devices that hold the parameters.
+    source : SourceEncoder, optional
+        Encoder of the start, not initialised, with the other parts of the network that the start
+        may have too; by default none.
 
     Returns
     -------
@@ -243,7 +251,7 @@ def fill_joint(network: Any, start: Start, devices: Sequence[mx.Context]) -> str
     if backbone.token_types == network.config.token_types:
         line = start.fill(network, devices)
     else:
-        source = SourceEncoder(backbone)
+        source = SourceEncoder(backbone) if source is None else source
         line = start.fill(source, devices)
         network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
         _copy_encoder(source, network)
@@ -259,7 +267,7 @@ def fill_joint(network: Any, start: Start, devices: Sequence[mx.Context]) -> str
 
 
 def _copy_encoder(source: SourceEncoder, network: Any) -> None:
-    """Copy an encoder; rows of token types that it lacks stay as they are."""
+    """Copy an encoder and what is beside it; rows of token types that it lacks stay as they are."""
     parameters = network.backbone._collect_params_with_prefix()
     types = network.backbone.embeddings.token_type.weight
     for name, parameter in source.backbone._collect_params_with_prefix().items():
@@ -270,3 +278,6 @@ def _copy_encoder(source: SourceEncoder, network: Any) -> None:
             rows[:known] = values[:known]
             values = rows
         target.set_data(values)
+    for name, part in source._children.items():
+        if part is not source.backbone:
+            copy_parameters(part, network._children[name])

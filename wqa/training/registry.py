@@ -11,6 +11,7 @@ from wqa.training.exits import ExitTask
 from wqa.training.lists import ListTask
 from wqa.training.mhs import MHSTask
 from wqa.training.mspp import MSPPTask
+from wqa.training.paragraphs import ParagraphTask
 from wqa.training.reader import ReaderTask
 from wqa.training.task import Task
 
@@ -21,6 +22,7 @@ TASKS: Dict[str, Type[Task]] = {
     "mhs": MHSTask,
     "dcbert": DCBERTTask,
     "mspp": MSPPTask,
+    "mspp_pretraining": ParagraphTask,
     "reader": ReaderTask,
     "cosinet": ListTask,
     "compare_aggregate": ListTask,
