@@ -220,6 +220,17 @@ def test_articles_of_half_of_squads_development_set(tmp_path):
     assert kinds == [70, 140, 140]
 
 
+def test_squad_is_downloaded_where_no_archive_is_given(tmp_path, monkeypatch):
+    def fetch(folder):
+        article = {"title": "Rye bread", "paragraphs": [{"context": RYE, "qas": []}]}
+        (folder / "dev-v1.1.json").write_text(json.dumps({"data": [article]}))
+        return folder
+
+    monkeypatch.setattr(paragraphs, "fetch", fetch)
+    assert convert("squad", None, tmp_path) == 0
+    assert contents(tmp_path / "train.jsonl") == {"Rye_bread": (RYE_SENTENCES,)}
+
+
 # Sentences
 
 

@@ -435,6 +435,38 @@ def test_what_was_drawn_before_is_not_drawn_again(tmp_path, monkeypatch):
     assert len(drawn) == 3
 
 
+def test_paragraphs_of_one_length_have_draws_of_their_own(tmp_path):
+    path = source(tmp_path / "x.jsonl", [numbered(name, *[9] * 20) for name in range(2)])
+    starts, orders = collections.Counter(), collections.Counter()
+    for example in stream_of(path).examples(0):
+        starts[places(example.premise)[0][2]] += 1
+        orders[example.labels] += 1
+    assert len(starts) > 4 and len(orders) == 5
+
+
+def test_batches_of_an_epoch_are_read_on(tmp_path, monkeypatch):
+    count = corpus(tmp_path / "in")
+    stream = stream_of(tmp_path / "in")
+    begun = []
+
+    def counted(*arguments):
+        begun.append(arguments[2])
+        return examples(*arguments)
+
+    examples = stream.examples
+    monkeypatch.setattr(stream, "examples", counted)
+    for epoch in range(2):
+        whole = list(examples(3, epoch))
+        for start in range(0, count, 5):
+            assert stream.take(3, epoch, start, 5) == whole[start : start + 5]
+        assert stream.take(3, epoch, count, 5) == []
+    assert begun == [0, 0]
+    # Another place begins the epoch again, and so does a stream that resumes.
+    assert stream.take(3, 0, 7, 2) == list(examples(3, 0))[7:9]
+    assert stream_of(tmp_path / "in").take(3, 0, 9, 2) == stream.take(3, 0, 9, 2)
+    assert begun == [0, 0, 7]
+
+
 def alive():
     """Number of documents in memory."""
     return sum(type(item) is ParagraphDocument for item in gc.get_objects())
@@ -494,3 +526,9 @@ def test_a_damaged_file_is_named_while_its_examples_are_drawn(tmp_path):
         file.write(json.dumps({"id": "x", "paragraphs": [[""]]}) + "\n")
     with pytest.raises(DataError, match="0.jsonl, line 4, paragraph 1: sentence 1 is blank"):
         list(stream_of(tmp_path / "in").examples(0))
+    stream = stream_of(tmp_path / "in", 2)
+    taken = stream.take(0, 0, 0, 2)
+    assert len(taken) == 2
+    for _ in range(2):
+        with pytest.raises(DataError, match="0.jsonl, line 4"):
+            stream.take(0, 0, 2, 50)

@@ -14,6 +14,7 @@ saved.
 
 from __future__ import annotations
 
+import itertools
 from typing import Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
@@ -96,6 +97,9 @@ class ParagraphStream:
             raise OptionError("sources", "none", "at least one file or folder of documents")
         self.files = [path for source in sources for path in paragraph_files(source)]
         self.settings, self.minima, self.buffer_size = settings, minima, buffer_size
+        #: Seed, epoch and number of the example that `_upcoming` yields next.
+        self._place = (0, 0, 0)
+        self._upcoming: Iterator[ParagraphExample] = iter(())
 
     def count(self) -> ParagraphCounts:
         """Read all documents, and count what is kept and left out.
@@ -153,6 +157,35 @@ class ParagraphStream:
                 "documents whose paragraphs have several sentences",
                 "lower the minima, or check how the documents were split",
             )
+
+    def take(self, seed: int, epoch: int, start: int, count: int) -> List[ParagraphExample]:
+        """Take some examples of an epoch, such as those of a batch.
+
+        The next examples of the same epoch are read on; for others the epoch is begun again.
+
+        Parameters
+        ----------
+        seed, epoch, start : int
+            As `examples` takes them.
+        count : int
+            Number of examples.
+
+        Returns
+        -------
+        list of ParagraphExample
+            Fewer than ``count`` only at the end of the epoch.
+
+        Raises
+        ------
+        DataError
+            As by `examples`.
+        """
+        if (seed, epoch, start) != self._place or not start:
+            self._upcoming = self.examples(seed, epoch, start)
+        self._place = (0, 0, 0)  # after an error nothing is read on
+        taken = list(itertools.islice(self._upcoming, count))
+        self._place = (seed, epoch, start + len(taken))
+        return taken
 
     def _buffers(self, seed: int, epoch: int) -> Iterator[_Buffer]:
         order = _generator(seed, _FILES, epoch).permutation(len(self.files))
