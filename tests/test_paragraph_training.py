@@ -1,7 +1,6 @@
 """Pre-training of the joint model on paragraphs: its predictor, batches, losses and figures."""
 
 import json
-import pathlib
 
 import mxnet as mx
 import numpy as np
@@ -287,9 +286,7 @@ def test_the_command_pretrains_and_fine_tunes(documents, tiny_encoder, tmp_path,
 
 
 def test_a_pretrained_run_ranks_nothing(pretrained):
-    with pytest.raises(
-        RunDirectoryError, match="pre-trained.*train mspp --init"
-    ):
+    with pytest.raises(RunDirectoryError, match="pre-trained.*train mspp --init"):
         load_ranker(pretrained)
 
 

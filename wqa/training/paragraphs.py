@@ -8,15 +8,14 @@ tokens of a mini-batch.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
 
 from wqa.config import TrainingConfig
-from wqa.data.paragraph_examples import POSITIVE, ExampleSettings, ParagraphExample
+from wqa.data.paragraph_examples import POSITIVE, ExampleSettings
 from wqa.data.paragraph_minima import Minima, note_left_out
 from wqa.data.paragraph_stream import ParagraphStream
 from wqa.models import NetworkConfig, network_type
@@ -28,30 +27,42 @@ from wqa.training.mspp import check_start, fill_joint
 from wqa.training.start import Start
 from wqa.training.task import Task
 
-#: Bytes of a source up to which its examples are counted before the training, which reads it once.
-COUNTED_BYTES = 1 << 32
 #: Bytes of the start of each file that its digest covers, beside its name and size.
 DIGEST_BYTES = 1 << 20
 
 
 class Batch(NamedTuple):
-    """Key of a batch: its examples, and the seed of its masks."""
+    """Key of a batch: the seed of its epoch, its first example, and the number of its examples."""
 
-    examples: List[ParagraphExample]
     seed: int
+    start: int
+    count: int
 
 
-class _Epoch:
-    """Batches of an epoch whose number is known."""
+class Epoch(Sequence[Batch]):
+    """Batches of an epoch, of which none is in memory.
 
-    def __init__(self, batches: Iterator[Batch], count: int) -> None:
-        self._batches, self._count = batches, count
+    Parameters
+    ----------
+    seed : int
+        Seed of the epoch.
+    examples : int
+        Number of its examples.
+    size : int
+        Number of examples of a batch; the last one may have fewer.
+    """
+
+    def __init__(self, seed: int, examples: int, size: int) -> None:
+        self._seed, self._examples, self._size = seed, examples, size
 
     def __len__(self) -> int:
-        return self._count
+        return -(-self._examples // self._size)
 
-    def __iter__(self) -> Iterator[Batch]:
-        return self._batches
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        start = index * self._size
+        return Batch(self._seed, start, min(self._size, self._examples - start))
 
 
 class ParagraphTask(Task):
@@ -68,8 +79,8 @@ class ParagraphTask(Task):
         Encodes the examples.
     stream : ParagraphStream
         Source of the examples.
-    examples : int, optional
-        Number of examples of an epoch; by default it is not known.
+    examples : int
+        Number of examples of an epoch.
     digest : str
         Digest of the source.
     """
@@ -84,12 +95,12 @@ class ParagraphTask(Task):
         network: Any,
         encoder: ParagraphEncoder,
         stream: ParagraphStream,
-        examples: Optional[int] = None,
+        examples: int,
         digest: str = "",
     ) -> None:
         self.network, self.paragraphs, self.stream = network, encoder, stream
         self.encoder, self.max_length = encoder.joint, encoder.joint.longest
-        self.digest, self._count = digest, examples
+        self.digest, self._examples = digest, examples
 
     @classmethod
     def create(
@@ -107,12 +118,9 @@ class ParagraphTask(Task):
         joint: Any = network.text_encoder(tokenizer, max_length)
         encoder = ParagraphEncoder(joint, Masking(tokenizer, network.own_config.mask_rate))
         stream = open_stream(train_file, own_config)
-        examples = None
-        if sum(path.stat().st_size for path in stream.files) <= COUNTED_BYTES:
-            counts = stream.count()
-            note_left_out(counts, train_file)
-            examples = counts.examples
-        return cls(network, encoder, stream, examples, source_digest(stream))
+        counts = stream.count()
+        note_left_out(counts, train_file)
+        return cls(network, encoder, stream, counts.examples, source_digest(stream))
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return fill_joint(self.network, start, devices, PredictingEncoder(start.backbone()))
@@ -121,24 +129,13 @@ class ParagraphTask(Task):
         self.network.hybridize(active)
         self.network.predictor.hybridize(True)  # no engine computes it
 
-    def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Iterable[Batch]:
-        size = max(1, tokens // self.max_length)
-        batches = self._batches(size, 0 if rng is None else int(rng.integers(2**31)))
-        if self._count is None:
-            return batches
-        return _Epoch(batches, -(-self._count // size))
-
-    def _batches(self, size: int, seed: int) -> Iterator[Batch]:
-        examples = self.stream.examples(seed)
-        for number in itertools.count():
-            of_batch = list(itertools.islice(examples, size))
-            if not of_batch:
-                return
-            sequence = np.random.SeedSequence([seed, number])
-            yield Batch(of_batch, int(sequence.generate_state(1)[0]))
+    def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Epoch:
+        seed = 0 if rng is None else int(rng.integers(2**31))
+        return Epoch(seed, self._examples, max(1, tokens // self.max_length))
 
     def batch(self, key: Batch) -> Dict[str, np.ndarray]:
-        return self.paragraphs.batch(key.examples, np.random.default_rng(key.seed))
+        examples = self.stream.take(key.seed, 0, key.start, key.count)
+        return self.paragraphs.batch(examples, np.random.default_rng([key.seed, key.start]))
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         scores, rows = self.network(*(batch[name] for name in self.paragraphs.names))
