@@ -43,8 +43,13 @@ def make(segment_length=6, k=3, **options):
     return JointEncoder(Letters(), segment_length, k, **options)
 
 
+def join(encoder, question, candidates):
+    """An input of token ids without special tokens."""
+    return encoder.join([encoder.assemble(question, candidate) for candidate in candidates])
+
+
 def test_segments_are_packed_one_behind_another():
-    joint = make(positions="slots").join([11, 12], [[13], [14, 15, 16]])
+    joint = join(make(positions="slots"), [11, 12], [[13], [14, 15, 16]])
     assert joint.token_ids.tolist() == [2, 11, 12, 3, 2, 13, 3, 2, 14, 15, 16, 3]
     assert joint.token_types.tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2]
     assert joint.positions.tolist() == [0, 1, 2, 3, 6, 7, 8, 12, 13, 14, 15, 16]
@@ -55,14 +60,14 @@ def test_segments_are_packed_one_behind_another():
 
 
 def test_the_family_numbers_the_tokens_by_default():
-    joint = make().join([11], [[12]])
+    joint = join(make(), [11], [[12]])
     assert joint.positions is None
     assert make().names == ("token_ids", "token_types", "marks", "valid_length")
     assert make(positions="slots").names[2] == "positions"
 
 
 def test_a_missing_candidate_can_be_visible():
-    joint = make(positions="slots", missing="visible").join([11], [[12]])
+    joint = join(make(positions="slots", missing="visible"), [11], [[12]])
     assert joint.token_ids.tolist() == [2, 11, 3, 2, 12, 3, 2, 3, 2, 3]
     assert joint.token_types.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]
     assert joint.positions.tolist() == [0, 1, 2, 6, 7, 8, 12, 13, 18, 19]
@@ -84,13 +89,13 @@ def test_texts_are_cut_to_the_length_of_a_segment():
     assert segments.truncated == [False, True]
     assert make(max_length=4).segments("a", ["bcde"]).candidates == [[12, 13]]
     # Slots keep their length where segments are cut to less.
-    shorter = make(max_length=4, positions="slots").join([11], [[12]])
+    shorter = join(make(max_length=4, positions="slots"), [11], [[12]])
     assert shorter.positions.tolist() == [0, 1, 2, 6, 7, 8]
     assert make(max_length=99).longest == 24 and make(max_length=4).longest == 16
 
 
 def test_an_over_long_question_is_an_error_truncated_or_skipped():
-    with pytest.raises(QuestionTooLong, match="5 tokens") as caught:
+    with pytest.raises(QuestionTooLong, match="5 or more tokens") as caught:
         make().encode("abcde", ["a"], "Q1")
     assert "Q1" in str(caught.value) and "at most 4" in str(caught.value)
     assert make().encode("abcd", ["a"])[0].length == 6 + 3
@@ -103,7 +108,10 @@ def test_an_over_long_question_is_an_error_truncated_or_skipped():
 
 def test_rows_are_padded_behind_their_segments():
     encoder = make(positions="slots")
-    inputs = [encoder.join([11], [[12]]), encoder.join([11, 12], [[12, 13], [14, 15, 16, 17]])]
+    inputs = [
+        join(encoder, [11], [[12]]),
+        join(encoder, [11, 12], [[12, 13], [14, 15, 16, 17]]),
+    ]
     arrays = dict(zip(encoder.names, encoder.pad(inputs)))
     assert arrays["token_ids"].shape == (2, 16)
     assert arrays["token_ids"][0].tolist() == [2, 11, 3, 2, 12, 3] + [PADDING] * 10
@@ -114,7 +122,7 @@ def test_rows_are_padded_behind_their_segments():
     assert arrays["marks"].dtype == arrays["valid_length"].dtype == np.float32
     # A bucket never exceeds the longest input.
     full = [[12] * 4] * 2
-    assert make(k=2).pad([make(k=2).join([11] * 4, full)])[0].shape == (1, 18)
+    assert make(k=2).pad([join(make(k=2), [11] * 4, full)])[0].shape == (1, 18)
     assert pad_inputs(inputs, 20, 7)[0][0, -1] == 7
     assert set(encoder.array_types()) == {*encoder.names, "scores"}
 
@@ -126,7 +134,7 @@ def test_rows_are_padded_behind_their_segments():
 )
 def test_every_segment_can_be_read_back(question, candidates, visible):
     encoder = make(positions="slots", missing="visible" if visible else "absent")
-    joint = encoder.join(question, candidates)
+    joint = join(encoder, question, candidates)
     texts = [question, *candidates]
     for segment, text in enumerate(texts):
         rows = joint.token_types == segment
@@ -166,7 +174,7 @@ def test_wrong_options_are_refused(options, where):
 
 def test_wrong_inputs_are_refused(tmp_path, tiny_encoder):
     with pytest.raises(OptionError, match="at most k=3"):
-        make().join([11], [[12]] * 4)
+        join(make(), [11], [[12]] * 4)
     with pytest.raises(InputError, match="empty"):
         make().encode("", ["a"])
     with pytest.raises(InputError, match="candidate list is empty"):

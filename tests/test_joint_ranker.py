@@ -9,7 +9,8 @@ from conftest import needs_onednn, needs_precision
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.config import BackboneConfig, EngineConfig, TrainingConfig
+from wqa.cli import main
+from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import InputError, OptionError, QuestionTooLong, ScoreError
 from wqa.evaluation import evaluate
@@ -18,7 +19,7 @@ from wqa.inference.engine_choice import packing_obstacle
 from wqa.inference.quantize import quantize
 from wqa.models import build_network
 from wqa.pretrained import read_backbone_config
-from wqa.text import load_tokenizer
+from wqa.text import JointEncoder, load_tokenizer
 from wqa.training import train
 
 pytestmark = pytest.mark.onednn
@@ -158,6 +159,57 @@ def test_token_ids_of_another_tokenizer_are_refused(tiny_encoder, family_encoder
     ranker = JointRanker(network, encoder)
     with pytest.raises(InputError, match="token id .*ids from 0 to 8"):
         ranker.rank("where is the river ?", ["cave"])
+
+
+@pytest.mark.parametrize("positions", ["tokens", "slots"])
+def test_inputs_beyond_the_positions_are_refused(tiny_encoder, positions):
+    network = make(tiny_encoder, positions=positions).network
+    encoder = JointEncoder(load_tokenizer(tiny_encoder), 60, 5, positions)
+    with pytest.raises(InputError, match="positions with candidates.*at most 160"):
+        JointRanker(network, encoder).rank("what ?", ["cave " * 58] * 5)
+
+
+def test_encoded_questions_are_ranked_as_a_group(tiny_encoder):
+    ranker = make(tiny_encoder)
+    questions = corpus(3)
+    pairs = [ranker.encoder.split(question.question, question.texts) for question in questions]
+    for one, other in zip(ranker.rank_pairs(pairs), ranker.rank_all(questions)):
+        np.testing.assert_allclose(one.scores, other.scores, atol=1e-5)
+    pairs[1][0].document.token_ids[1] = 10**6
+    with pytest.raises(InputError, match="question 2 of the group.*token id 1000000"):
+        ranker.rank_pairs(pairs)
+    with pytest.raises(InputError, match="Q7"):
+        ranker.rank_pairs(pairs, ["a", "Q7", "b"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--latency", "2"],
+        ["--beside", "electra_12_256_4", "--rounds", "1"],
+        pytest.param(["--precision", "int8", "--rounds", "1"], marks=needs_precision("int8")),
+    ],
+)
+def test_random_weights_are_timed(capsys, options, monkeypatch):
+    small = BackboneConfig(
+        layout="roberta",
+        vocab_size=99,
+        units=8,
+        hidden_size=16,
+        num_layers=2,
+        num_heads=2,
+        max_positions=390,
+        first_position=2,
+        token_types=1,
+    )
+    for name in ("roberta_12_768_12", "electra_12_256_4"):
+        monkeypatch.setitem(BACKBONES, name, small)
+    command = ["bench", "--random", "roberta_12_768_12", "--system", "mspp", "--head", "AE_k"]
+    assert main([*command, "--num-candidates", "7", "--tokens", "8-20", *options]) == 0
+    assert capsys.readouterr().out
+    several = [*command[:2], "roberta_12_768_12,electra_12_256_4", *command[3:]]
+    assert main(several) != 0
+    assert "encoded apart" in capsys.readouterr().err
 
 
 # Engines

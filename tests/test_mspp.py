@@ -44,7 +44,10 @@ def arrays_of(network, texts):
     """Arrays of inputs, of a question and its candidates each, for a network."""
     own = network.own_config
     encoder = JointEncoder(Ids(), own.segment_length, own.k, own.positions, own.missing)
-    inputs = [encoder.join(question, candidates) for question, *candidates in texts]
+    inputs = []
+    for question, *candidates in texts:
+        pairs = [encoder.assemble(question, candidate) for candidate in candidates]
+        inputs.append(encoder.join(pairs))
     return [mx.nd.array(array, dtype=array.dtype) for array in encoder.pad(inputs)]
 
 

@@ -16,7 +16,7 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.data import Candidate, Question
+from wqa.data import Question
 from wqa.errors import InputError, check_choice, shorten
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
@@ -28,8 +28,7 @@ from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name, s
 from wqa.models import Network
 from wqa.onednn import PackedBatch, PackedLayers, calibrate
 from wqa.onednn.quantize import STRENGTH, QuantizedLayers
-from wqa.text import JointInput, bucketed, pad_inputs
-from wqa.text.encoding import Segments
+from wqa.text import JointInput, SplitPair, bucketed, pad_inputs
 from wqa.text.joint import ORDERS
 
 #: Seed of the shuffle of a question's candidates.
@@ -64,13 +63,14 @@ def _embed(layers: PackedLayers, inputs: Sequence[JointInput], batch: PackedBatc
     layers.embed(inputs, batch, types, positions)
 
 
-class EncodedGroups(NamedTuple):
+class EncodedQuestion(NamedTuple):
     """An encoded question, its candidates in groups, and what errors call it."""
 
     inputs: List[JointInput]
     groups: List[np.ndarray]  # candidates of each input
     truncated: np.ndarray  # of all candidates
-    question: Question
+    name: str
+    document_ids: Sequence[Optional[str]]
 
 
 class JointRanker(Ranker):
@@ -164,49 +164,91 @@ class JointRanker(Ranker):
         return calibrate(network.config, backbone.embeddings, layers, pairs, strength, begin=_embed)
 
     def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
-        # The encoder refuses what is no list of texts.
-        segments = self.encoder.segments(question, candidates)
-        texts = tuple(Candidate(text) for text in candidates)
-        return self._rank_group([self._grouped(Question("", question, texts), segments)])[0]
+        pairs = self.encoder.split(question, candidates)
+        return self.rank_pairs([pairs], [question_name(Question("", question, ()))])[0]
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         with LookAhead(questions, self._encode, self._group_tokens) as groups:
             for group in groups:
                 yield from self._rank_group(group)
 
-    def _encode(self, question: Question) -> Tuple[EncodedGroups, int]:
+    def rank_pairs(
+        self,
+        group: Sequence[Sequence[SplitPair]],
+        names: Sequence[str] = (),
+        document_ids: Sequence[Sequence[Optional[str]]] = (),
+    ) -> List[Ranking]:
+        """Rank encoded questions as one group.
+
+        Parameters
+        ----------
+        group : sequence of sequence of SplitPair
+            Segments of each question with each of its candidates, in the order of retrieval.
+        names : sequence of str
+            Name of each question in errors; by default its number in the group.
+        document_ids : sequence of sequence of str or None
+            Id of each question's candidates in errors; by default their numbers, from 1.
+
+        Returns
+        -------
+        list of Ranking
+            Ranking of each question.
+
+        Raises
+        ------
+        InputError
+            If an input is longer than the network's positions, or holds a token id without a row in
+            its word embeddings.
+        ScoreError
+            If a score is not finite.
+        """
+        encoded = []
+        for index, pairs in enumerate(group):
+            name = names[index] if names else f"question {index + 1} of the group"
+            ids = document_ids[index] if document_ids else [None] * len(pairs)
+            encoded.append(self._grouped(pairs, range(len(pairs)), name, ids))
+        return self._rank_group(encoded)
+
+    def _encode(self, question: Question) -> Tuple[EncodedQuestion, int]:
         """Encode a question; returns its number of tokens too."""
-        segments = self.encoder.segments(question.question, question.texts, question.id)
-        encoded = self._grouped(question, segments)
+        pairs = self.encoder.split(question.question, question.texts, question.id)
+        ids = [candidate.id for candidate in question.candidates]
+        encoded = self._grouped(pairs, question.original_order, question_name(question), ids)
         return encoded, sum(joint.length for joint in encoded.inputs)
 
-    def _grouped(self, question: Question, segments: Segments) -> EncodedGroups:
-        """Divide the candidates of a question into groups."""
-        encoder = self.encoder
-        order = [index for index in question.original_order if segments.candidates[index]]
-        candidates = np.array(order, dtype=int)
+    def _grouped(
+        self,
+        pairs: Sequence[SplitPair],
+        retrieved: Iterable[int],
+        name: str,
+        document_ids: Sequence[Optional[str]],
+    ) -> EncodedQuestion:
+        """Divide the candidates of a question, in their order of retrieval, into groups."""
+        k = self.encoder.k
+        order = np.array([index for index in retrieved if not pairs[index].empty], dtype=int)
         if self._order == "shuffled":
             rng = np.random.default_rng(SHUFFLE_SEED)
-            candidates = candidates[rng.permutation(len(candidates))]
-        groups = []
+            order = order[rng.permutation(len(order))]
+        groups = [order[start : start + k] for start in range(0, len(order), k)]
         inputs = []
-        for start in range(0, len(candidates), encoder.k):
-            group = candidates[start : start + encoder.k]
-            texts = [segments.candidates[index] for index in group]
-            groups.append(group)
-            inputs.append(encoder.join(segments.question, texts))
-        encoded = EncodedGroups(inputs, groups, np.array(segments.truncated), question)
+        for group in groups:
+            inputs.append(self.encoder.join([pairs[index] for index in group]))
+        truncated = np.array([pair.truncated for pair in pairs])
+        encoded = EncodedQuestion(inputs, groups, truncated, name, document_ids)
         self._check_inputs(encoded)
         return encoded
 
-    def _check_inputs(self, encoded: EncodedGroups) -> None:
-        """Check lengths and token ids, which the engines use as indices."""
+    def _check_inputs(self, encoded: EncodedQuestion) -> None:
+        """Check positions and token ids, which the engines use as indices."""
         rows, limit = self.network.config.vocab_size, self.network.max_positions
-        name = question_name(encoded.question)
+        name = encoded.name
         for joint in encoded.inputs:
-            if joint.length > limit:
+            length = joint.length
+            if joint.positions is not None:
+                length = max(length, int(joint.positions.max()) + 1)
+            if length > limit:
                 expected = f"at most {limit}, the positions of the network"
-                raise InputError(name, f"{joint.length} tokens with candidates", expected)
+                raise InputError(name, f"{length} positions with candidates", expected)
             ids = joint.token_ids
             if ids.max() >= rows or ids.min() < 0:
                 wrong = ids[(ids < 0) | (ids >= rows)][0]
@@ -217,7 +259,7 @@ class JointRanker(Ranker):
                     "encode with the tokenizer of the network's encoder",
                 )
 
-    def _rank_group(self, group: Sequence[EncodedGroups]) -> List[Ranking]:
+    def _rank_group(self, group: Sequence[EncodedQuestion]) -> List[Ranking]:
         inputs: List[JointInput] = []
         for encoded in group:
             inputs += encoded.inputs
@@ -250,7 +292,7 @@ class JointRanker(Ranker):
         return scores, positions
 
     def _ranking(
-        self, encoded: EncodedGroups, group_scores: np.ndarray, positions: np.ndarray
+        self, encoded: EncodedQuestion, group_scores: np.ndarray, positions: np.ndarray
     ) -> Ranking:
         count = len(encoded.truncated)
         scores = np.full(count, -np.inf)
@@ -270,19 +312,20 @@ class JointRanker(Ranker):
             exit_scores=exit_scores,
         )
 
-    def _check_scores(self, encoded: EncodedGroups, group: np.ndarray, scores: np.ndarray) -> None:
+    def _check_scores(
+        self, encoded: EncodedQuestion, group: np.ndarray, scores: np.ndarray
+    ) -> None:
         """Refuse scores that are not finite."""
         wrong = np.flatnonzero(~np.isfinite(scores))
         if len(wrong):
             index = int(group[wrong[0]])
-            document_id = encoded.question.candidates[index].id
+            document_id = encoded.document_ids[index]
             name = f"candidate {index + 1}"
             if document_id is not None:
                 name = f"document {shorten(document_id)}"
-            where = f"{question_name(encoded.question)}, scores"
-            raise score_error(where, name, scores[wrong[0]])
+            raise score_error(f"{encoded.name}, scores", name, scores[wrong[0]])
 
-    def _cost(self, encoded: EncodedGroups, positions: np.ndarray) -> Cost:
+    def _cost(self, encoded: EncodedQuestion, positions: np.ndarray) -> Cost:
         """Cost of a question; its tokens count once in each of its groups."""
         count = sum(map(len, encoded.groups))
         if not count:

@@ -15,7 +15,7 @@ import numpy as np
 
 from wqa.errors import OptionError, QuestionTooLong, check_choice
 from wqa.text.batching import bucketed
-from wqa.text.encoding import PairEncoder, TokenIds
+from wqa.text.decoupled import SPECIALS, SplitEncoder, SplitPair
 from wqa.text.tokenizers import Tokenizer
 
 #: How tokens are numbered. ``tokens``: one after another, as the encoder's family numbers the
@@ -29,32 +29,6 @@ MISSING = ("absent", "visible")
 ORDERS = ("shuffled", "original")
 #: Mark of a segment that is absent.
 ABSENT = -1
-
-
-class SegmentPair(NamedTuple):
-    """Token ids of a question and of one candidate, without special tokens.
-
-    Attributes
-    ----------
-    question, candidate : numpy.ndarray
-        (length,) int32.
-    truncated : bool
-        Whether the candidate lost tokens to the length limit.
-    """
-
-    question: np.ndarray
-    candidate: np.ndarray
-    truncated: bool
-
-    @property
-    def length(self) -> int:
-        """Number of tokens of both texts."""
-        return len(self.question) + len(self.candidate)
-
-    @property
-    def empty(self) -> bool:
-        """Whether the candidate has no token."""
-        return len(self.candidate) == 0
 
 
 class JointInput(NamedTuple):
@@ -91,7 +65,7 @@ class JointInput(NamedTuple):
         return self.candidates == 0
 
 
-class JointEncoder(PairEncoder):
+class JointEncoder(SplitEncoder):
     """Encodes a question with groups of k candidates.
 
     A text is cut to L tokens with its two special tokens, whatever the others. A longer question
@@ -129,8 +103,6 @@ class JointEncoder(PairEncoder):
         If the tokenizer has no special tokens, such as one of words.
     """
 
-    joint = False
-
     def __init__(
         self,
         tokenizer: Tokenizer,
@@ -146,7 +118,9 @@ class JointEncoder(PairEncoder):
         if k < 1:
             raise OptionError("k", k, "at least 1 candidate")
         longest = segment_length if max_length is None else min(segment_length, max_length)
-        super().__init__(tokenizer, longest, long_questions)
+        if longest <= SPECIALS:
+            raise OptionError("segment_length", longest, f"at least {SPECIALS + 1} tokens")
+        super().__init__(tokenizer, longest, longest, long_questions)
         self.segment_length, self.k = segment_length, k
         self._has_slots, self._shows_missing = positions == "slots", missing == "visible"
         names = ["token_ids", "token_types", "marks", "valid_length"]
@@ -154,20 +128,11 @@ class JointEncoder(PairEncoder):
             names.insert(2, "positions")
         self.names = tuple(names)
 
-    def _most_question_tokens(self) -> int:
-        room = self.max_length - 2
-        if room < 1:
-            raise OptionError("segment_length", self.max_length, "at least 3 tokens")
-        return room
-
-    def _room(self, question_tokens: int) -> int:
-        return self.max_length - 2
-
     def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
         return QuestionTooLong(
             where,
             f"{tokens} tokens",
-            f"at most {self._room(0)}, as a segment has {self.max_length} with its special tokens",
+            f"at most {room}, as a segment has {self.max_length} with its special tokens",
             'shorten the question, raise segment_length, or set long_questions="truncate"',
         )
 
@@ -183,22 +148,26 @@ class JointEncoder(PairEncoder):
         types["scores"] = "float32 (B, k), log-odds, 0 for a missing candidate"
         return types
 
-    def assemble(
-        self, question_ids: TokenIds, candidate_ids: TokenIds, truncated: bool = False
-    ) -> SegmentPair:
-        """Keep the tokens of a question and a candidate, for `join`.
+    def split(self, question: str, candidates: Sequence[str], name: str = "") -> List[SplitPair]:
+        """Encode a question and its candidates as segments, for `join`.
 
         Parameters
         ----------
-        question_ids, candidate_ids, truncated
-            As `PairEncoder.assemble` takes them.
+        question, candidates, name
+            As `PairEncoder.encode` takes them.
 
         Returns
         -------
-        SegmentPair
+        list of SplitPair
+            The segments of the question and of each candidate, in order; that of a blank candidate
+            is flagged ``empty``.
+
+        Raises
+        ------
+        InputError, QuestionTooLong
+            As `PairEncoder.encode` raises them.
         """
-        question = np.asarray(question_ids, dtype=np.int32)
-        return SegmentPair(question, np.asarray(candidate_ids, dtype=np.int32), truncated)
+        return super().encode(question, candidates, name)
 
     def encode(self, question: str, candidates: Sequence[str], name: str = "") -> List[JointInput]:
         """Encode a question with its candidates, k by k in their order.
@@ -218,59 +187,62 @@ class JointEncoder(PairEncoder):
         InputError, QuestionTooLong
             As `PairEncoder.encode` raises them.
         """
-        segments = self.segments(question, candidates, name)
-        filled = [ids for ids in segments.candidates if ids]
-        inputs = []
-        for start in range(0, len(filled), self.k):
-            inputs.append(self.join(segments.question, filled[start : start + self.k]))
-        return inputs
+        return self.inputs(self.split(question, candidates, name))
 
-    def join(self, question_ids: TokenIds, candidates: Sequence[TokenIds]) -> JointInput:
-        """Join the tokens of a question and of candidates to one input.
+    def inputs(self, pairs: Sequence[SplitPair]) -> List[JointInput]:
+        """Join the segments of a question and its candidates, k by k in their order.
 
         Parameters
         ----------
-        question_ids : sequence of int
-            Token ids of the question, cut to its room, without special tokens.
-        candidates : sequence of sequence of int
-            Token ids of at most k candidates, cut to their room.
+        pairs : sequence of SplitPair
+            Pairs of one question. An empty one is in no input.
+
+        Returns
+        -------
+        list of JointInput
+        """
+        filled = [pair for pair in pairs if not pair.empty]
+        inputs = []
+        for start in range(0, len(filled), self.k):
+            inputs.append(self.join(filled[start : start + self.k]))
+        return inputs
+
+    def join(self, pairs: Sequence[SplitPair]) -> JointInput:
+        """Join the segments of a question and at most k candidates to one input.
+
+        Parameters
+        ----------
+        pairs : sequence of SplitPair
+            At least one pair, all of one question, none of them empty.
 
         Returns
         -------
         JointInput
-            The input, with the special tokens of each segment.
 
         Raises
         ------
         OptionError
             If there are more than k candidates.
         """
-        if len(candidates) > self.k:
-            raise OptionError("candidates", len(candidates), f"at most k={self.k}")
-        texts: List[TokenIds] = [question_ids, *candidates]
+        if len(pairs) > self.k:
+            raise OptionError("candidates", len(pairs), f"at most k={self.k}")
+        segments = [pairs[0].question.token_ids]
+        segments += [pair.document.token_ids for pair in pairs]
         if self._shows_missing:
-            texts += [()] * (self.k - len(candidates))
-        lengths = np.array([len(text) + 2 for text in texts])
-        ends = np.cumsum(lengths)
-        starts = ends - lengths
-        token_ids = np.empty(ends[-1], dtype=np.int32)
-        for text, start, end in zip(texts, starts.tolist(), ends.tolist()):
-            token_ids[start + 1 : end - 1] = text
-        token_ids[starts] = self.tokenizer.start_id
-        token_ids[ends - 1] = self.tokenizer.separator_id
-        token_types = np.repeat(np.arange(len(texts), dtype=np.int32), lengths)
+            segments += [self.document.assemble(()).token_ids] * (self.k - len(pairs))
+        lengths = np.array([len(segment) for segment in segments])
+        starts = np.cumsum(lengths) - lengths
+        token_ids = np.concatenate(segments)
+        token_types = np.repeat(np.arange(len(segments), dtype=np.int32), lengths)
         positions = None
         if self._has_slots:
-            first = np.arange(len(texts)) * self.segment_length - starts
+            first = np.arange(len(segments)) * self.segment_length - starts
             positions = (np.arange(len(token_ids)) + np.repeat(first, lengths)).astype(np.int32)
         marks = np.full(self.k + 1, ABSENT, dtype=np.int32)
         marks[: len(starts)] = starts
-        return JointInput(token_ids, token_types, positions, marks, len(candidates))
+        return JointInput(token_ids, token_types, positions, marks, len(pairs))
 
-    def lengths(self, questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-        return np.stack([questions, candidates], axis=1)
-
-    def pad(self, pairs: Sequence[JointInput]) -> Tuple[np.ndarray, ...]:
+    def pad(self, pairs: Sequence[JointInput]) -> Tuple[np.ndarray, ...]:  # type: ignore[override]
         """Arrange inputs in the rows of one padded batch, the arrays that a network takes.
 
         Parameters

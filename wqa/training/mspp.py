@@ -19,7 +19,7 @@ from wqa.models import Network, NetworkConfig
 from wqa.models.mspp import SINGLE_LABEL, SourceEncoder
 from wqa.text import Tokenizer, bucketed
 from wqa.text.batching import BUCKET
-from wqa.text.joint import SegmentPair
+from wqa.text.decoupled import SPECIALS
 from wqa.training.losses import cross_entropy
 from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
 from wqa.training.task import PairTask
@@ -64,12 +64,12 @@ class MSPPTask(PairTask):
         order = np.lexsort((-candidates, self.pairs.questions))
         rank = _rank_in_question(self.pairs.questions)
         k = self.encoder.k
-        counted = np.where(rank < k, candidates[order] + 2, 0)
+        counted = np.where(rank < k, candidates[order], 0)
         starts = np.flatnonzero(rank == 0)
         sums = np.add.reduceat(counted, starts)
-        # A missing candidate has two tokens where it is visible.
-        missing = np.maximum(k - np.diff(starts, append=len(rank)), 0) * 2
-        longest = int((sums + missing + questions[order][starts] + 2).max())
+        # A missing candidate has its special tokens where it is visible.
+        missing = np.maximum(k - np.diff(starts, append=len(rank)), 0) * SPECIALS
+        longest = int((sums + missing + questions[order][starts]).max())
         return bucketed(longest, self.max_length)
 
     @classmethod
@@ -119,9 +119,7 @@ class MSPPTask(PairTask):
         labels = np.full(key.shape, MISSING_LABEL, dtype=np.float32)
         for row, indices in enumerate(key):
             indices = indices[indices >= 0]
-            pairs: List[SegmentPair] = self.pairs.assemble(indices)
-            candidates = [pair.candidate for pair in pairs]
-            inputs.append(self.encoder.join(pairs[0].question, candidates))
+            inputs.append(self.encoder.join(self.pairs.assemble(indices)))
             labels[row, : len(indices)] = self.pairs.labels[indices]
         batch = dict(zip(self.encoder.names, self.encoder.pad(inputs)))
         return {**batch, "labels": labels}
