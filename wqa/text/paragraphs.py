@@ -81,12 +81,15 @@ class ParagraphEncoder:
         texts: List[str] = []
         for example in examples:
             texts += [example.premise, *example.candidates]
-        room = self.joint.max_length - 2
+        room = self.joint.document.room
         token_ids = [ids[:room] for ids in self.joint.tokenizer.encode(texts, self.joint.needed)]
         inputs = []
         start = 0
         for example in examples:
             end = start + 1 + len(example.candidates)
-            inputs.append(self.joint.join(token_ids[start], token_ids[start + 1 : end]))
+            premise, *candidates = token_ids[start:end]
+            inputs.append(
+                self.joint.join([self.joint.assemble(premise, ids) for ids in candidates])
+            )
             start = end
         return inputs
