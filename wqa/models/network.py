@@ -29,12 +29,8 @@ class NetworkConfig:
 
     @property
     def computes(self) -> str:
-        """Kind of the network's output.
-
-        ``"scores"``: log-odds, which rank candidates. ``"spans"``: (B, L, 2) logits of each
-        position as the start and as the end of an answer. ``"labels"``: (B, labels) logits of the
-        labels of a question with its candidates.
-        """
+        """Kind of the network's output: ``"scores"``, log-odds that rank candidates; ``"spans"``,
+        (B, L, 2) logits of the start and the end of an answer; ``"labels"``, (B, labels) logits."""
         return "scores"
 
     def training_defaults(self) -> Dict[str, Any]:
