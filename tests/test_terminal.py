@@ -95,7 +95,7 @@ def test_ranking_of_hostile_candidates(tiny_run, tmp_path, run_main):
     code, out, _ = run_main(*rank, "--json", "-")
     assert code == 0 and not RAW.search(out.replace("\n", "")) and "\u4e2d" in out
     result = json.loads(out)
-    assert {row["sentence"] for row in result["ranking"]} == set(sentences)
+    assert {row["text"] for row in result["ranking"]} == set(sentences)
     assert result["question"] == "q \x1b[2J"
     code, out, err = run_main(*rank[:-1], tmp_path / "\x1b[2J\u202e")
     assert code == 2 and is_one_line(err, "\\x1b[2J\\u202e") and not RAW.search(err[:-1])
@@ -406,7 +406,10 @@ ODD += [",", "0.3,", "2,1", "tuned", "-", "a\0b", "\udcff", "x" * 5000, "\n", ".
 @pytest.mark.parametrize(
     "arguments, found",
     [
-        ("rank x --question q --candidates x --top-k -1", "--top-k: -1; expected a whole number"),
+        (
+            "rank x --question q --candidates x --top-k -1",
+            "--top-k: -1; expected a whole number from 1",
+        ),
         ("bench --random bert_6_384_12 --seed -1", "--seed: -1; expected a whole number from 0"),
         ("bench --random bert_6_384_12 --num-candidates 2147483647", "expected 1 to 1000000"),
         ("bench x --random bert_6_384_12", "--random: with RUN or --data"),

@@ -1,3 +1,33 @@
-"""wqa: answer sentence selection with MXNet and GluonNLP."""
+"""wqa: answer sentence selection with MXNet and GluonNLP.
+
+The names that most programs need are here; each loads its package, and MXNet, when it is first
+used. `wqa.inference`, `wqa.data`, `wqa.evaluation` and `wqa.training` hold all others.
+"""
+
+from importlib import import_module
+from typing import Any, List
 
 __version__ = "0.1.0"
+
+#: Names of this package, and where they are defined.
+_NAMES = {
+    "Candidate": "wqa.data",
+    "Question": "wqa.data",
+    "evaluate": "wqa.evaluation",
+    "load_ranker": "wqa.inference",
+    "rank_all": "wqa.inference",
+    "read_questions": "wqa.data",
+    "train": "wqa.training",
+}
+
+__all__ = [*_NAMES]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_NAMES[name]), name)
+
+
+def __dir__() -> List[str]:
+    return [*globals(), *_NAMES]

@@ -20,8 +20,10 @@ models of MSPP's authors (JointRoberta...), which has its configuration.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import shlex
 
+from wqa.cli.output import add_json, show
 from wqa.errors import printable
 
 
@@ -42,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="encoder that a checkpoint without a configuration was trained from",
     )
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -49,5 +52,6 @@ def run(options: argparse.Namespace) -> None:
     from wqa.pretrained import convert
 
     command = shlex.join(options.command_line)
-    print(convert(options.source, options.out, options.check, command, options.encoder))
-    print(f"wrote       {printable(options.out)}")
+    report = convert(options.source, options.out, options.check, command, options.encoder)
+    text = f"{report}\nwrote       {printable(options.out)}"
+    show(text, {"out": options.out, **dataclasses.asdict(report)}, options.json)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 
 from wqa.cli.options import add_long_questions
+from wqa.cli.output import add_json, show
 from wqa.errors import OptionError, printable
 
 
@@ -38,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="SmoothQuant's alpha: share of the inputs' outliers that moves to the weights, 0 to 1",
     )
     add_long_questions(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -56,5 +58,7 @@ def run(options: argparse.Namespace) -> None:
         strength,
         options.long_questions,
     )
-    print(f"{printable(options.run)}/int8.safetensors: calibrated on {pairs} pairs")
-    print(f"it ranks by --precision int8 on {where_int8_runs()}")
+    file = f"{options.run}/int8.safetensors"
+    text = f"{printable(file)}: calibrated on {pairs} pairs\n"
+    text += f"it ranks by --precision int8 on {where_int8_runs()}"
+    show(text, {"file": file, "pairs": pairs, "strength": strength}, options.json)

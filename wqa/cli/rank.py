@@ -13,7 +13,6 @@ each exit. --json writes all fields.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from typing import Any, Dict, List
@@ -40,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_drops(parser)
     parser.add_argument(
-        "--top-k", type=int, default=0, metavar="K", help="show the first K only (default: all)"
+        "--top-k", type=int, metavar="K", help="show the first K only (default: all)"
     )
     add_json(parser)
     add_ranking(parser, with_cache=False)  # a cache knows documents by ids
@@ -49,8 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa rank`` and print the ranking."""
-    if options.top_k < 0:
-        raise OptionError("top_k", options.top_k, "a whole number from 0, which is all")
+    if options.top_k is not None and options.top_k < 1:
+        raise OptionError("top_k", options.top_k, "a whole number from 1")
     question = utf8_argument(options.question)
     candidates = read_candidates(options.candidates)
     setting = one_drop_setting(options.drops)
@@ -62,15 +61,12 @@ def run(options: argparse.Namespace) -> None:
     ranker = load_ranker(
         options.run, progress=True, **setting.arguments, **ranking_options(options)
     )
-    ranking = ranker.rank(question, candidates)
+    ranking = ranker.rank(question, candidates, options.top_k, return_documents=True)
     if options.long_questions == "truncate":
         note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)
-    order = ranking.order.tolist()
-    if options.top_k > 0:
-        order = order[: options.top_k]
-    rows = [_row(rank, index, ranking, candidates) for rank, index in enumerate(order, 1)]
+    rows = ranking.to_dicts()
     result = {"question": question, "cost": ranking.cost.relative, "ranking": rows}
-    show(_table(rows, ranking), result, options.json)
+    show(_table(rows, ranking.cost.relative), result, options.json)
 
 
 def read_candidates(path: str) -> List[str]:
@@ -147,38 +143,25 @@ def utf8_argument(text: str) -> str:
         raise InputError("question", shorten(text), "UTF-8 text") from None
 
 
-def _row(rank: int, index: int, ranking: Any, candidates: List[str]) -> Dict[str, Any]:
-    score = float(ranking.scores[index])
-    return {
-        "rank": rank,
-        "index": index,
-        "score": None if math.isinf(score) else score,
-        "exit": int(ranking.exits[index]),
-        "truncated": bool(ranking.truncated[index]),
-        "blank": bool(ranking.blank[index]),
-        "sentence": candidates[index],
-    }
-
-
-def _table(rows: List[Dict[str, Any]], ranking: Any) -> str:
+def _table(rows: List[Dict[str, Any]], cost: float) -> str:
     lines = ["rank    score  exit  sentence"]
     for row in rows:
         score = "-"
         if row["score"] is not None:
             score = f"{row['score']:.3f}"
-        text = " ".join([*_notes(row, ranking), printable(_shortened(row["sentence"]))])
+        text = " ".join([*_notes(row), printable(_shortened(row["text"]))])
         lines.append(f"{row['rank']:4} {score:>8} {row['exit']:5}  {text}")
-    lines.append(f"cost {100 * ranking.cost.relative:.0f} % of the full encoder")
+    lines.append(f"cost {100 * cost:.0f} % of the full encoder")
     return "\n".join(lines)
 
 
-def _notes(row: Dict[str, Any], ranking: Any) -> List[str]:
+def _notes(row: Dict[str, Any]) -> List[str]:
     if row["blank"]:
         return ["(blank)"]
     notes = []
     if row["truncated"]:
         notes.append("(shortened)")
-    if math.isnan(ranking.exit_scores[-1, row["index"]]):
+    if row["dropped"]:
         notes.append(f"(dropped at exit {row['exit']})")
     return notes
 

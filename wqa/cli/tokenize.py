@@ -17,7 +17,11 @@ from __future__ import annotations
 import argparse
 
 from wqa.cli.options import add_long_questions
+from wqa.cli.output import add_json, show
 from wqa.errors import printable
+
+#: Counts of a store that the command prints as JSON.
+_COUNTS = ("questions", "pairs", "truncated", "blank", "truncated_questions", "skipped_questions")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="limit of a pair (default: 128)",
     )
     add_long_questions(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -57,8 +62,11 @@ def run(options: argparse.Namespace) -> None:
         encoder = PairEncoder(tokenizer, options.max_length, options.long_questions)
     meta = build_store(options.data, options.out, encoder)
     note_long_questions(meta["truncated_questions"], meta["skipped_questions"], options.data)
-    print(
+    size = sum(meta["files"].values())
+    text = (
         f"{printable(options.out)}: {meta['questions']:,} questions, {meta['pairs']:,} pairs, "
         f"{meta['truncated']:,} shortened, "
-        f"{meta['blank']:,} blank candidates left out, {sum(meta['files'].values()):,} bytes"
+        f"{meta['blank']:,} blank candidates left out, {size:,} bytes"
     )
+    counts = {name: meta[name] for name in _COUNTS}
+    show(text, {"store": options.out, **counts, "bytes": size}, options.json)

@@ -19,6 +19,7 @@ from typing import Any, Callable
 
 from wqa.cli.development import evaluation_engine, evaluator_factory
 from wqa.cli.options import add_fields, add_filter, fields_of
+from wqa.cli.output import add_json, show
 from wqa.cli.systems import HelpWithOwnOptions
 from wqa.config import TrainingConfig
 from wqa.errors import printable
@@ -73,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_filter(parser, "--train-filter", defaults.train_filter, "training questions to use")
     add_filter(parser, "--dev-filter", defaults.dev_filter, "development questions to score")
     parser.add_argument("--resume", action="store_true", help="resume the run in --out")
+    add_json(parser)
     add_fields(parser.add_argument_group("training"), TrainingConfig, _FILTERS)
 
 
@@ -99,15 +101,22 @@ def run(options: argparse.Namespace) -> None:
         teacher_scorer(options),
         **own,
     )
-    if state.update == 0:
-        print(f"{printable(options.out)} is complete already")
-        return
+    metric = task_type(options.system).metric
     message = f"{printable(options.out)}: {state.update} updates"
-    if state.best_figure is not None:
-        metric = task_type(options.system).metric.upper()
+    if state.update == 0:
+        message = f"{printable(options.out)} is complete already"
+    elif state.best_figure is not None:
         best = f"{100 * state.best_figure:.2f} at update {state.best_update}"
-        message += f", best dev {metric} {best}"
-    print(message)
+        message += f", best dev {metric.upper()} {best}"
+    result = {
+        "run": options.out,
+        "was_complete": state.update == 0,
+        "updates": state.update,
+        "metric": metric,
+        "best_figure": state.best_figure,
+        "best_update": state.best_update,
+    }
+    show(message, result, options.json)
 
 
 def teacher_scorer(options: argparse.Namespace) -> Callable:

@@ -41,6 +41,7 @@ from wqa.cli.options import (
     numbers,
     ranking_options,
 )
+from wqa.cli.output import add_json, show
 from wqa.errors import OptionError, printable
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _add_drop_options(parser)
     add_filter(parser, "--filter", "no-all-negative", "questions to score")
+    add_json(parser)
     add_ranking(parser)
     add_long_questions(parser)
 
@@ -182,12 +184,25 @@ def _tune_weights(options: argparse.Namespace) -> None:
         **ranking_options(options),
     )
     note_long_questions(tuned.truncated_questions, tuned.skipped_questions, options.data)
-    print(f"{tuned.questions} questions, filter {options.filter}; {trials} trials, seed {seed}")
     rows: List[Dict[str, Any]] = []
     for name, weight in zip(tuned.names, tuned.weights):
         rows.append({"weight": weight, "ranker": name})
-    print(table(rows))
-    print(_gain(tuned, options.metric))
+    lines = [
+        f"{tuned.questions} questions, filter {options.filter}; {trials} trials, seed {seed}",
+        table(rows),
+        _gain(tuned, options.metric),
+    ]
+    result = {
+        "questions": tuned.questions,
+        "filter": options.filter,
+        "trials": trials,
+        "seed": seed,
+        "weights": rows,
+        "metrics": tuned.metrics,
+        "metrics_of_equal_weights": tuned.equal,
+        "file": str(tuned.path),
+    }
+    show("\n".join(lines), result, options.json)
 
 
 def _gain(tuned: TunedWeights, metric: str) -> str:
@@ -216,27 +231,32 @@ def _tune_sequence(options: argparse.Namespace) -> None:
         progress=True,
         **ranking_options(options),
     )
-    _show(tuning, options)
+    picked = ""
     if tuning.picked:
         row = as_row(tuning.picked.configuration, tuning.columns)
         drops = [f"{name} {row[name]}" for name in tuning.columns if row[name] != "-"]
         gains = _gains(tuning.picked, options.metric, "by its last ranker")
-        print(f"picked {', '.join(drops)}; {gains}")
+        picked = f"picked {', '.join(drops)}; {gains}"
+    _show(tuning, picked, options)
 
 
-def _show(tuning: Tuning, options: argparse.Namespace) -> None:
-    """Print the counts and the Pareto front."""
+def _show(tuning: Tuning, picked: str, options: argparse.Namespace) -> None:
+    """Print the counts, the Pareto front and what was picked, or write them as JSON."""
     from wqa.evaluation import table
     from wqa.text import note_long_questions
 
     note_long_questions(tuning.truncated_questions, tuning.skipped_questions, options.data)
-    print(
+    lines = [
         f"{tuning.questions} questions, filter {options.filter}; "
         f"{len(tuning.configurations)} configurations in {tuning.seconds:.1f} s; "
-        f"{printable(str(tuning.out))}"
-    )
-    print("Pareto front:")
-    print(table(tuning.front_rows()))
+        f"{printable(str(tuning.out))}",
+        "Pareto front:",
+        table(tuning.front_rows()),
+    ]
+    if picked:
+        lines.append(picked)
+    result = {"filter": options.filter, **tuning.to_dict()}
+    show("\n".join(lines), result, options.json)
 
 
 def _tune_drops(options: argparse.Namespace) -> None:
@@ -257,7 +277,7 @@ def _tune_drops(options: argparse.Namespace) -> None:
         max_loss=options.max_loss,
         **ranking_options(options),
     )
-    _show(tuning, options)
+    picked = ""
     if tuning.picked:
         ratios = []
         for layer, ratio in zip(tuning.exits[:-1], tuning.picked.configuration.ratios):
@@ -265,7 +285,8 @@ def _tune_drops(options: argparse.Namespace) -> None:
                 ratios.append(f"{layer}: {ratio:g}")
         shown = ", ".join(ratios) or "none"
         gains = _gains(tuning.picked, options.metric, "at ratio 0")
-        print(f"picked drop ratios at exits {shown}; {gains}")
+        picked = f"picked drop ratios at exits {shown}; {gains}"
+    _show(tuning, picked, options)
 
 
 def _gains(picked: Picked, metric: str, beside: str) -> str:

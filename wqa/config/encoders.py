@@ -60,6 +60,8 @@ class Family:
         The first token then takes the row after them, and padding tokens have no position.
     shared_layers : bool
         Whether all layers share their parameters.
+    mask_token : str
+        Token that replaces those that masked language modelling predicts.
 
     Raises
     ------
@@ -74,6 +76,7 @@ class Family:
     head_activation: str = "tanh"
     positions_after_padding: bool = False
     shared_layers: bool = False
+    mask_token: str = "[MASK]"
 
     def __post_init__(self) -> None:
         if self.pair_form not in PAIR_FORMS:
@@ -88,7 +91,13 @@ class Family:
 
 _FAMILIES = (
     Family("bert", "bert", ("[CLS]", "[SEP]", "[PAD]"), has_pooler=True),
-    Family("roberta", "roberta", ("<s>", "</s>", "<pad>"), positions_after_padding=True),
+    Family(
+        "roberta",
+        "roberta",
+        ("<s>", "</s>", "<pad>"),
+        positions_after_padding=True,
+        mask_token="<mask>",
+    ),
     Family("electra", "bert", ("[CLS]", "[SEP]", "[PAD]"), head_activation="gelu"),
     Family("albert", "bert", ("[CLS]", "[SEP]", "<pad>"), has_pooler=True, shared_layers=True),
 )

@@ -9,9 +9,10 @@ from wqa.inference.encoding_runs import encode_documents, remove_documents
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.joint import JointRanker
 from wqa.inference.lists import ListRanker
-from wqa.inference.load import RANKERS, build_ranker, load_ranker
+from wqa.inference.load import RANKERS, build_ranker, load_ranker, rank_all
 from wqa.inference.pipeline import Answered, Pipeline, RetrievedDocument
-from wqa.inference.ranker import Capabilities, Ranker, Ranking
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking
 from wqa.inference.reader import Reader, load_reader
 from wqa.inference.scoring_runs import score_in_memory, write_scores
 from wqa.inference.sequential import SequentialRanker
@@ -43,6 +44,7 @@ __all__ = [
     "encode_documents",
     "load_ranker",
     "load_reader",
+    "rank_all",
     "relative_cost",
     "remove_documents",
     "score_in_memory",

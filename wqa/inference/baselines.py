@@ -16,7 +16,8 @@ from wqa.data import Question
 from wqa.data.baselines import BaselineName
 from wqa.errors import InputError
 from wqa.inference.cost import FREE
-from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking, check_candidates, question_name
 from wqa.retrieval.methods import BM25
 from wqa.retrieval.terms import ngrams, tokenize
 from wqa.text.words import split_words
@@ -49,9 +50,7 @@ class Baseline(Ranker):
             yield self._rank(question)
 
     def _rank(self, question: Question) -> Ranking:
-        if not question.candidates:
-            expected = "at least one candidate"
-            raise InputError(question_name(question), "the candidate list is empty", expected)
+        check_candidates(question)
         if not question.question.strip():
             raise InputError(question_name(question), "the question is empty", "text")
         filled = np.array([bool(text.strip()) for text in question.texts])

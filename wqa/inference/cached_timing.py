@@ -13,7 +13,7 @@ import numpy as np
 from wqa.data.document_cache import DocumentCache, text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.inference.decoupled import DecoupledRanker, StoredDocument
-from wqa.inference.ranker import Ranking
+from wqa.inference.ranking import Ranking
 from wqa.inference.timing import Rank, Row, time_rankers
 from wqa.text import SplitPair
 

@@ -26,7 +26,8 @@ from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.engine import Engine
 from wqa.inference.engine_choice import build_engine
 from wqa.inference.lookahead import LookAhead
-from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name, score_error
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking, question_name, score_error
 from wqa.models import Network
 from wqa.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.text import PairEncoder
@@ -164,9 +165,9 @@ class CascadeRanker(Ranker):
             members.append((f"head {number}", ranker))
         return members
 
-    def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
-        pairs = self.encoder.encode(question, candidates)
-        return self.rank_pairs([pairs], [question_name(Question("", question, ()))])[0]
+    def _rank_question(self, question: Question) -> Ranking:
+        encoded, _ = self._encode(question)
+        return self.rank_pairs([encoded.pairs], [encoded.name], [encoded.document_ids])[0]
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         with LookAhead(questions, self._encode, self._group_tokens) as groups:

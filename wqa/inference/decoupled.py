@@ -27,7 +27,6 @@ from wqa.inference.decoupled_engines import (
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.engine import Engine
 from wqa.inference.engine_choice import build_engine
-from wqa.inference.ranker import Ranking
 from wqa.models import Network
 from wqa.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
 from wqa.text import Encoded, PairEncoder, SplitPair
@@ -153,12 +152,6 @@ class DecoupledRanker(CascadeRanker):
     def document_encoder(self) -> DocumentEncoder:
         """Encoder of documents that are not in the cache."""
         return self._text_encoders[1]
-
-    def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
-        ranking = super().rank(question, candidates)
-        if self._cache is not None:
-            self._cache.count(len(candidates), len(candidates))  # without ids
-        return ranking
 
     def _pairs(self, question: Question) -> List[Any]:
         if self._cache is None:

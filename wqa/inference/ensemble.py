@@ -14,11 +14,12 @@ from typing import Any, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from wqa.data import Candidate, Question
+from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
 from wqa.inference.cost import Cost
 from wqa.inference.lookahead import LookAhead, with_size
-from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking, question_name
 from wqa.models.heads import log_odds_of_mean
 
 
@@ -123,9 +124,8 @@ class EnsembleRanker(Ranker):
     def members(self) -> List[Tuple[str, Ranker]]:
         return list(zip(self._names, self.rankers))
 
-    def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
-        texts = tuple(Candidate(text) for text in candidates)
-        [rankings] = self.rank_by_each([Question("", question, texts)])
+    def _rank_question(self, question: Question) -> Ranking:
+        [rankings] = self.rank_by_each([question])
         return self._combined(rankings)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:

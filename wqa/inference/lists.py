@@ -11,7 +11,7 @@ from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.data import Candidate, Question
+from wqa.data import Question
 from wqa.errors import OptionError, shorten
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
@@ -24,7 +24,8 @@ from wqa.inference.list_engines import (
     SparseListEngine,
 )
 from wqa.inference.lookahead import LookAhead
-from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name, score_error
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking, question_name, score_error
 from wqa.models import parse_devices
 from wqa.onednn import choose_engine
 from wqa.sparse import takes_sparse
@@ -115,12 +116,8 @@ class ListRanker(Ranker):
             for group in groups:
                 yield from self._rank_group(group)
 
-    def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
-        # The encoder refuses what is no list of texts.
-        words, filled, truncated = self.encoder.encode_list(question, candidates)
-        order = np.flatnonzero(filled)
-        texts = tuple(Candidate(text) for text in candidates)
-        encoded = EncodedList(words, order, truncated, Question("", question, texts))
+    def _rank_question(self, question: Question) -> Ranking:
+        encoded, _ = self._encode(question)
         return self._rank_group([encoded])[0]
 
     def _encode(self, question: Question) -> Tuple[EncodedList, int]:

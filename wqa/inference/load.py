@@ -6,9 +6,10 @@ import contextlib
 import os
 import pathlib
 import tarfile
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence, Union
 
 from wqa.config import LONG_QUESTIONS, EngineConfig, read_json, read_run_config
+from wqa.data import Question, read_questions
 from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline
 from wqa.data.cached_documents import CachedDocuments
 from wqa.data.files import PathLike
@@ -22,6 +23,7 @@ from wqa.inference.joint import JointRanker
 from wqa.inference.lists import ListRanker
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_ranker_file, read_ranker_file
+from wqa.inference.ranking import Ranking
 from wqa.inference.run_directory import KINDS, load_run
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.tuned import read_tuned
@@ -208,6 +210,36 @@ def _load_baseline(
     ranker = build_baseline(name)
     ranker.set_drops(drop_ratio, keep)
     return ranker
+
+
+def rank_all(
+    run: Union[Ranker, PathLike], questions: Union[PathLike, Iterable[Question]], **options: Any
+) -> Iterator[Ranking]:
+    """Rank many questions by a run.
+
+    Parameters
+    ----------
+    run : Ranker, str or path-like
+        A ranker, or what `load_ranker` takes.
+    questions : iterable of Question, str or path-like
+        Questions with their candidates, or the file of a corpus, canonical JSONL.
+    **options
+        Keywords of `load_ranker`, for a run that is not loaded yet.
+
+    Returns
+    -------
+    iterator of Ranking
+        Ranking of each question, in order.
+
+    Raises
+    ------
+    WqaError
+        As `load_ranker`, `wqa.data.read_questions` and `Ranker.rank_all` raise them.
+    """
+    ranker = run if isinstance(run, Ranker) else load_ranker(run, **options)
+    if isinstance(questions, (str, os.PathLike)):
+        questions = read_questions(questions)
+    return ranker.rank_all(questions)
 
 
 def _is_ranker(path: pathlib.Path) -> bool:

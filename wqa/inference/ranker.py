@@ -3,122 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Iterable, Iterator, List, Optional, Tuple, Union
 
 import numpy as np
 
 from wqa.data import Candidate, Question
-from wqa.errors import ScoreError, shorten
-from wqa.inference.cost import Cost
+from wqa.data.records import check_document_ids
+from wqa.errors import InputError, shorten
 from wqa.inference.dropping import Drop, DropRatio, Keep, check_drops
+from wqa.inference.ranking import Ranking, check_top
 from wqa.text import PairEncoder, PreparedQuestions, prepare_questions
-
-
-@dataclasses.dataclass(frozen=True)
-class Ranking:
-    """Candidates of one question, ranked. All arrays but ``order`` are indexed by candidate.
-
-    A ranking cannot hold a score that is not finite, whatever ranker creates it.
-
-    Attributes
-    ----------
-    order : numpy.ndarray
-        (k,) candidate indices, best first; each occurs once.
-    scores : numpy.ndarray
-        (k,) log-odds of being an answer; minus infinity for a blank candidate.
-    exits : numpy.ndarray
-        (k,) layer at which each candidate was last scored; 0 for a blank one.
-    truncated : numpy.ndarray
-        (k,) whether the candidate lost tokens to the length limit.
-    blank : numpy.ndarray
-        (k,) whether the candidate has no text; blank candidates come last.
-    cost : Cost
-        Multiply-adds of the ranking.
-    exit_scores : numpy.ndarray
-        (N, k) score after each stage, NaN where the candidate was not scored there.
-
-    Raises
-    ------
-    ScoreError
-        If a score of a candidate with text is not finite.
-    """
-
-    order: np.ndarray
-    scores: np.ndarray
-    exits: np.ndarray
-    truncated: np.ndarray
-    blank: np.ndarray
-    cost: Cost
-    exit_scores: np.ndarray
-
-    def __post_init__(self) -> None:
-        filled = ~np.asarray(self.blank, dtype=bool)
-        # NaN stands for an exit that did not score the candidate.
-        infinite = np.isinf(self.exit_scores).any(axis=0)
-        finite = np.isfinite(self.scores) & ~infinite
-        wrong = np.flatnonzero(filled & ~finite)
-        if len(wrong):
-            candidate = int(wrong[0])
-            scores = np.append(self.exit_scores[:, candidate], self.scores[candidate])
-            value = scores[~np.isfinite(scores)][-1]
-            raise score_error("scores", f"candidate {candidate + 1}", value)
-
-    def order_at(self, index: int) -> np.ndarray:
-        """Order by the scores of one stage; candidates that it did not score come last.
-
-        Parameters
-        ----------
-        index : int
-            Index of the stage.
-
-        Returns
-        -------
-        numpy.ndarray
-            (k,) candidate indices, best first.
-        """
-        scores = np.nan_to_num(self.exit_scores[index], nan=-np.inf)
-        return np.argsort(-scores, kind="stable")
-
-
-def score_error(where: str, candidate: str, score: float) -> ScoreError:
-    """Create the error of a score that is not finite.
-
-    Parameters
-    ----------
-    where : str
-        Question and stage of the score.
-    candidate : str
-        Name of the candidate: its document id, or its number from 1.
-    score : float
-        The score.
-
-    Returns
-    -------
-    ScoreError
-        The error, to be raised.
-    """
-    return ScoreError(
-        where,
-        f"{score} for {candidate}",
-        "finite scores",
-        "the weights are damaged or diverged: restore them, or train again from a checkpoint",
-    )
-
-
-def question_name(question: Question) -> str:
-    """Name of a question in errors: its id, or its text if it has none.
-
-    Parameters
-    ----------
-    question : Question
-        The question.
-
-    Returns
-    -------
-    str
-        Part of a message.
-    """
-    return f"question {shorten(question.id or question.question)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -294,15 +188,26 @@ class Ranker:
             encoders += ranker._encoders()
         return encoders
 
-    def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
+    def rank(
+        self,
+        question: str,
+        candidates: Iterable[Union[str, Candidate]],
+        top_k: Optional[int] = None,
+        return_documents: bool = False,
+    ) -> Ranking:
         """Rank the candidates of one question.
 
         Parameters
         ----------
         question : str
             Text of the question.
-        candidates : sequence of str
-            Texts of the candidates, at least one.
+        candidates : iterable of str or Candidate
+            The candidates, at least one: their texts, or records, whose ids a document cache knows.
+        top_k : int, optional
+            Number of candidates in the ranking's order; by default all. Fewer candidates are all
+            returned.
+        return_documents : bool
+            Whether the ranking holds the candidates, so that `Ranking.to_dicts` has their texts.
 
         Returns
         -------
@@ -312,14 +217,57 @@ class Ranker:
         Raises
         ------
         InputError
-            If the question or the candidate list is empty, or the question is too long and not
-            truncated.
+            If the question or the candidate list is empty, a candidate is neither a text nor a
+            record, or the question is too long and not truncated.
+        DataError
+            If two candidates have the same id.
+        OptionError
+            If ``top_k`` is not a whole number from 1.
         ScoreError
             If a score is not finite.
         """
-        texts = tuple(Candidate(text) for text in candidates)
-        rankings = self.rank_all([Question("", question, texts)])
-        return next(iter(rankings))
+        if top_k is not None:
+            check_top(top_k)
+        record = as_question(question, candidates)
+        ranking = self._rank_question(record).top(top_k)
+        if return_documents:
+            ranking = dataclasses.replace(ranking, documents=record.candidates)
+        return ranking
+
+    def _rank_question(self, question: Question) -> Ranking:
+        """Rank one question; a ranker that can do so without a thread of its own overrides it."""
+        return next(iter(self.rank_all([question])))
+
+    def predict(self, pairs: Iterable[Tuple[str, str]], probabilities: bool = False) -> np.ndarray:
+        """Score pairs of a question and a text, each by itself.
+
+        Nothing is dropped, and a ranker whose scores depend on the other candidates of a question
+        sees one candidate at a time.
+
+        Parameters
+        ----------
+        pairs : iterable of (str, str)
+            Questions and texts.
+        probabilities : bool
+            Whether to return probabilities, from 0 to 1, in place of log-odds.
+
+        Returns
+        -------
+        numpy.ndarray
+            (N,) log-odds of the texts being answers, minus infinity for a blank one.
+
+        Raises
+        ------
+        InputError
+            If a pair is not two texts, a question is empty, or is too long and not truncated.
+        ScoreError
+            If a score is not finite.
+        """
+        values = []
+        for ranking in self.rank_all(_questions_of(pairs)):
+            scores = ranking.probabilities if probabilities else ranking.scores
+            values.append(float(scores[0]))
+        return np.array(values)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         """Rank many questions, several at a time.
@@ -344,3 +292,59 @@ class Ranker:
             error, and any of the source, comes after the rankings of the questions before it.
         """
         raise NotImplementedError
+
+
+def as_question(question: str, candidates: Iterable[Union[str, Candidate]]) -> Question:
+    """Make the record of a question without an id.
+
+    Parameters
+    ----------
+    question : str
+        Text of the question.
+    candidates : iterable of str or Candidate
+        Its candidates.
+
+    Returns
+    -------
+    Question
+
+    Raises
+    ------
+    InputError
+        If the question is no text, or a candidate is neither a text nor a record.
+    DataError
+        If two candidates have the same id.
+    """
+    where = f"question {shorten(question)}"
+    if isinstance(candidates, (str, bytes)) or not isinstance(question, str):
+        raise InputError(
+            where, "not a string and a list of strings", "one question and its candidates"
+        )
+    try:
+        iterator = iter(candidates)
+    except TypeError:
+        raise InputError(
+            where, f"candidates are {shorten(candidates)}", "an iterable of texts"
+        ) from None
+    records = []
+    for number, candidate in enumerate(iterator, 1):
+        if isinstance(candidate, str):
+            candidate = Candidate(candidate)
+        if not isinstance(candidate, Candidate):
+            raise InputError(
+                f"{where}, candidate {number}", shorten(candidate), "a text or a Candidate"
+            )
+        records.append(candidate)
+    record = Question("", question, tuple(records))
+    check_document_ids(record, where)
+    return record
+
+
+def _questions_of(pairs: Iterable[Tuple[str, str]]) -> Iterator[Question]:
+    """A question with one candidate for each pair."""
+    for number, pair in enumerate(pairs, 1):
+        is_pair = isinstance(pair, (tuple, list)) and len(pair) == 2
+        if not is_pair or not all(isinstance(text, str) for text in pair):
+            raise InputError(f"pair {number}", shorten(pair), "a question and a text")
+        question, text = pair
+        yield Question("", question, (Candidate(text),))

@@ -18,7 +18,7 @@ from wqa.data import Candidate, Question
 from wqa.errors import InputError, OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.engine_choice import build_engine
 from wqa.inference.lookahead import LookAhead
-from wqa.inference.ranker import question_name, score_error
+from wqa.inference.ranking import question_name, score_error
 from wqa.inference.run_directory import KINDS, load_run
 from wqa.inference.spans import Answer, decode_spans
 from wqa.models import Network, parse_devices

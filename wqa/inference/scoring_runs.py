@@ -25,7 +25,8 @@ from wqa.data.progress import progress_bar
 from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError
 from wqa.inference.load import load_ranker
-from wqa.inference.ranker import Ranker, Ranking, question_name
+from wqa.inference.ranker import Ranker
+from wqa.inference.ranking import Ranking, question_name
 from wqa.text import PreparedQuestions, naming_file
 
 #: Candidates after which a chunk ends.

@@ -11,12 +11,13 @@ from typing import Iterable, Iterator, List, NamedTuple, Sequence
 
 import numpy as np
 
-from wqa.data import Candidate, Question
+from wqa.data import Question
 from wqa.errors import OptionError
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import Drop, DropRatio, Keep
 from wqa.inference.lookahead import LookAhead, with_size
-from wqa.inference.ranker import Capabilities, Ranker, Ranking
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking, check_candidates
 
 
 class SequentialRanker(Ranker):
@@ -69,9 +70,8 @@ class SequentialRanker(Ranker):
         layers = self.rankers[-1].capabilities.num_layers
         return Capabilities("sequence", len(self.rankers), (), layers, tuple(self.rankers))
 
-    def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
-        texts = tuple(Candidate(text) for text in candidates)
-        return self._rank_group([Question("", question, texts)])[0]
+    def _rank_question(self, question: Question) -> Ranking:
+        return self._rank_group([question])[0]
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         with LookAhead(questions, with_size, self._group_candidates) as groups:
@@ -99,6 +99,7 @@ class _State:
     """One question on its way through the rankers."""
 
     def __init__(self, question: Question, rankers: int) -> None:
+        check_candidates(question)
         count = len(question.candidates)
         self._question, self.alive = _with_ranks(question), np.arange(count)
         self._tail: List[np.ndarray] = []  # dropped candidates, latest drop first

@@ -26,7 +26,8 @@ import numpy as np
 
 from wqa.errors import OptionError, printable
 from wqa.inference.cost import total
-from wqa.inference.ranker import Ranker, Ranking
+from wqa.inference.ranker import Ranker
+from wqa.inference.ranking import Ranking
 
 #: Figures of one setting, by name.
 Row = Dict[str, Any]

@@ -1,4 +1,4 @@
-"""Tokenizers, pairs, windows of documents, tokenized corpora, and batches by token budget."""
+"""Tokenizers, pairs, windows, masks, tokenized corpora, and batches by token budget."""
 
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
 from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
@@ -11,6 +11,7 @@ from wqa.text.long_questions import (
     note_long_questions,
     prepare_questions,
 )
+from wqa.text.masking import Masked, Masking
 from wqa.text.store import PairStore, build_store, is_store
 from wqa.text.tokenized import TokenizedPairs, tokenize_pairs
 from wqa.text.tokenizer_files import load_tokenizer
@@ -24,6 +25,8 @@ __all__ = [
     "JointInput",
     "ListEncoder",
     "Located",
+    "Masked",
+    "Masking",
     "PairEncoder",
     "PairStore",
     "PreparedQuestions",

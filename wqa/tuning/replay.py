@@ -8,7 +8,8 @@ import numpy as np
 
 from wqa.data import Question
 from wqa.inference.cost import Cost
-from wqa.inference.ranker import Capabilities, Ranker, Ranking
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking
 
 #: A question and the document ids of its candidates.
 _Key = Tuple[str, Tuple[str, ...]]

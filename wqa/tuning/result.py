@@ -94,6 +94,32 @@ class Tuning:
             front = [front[index * (len(front) - 1) // (most - 1)] for index in range(most)]
         return [as_row(configuration, self.columns) for configuration in front]
 
+    def to_dict(self) -> Dict[str, Any]:
+        """The result as values of JSON.
+
+        Returns
+        -------
+        dict
+            Numbers of questions and configurations, the folder, all rows of the Pareto front, and
+            the row that was picked with the seconds of its ranking and of that without drops, or
+            None.
+        """
+        picked = None
+        if self.picked is not None:
+            picked = {
+                **as_row(self.picked.configuration, self.columns),
+                "seconds": self.picked.seconds,
+                "seconds_without_drops": self.picked.seconds_of_ratio_0,
+                "file": str(self.picked.path),
+            }
+        return {
+            "questions": self.questions,
+            "configurations": len(self.configurations),
+            "out": str(self.out),
+            "front": [as_row(configuration, self.columns) for configuration in self.front],
+            "picked": picked,
+        }
+
 
 def chosen_by(metric: str, limits: Mapping[str, float]) -> Dict[str, Any]:
     """What a configuration was picked by, as files of tuned settings record it.

@@ -26,8 +26,9 @@ from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.inference.cost import total
 from wqa.inference.dropping import Drop
 from wqa.inference.load import load_ranker
-from wqa.inference.ranker import Ranker, Ranking
+from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_sequence_file
+from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.timing import time_rankers
 from wqa.tuning.configurations import (

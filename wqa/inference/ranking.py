@@ -1,0 +1,216 @@
+"""The result of a ranker: candidates in order, with what became of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, Dict, List, Optional, Tuple
+
+import numpy as np
+from scipy.special import expit
+
+from wqa.data import Candidate, Question
+from wqa.errors import InputError, OptionError, ScoreError, shorten
+from wqa.inference.cost import Cost
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """Candidates of one question, ranked. All arrays but ``order`` are indexed by candidate.
+
+    A ranking cannot hold a score that is not finite, whatever ranker creates it.
+
+    Attributes
+    ----------
+    order : numpy.ndarray
+        (k,) candidate indices, best first; each occurs once. The first of them alone, after `top`.
+    scores : numpy.ndarray
+        (k,) log-odds of being an answer; minus infinity for a blank candidate.
+    exits : numpy.ndarray
+        (k,) layer at which each candidate was last scored; 0 for a blank one.
+    truncated : numpy.ndarray
+        (k,) whether the candidate lost tokens to the length limit.
+    blank : numpy.ndarray
+        (k,) whether the candidate has no text; blank candidates come last.
+    cost : Cost
+        Multiply-adds of the ranking.
+    exit_scores : numpy.ndarray
+        (N, k) score after each stage, NaN where the candidate was not scored there.
+    documents : tuple of Candidate
+        The candidates themselves, if they were asked for; empty otherwise.
+
+    Raises
+    ------
+    ScoreError
+        If a score of a candidate with text is not finite.
+    """
+
+    order: np.ndarray
+    scores: np.ndarray
+    exits: np.ndarray
+    truncated: np.ndarray
+    blank: np.ndarray
+    cost: Cost
+    exit_scores: np.ndarray
+    documents: Tuple[Candidate, ...] = ()
+
+    def __post_init__(self) -> None:
+        filled = ~np.asarray(self.blank, dtype=bool)
+        # NaN stands for an exit that did not score the candidate.
+        infinite = np.isinf(self.exit_scores).any(axis=0)
+        finite = np.isfinite(self.scores) & ~infinite
+        wrong = np.flatnonzero(filled & ~finite)
+        if len(wrong):
+            candidate = int(wrong[0])
+            scores = np.append(self.exit_scores[:, candidate], self.scores[candidate])
+            value = scores[~np.isfinite(scores)][-1]
+            raise score_error("scores", f"candidate {candidate + 1}", value)
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """(k,) probability of being an answer that each score stands for; 0 for a blank one."""
+        return expit(self.scores)
+
+    def top(self, count: Optional[int]) -> Ranking:
+        """The ranking with the best candidates alone in its order.
+
+        Parameters
+        ----------
+        count : int or None
+            Number of candidates to keep; all of them where there are fewer, or it is None.
+
+        Returns
+        -------
+        Ranking
+
+        Raises
+        ------
+        OptionError
+            If ``count`` is not a whole number from 1.
+        """
+        if count is None:
+            return self
+        check_top(count)
+        return dataclasses.replace(self, order=self.order[:count])
+
+    def to_dicts(self) -> List[Dict[str, Any]]:
+        """The candidates in their order, as values of JSON.
+
+        Returns
+        -------
+        list of dict
+            For each candidate ``rank``, from 1; ``index``, from 0; ``score``, None for a blank
+            candidate; ``probability``; ``exit``; and the flags ``dropped``, ``truncated`` and
+            ``blank``. With `documents` also ``id``, None where there is none, and ``text``.
+        """
+        rows = []
+        probabilities = self.probabilities
+        for rank, index in enumerate(self.order.tolist(), 1):
+            score, blank = float(self.scores[index]), bool(self.blank[index])
+            row: Dict[str, Any] = {
+                "rank": rank,
+                "index": index,
+                "score": None if blank else score,
+                "probability": float(probabilities[index]),
+                "exit": int(self.exits[index]),
+                "dropped": not blank and math.isnan(self.exit_scores[-1, index]),
+                "truncated": bool(self.truncated[index]),
+                "blank": blank,
+            }
+            if self.documents:
+                document = self.documents[index]
+                row.update(id=document.id, text=document.text)
+            rows.append(row)
+        return rows
+
+    def order_at(self, index: int) -> np.ndarray:
+        """Order by the scores of one stage; candidates that it did not score come last.
+
+        Parameters
+        ----------
+        index : int
+            Index of the stage.
+
+        Returns
+        -------
+        numpy.ndarray
+            (k,) candidate indices, best first.
+        """
+        scores = np.nan_to_num(self.exit_scores[index], nan=-np.inf)
+        return np.argsort(-scores, kind="stable")
+
+
+def score_error(where: str, candidate: str, score: float) -> ScoreError:
+    """Create the error of a score that is not finite.
+
+    Parameters
+    ----------
+    where : str
+        Question and stage of the score.
+    candidate : str
+        Name of the candidate: its document id, or its number from 1.
+    score : float
+        The score.
+
+    Returns
+    -------
+    ScoreError
+        The error, to be raised.
+    """
+    return ScoreError(
+        where,
+        f"{score} for {candidate}",
+        "finite scores",
+        "the weights are damaged or diverged: restore them, or train again from a checkpoint",
+    )
+
+
+def question_name(question: Question) -> str:
+    """Name of a question in errors: its id, or its text if it has none.
+
+    Parameters
+    ----------
+    question : Question
+        The question.
+
+    Returns
+    -------
+    str
+        Part of a message.
+    """
+    return f"question {shorten(question.id or question.question)}"
+
+
+def check_candidates(question: Question) -> None:
+    """Check that a question has candidates.
+
+    Parameters
+    ----------
+    question : Question
+        The question.
+
+    Raises
+    ------
+    InputError
+        If it has none.
+    """
+    if not question.candidates:
+        expected = "at least one candidate"
+        raise InputError(question_name(question), "the candidate list is empty", expected)
+
+
+def check_top(count: object) -> None:
+    """Check a number of candidates to return.
+
+    Parameters
+    ----------
+    count : Any
+        The value of ``top_k``.
+
+    Raises
+    ------
+    OptionError
+        If it is not a whole number from 1.
+    """
+    if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+        raise OptionError("top_k", shorten(count), "a whole number from 1")
