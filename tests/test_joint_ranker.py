@@ -16,6 +16,7 @@ from wqa.errors import InputError, OptionError, QuestionTooLong, ScoreError
 from wqa.evaluation import evaluate
 from wqa.inference import JointRanker, SequentialRanker, build_ranker, load_ranker
 from wqa.inference.engine_choice import packing_obstacle
+from wqa.inference.export import export_mxnet
 from wqa.inference.quantize import quantize
 from wqa.models import build_network
 from wqa.pretrained import read_backbone_config
@@ -210,6 +211,23 @@ def test_random_weights_are_timed(capsys, options, monkeypatch):
     several = [*command[:2], "roberta_12_768_12,electra_12_256_4", *command[3:]]
     assert main(several) != 0
     assert "encoded apart" in capsys.readouterr().err
+
+
+def test_an_exported_network_has_the_same_scores(tmp_path, joint_run):
+    export_mxnet(joint_run, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "export.json").read_text(encoding="utf-8"))
+    names = manifest["networks"]["model"]["inputs"]
+    assert names == ["token_ids", "token_types", "marks", "valid_length"]
+    prefix = str(tmp_path / "out" / "model")
+    block = mx.gluon.SymbolBlock.imports(f"{prefix}-symbol.json", names, f"{prefix}-0000.params")
+    ranker = load_ranker(joint_run, engine="mxnet")
+    [question] = corpus(1)
+    pairs = ranker.encoder.split(question.question, question.texts)[:4]
+    arrays = ranker.encoder.pad([ranker.encoder.join(pairs)])
+    inputs = [mx.nd.array(array, dtype=array.dtype) for array in arrays]
+    expected = ranker.network(*inputs).asnumpy()
+    np.testing.assert_allclose(block(*inputs).asnumpy(), expected, atol=1e-5)
+    assert expected[0, 4] == 0
 
 
 # Engines

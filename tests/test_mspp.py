@@ -233,10 +233,10 @@ def test_each_candidate_is_in_one_group_of_its_question(counts, k, seed):
         assert members.tolist() == list(range(len(questions)))
 
 
-def make_task(folder, config=None, **options):
+def make_task(folder, config=None, long_questions="error", **options):
     with open_start(str(folder)) as start:
         own = MSPPConfig(**{**SIZES, **options})
-        config = config or TrainingConfig()
+        config = config or TrainingConfig(long_questions=long_questions)
         return TASKS["mspp"].create("mspp", start, own, str(builtin_path("train")), config, 128)
 
 
@@ -257,6 +257,15 @@ def test_an_epoch_has_every_candidate_once_within_the_budget(tiny_encoder, shuff
         assert batch["token_ids"].size <= 600
         assert task.pairs_of(batch) == (key >= 0).sum()
     assert len(plans[1][0]) > 1
+
+
+def test_candidates_that_are_cut_are_counted(tiny_encoder, capsys):
+    task = make_task(tiny_encoder, segment_length=12, long_questions="truncate")
+    encoder = task.encoder
+    cut = 0
+    for question in read_questions(builtin_path("train")):
+        cut += sum(pair.truncated for pair in encoder.split(question.question, question.texts))
+    assert cut and f"{cut} candidates cut to 12 tokens" in capsys.readouterr().err
 
 
 def test_a_group_is_that_of_the_data(tiny_encoder):

@@ -47,6 +47,8 @@ NAMING = {
     "models/registry.py": "a registry",
     "models/__init__.py": "collects the networks",
     "training/registry.py": "a registry",
+    "models/paragraphs.py": "pre-trains the joint model",
+    "training/paragraphs.py": "the same",
     "pretrained/checkpoints.py": "a registry",
     "inference/pipeline.py": "imports readers of spans, by any system that computes them",
     "inference/__init__.py": "collects the rankers",

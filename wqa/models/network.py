@@ -31,10 +31,9 @@ class NetworkConfig:
     def computes(self) -> str:
         """Kind of the network's output.
 
-        ``"scores"``: log-odds, which rank candidates. ``"spans"``: (B, L, 2) logits of each
-        position as the start and as the end of an answer. ``"labels"``: (B, labels) logits of the
-        labels of a question with its candidates. ``"paragraphs"``: (B, k) log-odds of sharing a
-        paragraph, and (B, M, C) encodings of masked positions.
+        ``"scores"``: log-odds, which rank candidates. ``"spans"``: (B, L, 2) logits of the start
+        and the end of an answer. ``"labels"``: (B, labels) logits. ``"paragraphs"``: (B, k)
+        log-odds, and (B, M, C) encodings of masked positions.
         """
         return "scores"
 

@@ -46,15 +46,15 @@ class JointLayout(DirectoryLayout):
         for ours, theirs in (("k", "k"), ("segment_length", "sentence_msl")):
             value = settings.get(theirs)
             if type(value) is not int:
-                found = f"{theirs} {shorten(value)}"
-                raise EncoderError(path, found, "a whole number", "fetch the file again")
+                problem = f"{theirs} {shorten(value)}"
+                raise EncoderError(path, problem, "a whole number", "fetch the file again")
             options[ours] = value
         labels = shapes.get(f"{HEAD}.out_proj.bias", (0,))[0]
         if head in SINGLE_LABEL:
             options["labels"] = labels
         elif labels != 2:
-            found = f"a head {head} of {labels} labels"
-            raise EncoderError(path, found, "2: wrong and right candidates")
+            problem = f"a head {head} of {labels} labels"
+            raise EncoderError(path, problem, "2: wrong and right candidates")
         # What the model was trained with, so that it keeps its scores.
         return {**options, "positions": "tokens", "missing": "visible", "aggregation": "sum"}
 

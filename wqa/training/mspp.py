@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import mxnet as mx
 import numpy as np
 
+from wqa.config import TrainingConfig
 from wqa.errors import OptionError
 from wqa.models import Network, NetworkConfig
 from wqa.models.mspp import SINGLE_LABEL, SourceEncoder
@@ -21,6 +22,7 @@ from wqa.text import Tokenizer, bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.decoupled import SPECIALS
 from wqa.training.losses import cross_entropy
+from wqa.training.messages import note_counts
 from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
 from wqa.training.task import PairTask
 
@@ -71,6 +73,21 @@ class MSPPTask(PairTask):
         missing = np.maximum(k - np.diff(starts, append=len(rank)), 0) * SPECIALS
         longest = int((sums + missing + questions[order][starts]).max())
         return bucketed(longest, self.max_length)
+
+    @classmethod
+    def create(
+        cls,
+        system: str,
+        start: Start,
+        own_config: NetworkConfig,
+        train_file: str,
+        config: TrainingConfig,
+        max_length: int,
+    ) -> MSPPTask:
+        task: Any = super().create(system, start, own_config, train_file, config, max_length)
+        done = f"cut to {task.encoder.max_length} tokens"
+        note_counts(train_file, [(task.pairs.truncated, "candidate", done)])
+        return task
 
     @classmethod
     def make_network(
