@@ -18,7 +18,7 @@ from wqa.evaluation.paragraphs import paragraph_figures
 from wqa.inference import load_ranker
 from wqa.inference.paragraphs import ParagraphScorer, ParagraphScores
 from wqa.models import build_network
-from wqa.models.paragraphs import TokenPredictor
+from wqa.models.predictor import TokenPredictor
 from wqa.text import load_tokenizer
 from wqa.text.masking import Masking
 from wqa.text.paragraphs import ParagraphEncoder

@@ -70,7 +70,7 @@ class ParagraphScorer:
 
         Parameters
         ----------
-        network : wqa.models.paragraphs.ParagraphTransformer
+        network : wqa.models.mspp.ParagraphTransformer
             Network on the device.
 
         Yields

@@ -5,25 +5,27 @@ segments apart. E_i is the encoding of the special token before segment i, and f
 IE_1 (E_0) and AE_1 (the average of E_0, ..., E_k) give one label to the whole input, IE_k (E_i) and
 AE_k (E_0 and E_i) one score to each candidate.
 
-The paper calls its heads linear layers. In the authors' code they are that of RoBERTa's classifier:
-dropout, a dense layer with tanh, dropout, an output layer. So are these.
+Pre-training (sections 3.4 and 4.1) trains the joint model, with a head for each candidate, and a
+predictor of masked tokens beside it. Both read one pass of the encoder.
 
-Shapes: B inputs, L positions, n = k + 1 marks, C units.
+Shapes: B inputs, L positions, k candidates, M masked positions of an input, C units, V tokens.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
-from mxnet.gluon import HybridBlock, nn
+from mxnet.gluon import HybridBlock
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_length
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.backbone import Backbone
 from wqa.models.heads import Head, Stage, score
+from wqa.models.joint_heads import CandidateHead, InputHead
 from wqa.models.network import Network, NetworkConfig
+from wqa.models.predictor import TokenPredictor
 from wqa.models.runtime import Tensor
 from wqa.text import Tokenizer
 from wqa.text.joint import MISSING, ORDERS, POSITIONS, JointEncoder
@@ -128,98 +130,6 @@ class MSPPConfig(NetworkConfig):
         return {"epochs": 40, "learning_rate": 2e-6, "warmup_updates": 1000, "patience": 8}
 
 
-class SegmentHead(Head):
-    """Base class of the heads on the embeddings of segments.
-
-    Inputs are E_0, ..., E_k, (B, n, C), and which segments are there, (B, n).
-
-    Parameters
-    ----------
-    config : MSPPConfig
-        Configuration of the model.
-    width : int
-        Width of what the head classifies.
-    outputs : int
-        Number of labels.
-    dropout : float
-        Dropout rate before either layer.
-    """
-
-    reads = "marks"
-
-    def __init__(
-        self, config: MSPPConfig, width: int, outputs: int, dropout: float, **kwargs
-    ) -> None:
-        super().__init__(**kwargs)
-        self.marks = config.k + 1
-        with self.name_scope():
-            # New for all families: no encoder is trained to sum up a segment among several here.
-            self.dense = nn.Dense(width, activation="tanh", flatten=False, in_units=width)
-            self.dropout = nn.Dropout(dropout)
-            self.out = nn.Dense(outputs, flatten=False, in_units=width)
-
-    def classify(self, rows: Tensor) -> Tensor:
-        """Logits of rows, (..., width): (..., outputs)."""
-        return self.out(self.dropout(self.dense(self.dropout(rows))))
-
-
-class CandidateHead(SegmentHead):
-    """IE_k or AE_k: the log-odds of each candidate, (B, k), 0 where it is missing.
-
-    The outputs are two classes. A score is the second less the first.
-
-    Parameters
-    ----------
-    config : MSPPConfig
-        Configuration of the model.
-    units : int
-        C, the encoder's width.
-    dropout : float
-        Dropout rate.
-    """
-
-    def __init__(self, config: MSPPConfig, units: int, dropout: float, **kwargs) -> None:
-        self._joins_question = config.head == "AE_k"
-        width = 2 * units if self._joins_question else units
-        super().__init__(config, width, 2, dropout, **kwargs)
-
-    def hybrid_forward(self, F, segments: Tensor, present: Tensor) -> Tensor:
-        rows = F.slice_axis(segments, axis=1, begin=1, end=None)  # (B, k, C)
-        if self._joins_question:
-            question = F.slice_axis(segments, axis=1, begin=0, end=1)  # (B, 1, C)
-            question = F.broadcast_axis(question, axis=1, size=self.marks - 1)
-            rows = F.concat(question, rows, dim=2)  # (B, k, 2 C)
-        wrong, right = F.split(self.classify(rows), num_outputs=2, axis=2, squeeze_axis=True)
-        return (right - wrong) * F.slice_axis(present, axis=1, begin=1, end=None)  # (B, k)
-
-
-class InputHead(SegmentHead):
-    """IE_1 or AE_1: the logits of the labels of the whole input, (B, labels).
-
-    AE_1 averages the segments that are there, as a missing one has no embedding.
-
-    Parameters
-    ----------
-    config, units, dropout
-        As `CandidateHead` takes them.
-    """
-
-    def __init__(self, config: MSPPConfig, units: int, dropout: float, **kwargs) -> None:
-        super().__init__(config, units, config.labels, dropout, **kwargs)
-        self._aggregates = config.head == "AE_1"
-        self._averages = config.aggregation == "mean"
-
-    def hybrid_forward(self, F, segments: Tensor, present: Tensor) -> Tensor:
-        if not self._aggregates:
-            first = F.slice_axis(present, axis=1, begin=0, end=1)  # 1: the question is there
-            row = F.slice_axis(segments, axis=1, begin=0, end=1)  # (B, 1, C)
-            return self.classify(F.broadcast_mul(F.reshape(row, (-3, 0)), first))
-        row = F.sum(segments, axis=1)  # (B, C)
-        if self._averages:
-            row = F.broadcast_div(row, F.sum(present, axis=1, keepdims=True))
-        return self.classify(row)
-
-
 class JointTransformer(Network):
     """An encoder of a question and k candidates with one of the four heads.
 
@@ -308,6 +218,123 @@ def _check_positions(config: MSPPConfig, positions: int) -> None:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class ParagraphConfig(MSPPConfig):
+    """Configuration of the pre-training: that of the joint model, and of its examples.
+
+    Parameters
+    ----------
+    hard, easy : int
+        Numbers of hard and of easy negatives, k_2 and k_3; with one positive they are k.
+    other_paragraphs : int
+        Greatest number of other paragraphs of a document that hard negatives come from.
+    premise_sentences, candidate_sentences : int
+        Greatest number of sentences of a premise and of a candidate.
+    least_sentence, least_paragraph, least_document : int
+        Characters of a sentence, a paragraph and a document below which it is left out.
+    buffer_documents : int
+        Documents in memory, among which an epoch shuffles.
+    mask_rate : float
+        Probability that a token is predicted.
+
+    Raises
+    ------
+    OptionError
+        If the candidates are not k, or the head gives one label to the whole input.
+    """
+
+    hard: int = _option(2, "hard negatives of an example, of the premise's document")
+    easy: int = _option(2, "easy negatives of an example, of other documents")
+    other_paragraphs: int = _option(4, "most other paragraphs that hard negatives come from")
+    premise_sentences: int = _option(1, "most sentences of a premise")
+    candidate_sentences: int = _option(2, "most sentences of a candidate")
+    least_sentence: int = _option(20, "characters below which a sentence is left out")
+    least_paragraph: int = _option(60, "characters below which a paragraph is left out")
+    least_document: int = _option(200, "characters below which a document is left out")
+    buffer_documents: int = _option(10_000, "documents in memory, among which an epoch shuffles")
+    mask_rate: float = _option(0.15, "probability that a token is masked and predicted")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.head in SINGLE_LABEL:
+            expected = "IE_k or AE_k, which give a score to each candidate"
+            raise OptionError("head", self.head, expected)
+        candidates = 1 + self.hard + self.easy
+        if candidates != self.k:
+            raise OptionError(
+                "k",
+                f"{self.k}, and hard={self.hard} with easy={self.easy} is {candidates}",
+                "one positive and the negatives",
+                f"give k={candidates}, or other numbers of negatives",
+            )
+
+    @property
+    def computes(self) -> str:
+        return "paragraphs"
+
+    def training_defaults(self) -> Dict[str, Any]:
+        """Settings of appendix B.1, but for the number of updates."""
+        return {
+            "learning_rate": 5e-5,
+            "warmup_updates": 10_000,
+            "weight_decay": 0.01,
+            "clip_norm": 1.0,
+        }
+
+
+class ParagraphTransformer(JointTransformer):
+    """A joint model that is pre-trained.
+
+    Inputs are those of the joint model and, behind them, ``masked``, (B, M), the positions to be
+    predicted. The outputs are (B, k) log-odds of sharing the paragraph of the premise, and the
+    encodings of these positions, (B, M, C), for `predict_tokens`.
+
+    Parameters
+    ----------
+    backbone : BackboneConfig
+        Sizes of the encoder.
+    config : ParagraphConfig, optional
+        Configuration of the joint model and of the examples.
+    """
+
+    Config = ParagraphConfig
+
+    def __init__(
+        self, backbone: BackboneConfig, config: Optional[ParagraphConfig] = None, **kwargs
+    ) -> None:
+        super().__init__(backbone, config, **kwargs)
+        with self.name_scope():
+            self.predictor = TokenPredictor(self.config)
+
+    def hybrid_forward(
+        self, F, token_ids: Tensor, token_types: Tensor, *inputs: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        *positions, marks, valid_length, masked = inputs
+        hidden = self.backbone.embeddings(token_ids, token_types, *positions)
+        hidden = self.backbone.layers(hidden, valid_length)  # (B, L, C)
+        scores = score(F, self.head, hidden, valid_length, marks)
+        rows = F.contrib.arange_like(masked, axis=0)  # (B,)
+        rows = F.broadcast_like(F.expand_dims(rows, axis=1), masked)  # (B, M)
+        return scores, F.gather_nd(hidden, F.stack(rows, masked, axis=0))
+
+    def predict_tokens(self, rows: Tensor) -> Tensor:
+        """Logits of the tokens at masked positions.
+
+        Parameters
+        ----------
+        rows : mxnet.nd.NDArray
+            (B, M, C) encodings.
+
+        Returns
+        -------
+        mxnet.nd.NDArray
+            (B * M, V).
+        """
+        # The table is an input, as a block that shared the parameter would be saved with a copy.
+        table = self.backbone.embeddings.word.weight.data(rows.context)
+        return self.predictor(rows.reshape((-3, 0)), table)
+
+
 class SourceEncoder(Network):
     """The encoder that a training starts from, with the token types that it has there.
 
@@ -331,3 +358,22 @@ class SourceEncoder(Network):
     @property
     def encoders(self) -> List[Backbone]:
         return [self.backbone]
+
+
+class PredictingEncoder(SourceEncoder):
+    """The encoder that a pre-training starts from, with its predictor of masked tokens.
+
+    Parameters
+    ----------
+    backbone : BackboneConfig
+        Sizes of the encoder.
+    config : NetworkConfig, optional
+        Nothing.
+    """
+
+    def __init__(
+        self, backbone: BackboneConfig, config: Optional[NetworkConfig] = None, **kwargs
+    ) -> None:
+        super().__init__(backbone, config, **kwargs)
+        with self.name_scope():
+            self.predictor = TokenPredictor(backbone)

@@ -11,10 +11,9 @@ from wqa.models.compare_aggregate import CompareAggregate
 from wqa.models.cosinet import Cosinet
 from wqa.models.dcbert import DecoupledTransformer
 from wqa.models.mhs import MultipleHeadsStudent
-from wqa.models.mspp import JointTransformer
+from wqa.models.mspp import JointTransformer, ParagraphTransformer
 from wqa.models.network import Network
 from wqa.models.pairwise import PairwiseTransformer
-from wqa.models.paragraphs import ParagraphTransformer
 from wqa.models.reader import SpanReader
 
 #: Network of each system; a new system adds an entry.

@@ -210,7 +210,7 @@ def predictor_names(config: BackboneConfig) -> Names:
     Returns
     -------
     dict of str to list of str
-        Tensors by parameter of `wqa.models.paragraphs.TokenPredictor`; empty where the family has
+        Tensors by parameter of `wqa.models.predictor.TokenPredictor`; empty where the family has
         no predictor.
     """
     tensors = HUGGINGFACE[config.layout].predictor
