@@ -24,7 +24,8 @@ from wqa.inference.engine import Engine, HybridEngine
 from wqa.inference.engine_choice import build_engine
 from wqa.inference.lookahead import LookAhead
 from wqa.inference.packed_engine import PackedEngine
-from wqa.inference.ranker import Capabilities, Ranker, Ranking, question_name, score_error
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking, question_name, score_error
 from wqa.models import Network
 from wqa.onednn import PackedBatch, PackedLayers, calibrate
 from wqa.onednn.quantize import STRENGTH, QuantizedLayers
@@ -163,9 +164,9 @@ class JointRanker(Ranker):
         layers = list(backbone.layers)
         return calibrate(network.config, backbone.embeddings, layers, pairs, strength, begin=_embed)
 
-    def rank(self, question: str, candidates: Sequence[str]) -> Ranking:
-        pairs = self.encoder.split(question, candidates)
-        return self.rank_pairs([pairs], [question_name(Question("", question, ()))])[0]
+    def _rank_question(self, question: Question) -> Ranking:
+        encoded, _ = self._encode(question)
+        return self._rank_group([encoded])[0]
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         with LookAhead(questions, self._encode, self._group_tokens) as groups:
