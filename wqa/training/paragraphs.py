@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
     seed: int
     start: int
-    count: int
+    size: int
 
 
 class Epoch(Sequence[Batch]):
@@ -134,7 +134,7 @@ class ParagraphTask(Task):
         return Epoch(seed, self._examples, max(1, tokens // self.max_length))
 
     def batch(self, key: Batch) -> Dict[str, np.ndarray]:
-        examples = self.stream.take(key.seed, 0, key.start, key.count)
+        examples = self.stream.take(key.seed, 0, key.start, key.size)
         return self.paragraphs.batch(examples, np.random.default_rng([key.seed, key.start]))
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
