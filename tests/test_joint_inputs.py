@@ -87,11 +87,7 @@ def test_texts_are_cut_to_the_length_of_a_segment():
     segments = make().segments("a", ["bcde", "bcdef"])
     assert segments.candidates == [[12, 13, 14, 15]] * 2
     assert segments.truncated == [False, True]
-    assert make(max_length=4).segments("a", ["bcde"]).candidates == [[12, 13]]
-    # Slots keep their length where segments are cut to less.
-    shorter = join(make(max_length=4, positions="slots"), [11], [[12]])
-    assert shorter.positions.tolist() == [0, 1, 2, 6, 7, 8]
-    assert make(max_length=99).longest == 24 and make(max_length=4).longest == 16
+    assert make().longest == 24
 
 
 def test_an_over_long_question_is_an_error_truncated_or_skipped():
@@ -160,7 +156,6 @@ def test_a_trained_tokenizer_of_every_family(family_encoder):
     "options, where",
     [
         ({"segment_length": 2}, "segment_length"),
-        ({"max_length": 2}, "segment_length"),
         ({"k": 0}, "k"),
         ({"positions": "rows"}, "positions"),
         ({"missing": "gone"}, "missing"),

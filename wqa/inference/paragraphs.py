@@ -78,24 +78,18 @@ class ParagraphScorer:
         ParagraphScores
             Scores of each micro-batch.
         """
-        rng = np.random.default_rng(SEED)
         for start in range(0, len(self._examples), self._size):
-            batch = self._encoder.batch(self._examples[start : start + self._size], rng)
-            inputs = []
-            for name in self._encoder.names:
-                array = batch[name]
-                inputs.append(mx.nd.array(array, ctx=self._device, dtype=array.dtype))
-            scores, rows = network(*inputs)
-            logits = network.predict_tokens(rows)  # (B M, V)
-            is_masked = batch["mask_weights"].ravel() > 0
-            ids = batch["masked_ids"].ravel()
-            likelihoods = mx.nd.log_softmax(logits, axis=-1)
-            likelihood = mx.nd.pick(likelihoods, mx.nd.array(ids, ctx=self._device)).asnumpy()
-            predicted = logits.argmax(axis=-1).asnumpy() == ids
+            batch = self._encoder.batch(self._examples[start : start + self._size], SEED, start)
+            arrays = {}
+            for name, array in batch.items():
+                arrays[name] = mx.nd.array(array, ctx=self._device, dtype=array.dtype)
+            scores, rows = network(*(arrays[name] for name in self._encoder.names))
+            likelihoods, predicted = network.predict_tokens(rows, arrays["masked_ids"])
+            is_masked = batch["mask_weights"] > 0
             yield ParagraphScores(
                 scores.asnumpy(),
                 batch["kinds"],
                 int(is_masked.sum()),
-                int(predicted[is_masked].sum()),
-                float(-likelihood[is_masked].sum()),
+                int(predicted.asnumpy()[is_masked].sum()),
+                float(-likelihoods.asnumpy()[is_masked].sum()),
             )

@@ -13,9 +13,12 @@ from wqa.data.locks import lock_output
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference.engine_choice import packing_obstacle
 from wqa.inference.load import calibrate_network, load_network_ranker
-from wqa.inference.run_directory import Run, load_run, quantized_path
+from wqa.inference.run_directory import KINDS, Run, load_run, quantized_path
 from wqa.onednn.quantize import STRENGTH, write_quantized
 from wqa.text import note_long_questions, prepare_questions
+
+#: Kinds of networks that run in 8 bits, by `wqa.models.NetworkConfig.computes`.
+QUANTIZED = ("scores", "spans", "labels")
 
 
 def quantize(
@@ -77,9 +80,15 @@ def quantize(
 
 
 def _open(folder: pathlib.Path, long_questions: str) -> Run:
-    """A run, whatever its network computes."""
+    """A run whose network computes one of `QUANTIZED`."""
     if (folder / "model.params").exists():
-        return load_run(folder, long_questions=long_questions)
+        loaded = load_run(folder, long_questions=long_questions)
+        computes = loaded.network.own_config.computes
+        if computes not in QUANTIZED:
+            what, use = KINDS[computes]
+            problem = f"a run of the system {loaded.config.system}, which is {what}"
+            raise RunDirectoryError(folder, problem, "a run that ranks or reads", use)
+        return loaded
     # Says what is wrong with anything but a classifier's directory.
     load_network_ranker(folder, engine="mxnet", long_questions=long_questions)
     raise RunDirectoryError(

@@ -172,6 +172,31 @@ class Embeddings(HybridBlock):
         )
 
 
+def activate(F, hidden: Tensor, activation: str) -> Tensor:
+    """Apply the activation of an encoder.
+
+    Parameters
+    ----------
+    F : module
+        ``mxnet.nd`` or ``mxnet.sym``.
+    hidden : Tensor
+        Numbers of any shape.
+    activation : str
+        That of `wqa.config.BackboneConfig`: ``"gelu"``, ``"relu"``, or GELU by its tanh form.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+    """
+    if activation == "gelu":
+        return F.LeakyReLU(hidden, act_type="gelu")
+    if activation == "relu":
+        return F.relu(hidden)
+    cubic = hidden + 0.044715 * hidden * hidden * hidden
+    return 0.5 * hidden * (1 + F.tanh(math.sqrt(2 / math.pi) * cubic))
+
+
 class EncoderLayer(HybridBlock):
     """One transformer layer: self-attention with one joint QKV product, then feed-forward.
 
@@ -204,7 +229,7 @@ class EncoderLayer(HybridBlock):
             hidden + self.dropout(self.proj(self._attend(F, self.qkv(hidden), mask)))
         )
         return self.ffn_norm(
-            hidden + self.dropout(self.ffn_2(self._activate(F, self.ffn_1(hidden))))
+            hidden + self.dropout(self.ffn_2(activate(F, self.ffn_1(hidden), self._activation)))
         )
 
     def _attend(self, F, qkv: Tensor, mask: Tensor) -> Tensor:
@@ -222,14 +247,6 @@ class EncoderLayer(HybridBlock):
             F.reshape(context, (-4, -1, heads, 0, 0)), (0, 2, 1, 3)
         )  # (B, L, H, C / H)
         return F.reshape(context, (0, 0, -3))  # (B, L, C)
-
-    def _activate(self, F, hidden: Tensor) -> Tensor:
-        if self._activation == "gelu":
-            return F.LeakyReLU(hidden, act_type="gelu")
-        if self._activation == "relu":
-            return F.relu(hidden)
-        cubic = hidden + 0.044715 * hidden * hidden * hidden
-        return 0.5 * hidden * (1 + F.tanh(math.sqrt(2 / math.pi) * cubic))
 
 
 class LayerStack(HybridBlock):

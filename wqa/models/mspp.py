@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, List, Optional, Tuple
 
+import mxnet as mx
 from mxnet.gluon import HybridBlock
 
 from wqa.config import BackboneConfig
@@ -170,16 +171,22 @@ class JointTransformer(Network):
     def text_encoder(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
     ) -> JointEncoder:
-        """Encoder of joint inputs; ``max_length`` is that of a segment, if it is less than L."""
+        """Encoder of joint inputs, whose segments have L tokens; ``max_length`` is at least L."""
         check_length(max_length, self.max_positions)
         own = self.own_config
+        if max_length < own.segment_length:
+            raise OptionError(
+                "max_length",
+                f"{max_length}, and segments have segment_length={own.segment_length}",
+                f"at least {own.segment_length}",
+                f"give max_length={own.segment_length}, or a smaller segment_length",
+            )
         return JointEncoder(
             tokenizer,
             own.segment_length,
             own.k,
             own.positions,
             own.missing,
-            max_length,
             long_questions,
         )
 
@@ -218,6 +225,20 @@ def _check_positions(config: MSPPConfig, positions: int) -> None:
         )
 
 
+#: Least values of numbers of the pre-training.
+_LEAST = {
+    "hard": 0,
+    "easy": 0,
+    "other_paragraphs": 1,
+    "premise_sentences": 1,
+    "candidate_sentences": 1,
+    "least_sentence": 0,
+    "least_paragraph": 0,
+    "least_document": 0,
+    "buffer_documents": 2,
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class ParagraphConfig(MSPPConfig):
     """Configuration of the pre-training: that of the joint model, and of its examples.
@@ -240,7 +261,8 @@ class ParagraphConfig(MSPPConfig):
     Raises
     ------
     OptionError
-        If the candidates are not k, or the head gives one label to the whole input.
+        If the candidates are not k, a number is too small, or the head gives one label to the whole
+        input.
     """
 
     hard: int = _option(2, "hard negatives of an example, of the premise's document")
@@ -256,6 +278,12 @@ class ParagraphConfig(MSPPConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value < least:
+                raise OptionError(name, value, f"{least} or more")
+        if not 0 < self.mask_rate <= 1:
+            raise OptionError("mask_rate", self.mask_rate, "a number above 0 and at most 1")
         if self.head in SINGLE_LABEL:
             expected = "IE_k or AE_k, which give a score to each candidate"
             raise OptionError("head", self.head, expected)
@@ -317,22 +345,30 @@ class ParagraphTransformer(JointTransformer):
         rows = F.broadcast_like(F.expand_dims(rows, axis=1), masked)  # (B, M)
         return scores, F.gather_nd(hidden, F.stack(rows, masked, axis=0))
 
-    def predict_tokens(self, rows: Tensor) -> Tensor:
-        """Logits of the tokens at masked positions.
+    def predict_tokens(self, rows: Any, masked_ids: Any) -> Tuple[Any, Any]:
+        """Predict the tokens at masked positions.
 
         Parameters
         ----------
         rows : mxnet.nd.NDArray
             (B, M, C) encodings.
+        masked_ids : mxnet.nd.NDArray
+            (B, M) float32 ids of the tokens that stood there.
 
         Returns
         -------
-        mxnet.nd.NDArray
-            (B * M, V).
+        likelihoods : mxnet.nd.NDArray
+            (B, M) logarithms of the probabilities of these tokens.
+        predicted : mxnet.nd.NDArray
+            (B, M) float32, 1 where such a token is the most probable one.
         """
         # The table is an input, as a block that shared the parameter would be saved with a copy.
         table = self.backbone.embeddings.word.weight.data(rows.context)
-        return self.predictor(rows.reshape((-3, 0)), table)
+        logits = self.predictor(rows.reshape((-3, 0)), table)  # (B M, V)
+        ids = masked_ids.reshape((-1,))
+        likelihoods = mx.nd.pick(mx.nd.log_softmax(logits, axis=-1), ids)
+        predicted = logits.argmax(axis=-1) == ids
+        return likelihoods.reshape(masked_ids.shape), predicted.reshape(masked_ids.shape)
 
 
 class SourceEncoder(Network):

@@ -205,7 +205,8 @@ def _convert_directory(
     differences = compare(network, files.where, check, scores=False) if check else {}
     report = _report(files, network, network.config, layout.system, "head", differences=differences)
     own_config = dataclasses.asdict(network.own_config)
-    write_run(out, report, network, own_config, tokenizer, source, command)
+    max_length = max(MAX_LENGTH, layout.max_length(network))
+    write_run(out, report, network, own_config, tokenizer, source, command, max_length)
     return report
 
 

@@ -63,6 +63,20 @@ class DirectoryLayout:
         """
         raise NotImplementedError
 
+    def max_length(self, network: Network) -> int:
+        """Greatest length of an input that the run records; 0 for the default.
+
+        Parameters
+        ----------
+        network : Network
+            Network of the system.
+
+        Returns
+        -------
+        int
+        """
+        return 0
+
     def names(self, network: Network) -> Names:
         """Names of the tensors of what the network has beside its encoder.
 

@@ -58,6 +58,9 @@ class JointLayout(DirectoryLayout):
         # What the model was trained with, so that it keeps its scores.
         return {**options, "positions": "tokens", "missing": "visible", "aggregation": "sum"}
 
+    def max_length(self, network: Network) -> int:
+        return network.own_config.segment_length
+
     def names(self, network: Network) -> Names:
         return {
             **array_names("head.dense", [f"{HEAD}.dense"]),

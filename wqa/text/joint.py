@@ -76,15 +76,13 @@ class JointEncoder(SplitEncoder):
     tokenizer : Tokenizer
         Tokenizes the texts, and determines the special tokens.
     segment_length : int
-        L, from which the positions of ``slots`` count.
+        L, the most tokens of a segment, from which the positions of ``slots`` count.
     k : int
         Number of candidates of an input.
     positions : {"tokens", "slots"}
         How tokens are numbered, of `POSITIONS`.
     missing : {"absent", "visible"}
         What stands for a missing candidate, of `MISSING`.
-    max_length : int, optional
-        Greatest length of a segment, if that is to be less than L.
     long_questions : {"error", "truncate", "skip"}
         What to do with an over-long question: raise an error, or keep its first tokens. ``skip``
         raises the error too; what reads a corpus then leaves the question out with all its
@@ -110,17 +108,15 @@ class JointEncoder(SplitEncoder):
         k: int = 5,
         positions: str = "tokens",
         missing: str = "absent",
-        max_length: Optional[int] = None,
         long_questions: str = "error",
     ) -> None:
         check_choice("positions", positions, POSITIONS)
         check_choice("missing", missing, MISSING)
         if k < 1:
             raise OptionError("k", k, "at least 1 candidate")
-        longest = segment_length if max_length is None else min(segment_length, max_length)
-        if longest <= SPECIALS:
-            raise OptionError("segment_length", longest, f"at least {SPECIALS + 1} tokens")
-        super().__init__(tokenizer, longest, longest, long_questions)
+        if segment_length <= SPECIALS:
+            raise OptionError("segment_length", segment_length, f"at least {SPECIALS + 1} tokens")
+        super().__init__(tokenizer, segment_length, segment_length, long_questions)
         self.segment_length, self.k = segment_length, k
         self._has_slots, self._shows_missing = positions == "slots", missing == "visible"
         names = ["token_ids", "token_types", "marks", "valid_length"]

@@ -11,8 +11,8 @@ from wqa.text.batching import bucketed
 from wqa.text.joint import JointEncoder, JointInput
 from wqa.text.masking import Masking
 
-#: Kind of a candidate that a batch does not have.
-NO_KIND = -1
+#: Second number of the seeds of masks, another than those of `wqa.data.paragraph_stream`.
+_MASKS = 103
 
 
 class ParagraphEncoder:
@@ -35,7 +35,7 @@ class ParagraphEncoder:
         self.names = (*joint.names, "masked")
 
     def batch(
-        self, examples: Sequence[ParagraphExample], rng: np.random.Generator
+        self, examples: Sequence[ParagraphExample], seed: int, first: int = 0
     ) -> Dict[str, np.ndarray]:
         """Assemble a batch.
 
@@ -43,8 +43,11 @@ class ParagraphEncoder:
         ----------
         examples : sequence of ParagraphExample
             Examples of k candidates, at least one.
-        rng : numpy.random.Generator
-            Generator of the masks.
+        seed : int
+            Seed of an epoch.
+        first : int
+            Number of the first example in the epoch. The masks of an example depend on the seed and
+            on its number, not on its batch.
 
         Returns
         -------
@@ -56,25 +59,28 @@ class ParagraphEncoder:
             the mean over tokens; and ``kinds``, (B, k) float32 indices in
             `wqa.data.paragraph_examples.KINDS`.
         """
-        arrays = dict(zip(self.joint.names, self.joint.pad(self._inputs(examples))))
-        original = arrays["token_ids"]
-        arrays["token_ids"], chosen = self._masking(original, rng)
-        counts = chosen.sum(axis=1)
-        width = bucketed(max(int(counts.max()), 1))
-        masked = np.zeros((len(examples), width), dtype=np.float32)
-        ids, weights = np.zeros_like(masked), np.zeros_like(masked)
-        for row, count in enumerate(counts.tolist()):
-            positions = np.flatnonzero(chosen[row])
-            masked[row, :count] = positions
-            ids[row, :count] = original[row, positions]
-            weights[row, :count] = len(examples) / counts.sum()
-        kinds = np.array([example.kinds for example in examples], dtype=np.float32)
+        inputs = self._inputs(examples)
+        positions: List[np.ndarray] = []
+        ids: List[np.ndarray] = []
+        for row, joint in enumerate(inputs):
+            rng = np.random.default_rng([seed, _MASKS, first + row])
+            token_ids, chosen = self._masking(joint.token_ids, rng)
+            inputs[row] = joint._replace(token_ids=token_ids)
+            positions.append(np.flatnonzero(chosen))
+            ids.append(joint.token_ids[chosen])
+        counts = [len(of_row) for of_row in positions]
+        shape = (len(inputs), bucketed(max(*counts, 1)))
+        masked, masked_ids, weights = (np.zeros(shape, dtype=np.float32) for _ in range(3))
+        for row, count in enumerate(counts):
+            masked[row, :count] = positions[row]
+            masked_ids[row, :count] = ids[row]
+            weights[row, :count] = len(inputs) / max(sum(counts), 1)
         return {
-            **arrays,
+            **dict(zip(self.joint.names, self.joint.pad(inputs))),
             "masked": masked,
-            "masked_ids": ids,
+            "masked_ids": masked_ids,
             "mask_weights": weights,
-            "kinds": kinds,
+            "kinds": np.array([example.kinds for example in examples], dtype=np.float32),
         }
 
     def _inputs(self, examples: Sequence[ParagraphExample]) -> List[JointInput]:

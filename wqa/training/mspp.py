@@ -215,7 +215,8 @@ def check_start(start: Start, own_config: Any) -> None:
     Raises
     ------
     OptionError
-        If the start is a run that was trained, or pre-trained, with another k or L.
+        If the start is a run that was trained, or pre-trained, with another k or L, or its token
+        types are to be drawn anew.
     """
     run = start.run_config()
     if run is None or not all(name in run.network for name in _SHAPE):
@@ -229,6 +230,12 @@ def check_start(start: Start, own_config: Any) -> None:
                 f"one with {name}={wanted}",
                 f"give {name}={stored}, or start from an encoder",
             )
+    if getattr(own_config, "type_initialisation", 0):
+        raise OptionError(
+            "type_initialisation",
+            f"{own_config.type_initialisation} with a run of a joint model, whose row is trained",
+            "0, or an encoder to start from",
+        )
 
 
 def fill_joint(

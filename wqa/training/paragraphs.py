@@ -18,6 +18,7 @@ from wqa.config import TrainingConfig
 from wqa.data.paragraph_examples import POSITIVE, ExampleSettings
 from wqa.data.paragraph_minima import Minima, note_left_out
 from wqa.data.paragraph_stream import ParagraphStream
+from wqa.errors import OptionError
 from wqa.models import NetworkConfig, network_type
 from wqa.models.mspp import PredictingEncoder
 from wqa.text.masking import Masking
@@ -112,6 +113,7 @@ class ParagraphTask(Task):
         config: TrainingConfig,
         max_length: int,
     ) -> ParagraphTask:
+        _check_unused(config)
         check_start(start, own_config)
         tokenizer = start.tokenizer()
         network: Any = network_type(system)(start.backbone(), own_config)
@@ -135,19 +137,24 @@ class ParagraphTask(Task):
 
     def batch(self, key: Batch) -> Dict[str, np.ndarray]:
         examples = self.stream.take(key.seed, 0, key.start, key.size)
-        return self.paragraphs.batch(examples, np.random.default_rng([key.seed, key.start]))
+        return self.paragraphs.batch(examples, key.seed, key.start)
 
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         scores, rows = self.network(*(batch[name] for name in self.paragraphs.names))
         shared = batch["kinds"] == POSITIVE  # (B, k)
-        logits = self.network.predict_tokens(rows)  # (B M, V)
-        likelihoods = mx.nd.log_softmax(logits, axis=-1)
-        likelihood = mx.nd.pick(likelihoods, batch["masked_ids"].reshape((-1,)))
-        of_tokens = likelihood.reshape(rows.shape[:2]) * batch["mask_weights"]  # (B, M)
+        likelihood, _ = self.network.predict_tokens(rows, batch["masked_ids"])  # (B, M)
         return {
             "mspp": cross_entropy(scores, shared).mean(axis=1),
-            "mlm": -of_tokens.sum(axis=1),
+            "mlm": -(likelihood * batch["mask_weights"]).sum(axis=1),
         }
+
+
+def _check_unused(config: TrainingConfig) -> None:
+    """Refuse settings of trainings on questions."""
+    for name in ("train_filter", "shuffle", "long_questions"):
+        value = getattr(config, name)
+        if value != getattr(TrainingConfig(), name):
+            raise OptionError(name, value, "no such setting, as documents have no questions")
 
 
 def open_stream(source: str, own_config: Any) -> ParagraphStream:

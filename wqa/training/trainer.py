@@ -96,7 +96,8 @@ class Trainer:
         )
         self._plan = plan_updates(config, len(self.devices))
         length = task.max_length
-        tokens = self._plan.step_tokens(length)
+        # An evaluation may use the engine too, by mini-batches of `tokens_per_batch`.
+        tokens = max(self._plan.step_tokens(length), config.tokens_per_batch)
         self._engines = attach_engines(self.network, config, tokens, length)
         task.hybridize(not self._engines)
         schedule = schedule or plan_schedule(config, task.plan(self._plan.tokens))
