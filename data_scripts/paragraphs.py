@@ -7,15 +7,15 @@
     python data_scripts/paragraphs.py ccnews --out data/ccnews --archive FOLDER
     python data_scripts/paragraphs.py squad --out data/squad --archive FOLDER --held-out 2
 
-Writes train.jsonl, or the folder train of so many files with ``--files``, and stats.json with the
+Writes train.jsonl, or N files in the folder train with ``--files N``, and stats.json with the
 counts. ``--held-out N`` writes N documents to dev.jsonl: those whose ids have the smallest SHA-256.
 
-``--archive`` takes a file, a tar or a folder, in any nesting. A text file (.txt) is one document; a
-file of lines (.json, .jsonl, or WikiExtractor's wiki_00) holds many, as JSON objects with a text or
-between <doc> and </doc>. Any of them may be packed (.gz, .bz2, .xz). Files of other kinds, blank
-documents and text files that are not UTF-8 are counted and left out. Paragraphs of bookcorpus and
-openwebtext end at blank lines, those of wikipedia and ccnews at each line end; a line that repeats
-the title is left out. The documents of squad are SQuAD's articles.
+``--archive`` takes a file, a tar or a folder, also in one another. A text file (.txt) is one
+document; a file of lines (.json, .jsonl, or WikiExtractor's wiki_00) holds many, as JSON objects
+with a text or between <doc> and </doc>. Any of them may be packed (.gz, .bz2, .xz). Files of other
+kinds, blank documents and text files that are not UTF-8 are counted and left out. Paragraphs of
+bookcorpus and openwebtext end at blank lines, those of wikipedia and ccnews at each line end; a
+line that repeats the title is left out. The documents of squad are SQuAD's articles.
 
 Sentences are those of pysbd, at 200,000 characters a second or so; a large corpus is best converted
 in parts, side by side, into folders of their own. All lengths are kept: the minima are options of
@@ -121,7 +121,7 @@ def documents_of_squad(archive):
 
 
 class HeldOut:
-    """The documents whose ids have the smallest SHA-256, so many of those that come."""
+    """Keeps the documents whose ids have the smallest SHA-256."""
 
     def __init__(self, count):
         self._count = count
@@ -164,7 +164,7 @@ class Files:
 
 
 def paths_of(out, count):
-    """Return the files of the training documents: one, or so many in a folder of their own."""
+    """Return the files of the training documents: one, or several in a folder of their own."""
     if count == 1:
         return [out / "train.jsonl"]
     paths = [out / "train" / f"{number:05}.jsonl" for number in range(count)]

@@ -1,5 +1,5 @@
-"""Documents of large text corpora, one at a time: folders and tars, in any nesting, of text files,
-JSON lines and WikiExtractor's files."""
+"""Documents of large text corpora, one at a time: folders and tars, also inside one another, of
+text files, JSON lines and WikiExtractor's files."""
 
 import bz2
 import contextlib

@@ -465,7 +465,7 @@ def test_texts_are_encoded_apart(tokenizer):
     assert question_ids.shape == (3, 5) and document_ids.shape == (3, 6)
     assert question_valid.tolist() == [5, 5, 5] and document_valid.tolist() == [6, 6, 2]
     assert document_ids[2].tolist() == [start, end, *[tokenizer.padding_id] * 4]
-    assert encoder.longest == 11 and not encoder.joint
+    assert encoder.longest == 11 and not encoder.joins_pairs
     with pytest.raises(InputError, match="the question is empty"):
         encoder.encode(" ", ["a"])
     # A text by itself is the same input.

@@ -211,7 +211,9 @@ def test_random_weights_are_timed(capsys, options, monkeypatch):
     assert capsys.readouterr().out
     several = [*command[:2], "roberta_12_768_12,electra_12_256_4", *command[3:]]
     assert main(several) != 0
-    assert "encoded apart" in capsys.readouterr().err
+    assert "one shape with this system" in capsys.readouterr().err
+    assert main([*command, "--num-candidates", "7", "--tokens", "65", *options]) == 2
+    assert "--tokens: 65; expected at most 64" in capsys.readouterr().err
 
 
 def test_an_exported_network_has_the_same_scores(tmp_path, joint_run):

@@ -204,6 +204,9 @@ def test_inputs_beyond_the_positions_are_refused_before_anything_is_written(tmp_
     network = build_network("mspp", SMALL, k=7, segment_length=8)  # 64 tokens fit
     with pytest.raises(OptionError, match="max_length"):
         network.text_encoder(Ids(), 65)
+    with pytest.raises(OptionError, match="max_length: 7, and segments.*give max_length=8"):
+        network.text_encoder(Ids(), 7)
+    assert network.text_encoder(Ids(), 8).longest == 64
 
 
 # Training

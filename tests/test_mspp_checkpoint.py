@@ -203,6 +203,13 @@ def test_what_a_converted_run_records(tmp_path):
     assert {name: config.network[name] for name in expected} == expected
 
 
+def test_a_converted_run_has_room_for_its_segments(tmp_path, monkeypatch):
+    monkeypatch.setitem(convert.__globals__, "MAX_LENGTH", 16)
+    convert(write_directory(tmp_path / "authors"), tmp_path / "run")
+    assert read_run_config(tmp_path / "run" / "config.json").max_length == LENGTH
+    assert load_ranker(tmp_path / "run").encoder.longest == LENGTH * (K + 1)
+
+
 def test_one_of_masked_language_modelling_alone_is_an_encoder(tmp_path):
     without = {name: None for name in random_tensors() if name.startswith("classifier.")}
     directory = write_directory(tmp_path / "authors", tensors=without)

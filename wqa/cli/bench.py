@@ -249,11 +249,17 @@ def _random(options: argparse.Namespace) -> _Work:
     vocab_size = min(config.vocab_size for config in sum(besides, configs))
     count, candidates = min(options.count or 1, 20), _num_candidates(options)
     lengths = _lengths(options.tokens, "tokens")
-    if any(not inner.encoder.joint for inner in ranker.capabilities.rankers):
+    if any(not inner.encoder.joins_pairs for inner in ranker.capabilities.rankers):
         problem = f"several shapes with --system {options.system}"
-        raise OptionError("random", problem, "one shape, as its texts are encoded apart")
-    if ranker.encoder is not None and not ranker.encoder.joint:
+        raise OptionError("random", problem, "one shape with this system")
+    if ranker.encoder is not None and not ranker.encoder.joins_pairs:
         of_questions = _lengths(options.question_tokens, "question_tokens")
+        for name, (_, longest) in (("tokens", lengths), ("question_tokens", of_questions)):
+            most = ranker.encoder.max_length
+            if longest > most:
+                raise OptionError(
+                    name, longest, f"at most {most}, which the system reads of a text"
+                )
         splits = random_splits(count, candidates, of_questions, lengths, vocab_size, options.seed)
         beside = {name: _joining(rank) for name, rank in others.items()}
         return _Work(ranker, splits, ranker.rank_pairs, beside, ranker.takes_cache)

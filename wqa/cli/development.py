@@ -55,15 +55,18 @@ def _question_factory(
 
 def _paragraph_factory(options: argparse.Namespace, own_config: Any) -> Callable[[Any], Evaluator]:
     """Factory of evaluators on the examples of held-out documents, drawn with seed 0."""
+    from wqa.data.paragraph_minima import note_left_out
     from wqa.evaluation.paragraphs import paragraph_figures
     from wqa.inference.paragraphs import ParagraphScorer
     from wqa.text.masking import Masking
     from wqa.text.paragraphs import ParagraphEncoder
     from wqa.training.paragraphs import open_stream
 
-    examples = list(open_stream(options.dev, own_config).examples(0))
-
     def evaluator(encoder: Any) -> Evaluator:
+        # After the task is made, which refuses what does not fit the encoder.
+        stream = open_stream(options.dev, own_config)
+        note_left_out(stream.count(), options.dev)
+        examples = list(stream.examples(0))
         masking = Masking(encoder.tokenizer, own_config.mask_rate)
         engine = evaluation_engine(options)
         scorer = ParagraphScorer(

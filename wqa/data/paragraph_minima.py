@@ -51,7 +51,7 @@ class ParagraphCounts:
     Attributes
     ----------
     documents, paragraphs, sentences : int
-        That are kept.
+        Numbers of those that are kept.
     short_documents : int
         Documents that are left out whole: they are shorter than the minimum, or nothing of them is
         kept.

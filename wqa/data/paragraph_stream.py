@@ -2,12 +2,12 @@
 
 An epoch reads the files of a source in a random order, each from its start. Documents fill a
 buffer; when it is full, the examples of the new ones are drawn in a random order, and then new
-documents replace old ones, one for one. What is replaced by nothing, at the end of the source,
-stays for the easy negatives of the last examples. An example thus comes at most a buffer's length
-from its place, so that corpora are mixed only if the documents of a file are, and `--files` of
-`data_scripts/paragraphs.py` deals them out to several.
+documents replace old ones, one for one. At the end of the source, old documents remain in the
+buffer for the easy negatives of the last examples. An example thus comes at most a buffer's length
+from where its document stands, so that corpora are mixed only if the documents of a file are, and
+`--files` of `data_scripts/paragraphs.py` deals them out to several.
 
-The generator of each example depends on the seed, the epoch, the number of its buffer and its place
+The generator of each example depends on the seed, the epoch, the number of its buffer and its index
 in it. To resume, the documents before are read and counted, but nothing is drawn, and no state is
 saved.
 """
@@ -29,7 +29,7 @@ from wqa.errors import DataError, OptionError
 #: documents than one of news.
 MOST_CHARACTERS = 1 << 28
 
-#: First numbers of the seeds of generators, so that they are different ones.
+#: Second numbers of the seeds of generators, so that they are different ones.
 _FILES, _ORDER, _EXAMPLE = range(100, 103)
 
 
@@ -47,14 +47,14 @@ class _Buffer(NamedTuple):
     documents: List[ParagraphDocument]
     new: int
 
-    def places(self) -> List[Tuple[int, int]]:
+    def indices(self) -> List[Tuple[int, int]]:
         """Indices of the new documents and their paragraphs with two sentences or more."""
-        places = []
+        indices = []
         for index, document in enumerate(self.documents[: self.new]):
             for number, sentences in enumerate(document.paragraphs):
                 if len(sentences) > 1:
-                    places.append((index, number))
-        return places
+                    indices.append((index, number))
+        return indices
 
 
 class ParagraphStream:
@@ -98,7 +98,7 @@ class ParagraphStream:
         self.files = [path for source in sources for path in paragraph_files(source)]
         self.settings, self.minima, self.buffer_size = settings, minima, buffer_size
         #: Seed, epoch and number of the example that `_upcoming` yields next.
-        self._place = (0, 0, 0)
+        self._position = (0, 0, 0)
         self._upcoming: Iterator[ParagraphExample] = iter(())
 
     def count(self) -> ParagraphCounts:
@@ -142,14 +142,14 @@ class ParagraphStream:
         """
         passed = 0  # examples of the buffers before
         for number, buffer in enumerate(self._buffers(seed, epoch)):
-            places = buffer.places()
-            if start < passed + len(places):
-                order = _generator(seed, _ORDER, epoch, number).permutation(len(places))
+            indices = buffer.indices()
+            if start < passed + len(indices):
+                order = _generator(seed, _ORDER, epoch, number).permutation(len(indices))
                 for index in order[max(start - passed, 0) :]:
                     rng = _generator(seed, _EXAMPLE, epoch, number, int(index))
-                    document, paragraph = places[index]
+                    document, paragraph = indices[index]
                     yield draw_example(buffer.documents, document, paragraph, self.settings, rng)
-            passed += len(places)
+            passed += len(indices)
         if not passed:
             raise DataError(
                 ", ".join(map(str, self.files[:3])),
@@ -180,11 +180,11 @@ class ParagraphStream:
         DataError
             As by `examples`.
         """
-        if (seed, epoch, start) != self._place or not start:
+        if (seed, epoch, start) != self._position or not start:
             self._upcoming = self.examples(seed, epoch, start)
-        self._place = (0, 0, 0)  # after an error nothing is read on
+        self._position = (0, 0, 0)  # after an error nothing is read on
         taken = list(itertools.islice(self._upcoming, count))
-        self._place = (seed, epoch, start + len(taken))
+        self._position = (seed, epoch, start + len(taken))
         return taken
 
     def _buffers(self, seed: int, epoch: int) -> Iterator[_Buffer]:

@@ -85,7 +85,7 @@ def _quantized(
     config = network.config
     rng = np.random.default_rng(seed)
     shortest, longest = (min(length, config.max_positions) for length in _LENGTHS)
-    if encoder.joint:
+    if encoder.joins_pairs:
         pairs: List[Any] = random_pairs(rng, _CALIBRATED, shortest, longest, config.vocab_size)
     else:
         lengths = (4, shortest), (shortest, longest)

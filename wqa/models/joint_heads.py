@@ -97,7 +97,8 @@ class InputHead(SegmentHead):
 
     def hybrid_forward(self, F, segments: Tensor, present: Tensor) -> Tensor:
         if not self._aggregates:
-            first = F.slice_axis(present, axis=1, begin=0, end=1)  # 1: the question is there
+            # 1, as the question is always there; a hybridized block must use all of its inputs.
+            first = F.slice_axis(present, axis=1, begin=0, end=1)
             row = F.slice_axis(segments, axis=1, begin=0, end=1)  # (B, 1, C)
             return self.classify(F.broadcast_mul(F.reshape(row, (-3, 0)), first))
         row = F.sum(segments, axis=1)  # (B, C)

@@ -20,7 +20,7 @@ class SourceEncoder(Network):
     backbone : BackboneConfig
         Sizes of the encoder.
     config : NetworkConfig, optional
-        Nothing.
+        Unused, as the network has no options.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class PredictingEncoder(SourceEncoder):
     backbone : BackboneConfig
         Sizes of the encoder.
     config : NetworkConfig, optional
-        Nothing.
+        Unused, as the network has no options.
     """
 
     def __init__(

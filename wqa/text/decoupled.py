@@ -164,7 +164,7 @@ class SplitEncoder(PairEncoder):
         "document_ids",
         "document_valid",
     )
-    joint = False
+    joins_pairs = False
 
     def __init__(
         self,

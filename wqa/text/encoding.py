@@ -105,7 +105,7 @@ class PairEncoder:
     #: Names of the arrays of `pad`, in the order in which a network takes them.
     names: Tuple[str, ...] = ("token_ids", "token_types", "valid_length")
     #: Whether question and candidate are one input, as in the stores of `wqa tokenize`.
-    joint = True
+    joins_pairs = True
 
     def __init__(
         self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"

@@ -96,7 +96,7 @@ class ListEncoder(PairEncoder):
         "candidate_valid",
         "list_valid",
     )
-    joint = False
+    joins_pairs = False
 
     def __init__(
         self, tokenizer: Tokenizer, max_length: int = 128, long_questions: str = "error"

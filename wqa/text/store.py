@@ -190,7 +190,7 @@ class PairStore(TokenizedPairs):
         DataError
             If the store was made with another one.
         """
-        if not encoder.joint:
+        if not encoder.joins_pairs:
             raise DataError(
                 self.path,
                 "a store of pairs, whose candidates are cut to the room that a question leaves",
