@@ -609,6 +609,7 @@ REQUIRED = {
     "score": ("run", "--data", "d", "--out", "o"),
     "tokenize": ("--encoder", "e", "--data", "d", "--out", "o"),
     "tune": ("run", "--data", "d"),
+    "verify": ("run", "--claim", "c"),
 }
 
 
