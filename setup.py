@@ -26,7 +26,10 @@ setup(
         "numpy<1.24",  # MXNet 1.9 uses np.bool, which 1.24 took away
         "scipy<1.12",  # the last line that works with that numpy
         "sacremoses",  # word tokenization, and detokenizing TREC-QA
-        "tokenizers>=0.13",  # reads every pretrained encoder's tokenizer, offline
+        # Reads every pretrained encoder's tokenizer, offline. 0.20 is the last line for Python 3.8,
+        # where later ones would be built by a Rust compiler.
+        "tokenizers>=0.13; python_version >= '3.9'",
+        "tokenizers>=0.13,<0.21; python_version < '3.9'",
         "safetensors>=0.3",  # reads pretrained weights without PyTorch
         "filelock>=3.12",  # one writer for each output, on every file system
         "tqdm",

@@ -32,7 +32,7 @@ from fetching import download
 from wqa.data import Candidate, Question, parse_json
 from wqa.data.archives import DAMAGE
 from wqa.data.lines import open_bytes
-from wqa.errors import DataError, MissingDependency, shorten
+from wqa.errors import DataError, MissingDependency, how_to_install, shorten
 
 URL = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
 NAMES = {"train": "train-v2.0", "dev": "dev-v2.0"}
@@ -113,7 +113,7 @@ def make_segmenter():
         import pysbd
     except ImportError:
         raise MissingDependency(
-            "pysbd", "is not installed", "the sentence splitter", "pip install 'wqa[corpora]'"
+            "pysbd", "is not installed", "the sentence splitter", how_to_install("corpora")
         ) from None
     return pysbd.Segmenter(language="en", clean=False, char_span=True)
 

@@ -540,7 +540,7 @@ def test_squad_without_the_sentence_splitter(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pysbd", None)
     folder = write_squad(tmp_path / "in", paragraph("A. B.", ["A"]))
     assert squad.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 2
-    assert "wqa[corpora]" in capsys.readouterr().err
+    assert "'.[corpora]'" in capsys.readouterr().err
 
 
 def test_counts_of_half_of_squads_development_set(tmp_path):

@@ -1,7 +1,8 @@
 """The command line: one short file a subcommand, which parses and calls one function.
 
 The module of a subcommand has two functions. ``add_arguments(parser)`` adds its arguments to an
-`argparse.ArgumentParser`. ``run(options)`` takes the parsed arguments.
+`argparse.ArgumentParser`. ``run(options)`` takes the parsed arguments, and may return an exit
+status.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from wqa.cli import (
     bench,
     compare,
     convert,
+    doctor,
     embed_words,
     encode,
     evaluate,
@@ -55,6 +57,7 @@ COMMANDS = {
     "rank": rank,
     "retrieve": retrieve,
     "convert": convert,
+    "doctor": doctor,
     "embed-words": embed_words,
     "encode": encode,
     "export": export,
@@ -80,8 +83,14 @@ class _Parser(argparse.ArgumentParser):
         raise OptionError(self.prog, message, mend=f"{self.prog} --help explains its arguments")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of all subcommands.
+def build_parser(command: str = "") -> argparse.ArgumentParser:
+    """Build the parser of the subcommands.
+
+    Parameters
+    ----------
+    command : str
+        Subcommand whose arguments are added; by default all. Those of others may need libraries
+        that `wqa doctor` finds missing, and that take time to import.
 
     Returns
     -------
@@ -103,7 +112,8 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             conflict_handler="resolve",  # a subcommand may bring its own --help
         )
-        module.add_arguments(sub)
+        if command in ("", name):
+            module.add_arguments(sub)
         sub.set_defaults(parser=sub)
     return parser
 
@@ -130,7 +140,7 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     for argument in given:
         if "\0" in argument:
             raise OptionError(shorten(argument), "holds the character NUL", "text without it")
-    parser = build_parser()
+    parser = build_parser(next((word for word in given if not word.startswith("-")), ""))
     options, _ = parser.parse_known_args(arguments)
     if options.command in ("bench", "train"):
         add_own_options(options.parser, options.system)
@@ -154,8 +164,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     Returns
     -------
     int
-        Exit status: 0; 2 after an error, with one line on standard error; 141 if the reader of
-        standard output closed it; 128 plus the number of a signal that stopped the command.
+        Exit status: 0, or what the subcommand returns; 2 after an error, with one line on standard
+        error; 141 if the reader of standard output closed it; 128 plus the number of a signal that
+        stopped the command.
     """
     parser = None
     try:
@@ -163,7 +174,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         parser = options.parser
         for name, value in vars(options).items():
             check_number(value, name)
-        COMMANDS[options.command].run(options)
+        status = COMMANDS[options.command].run(options)
         note_cache(options)
     except Stopped as stopped:
         message = f"{stopped.where}: {stopped.found}; resume with:"
@@ -179,7 +190,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    return 0
+    return status or 0
 
 
 def _typed(error: Exception) -> WqaError:

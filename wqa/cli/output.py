@@ -43,8 +43,6 @@ def show(text: str, value: Any, path: str) -> None:
         are equal to those of ``value``: what must not reach a terminal, and what the encoding of
         standard output lacks, is written as an escape of JSON.
     """
-    from wqa.data import atomic_writer
-
     document = _document(value)
     if path == "-":
         try:
@@ -55,6 +53,8 @@ def show(text: str, value: Any, path: str) -> None:
         return
     # The file first: a reader of standard output may close it.
     if path:
+        from wqa.data import atomic_writer  # needs NumPy, which `wqa doctor` may find missing
+
         with atomic_writer(path) as file:
             file.write(document)
     print(text)
