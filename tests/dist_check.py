@@ -125,9 +125,10 @@ def main():
             place.mkdir()
             print(check(python, wheel, place), flush=True)
             shutil.rmtree(place)
-    missing = [version for version in supported() if version not in map(version_of, pythons)]
-    for version in missing:
-        print("not tried, as it is not here: Python {}.{}".format(*version))
+    tried = set(map(version_of, pythons))
+    for major, minor in supported():
+        if (major, minor) not in tried:
+            print(f"not tried: Python {major}.{minor}")
 
 
 if __name__ == "__main__":

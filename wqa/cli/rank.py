@@ -89,6 +89,8 @@ def read_candidates(path: str) -> List[str]:
     InputError
         If it holds no line.
     """
+    from wqa.data.lines import without_mark
+
     name = path
     try:
         if path == "-":
@@ -102,7 +104,7 @@ def read_candidates(path: str) -> List[str]:
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", mend="check the path") from None
     lines = []
-    for number, line in enumerate(raw.split(b"\n"), 1):
+    for number, line in enumerate(without_mark(raw).split(b"\n"), 1):
         try:
             lines.append(line.decode("utf-8").rstrip("\r"))
         except UnicodeDecodeError as error:

@@ -13,7 +13,6 @@ from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequ
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
-from tqdm import tqdm
 
 from wqa.config import TrainingConfig
 from wqa.data.parameter_files import is_finite
@@ -26,6 +25,7 @@ from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.engines import attach_engines
 from wqa.training.metrics import MetricsFile
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
+from wqa.training.progress import TrainingBar
 from wqa.training.sampling import dropout_seed, order_of_epoch
 from wqa.training.schedules import RATES, Schedule, plan_schedule
 from wqa.training.task import Task
@@ -139,7 +139,7 @@ class Trainer:
         """
         state = self.state
         self._since, self._pairs_since = time.perf_counter(), 0
-        with stop_on_signals() as request, self._progress_bar() as bar:
+        with stop_on_signals() as request, TrainingBar(self.total, state.update) as bar:
             if state.evaluation_is_due:  # a signal came before it
                 self._evaluate(bar)
                 self._checkpoint()
@@ -157,17 +157,6 @@ class Trainer:
                     )
         return state
 
-    def _progress_bar(self) -> tqdm:
-        return tqdm(
-            total=self.total,
-            initial=self.state.update,
-            desc="training",
-            unit="update",
-            file=sys.stderr,
-            mininterval=0.5 if sys.stderr.isatty() else 20,
-            dynamic_ncols=True,
-        )
-
     def _has_ended(self) -> bool:
         state = self.state
         return state.update >= self.total or state.finished or state.epoch >= self.config.epochs
@@ -177,7 +166,7 @@ class Trainer:
 
     # One update
 
-    def _update(self, bar: tqdm) -> None:
+    def _update(self, bar: TrainingBar) -> None:
         state, config = self.state, self.config
         batches = []
         for key in self._next_keys():
@@ -277,7 +266,7 @@ class Trainer:
         # Gradients of parameters that no loss depends on are stale.
         self._optimizer.update(1, ignore_stale_grad=True)
 
-    def _log_losses(self, bar: tqdm, rate: float) -> None:
+    def _log_losses(self, bar: TrainingBar, rate: float) -> None:
         state, now = self.state, time.perf_counter()
         speed = self._pairs_since / (now - self._since)
         means = {name: value / state.loss_updates for name, value in state.loss_sums.items()}
@@ -304,7 +293,7 @@ class Trainer:
             return True
         return state.update % every == 0 if every else state.batch == 0
 
-    def _evaluate(self, bar: tqdm) -> None:
+    def _evaluate(self, bar: TrainingBar) -> None:
         assert self.evaluator is not None
         state, begin = self.state, time.perf_counter()
         figures = self.evaluator(self.network)
