@@ -82,7 +82,8 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
         Parser to add the options to.
     config : type
         Dataclass of the configuration. Its fields are numbers, texts, flags that are off by
-        default, and tuples of numbers or texts; ``help`` in a field's metadata is the help text.
+        default, and tuples of numbers or texts; ``help`` in a field's metadata is the help text,
+        and ``chosen`` says in it how a value is chosen where the default is None.
     leave_out : sequence of str
         Fields without an option.
 
@@ -110,13 +111,14 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
             parser.add_argument(flag, default=default, metavar=metavar, help=text)
         else:
             known = choices.get(field.name)
+            shown = field.metadata.get("chosen") or "%(default)s"
             parser.add_argument(
                 flag,
                 type=kind,
                 default=field.default,
                 choices=known,
                 metavar=None if known else _METAVARS.get(field.name, _METAVARS[kind]),
-                help=f"{text} (default: %(default)s)",
+                help=f"{text} (default: {shown})",
             )
 
 

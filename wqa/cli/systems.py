@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 
 from wqa.cli.options import add_fields, fields_of, has_option
 from wqa.errors import OptionError
+
+#: End of the help text of an option.
+_DEFAULT = re.compile(r"\(default: [^()]*(\(default\)s)?\)$")
 
 
 class HelpWithOwnOptions(argparse.Action):
@@ -65,4 +69,9 @@ def set_training_defaults(parser: argparse.ArgumentParser, options: argparse.Nam
         own = config(**fields_of(options, config))
     except (OptionError, AttributeError):  # raised again where the options are used; or for --help
         own = config()
-    parser.set_defaults(**own.training_defaults())
+    defaults = own.training_defaults()
+    parser.set_defaults(**defaults)
+    for action in parser._actions:  # argparse has no public list of them
+        if action.dest in defaults and action.help:
+            # A value that is otherwise chosen has a default now.
+            action.help = _DEFAULT.sub("(default: %(default)s)", action.help)

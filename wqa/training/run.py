@@ -27,7 +27,7 @@ from wqa.training.engines import choose_training_engine
 from wqa.training.messages import lossy_messages
 from wqa.training.metrics import MetricsFile
 from wqa.training.registry import task_type
-from wqa.training.schedules import Schedule, plan_schedule
+from wqa.training.schedules import Schedule, decides_warmup, plan_schedule, with_chosen
 from wqa.training.start import open_start
 from wqa.training.task import Task
 from wqa.training.teachers import ScoreTeacher, open_teachers, scores_of_teachers
@@ -82,7 +82,8 @@ def train(
         The first line of ``metrics.jsonl`` lists the heads that are kept.
     config : TrainingConfig, optional
         Settings of the training; by default those of `NetworkConfig.training_defaults`, and
-        otherwise of section 5.2.
+        otherwise those of `TrainingConfig`. A learning rate and a warm-up that are left out are
+        chosen from the number of updates; a run that is resumed keeps its own.
     max_length : int
         Greatest length of an input in tokens.
     resume : bool
@@ -115,10 +116,13 @@ def train(
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
     with lossy_messages(), lock_output(run):
+        if resume:
+            config = _with_earlier(config, run)
         with open_start(encoder, init) as start:
             task = kind.create(system, start, own_config, train_file, config, max_length)
             choose_training_engine(task.network, config)
             schedule = _schedule(task, config, run)
+            config = _with_chosen(config, schedule)
             teachers = open_teachers(task, config, train_file, score_teacher)
             evaluator = make_evaluator(task.encoder) if make_evaluator else None
             record = RunConfig(
@@ -147,6 +151,36 @@ def train(
         return _fit(task, config, run, evaluator, resume, schedule)
 
 
+def _with_earlier(config: TrainingConfig, run: pathlib.Path) -> TrainingConfig:
+    """Take what the settings leave to be chosen from the run that is resumed.
+
+    A run of an earlier version had other defaults, and keeps them.
+    """
+    path = run / "config.json"
+    earlier = read_run_config(path).training if path.exists() else None
+    if earlier is None:
+        return config
+    if config.learning_rate is None:
+        config = dataclasses.replace(config, learning_rate=earlier.learning_rate)
+    if not decides_warmup(config):
+        config = dataclasses.replace(
+            config, warmup_updates=earlier.warmup_updates, warmup_share=earlier.warmup_share
+        )
+    return config
+
+
+def _with_chosen(config: TrainingConfig, schedule: Schedule) -> TrainingConfig:
+    """Fill in what is chosen from the number of updates; a note says which learning rate it is."""
+    chosen = with_chosen(config, schedule)
+    if config.learning_rate is None:
+        print(
+            f"note: learning_rate={chosen.learning_rate}, chosen for {schedule.total} updates "
+            f"of which {schedule.warmup} come before the peak",
+            file=sys.stderr,
+        )
+    return chosen
+
+
 def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path) -> Schedule:
     """Count the updates; a new training that ends within its warm-up is refused.
 
@@ -165,7 +199,8 @@ def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path) -> Schedule
         )
     print(
         f"note: the training ends after {schedule.total} updates, within its warm-up of "
-        f"{schedule.warmup}: the learning rate does not pass its peak",
+        f"{schedule.warmup}: the learning rate does not pass its peak; give fewer "
+        "warmup_updates, or leave them out for a tenth of the updates",
         file=sys.stderr,
     )
     return schedule

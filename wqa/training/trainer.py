@@ -27,7 +27,7 @@ from wqa.training.metrics import MetricsFile
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
 from wqa.training.progress import TrainingBar
 from wqa.training.sampling import dropout_seed, order_of_epoch
-from wqa.training.schedules import RATES, Schedule, plan_schedule
+from wqa.training.schedules import RATES, Schedule, plan_schedule, with_chosen
 from wqa.training.task import Task
 from wqa.training.updates import plan_updates
 
@@ -72,6 +72,10 @@ class Trainer:
         evaluator: Optional[Evaluator] = None,
         schedule: Optional[Schedule] = None,
     ) -> None:
+        self._plan = plan_updates(config, len(parse_devices(config.ctx)))
+        schedule = schedule or plan_schedule(config, task.plan(self._plan.tokens))
+        self.updates_per_epoch, self.total, self.warmup = schedule
+        config = with_chosen(config, schedule)
         self.task, self.config, self.evaluator = task, config, evaluator
         self.network = task.network
         self.devices = parse_devices(config.ctx)
@@ -90,13 +94,10 @@ class Trainer:
             kvstore="device",
             update_on_kvstore=False,
         )
-        self._plan = plan_updates(config, len(self.devices))
         length = task.max_length
         tokens = self._plan.step_tokens(length)
         self._engines = attach_engines(self.network, config, tokens, length)
         task.hybridize(not self._engines)
-        schedule = schedule or plan_schedule(config, task.plan(self._plan.tokens))
-        self.updates_per_epoch, self.total, self.warmup = schedule
         self._epoch = -1  # epoch of `_batches`
         self._batches: Iterator[Any] = iter(())
         self._upcoming: Any = None
@@ -173,6 +174,7 @@ class Trainer:
             batches += self._plan.split(self.task.batch(key))
         state.update += 1
         rate_of = RATES[config.schedule]
+        assert config.learning_rate is not None
         rate = rate_of(state.update, config.learning_rate, self.warmup, self.total)
         losses = self._backward(batches)
         for name, value in losses.items():
