@@ -70,6 +70,8 @@ def set_training_defaults(parser: argparse.ArgumentParser, options: argparse.Nam
     except (OptionError, AttributeError):  # raised again where the options are used; or for --help
         own = config()
     defaults = own.training_defaults()
+    if getattr(options, "warmup_share", 0) or getattr(options, "schedule", "") == "slanted":
+        defaults.pop("warmup_updates", None)  # the command line decides the warm-up otherwise
     parser.set_defaults(**defaults)
     for action in parser._actions:  # argparse has no public list of them
         if action.dest in defaults and action.help:

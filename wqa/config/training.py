@@ -98,14 +98,14 @@ class TrainingConfig:
     seed : int
         Seed of Python, NumPy and MXNet.
     learning_rate : float, optional
-        Peak of the schedule; by default `wqa.training.schedules.default_learning_rate` of the number
-        of updates.
+        Peak of the schedule; by default `wqa.training.schedules.default_learning_rate` of the
+        number of updates.
     schedule : {"triangular", "slanted"}
         ``triangular`` rises over the warm-up and falls to 0. ``slanted`` rises over a tenth of the
         updates and falls to 1/32 of the peak (Howard and Ruder 2018), and has no other warm-up.
     warmup_updates : int, optional
-        Number of updates before the peak; by default a tenth of them. None where ``warmup_share`` or
-        the schedule decides it.
+        Number of updates before the peak; by default a tenth of them. None where ``warmup_share``
+        or the schedule decides it.
     warmup_share : float
         Share of all updates that come before the peak, from 0 to below 1, in place of
         ``warmup_updates``; 0 to take that.

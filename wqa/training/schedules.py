@@ -80,10 +80,10 @@ RATES: Dict[str, Callable[[int, float, int, int], float]] = {
 
 #: Share of the updates before the peak where neither a number nor a share is given.
 WARMUP_SHARE = 0.1
-#: The default peak of the learning rate falls with the root of the number of updates. Its anchors are
-#: trainings that are known to work: 3e-5 in the 740 updates of WikiQA, and nearly 1e-6, that of
-#: section 5.2 of Soldaini and Moschitti 2020, in the hundreds of thousands on ASNQ (640,000 give
-#: it). It stays inside the range that encoders are fine-tuned with.
+#: The default peak of the learning rate falls with the root of the number of updates. Its anchors
+#: are trainings that work: 3e-5 in the 740 updates of WikiQA, and nearly 1e-6, that of section 5.2
+#: of Soldaini and Moschitti 2020, in the hundreds of thousands on ASNQ (640,000 give it). The
+#: limits are those of the rates with which encoders are usually fine-tuned.
 RATE_OF_ONE_UPDATE, LEAST_RATE, GREATEST_RATE = 8e-4, 1e-6, 5e-5
 
 
