@@ -143,7 +143,7 @@ def test_a_trial_inside_the_warmup_is_noted(data, tiny_encoder, tmp_path, capsys
     train("pairwise", data, str(tmp_path / "run"), str(tiny_encoder), config=config)
     notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     assert len(notes) == 1 and "warmup_updates" in notes[0]
-    assert "ends after 1 updates, within its warm-up of 1:" in notes[0]
+    assert "ends after 1 updates, within its warm-up, warmup_updates=1:" in notes[0]
     # A training whose last update is past the peak needs no note.
     config = TrainingConfig(**{**SHORT, "max_updates": 2}, warmup_updates=1)
     train("pairwise", data, str(tmp_path / "next"), str(tiny_encoder), config=config)
@@ -185,7 +185,7 @@ def test_what_is_chosen_is_printed_recorded_and_resumed(
 ):
     config, whole, stopped = chosen(checkpoint_every=2, log_every=1), tmp_path / "1", tmp_path / "2"
     train("pairwise", data, str(whole), str(tiny_encoder), config=config)
-    note = "note: learning_rate=5e-05, chosen for 20 updates of which 2 come before the peak\n"
+    note = "learning_rate=5e-05 is chosen for 20 updates, 2 of them up to the peak\n"
     assert note in capsys.readouterr().err
     settings = read_run_config(whole / "config.json").training
     assert (settings.learning_rate, settings.warmup_updates, settings.warmup_share) == (5e-5, 2, 0)
@@ -314,7 +314,7 @@ def test_a_run_of_an_earlier_version_ends_inside_its_warmup(
     (out / "config.json").write_text(json.dumps(record))
     long = dataclasses.replace(config, warmup_updates=4000)
     train("pairwise", data, str(out), str(tiny_encoder), config=long, resume=True)
-    assert "within its warm-up of 4000" in capsys.readouterr().err
+    assert "within its warm-up, warmup_updates=4000" in capsys.readouterr().err
 
 
 # Patience

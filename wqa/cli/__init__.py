@@ -8,6 +8,7 @@ status.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 from typing import NoReturn, Optional, Sequence
@@ -34,9 +35,10 @@ from wqa.cli import (
     train,
     tune,
 )
-from wqa.cli.messages import at_the_command_line
+from wqa.cli.messages import at_the_command_line, with_flags
 from wqa.cli.options import check_number, note_cache
 from wqa.cli.systems import add_own_options, set_training_defaults
+from wqa.data.streams import MessageHandler, messages_on_stderr
 from wqa.errors import OptionError, Stopped, StorageError, WqaError, printable, shorten
 
 #: Exit status after an error of the user, and after an interrupt or the end of a pipe's reader: 128
@@ -168,10 +170,16 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         error; 141 if the reader of standard output closed it; 128 plus the number of a signal that
         stopped the command.
     """
+    with messages_on_stderr() as messages:
+        return _main(arguments, messages)
+
+
+def _main(arguments: Optional[Sequence[str]], messages: MessageHandler) -> int:
     parser = None
     try:
         options = parse(arguments)
         parser = options.parser
+        messages.reword = functools.partial(with_flags, parser=parser)
         for name, value in vars(options).items():
             check_number(value, name)
         status = COMMANDS[options.command].run(options)

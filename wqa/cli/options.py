@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import logging
 import math
-import sys
 import typing
 from typing import Any, Dict, List, Sequence
 
 from wqa.config import LONG_QUESTIONS
 from wqa.data.filters import FILTERS
 from wqa.errors import OptionError, printable, shorten
+
+LOGGER = logging.getLogger(__name__)
 
 #: Greatest whole number of an option, that of 32 bits with a sign.
 MOST = 2**31 - 1
@@ -316,7 +318,7 @@ def note_cache(options: argparse.Namespace) -> None:
         if cache.missing:
             text = f"{cache.missing:,} of {cache.documents:,} documents were encoded, as the cache "
             text += "does not hold them or holds another text of theirs"
-        print(printable(f"note: {cache.path}: {text}"), file=sys.stderr)
+        LOGGER.warning(printable(f"{cache.path}: {text}"))
 
 
 def add_long_questions(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import re
 import sys
 from typing import Any, Mapping, Sequence
 
 from wqa.errors import UNPRINTABLE
+
+LOGGER = logging.getLogger(__name__)
 
 #: Figures that are shown in a line above the table.
 _ABOVE = ("questions", "filter", "truncated_questions", "skipped_questions")
@@ -128,12 +131,6 @@ def note_omissions(row: Mapping[str, Any], complete: bool) -> None:
     if complete:
         treatment = "count as 0"
     if row["missing"]:
-        print(
-            f"note: {row['missing']} judged questions are not in the run and {treatment}",
-            file=sys.stderr,
-        )
+        LOGGER.warning(f"{row['missing']} judged questions are not in the run and {treatment}")
     if row["unjudged"]:
-        print(
-            f"note: {row['unjudged']} questions of the run have no judgement and do not count",
-            file=sys.stderr,
-        )
+        LOGGER.warning(f"{row['unjudged']} questions of the run have no judgement and do not count")

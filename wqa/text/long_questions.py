@@ -7,13 +7,15 @@ questions of a corpus before they are ranked.
 from __future__ import annotations
 
 import contextlib
-import sys
+import logging
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set
 
 from wqa.data import Question
 from wqa.data.files import PathLike
 from wqa.errors import DataError, InputError, QuestionTooLong, printable
 from wqa.text.encoding import PairEncoder
+
+LOGGER = logging.getLogger(__name__)
 
 #: Questions that are tokenized at once.
 _CHUNK = 1024
@@ -164,7 +166,7 @@ def note_long_questions(truncated: int, skipped: int, where: PathLike = "") -> N
         parts.append(f"{_counted(skipped)} skipped with all candidates")
     if parts:
         name = f"{where}: " if str(where) else ""
-        print(printable(f"note: {name}{', '.join(parts)}"), file=sys.stderr)
+        LOGGER.warning(printable(f"{name}{', '.join(parts)}"))
 
 
 def _counted(count: int) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import logging
 import pathlib
 import random
 import shutil
-import sys
 from typing import Any, Callable, Dict, Optional
 
 import mxnet as mx
@@ -33,6 +33,8 @@ from wqa.training.task import Task
 from wqa.training.teachers import ScoreTeacher, open_teachers, scores_of_teachers
 from wqa.training.trainer import Evaluator, Trainer
 from wqa.training.updates import plan_updates
+
+LOGGER = logging.getLogger(__name__)
 
 #: Fields of ``config.json`` that must not change when a training is resumed.
 _FIXED = (
@@ -173,10 +175,9 @@ def _with_chosen(config: TrainingConfig, schedule: Schedule) -> TrainingConfig:
     """Fill in what is chosen from the number of updates; a note says which learning rate it is."""
     chosen = with_chosen(config, schedule)
     if config.learning_rate is None:
-        print(
-            f"note: learning_rate={chosen.learning_rate}, chosen for {schedule.total} updates "
-            f"of which {schedule.warmup} come before the peak",
-            file=sys.stderr,
+        LOGGER.info(
+            f"learning_rate={chosen.learning_rate} is chosen for {schedule.total} updates, "
+            f"{schedule.warmup} of them up to the peak"
         )
     return chosen
 
@@ -197,11 +198,10 @@ def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path) -> Schedule
             "fewer than the updates of the training, so that the learning rate reaches its peak",
             "give warmup_share=0.1, or more epochs",
         )
-    print(
-        f"note: the training ends after {schedule.total} updates, within its warm-up of "
-        f"{schedule.warmup}: the learning rate does not pass its peak; give fewer "
-        "warmup_updates, or leave them out for a tenth of the updates",
-        file=sys.stderr,
+    LOGGER.warning(
+        f"the training ends after {schedule.total} updates, within its warm-up, "
+        f"warmup_updates={schedule.warmup}: the learning rate does not pass its peak; leave the "
+        "number out for a tenth of the updates"
     )
     return schedule
 
@@ -220,7 +220,7 @@ def _as_json(own_config: Any) -> Dict[str, Any]:
 def _log_start(run: pathlib.Path, line: str) -> None:
     """Log the parts taken from another run, on standard error and in ``metrics.jsonl``."""
     if line and MetricsFile(run / "metrics.jsonl").log_start(line):
-        print(f"start: {printable(line)}", file=sys.stderr)
+        LOGGER.info(f"start: {printable(line)}")
 
 
 def _fit(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import math
 import pathlib
-import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence
 
@@ -30,6 +30,8 @@ from wqa.training.sampling import dropout_seed, order_of_epoch
 from wqa.training.schedules import RATES, Schedule, plan_schedule, with_chosen
 from wqa.training.task import Task
 from wqa.training.updates import plan_updates
+
+LOGGER = logging.getLogger(__name__)
 
 #: Computes the figures of a network on the development questions.
 Evaluator = Callable[[Network], Dict[str, float]]
@@ -312,7 +314,7 @@ class Trainer:
                 shown.append(f"{name} {value:.4f}")
             elif name not in _COUNTS:
                 shown.append(f"{name} {100 * value:.2f}")
-        bar.write(f"update {state.update}: dev " + ", ".join(shown), file=sys.stderr)
+        LOGGER.info(f"update {state.update}: dev " + ", ".join(shown))
         figure = self._deciding_figure(figures)
         if state.best_figure is None or figure > state.best_figure:
             self._check_parameters()
