@@ -33,6 +33,7 @@ setup(
         "safetensors>=0.3",  # reads pretrained weights without PyTorch
         "filelock>=3.12",  # one writer for each output, on every file system
         "tqdm",
+        "PyYAML",  # files of options; huggingface_hub, which tokenizers needs, brings it anyway
         "mmh3>=3.0",  # murmurhash, which indexes of documents hash n-grams by, as DrQA's do
         "regex",  # Unicode's classes of characters in the tokens of documents
     ],

@@ -35,6 +35,7 @@ from wqa.cli import (
     train,
     tune,
 )
+from wqa.cli.config_file import Settings, read_settings
 from wqa.cli.messages import at_the_command_line, with_flags
 from wqa.cli.options import check_number, note_cache
 from wqa.cli.systems import add_own_options, set_training_defaults
@@ -142,17 +143,31 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     for argument in given:
         if "\0" in argument:
             raise OptionError(shorten(argument), "holds the character NUL", "text without it")
-    parser = build_parser(next((word for word in given if not word.startswith("-")), ""))
+    command = next((word for word in given if not word.startswith("-")), "")
+    parser = build_parser(command)
+    settings = read_settings(given) if command == "train" else Settings("", {})
+    if settings.values:
+        settings.set_defaults(_subparser(parser, command))
     options, _ = parser.parse_known_args(arguments)
     if options.command in ("bench", "train"):
         add_own_options(options.parser, options.system)
     if options.command == "train":
         # Its own options decide some defaults, and are known now.
+        settings.check_keys(options.parser)
+        settings.set_defaults(options.parser)
         options, _ = parser.parse_known_args(arguments)
         set_training_defaults(options.parser, options)
+        settings.set_defaults(options.parser)
     options = parser.parse_args(arguments)
     options.command_line = ["wqa", *given]
     return options
+
+
+def _subparser(parser: argparse.ArgumentParser, command: str) -> argparse.ArgumentParser:
+    [commands] = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]
+    return commands.choices[command]
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

@@ -39,6 +39,7 @@ CORE = (
     "tqdm",
     "mmh3",
     "regex",
+    "PyYAML",
 )
 #: Packages of the extras that bring MXNet; one of the first two is enough.
 ENGINES = ("mxnet", "mxnet-cu112", "onednn-cpu-gomp")

@@ -110,7 +110,8 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
             default = ",".join(map(str, field.default))  # type: ignore[arg-type]
             names = typing.get_args(kind)[0] is str
             metavar = "NAME[,NAME...]" if names else "I[,J...]"
-            parser.add_argument(flag, default=default, metavar=metavar, help=text)
+            option = parser.add_argument(flag, default=default, metavar=metavar, help=text)
+            option.takes_list = True  # in a file of options
         else:
             known = choices.get(field.name)
             shown = field.metadata.get("chosen") or "%(default)s"
