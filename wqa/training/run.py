@@ -31,6 +31,7 @@ from wqa.training.schedules import Schedule, decides_warmup, plan_schedule, with
 from wqa.training.start import open_start
 from wqa.training.task import Task
 from wqa.training.teachers import ScoreTeacher, open_teachers, scores_of_teachers
+from wqa.training.tensorboard import TensorBoardLog
 from wqa.training.trainer import Evaluator, Trainer
 from wqa.training.updates import plan_updates
 
@@ -62,6 +63,7 @@ def train(
     make_evaluator: Optional[Callable[[PairEncoder], Evaluator]] = None,
     command: str = "",
     score_teacher: Optional[ScoreTeacher] = None,
+    log_dir: str = "",
     **options: Any,
 ) -> State:
     """Train a system into a run directory.
@@ -98,6 +100,8 @@ def train(
         Takes a name in ``config.teachers`` that is no folder of scores, such as that of a run, and
         returns the `wqa.data.scores.CandidateScores` of the training data by it. Without it,
         teachers are folders that `wqa score` wrote.
+    log_dir : str
+        Folder in which TensorBoard finds the figures of ``metrics.jsonl``; empty for none.
     **options
         Fields of the system's own configuration, such as ``exits=(2, 4, 6)``.
 
@@ -117,6 +121,7 @@ def train(
     config = config or TrainingConfig(**own_config.training_defaults())
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
+    log = TensorBoardLog(log_dir) if log_dir else None
     with lossy_messages(), lock_output(run):
         if resume:
             config = _with_earlier(config, run)
@@ -150,7 +155,7 @@ def train(
             task.encoder.tokenizer.save(run / "tokenizer.json")
             _seed(config.seed)
             _log_start(run, task.initialize(start, devices))
-        return _fit(task, config, run, evaluator, resume, schedule)
+        return _fit(task, config, run, evaluator, resume, schedule, log)
 
 
 def _with_earlier(config: TrainingConfig, run: pathlib.Path) -> TrainingConfig:
@@ -230,11 +235,16 @@ def _fit(
     evaluator: Optional[Evaluator],
     resume: bool,
     schedule: Schedule,
+    log: Optional[TensorBoardLog],
 ) -> State:
-    trainer = Trainer(task, config, run, evaluator, schedule)
-    if resume:
-        trainer.resume()
-    state = trainer.fit()
+    trainer = Trainer(task, config, run, evaluator, schedule, log.add if log else None)
+    try:
+        if resume:
+            trainer.resume()
+        state = trainer.fit()
+    finally:
+        if log:
+            log.close()
     trainer.checkpoints.finish(task.network, run / "model.params")
     record_digests(run)
     return state

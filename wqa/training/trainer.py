@@ -63,6 +63,8 @@ class Trainer:
         Computes figures on the development questions. Without it the last parameters are final.
     schedule : Schedule, optional
         Numbers of updates; counted in the task's plan of an epoch by default.
+    listener : callable, optional
+        Takes each line of ``metrics.jsonl``.
 
     Raises
     ------
@@ -77,6 +79,7 @@ class Trainer:
         run: pathlib.Path,
         evaluator: Optional[Evaluator] = None,
         schedule: Optional[Schedule] = None,
+        listener: Optional[Callable[[Dict[str, Any]], None]] = None,
     ) -> None:
         self._plan = plan_updates(config, len(parse_devices(config.ctx)))
         schedule = schedule or plan_schedule(config, task.plan(self._plan.tokens))
@@ -86,7 +89,7 @@ class Trainer:
         self.network = task.network
         self.devices = parse_devices(config.ctx)
         self.state, self.checkpoints = State(), Checkpoints(run)
-        self.metrics = MetricsFile(run / "metrics.jsonl")
+        self.metrics = MetricsFile(run / "metrics.jsonl", listener)
         # Ordered by structure, so that the optimizer's state fits a network that is built again.
         # Parameters that blocks share are listed under each of their names; one is enough.
         self._parameters: Dict[str, gluon.Parameter] = {}
