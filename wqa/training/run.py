@@ -129,7 +129,7 @@ def train(
             task = kind.create(system, start, own_config, train_file, config, max_length)
             choose_training_engine(task.network, config)
             schedule = _schedule(task, config, run)
-            config = _with_chosen(config, schedule)
+            given, config = config, with_chosen(config, schedule)
             teachers = open_teachers(task, config, train_file, score_teacher)
             evaluator = make_evaluator(task.encoder) if make_evaluator else None
             record = RunConfig(
@@ -151,6 +151,11 @@ def train(
                 return State(finished=True)
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
+            if given.learning_rate is None:
+                LOGGER.info(
+                    f"learning_rate={config.learning_rate} is chosen for {schedule.total} updates, "
+                    f"{schedule.warmup} of them up to the peak"
+                )
             _begin(run, record)
             task.encoder.tokenizer.save(run / "tokenizer.json")
             _seed(config.seed)
@@ -174,17 +179,6 @@ def _with_earlier(config: TrainingConfig, run: pathlib.Path) -> TrainingConfig:
             config, warmup_updates=earlier.warmup_updates, warmup_share=earlier.warmup_share
         )
     return config
-
-
-def _with_chosen(config: TrainingConfig, schedule: Schedule) -> TrainingConfig:
-    """Fill in what is chosen from the number of updates; a note says which learning rate it is."""
-    chosen = with_chosen(config, schedule)
-    if config.learning_rate is None:
-        LOGGER.info(
-            f"learning_rate={chosen.learning_rate} is chosen for {schedule.total} updates, "
-            f"{schedule.warmup} of them up to the peak"
-        )
-    return chosen
 
 
 def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path) -> Schedule:
