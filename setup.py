@@ -26,10 +26,14 @@ setup(
         "numpy<1.24",  # MXNet 1.9 uses np.bool, which 1.24 took away
         "scipy<1.12",  # the last line that works with that numpy
         "sacremoses",  # word tokenization, and detokenizing TREC-QA
-        "tokenizers>=0.13",  # reads every pretrained encoder's tokenizer, offline
+        # Reads every pretrained encoder's tokenizer, offline. 0.20 is the last line for Python 3.8,
+        # where later ones would be built by a Rust compiler.
+        "tokenizers>=0.13; python_version >= '3.9'",
+        "tokenizers>=0.13,<0.21; python_version < '3.9'",
         "safetensors>=0.3",  # reads pretrained weights without PyTorch
         "filelock>=3.12",  # one writer for each output, on every file system
         "tqdm",
+        "PyYAML",  # files of options; huggingface_hub, which tokenizers needs, brings it anyway
         "mmh3>=3.0",  # murmurhash, which indexes of documents hash n-grams by, as DrQA's do
         "regex",  # Unicode's classes of characters in the tokens of documents
     ],
@@ -58,6 +62,8 @@ setup(
         "corpora": [
             "pysbd"
         ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
+        "tensorboard": ["tensorboardX"],  # the files of `wqa train --log-dir`, without TensorFlow
+        "completion": ["shtab"],  # `wqa completion`
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
         "test": [
@@ -68,6 +74,8 @@ setup(
             "mypy",
             "pytrec-eval-terrier",
             "optuna>=3",
+            "tensorboardX",
+            "shtab",
         ],
     },
     entry_points={"console_scripts": ["wqa=wqa.__main__:main"]},

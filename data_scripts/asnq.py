@@ -13,7 +13,8 @@ Quotes are text. A reader that takes them for CSV's joins lines. That is probabl
 count 20.4 million training pairs, where the release has 23.7 million.
 
 ``--archive`` takes asnq.tar, or a folder with train.tsv and dev.tsv, plain or .gz. ``--splits``
-takes a folder with the lists, plain or .gz.
+takes a folder with the lists, plain or .gz; without it they are taken from the folder of
+``--archive`` if they are there, and otherwise downloaded.
 """
 
 import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
@@ -151,6 +152,14 @@ def parse_line(line, where):
     return question.strip(), sentence, LABELS[label]
 
 
+def list_in(folder, split):
+    """Return the published list of a split in a folder, None if there is none."""
+    for name in (f"unique.{split}.gz", f"unique.{split}"):
+        if (folder / name).exists():
+            return folder / name
+    return None
+
+
 class Lists:
     """The published lists of dev and test questions, compared with the table's questions."""
 
@@ -170,9 +179,9 @@ class Lists:
 
     @staticmethod
     def _find(folder, split):
-        for name in (f"unique.{split}.gz", f"unique.{split}"):
-            if (folder / name).exists():
-                return folder / name
+        path = list_in(folder, split)
+        if path:
+            return path
         raise DataError(
             folder,
             f"holds neither unique.{split} nor unique.{split}.gz",
@@ -216,12 +225,11 @@ class TrainList:
 
     def report(self):
         """Print how the list, where there is one, and train.tsv differ."""
-        for path in (self._folder / "unique.train.gz", self._folder / "unique.train"):
-            if path.exists():
-                listed = read_list(path)
-                note(listed - self._seen, "questions of unique.train are not in train.tsv")
-                note(self._seen - listed, "questions of train.tsv are not in unique.train")
-                return
+        path = list_in(self._folder, "train")
+        if path:
+            listed = read_list(path)
+            note(listed - self._seen, "questions of unique.train are not in train.tsv")
+            note(self._seen - listed, "questions of train.tsv are not in unique.train")
 
 
 def note(questions, text):
@@ -278,8 +286,11 @@ def main(arguments=None):
             archive = options.out / "asnq.tar"
             if not archive.exists():
                 download(URLS, archive)
-        if options.splits:
-            return convert(archive, options.splits, options.out)
+        splits = options.splits
+        if splits is None and archive.is_dir() and any(list_in(archive, name) for name in LISTS):
+            splits = archive
+        if splits:
+            return convert(archive, splits, options.out)
         with scratch_folder("corpus") as folder:
             return convert(archive, fetch_lists(folder), options.out)
 

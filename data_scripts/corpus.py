@@ -13,7 +13,7 @@ from wqa.data import FILTERS, atomic_writer, count, write_questions
 from wqa.data.formats import to_line
 from wqa.data.json_lines import checked_utf8
 from wqa.data.locks import lock_output
-from wqa.data.streams import LossyStream
+from wqa.data.streams import LossyStream, messages_on_stderr
 from wqa.data.temporary import scratch_folder
 from wqa.errors import DataError, WqaError, printable, shorten
 
@@ -197,7 +197,8 @@ def writable_stderr():
     stderr = sys.stderr
     sys.stderr = LossyStream(stderr)
     try:
-        yield
+        with messages_on_stderr():
+            yield
     finally:
         sys.stderr = stderr
         try:

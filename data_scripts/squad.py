@@ -8,9 +8,11 @@ Moschitti 2020 (Cosinet, section 5.1).
 
 A candidate is a sentence of the question's paragraph, and is correct if it holds a whole annotated
 answer span. Questions without an answer are left out, or, with ``--unanswered``, have wrong
-candidates only; the paper's Table 2 counts them, and evaluates without them. The file of
-development questions becomes test.jsonl; of the training questions one in ten, drawn by a fixed
-rule, becomes dev.jsonl and the rest train.jsonl.
+candidates only; the paper's Table 2 counts them, and evaluates without them.
+
+SQuAD's test questions are not public. test.jsonl holds its development questions, dev-v2.0; of the
+training questions one in ten, drawn by a fixed rule, becomes dev.jsonl and the rest train.jsonl.
+Figures on test.jsonl are those that papers give for SQuAD's dev.
 
 ``--archive`` takes a folder of train-v2.0.json and dev-v2.0.json, plain or .gz, or one such file
 under its own name. The papers split sentences with SpaCy, whose models are no package; this script
@@ -26,13 +28,13 @@ import itertools
 import sys
 from typing import List, NamedTuple, Tuple
 
-from corpus import from_archive, make_parser, run, write_public
+from corpus import from_archive, make_parser, run, show, write_public
 from fetching import download
 
 from wqa.data import Candidate, Question, parse_json
 from wqa.data.archives import DAMAGE
 from wqa.data.lines import open_bytes
-from wqa.errors import DataError, MissingDependency, shorten
+from wqa.errors import DataError, MissingDependency, how_to_install, shorten
 
 URL = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
 NAMES = {"train": "train-v2.0", "dev": "dev-v2.0"}
@@ -113,7 +115,7 @@ def make_segmenter():
         import pysbd
     except ImportError:
         raise MissingDependency(
-            "pysbd", "is not installed", "the sentence splitter", "pip install 'wqa[corpora]'"
+            "pysbd", "is not installed", "the sentence splitter", how_to_install("corpora")
         ) from None
     return pysbd.Segmenter(language="en", clean=False, char_span=True)
 
@@ -225,6 +227,13 @@ def fetch(folder):
     return folder
 
 
+def show_splits(stats):
+    """Print the counts, and what the splits are of SQuAD."""
+    show(stats)
+    if "test" in stats:
+        print("test: SQuAD's development questions, as its test questions are not public")
+
+
 def main(arguments=None):
     """Run the command line."""
     parser = make_parser(__doc__)
@@ -233,7 +242,7 @@ def main(arguments=None):
     )
     options = parser.parse_args(arguments)
     convert_all = functools.partial(write, unanswered=options.unanswered)
-    return run(lambda: from_archive(options, fetch, convert_all), options.out)
+    return run(lambda: from_archive(options, fetch, convert_all), options.out, show_splits)
 
 
 if __name__ == "__main__":

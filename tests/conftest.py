@@ -74,6 +74,15 @@ FAMILIES = {
 }
 
 
+@pytest.fixture(autouse=True, scope="session")
+def printed_messages():
+    """Messages of the library are printed, as by the command line, also where tests call it."""
+    from wqa.data.streams import messages_on_stderr
+
+    with messages_on_stderr():
+        yield
+
+
 @functools.lru_cache(maxsize=None)
 def lacks(precision="float32"):
     """Say what this machine lacks for a precision.

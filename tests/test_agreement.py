@@ -206,4 +206,4 @@ def test_the_command_writes_a_table_and_a_picture(tiny_run, tmp_path, capsys, mo
     assert (out / "agreement.tsv").read_text().splitlines()[1].startswith(f"{tiny_run}\t{tiny_run}")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main([*arguments, "--out", str(out)]) == 2
-    assert "wqa[plots]" in capsys.readouterr().err
+    assert "'.[plots]'" in capsys.readouterr().err

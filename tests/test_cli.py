@@ -381,7 +381,7 @@ def test_tune_places_exits(tiny_run, tmp_path, run_main):
 def test_the_picture_needs_its_library(tiny_run, run_main, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, _, err = run_main("tune", tiny_run, "--data", builtin_path("dev"))
-    assert code == 2 and "wqa[plots]" in err and "--no-picture" in err
+    assert code == 2 and "'.[plots]'" in err and "--no-picture" in err
 
 
 def test_two_runs_are_compared(tiny_run, run_main):

@@ -140,6 +140,28 @@ def test_asnq_lists_that_name_unknown_questions_are_counted_and_said(archive, tm
     assert "1 questions of unique.train are not in train.tsv, such as 't nine'" in error
 
 
+def test_asnq_takes_the_lists_from_the_archive(archive, tmp_path, capsys, monkeypatch):
+    """Without a download, unless the folder holds none."""
+
+    def refuse(*arguments):
+        raise asnq.DataError("the network", "a download of " + arguments[1].name)
+
+    monkeypatch.setattr(asnq, "download", refuse)
+    folder = archive()
+    arguments = ["--archive", str(folder), "--out", str(tmp_path / "out")]
+    assert asnq.main(arguments) == 0
+    splits = [*arguments[:3], str(tmp_path / "again"), "--splits", str(folder)]
+    assert asnq.main(splits) == 0
+    for name in ("train.jsonl", "dev.jsonl", "test.jsonl"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
+    (folder / "unique.dev.gz").unlink()  # the other list is there: this one was forgotten
+    assert asnq.main([*arguments[:3], str(tmp_path / "third")]) == 2
+    assert "holds neither unique.dev nor unique.dev.gz" in capsys.readouterr().err
+    (folder / "unique.test.gz").unlink()
+    assert asnq.main([*arguments[:3], str(tmp_path / "fourth")]) == 2
+    assert "a download of unique.dev" in capsys.readouterr().err
+
+
 def test_asnq_lists_that_overlap(archive, tmp_path, capsys):
     assert convert_asnq(archive(lists=("d one", "d one")), tmp_path / "out") == 2
     assert "'d one' stands in both lists" in capsys.readouterr().err
@@ -540,7 +562,7 @@ def test_squad_without_the_sentence_splitter(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pysbd", None)
     folder = write_squad(tmp_path / "in", paragraph("A. B.", ["A"]))
     assert squad.main(["--archive", str(folder), "--out", str(tmp_path / "out")]) == 2
-    assert "wqa[corpora]" in capsys.readouterr().err
+    assert "'.[corpora]'" in capsys.readouterr().err
 
 
 def test_counts_of_half_of_squads_development_set(tmp_path):

@@ -22,6 +22,7 @@ from wqa.data import (
     write_questions,
 )
 from wqa.data.filters import filter_rule
+from wqa.data.lines import text_lines
 from wqa.errors import DataError, OptionError, StorageError
 
 GOOD = (
@@ -177,6 +178,23 @@ def test_bad_files(jsonl, tmp_path):
     (tmp_path / "plain.jsonl.gz").write_text(GOOD)
     with pytest.raises(DataError, match="cannot be read"):
         list(read_questions(tmp_path / "plain.jsonl.gz"))
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    mark = b"\xef\xbb\xbf"
+    lines = [GOOD, GOOD.replace("Q1", "Q2")]
+    path, packed = tmp_path / "marked.jsonl", tmp_path / "marked.jsonl.gz"
+    path.write_bytes(mark + "\n".join(lines).encode())
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    for name in (path, packed):
+        assert [question.id for question in read_questions(name)] == ["Q1", "Q2"]
+    path.write_bytes(mark)
+    assert list(text_lines(path)) == []
+    # Only the first of a file is a mark; later ones are zero-width no-break spaces.
+    path.write_bytes(mark + mark + b"a\n" + mark + b"b")
+    assert [line for _, line in text_lines(path)] == ["\ufeffa\n", "\ufeffb"]
+    path.write_bytes(mark + b'{"a": 1}')
+    assert read_json(path) == {"a": 1}
 
 
 def test_filters_and_counts():

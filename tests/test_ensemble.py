@@ -555,7 +555,7 @@ def test_tuning_on_the_command_line(write, runs, dev, tiny_run, capsys, monkeypa
     with monkeypatch.context() as hidden:
         hidden.setitem(sys.modules, "optuna", None)
         assert main(arguments) == 2
-        assert "pip install 'wqa[tune]'" in capsys.readouterr().err
+        assert "pip install -e '.[tune]'" in capsys.readouterr().err
     assert path.read_bytes() == before
     assert main(arguments) == 0
     out = capsys.readouterr().out

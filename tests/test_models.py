@@ -217,7 +217,7 @@ def test_without_mxnet_the_extra_is_named():
         "except MissingDependency as error: print(error)"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert "wqa[cpu]" in out.stdout and "wqa[cu112]" in out.stdout, out.stderr
+    assert "'.[cpu]'" in out.stdout and "'.[cu112]'" in out.stdout, out.stderr
 
 
 def test_every_layer_prepares_the_process_before_mxnet_loads():

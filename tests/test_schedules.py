@@ -11,11 +11,18 @@ from conftest import ROOT, child_environment
 
 from wqa.cli import parse
 from wqa.cli.options import fields_of
-from wqa.config import TrainingConfig
+from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.training import Trainer, train
-from wqa.training.schedules import Schedule, plan_schedule, triangular
+from wqa.training.schedules import (
+    Schedule,
+    decides_warmup,
+    default_learning_rate,
+    plan_schedule,
+    triangular,
+    with_chosen,
+)
 from wqa.training.updates import plan_updates
 
 #: Settings of a training of six updates of the tiny encoder.
@@ -89,9 +96,10 @@ def test_epochs_inside_the_warmup_are_refused(data, tiny_encoder, tmp_path):
     out = tmp_path / "run"
     settings = {**SHORT, "max_updates": 0, "epochs": 2}
     with pytest.raises(OptionError, match="warmup_updates: 4000, and epochs=2 gives .* updates"):
-        train("pairwise", data, str(out), str(tiny_encoder), config=TrainingConfig(**settings))
+        long = TrainingConfig(**settings, warmup_updates=4000)
+        train("pairwise", data, str(out), str(tiny_encoder), config=long)
     # A limit that the epochs do not reach cuts nothing short.
-    limited = TrainingConfig(**{**settings, "max_updates": 1000})
+    limited = dataclasses.replace(long, max_updates=1000)
     with pytest.raises(OptionError, match="warmup_updates: 4000, and epochs=2 gives .* updates"):
         train("pairwise", data, str(out), str(tiny_encoder), config=limited)
     assert not (out / "config.json").exists()
@@ -131,9 +139,130 @@ def test_the_updates_of_two_devices_are_counted(data, tiny_encoder, tmp_path):
 
 
 def test_a_trial_inside_the_warmup_is_noted(data, tiny_encoder, tmp_path, capsys):
-    config = TrainingConfig(**{**SHORT, "max_updates": 1})
+    config = TrainingConfig(**{**SHORT, "max_updates": 1}, warmup_updates=1)
     train("pairwise", data, str(tmp_path / "run"), str(tiny_encoder), config=config)
-    assert "ends after 1 updates, within its warm-up of 4000" in capsys.readouterr().err
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 1 and "warmup_updates" in notes[0]
+    assert "ends after 1 updates, within its warm-up, warmup_updates=1:" in notes[0]
+    # A training whose last update is past the peak needs no note.
+    config = TrainingConfig(**{**SHORT, "max_updates": 2}, warmup_updates=1)
+    train("pairwise", data, str(tmp_path / "next"), str(tiny_encoder), config=config)
+    assert "note: " not in capsys.readouterr().err
+
+
+# What is chosen from the number of updates
+
+
+def test_the_default_learning_rate_has_two_anchors():
+    assert default_learning_rate(740) == pytest.approx(3e-5, rel=0.03)
+    assert default_learning_rate(640_000) == 1e-6
+    assert default_learning_rate(10_000) == 8e-6
+    assert (default_learning_rate(1), default_learning_rate(10**9)) == (5e-5, 1e-6)
+    rates = [default_learning_rate(total) for total in range(1, 3000)]
+    assert rates == sorted(rates, reverse=True)
+    # What is printed is what is computed with.
+    assert all(float(str(rate)) == rate == float(f"{rate:.2e}") for rate in rates)
+
+
+def test_the_default_warmup_is_a_tenth():
+    assert plan_schedule(TrainingConfig(epochs=60), range(24)) == Schedule(24, 1440, 144)
+    assert plan_schedule(TrainingConfig(max_updates=9), range(24)) == Schedule(24, 9, 0)
+    assert with_chosen(TrainingConfig(epochs=60), Schedule(24, 1440, 144)).warmup_updates == 144
+    slanted = with_chosen(TrainingConfig(schedule="slanted"), Schedule(24, 72, 7))
+    assert slanted.warmup_updates is None and slanted.learning_rate == 5e-5
+    given = TrainingConfig(learning_rate=1e-3, warmup_updates=0)
+    assert with_chosen(given, Schedule(24, 72, 0)) is given
+
+
+def chosen(**changes):
+    """Settings of 20 updates that leave the learning rate and the warm-up out."""
+    settings = {name: value for name, value in SHORT.items() if name != "learning_rate"}
+    return TrainingConfig(**{**settings, "max_updates": 20, "epochs": 99, **changes})
+
+
+def test_what_is_chosen_is_printed_recorded_and_resumed(
+    data, tiny_encoder, tmp_path, monkeypatch, capsys
+):
+    config, whole, stopped = chosen(checkpoint_every=2, log_every=1), tmp_path / "1", tmp_path / "2"
+    train("pairwise", data, str(whole), str(tiny_encoder), config=config)
+    note = "learning_rate=5e-05 is chosen for 20 updates, 2 of them up to the peak\n"
+    assert note in capsys.readouterr().err
+    settings = read_run_config(whole / "config.json").training
+    assert (settings.learning_rate, settings.warmup_updates, settings.warmup_share) == (5e-5, 2, 0)
+    lines = (whole / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(lines[1])["learning_rate"] == pytest.approx(5e-5)  # the peak
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, 3)
+        train("pairwise", data, str(stopped), str(tiny_encoder), config=config)
+    capsys.readouterr()
+    train("pairwise", data, str(stopped), str(tiny_encoder), config=config, resume=True)
+    assert "learning_rate" not in capsys.readouterr().err  # the run has it
+    assert (stopped / "model.params").read_bytes() == (whole / "model.params").read_bytes()
+    # The numbers that were chosen are the same settings; others are not.
+    for same in ({}, {"learning_rate": 5e-5}, {"warmup_updates": 2}):
+        again = dataclasses.replace(config, **same)
+        state = train("pairwise", data, str(whole), str(tiny_encoder), config=again, resume=True)
+        assert state.finished and state.update == 0
+    for other in ({"learning_rate": 4e-5}, {"warmup_updates": 3}, {"warmup_share": 0.1}):
+        again = dataclasses.replace(config, **other)
+        with pytest.raises(RunDirectoryError, match="|".join(other) + "|warmup_updates"):
+            train("pairwise", data, str(whole), str(tiny_encoder), config=again, resume=True)
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        {"learning_rate": 1e-6, "warmup_updates": 4000, "warmup_share": 0.0},
+        {"learning_rate": 1e-6, "warmup_updates": 4000, "warmup_share": 0.25},
+        {"learning_rate": 2e-6, "warmup_updates": 4000, "schedule": "slanted"},
+    ],
+)
+def test_a_run_with_the_defaults_of_an_earlier_version_keeps_them(
+    recorded, data, tiny_encoder, tmp_path, monkeypatch
+):
+    config, out = chosen(checkpoint_every=2, log_every=1), tmp_path / "run"
+    config = dataclasses.replace(config, schedule=recorded.get("schedule", "triangular"))
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        stop_after(patch, 2)
+        train("pairwise", data, str(out), str(tiny_encoder), config=config)
+    record = json.loads((out / "config.json").read_text())
+    record["training"].update(recorded)
+    (out / "config.json").write_text(json.dumps(record))
+    state = train("pairwise", data, str(out), str(tiny_encoder), config=config, resume=True)
+    assert state.update == 20
+    last = json.loads((out / "metrics.jsonl").read_text().splitlines()[-1])
+    # The rate of the last update: on the way up, one of 16 steps before 0, and a 32nd of the peak.
+    expected = {0.0: 1e-6 * 20 / 4000, 0.25: 1e-6 / 16}.get(recorded.get("warmup_share"), 2e-6 / 32)
+    assert last["learning_rate"] == pytest.approx(expected)
+    # The options as they were typed then are the same settings, in the run as it is stored.
+    typed = dataclasses.replace(config, **recorded)
+    assert train("pairwise", data, str(out), str(tiny_encoder), config=typed, resume=True).finished
+
+
+def test_help_shows_what_is_chosen_and_what_a_system_has(capsys):
+    texts = {}
+    for system in ("cascade", "cosinet", "mspp"):
+        with pytest.raises(SystemExit):
+            parse(["train", system, "--help"])
+        texts[system] = " ".join(capsys.readouterr().out.split())
+    assert "peak of the schedule (default: chosen from the number of upd" in texts["cascade"]
+    assert "updates up to the peak (default: a tenth of them)" in texts["cascade"]
+    assert "peak of the schedule (default: 0.0002)" in texts["cosinet"]
+    assert "updates up to the peak (default: 1000)" in texts["mspp"]
+    assert "None" not in "".join(texts.values())
+
+
+def test_a_share_takes_the_place_of_a_warmup_that_a_system_has():
+    command = ["train", "mspp", "--train", "x", "--out", "y", "--encoder", "z"]
+
+    def settings(*more):
+        return TrainingConfig(**fields_of(parse([*command, *more]), TrainingConfig))
+
+    assert settings().warmup_updates == 1000
+    assert settings("--warmup-share", "0.2").warmup_share == 0.2
+    assert settings("--schedule", "slanted").warmup_updates is None
+    with pytest.raises(OptionError, match="warmup_updates and warmup_share"):
+        settings("--warmup-share", "0.2", "--warmup-updates", "7")
 
 
 # Runs of earlier versions
@@ -185,7 +314,7 @@ def test_a_run_of_an_earlier_version_ends_inside_its_warmup(
     (out / "config.json").write_text(json.dumps(record))
     long = dataclasses.replace(config, warmup_updates=4000)
     train("pairwise", data, str(out), str(tiny_encoder), config=long, resume=True)
-    assert "within its warm-up of 4000" in capsys.readouterr().err
+    assert "within its warm-up, warmup_updates=4000" in capsys.readouterr().err
 
 
 # Patience
@@ -249,8 +378,8 @@ done
 """
 
 
-def commands(recipe, folder, **variables):
-    """Options of each command that a recipe starts, in order."""
+def commands(recipe, folder, only="", **variables):
+    """Options of each command that a recipe starts, or of one command alone, in order."""
     shutil.copytree(ROOT / "recipes", folder / "recipes", ignore=shutil.ignore_patterns("*.jsonl"))
     command, record = folder / "wqa", folder / "record"
     command.write_text(RECORDER)
@@ -259,15 +388,14 @@ def commands(recipe, folder, **variables):
     script = folder / "recipes" / f"{recipe}.sh"
     subprocess.run(["bash", script], env=environment, timeout=60, capture_output=True)
     calls = record.read_text().split("\n--\n")[:-1] if record.exists() else []
-    return [parse(call.split("\n")) for call in calls]
+    return [parse(call.split("\n")) for call in calls if call.startswith(only)]
 
 
 def trainings(recipe, folder, **variables):
     """Training file and settings of each training that a recipe starts."""
     started = []
-    for options in commands(recipe, folder, **variables):
-        if options.command == "train":
-            started.append((options.train, TrainingConfig(**fields_of(options, TrainingConfig))))
+    for options in commands(recipe, folder, "train\n", **variables):
+        started.append((options.train, TrainingConfig(**fields_of(options, TrainingConfig))))
     return started
 
 
@@ -304,6 +432,19 @@ def test_a_recipe_reaches_its_peak(recipe, variables, count, same_on_devices, tm
             first_counted = schedule.warmup // every + 1
             earliest = every * (first_counted + config.patience - 1)
             assert schedule.warmup + every < earliest < schedule.total, train_file
+
+
+def test_recipes_give_the_learning_rate_and_the_warmup(tmp_path):
+    """None is chosen, so that a recipe's trainings stay what they are."""
+    folders = set()
+    for script in sorted((ROOT / "recipes").glob("*/*.sh")):
+        recipe = str(script.relative_to(ROOT / "recipes").with_suffix(""))
+        folder = tmp_path / recipe.replace("/", "_")
+        folder.mkdir()
+        for _, config in trainings(recipe, folder, SEEDS="0"):
+            assert config.learning_rate is not None and decides_warmup(config), recipe
+            folders.add(script.parent.name)
+    assert folders >= {"tanda", "cascade", "mhs", "dcbert", "cosinet"}
 
 
 def test_the_last_exit_on_test_never_evaluates_on_dev(tmp_path):

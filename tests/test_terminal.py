@@ -103,6 +103,17 @@ def test_ranking_of_hostile_candidates(tiny_run, tmp_path, run_main):
     assert code == 2 and not RAW.search(err[:-1])
 
 
+def test_a_byte_order_mark_is_not_part_of_the_first_candidate(tiny_run, tmp_path, run_main):
+    path = tmp_path / "candidates"
+    path.write_bytes(b"\xef\xbb\xbfice melts .\r\nwater runs .\r\n")
+    code, out, _ = run_main(
+        "rank", tiny_run, "--question", "q", "--candidates", path, "--json", "-"
+    )
+    assert code == 0
+    texts = {row["text"] for row in json.loads(out)["ranking"]}
+    assert texts == {"ice melts .", "water runs ."}
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_what_the_encoding_lacks_is_escaped(encoding, tmp_path):
     (tmp_path / "cascade" / "published").mkdir(parents=True)

@@ -154,6 +154,22 @@ class MissingDependency(WqaError, ImportError):
     """A library that an extra of the package installs, and that is missing."""
 
 
+def how_to_install(extra: str) -> str:
+    """Say how to install an extra of the package, which is on no package index.
+
+    Parameters
+    ----------
+    extra : str
+        Name of the extra, a key of ``extras_require`` in ``setup.py``.
+
+    Returns
+    -------
+    str
+        Part of a sentence, for `MissingDependency`.
+    """
+    return f"in a checkout of wqa: pip install -e '.[{extra}]'"
+
+
 def printable(text: str) -> str:
     r"""Escape what must not reach a terminal.
 

@@ -1,12 +1,14 @@
 """The command line: one short file a subcommand, which parses and calls one function.
 
 The module of a subcommand has two functions. ``add_arguments(parser)`` adds its arguments to an
-`argparse.ArgumentParser`. ``run(options)`` takes the parsed arguments.
+`argparse.ArgumentParser`. ``run(options)`` takes the parsed arguments, and may return an exit
+status.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 from typing import NoReturn, Optional, Sequence
@@ -17,7 +19,9 @@ from wqa.cli import (
     answer,
     bench,
     compare,
+    completion,
     convert,
+    doctor,
     embed_words,
     encode,
     evaluate,
@@ -33,9 +37,11 @@ from wqa.cli import (
     tune,
     verify,
 )
-from wqa.cli.messages import at_the_command_line
+from wqa.cli.config_file import Settings, read_settings
+from wqa.cli.messages import at_the_command_line, with_flags
 from wqa.cli.options import check_number, note_cache
 from wqa.cli.systems import add_own_options, set_training_defaults
+from wqa.data.streams import MessageHandler, messages_on_stderr
 from wqa.errors import OptionError, Stopped, StorageError, WqaError, printable, shorten
 
 #: Exit status after an error of the user, and after an interrupt or the end of a pipe's reader: 128
@@ -56,7 +62,9 @@ COMMANDS = {
     "rank": rank,
     "verify": verify,
     "retrieve": retrieve,
+    "completion": completion,
     "convert": convert,
+    "doctor": doctor,
     "embed-words": embed_words,
     "encode": encode,
     "export": export,
@@ -82,8 +90,14 @@ class _Parser(argparse.ArgumentParser):
         raise OptionError(self.prog, message, mend=f"{self.prog} --help explains its arguments")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of all subcommands.
+def build_parser(command: str = "") -> argparse.ArgumentParser:
+    """Build the parser of the subcommands.
+
+    Parameters
+    ----------
+    command : str
+        Subcommand whose arguments are added; by default all. Those of others may need libraries
+        that `wqa doctor` finds missing, and that take time to import.
 
     Returns
     -------
@@ -105,7 +119,8 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
             conflict_handler="resolve",  # a subcommand may bring its own --help
         )
-        module.add_arguments(sub)
+        if command in ("", name):
+            module.add_arguments(sub)
         sub.set_defaults(parser=sub)
     return parser
 
@@ -132,17 +147,31 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     for argument in given:
         if "\0" in argument:
             raise OptionError(shorten(argument), "holds the character NUL", "text without it")
-    parser = build_parser()
+    command = next((word for word in given if not word.startswith("-")), "")
+    parser = build_parser(command)
+    settings = read_settings(given) if command == "train" else Settings("", {})
+    if settings.values:
+        settings.set_defaults(_subparser(parser, command))
     options, _ = parser.parse_known_args(arguments)
     if options.command in ("bench", "train"):
         add_own_options(options.parser, options.system)
     if options.command == "train":
         # Its own options decide some defaults, and are known now.
+        settings.check_keys(options.parser)
+        settings.set_defaults(options.parser)
         options, _ = parser.parse_known_args(arguments)
         set_training_defaults(options.parser, options)
+        settings.set_defaults(options.parser)
     options = parser.parse_args(arguments)
     options.command_line = ["wqa", *given]
     return options
+
+
+def _subparser(parser: argparse.ArgumentParser, command: str) -> argparse.ArgumentParser:
+    [commands] = [
+        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
+    ]
+    return commands.choices[command]
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
@@ -156,16 +185,23 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     Returns
     -------
     int
-        Exit status: 0; 2 after an error, with one line on standard error; 141 if the reader of
-        standard output closed it; 128 plus the number of a signal that stopped the command.
+        Exit status: 0, or what the subcommand returns; 2 after an error, with one line on standard
+        error; 141 if the reader of standard output closed it; 128 plus the number of a signal that
+        stopped the command.
     """
+    with messages_on_stderr() as messages:
+        return _main(arguments, messages)
+
+
+def _main(arguments: Optional[Sequence[str]], messages: MessageHandler) -> int:
     parser = None
     try:
         options = parse(arguments)
         parser = options.parser
+        messages.reword = functools.partial(with_flags, parser=parser)
         for name, value in vars(options).items():
             check_number(value, name)
-        COMMANDS[options.command].run(options)
+        status = COMMANDS[options.command].run(options)
         note_cache(options)
     except Stopped as stopped:
         message = f"{stopped.where}: {stopped.found}; resume with:"
@@ -181,7 +217,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    return 0
+    return status or 0
 
 
 def _typed(error: Exception) -> WqaError:

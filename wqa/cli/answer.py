@@ -17,13 +17,15 @@ SQuAD's script reads them.
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from typing import Any, Dict, List, Tuple
 
 from wqa.cli.options import add_long_questions, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.cli.rank import utf8_argument
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
+
+LOGGER = logging.getLogger(__name__)
 
 #: Characters of a document that are shown on either side of an answer.
 _CONTEXT = 60
@@ -241,10 +243,10 @@ def _figures_text(figures: Dict[str, Any]) -> str:
     count = figures["questions"]
     if figures["retrieved_nothing"]:
         text = f"{figures['retrieved_nothing']:,} of {count:,} questions retrieve no document"
-        print(f"note: {text}", file=sys.stderr)
+        LOGGER.warning(text)
     if figures.get("unanswerable"):
         text = f"no document of the index contains an answer of {figures['unanswerable']:,}"
-        print(f"note: {text} of {count:,} questions", file=sys.stderr)
+        LOGGER.warning(f"{text} of {count:,} questions")
     shares = {name: value for name, value in figures.items() if name in ("em", "f1")}
     shares.update({name: value for name, value in figures.items() if name.startswith("hit@")})
     if not shares:

@@ -16,11 +16,13 @@ information of the texts' own words. A table that was made with the same options
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from typing import Any, Mapping
 
 from wqa.cli.options import add_engine
 from wqa.errors import printable
+
+LOGGER = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -112,4 +114,4 @@ def _note_rows(meta: Mapping[str, Any], path: str) -> None:
         ("cased", "words taken for their lower-cased form, which the file lacks"),
     ):
         if meta.get(name):
-            print(printable(f"note: {path}: {text}: {meta[name]:,}"), file=sys.stderr)
+            LOGGER.warning(printable(f"{path}: {text}: {meta[name]:,}"))

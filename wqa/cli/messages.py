@@ -50,6 +50,25 @@ def at_the_command_line(error: WqaError, parser: argparse.ArgumentParser) -> str
     return str(WqaError(where, *parts))
 
 
+def with_flags(text: str, parser: argparse.ArgumentParser) -> str:
+    """A message that the library logs, with flags in place of arguments such as ``ctx="cpu"``.
+
+    Parameters
+    ----------
+    text : str
+        The message.
+    parser : argparse.ArgumentParser
+        Parser of the subcommand that logged it.
+
+    Returns
+    -------
+    str
+        The message to print.
+    """
+    flags = _flags(parser)
+    return _ARGUMENT.sub(lambda match: _as_flag(match, flags), text)
+
+
 def _flags(parser: argparse.ArgumentParser) -> Dict[str, str]:
     """Flag of each option, or metavar of a positional argument, by the library's names."""
     flags = {}

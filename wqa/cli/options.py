@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import logging
 import math
-import sys
 import typing
 from typing import Any, Dict, List, Sequence
 
 from wqa.config import LONG_QUESTIONS
 from wqa.data.filters import FILTERS
 from wqa.errors import OptionError, printable, shorten
+
+LOGGER = logging.getLogger(__name__)
 
 #: Greatest whole number of an option, that of 32 bits with a sign.
 MOST = 2**31 - 1
@@ -82,7 +84,8 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
         Parser to add the options to.
     config : type
         Dataclass of the configuration. Its fields are numbers, texts, flags that are off by
-        default, and tuples of numbers or texts; ``help`` in a field's metadata is the help text.
+        default, and tuples of numbers or texts; ``help`` in a field's metadata is the help text,
+        and ``chosen`` says in it how a value is chosen where the default is None.
     leave_out : sequence of str
         Fields without an option.
 
@@ -107,16 +110,18 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
             default = ",".join(map(str, field.default))  # type: ignore[arg-type]
             names = typing.get_args(kind)[0] is str
             metavar = "NAME[,NAME...]" if names else "I[,J...]"
-            parser.add_argument(flag, default=default, metavar=metavar, help=text)
+            option = parser.add_argument(flag, default=default, metavar=metavar, help=text)
+            option.takes_list = True  # in a file of options
         else:
             known = choices.get(field.name)
+            shown = field.metadata.get("chosen") or "%(default)s"
             parser.add_argument(
                 flag,
                 type=kind,
                 default=field.default,
                 choices=known,
                 metavar=None if known else _METAVARS.get(field.name, _METAVARS[kind]),
-                help=f"{text} (default: %(default)s)",
+                help=f"{text} (default: {shown})",
             )
 
 
@@ -314,7 +319,7 @@ def note_cache(options: argparse.Namespace) -> None:
         if cache.missing:
             text = f"{cache.missing:,} of {cache.documents:,} documents were encoded, as the cache "
             text += "does not hold them or holds another text of theirs"
-        print(printable(f"note: {cache.path}: {text}"), file=sys.stderr)
+        LOGGER.warning(printable(f"{cache.path}: {text}"))
 
 
 def add_long_questions(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import re
 import sys
 from typing import Any, Mapping, Sequence
 
 from wqa.errors import UNPRINTABLE
+
+LOGGER = logging.getLogger(__name__)
 
 #: Figures that are shown in a line above the table.
 _ABOVE = ("questions", "filter", "truncated_questions", "skipped_questions")
@@ -43,8 +46,6 @@ def show(text: str, value: Any, path: str) -> None:
         are equal to those of ``value``: what must not reach a terminal, and what the encoding of
         standard output lacks, is written as an escape of JSON.
     """
-    from wqa.data import atomic_writer
-
     document = _document(value)
     if path == "-":
         try:
@@ -55,6 +56,8 @@ def show(text: str, value: Any, path: str) -> None:
         return
     # The file first: a reader of standard output may close it.
     if path:
+        from wqa.data import atomic_writer  # needs NumPy, which `wqa doctor` may find missing
+
         with atomic_writer(path) as file:
             file.write(document)
     print(text)
@@ -128,12 +131,6 @@ def note_omissions(row: Mapping[str, Any], complete: bool) -> None:
     if complete:
         treatment = "count as 0"
     if row["missing"]:
-        print(
-            f"note: {row['missing']} judged questions are not in the run and {treatment}",
-            file=sys.stderr,
-        )
+        LOGGER.warning(f"{row['missing']} judged questions are not in the run and {treatment}")
     if row["unjudged"]:
-        print(
-            f"note: {row['unjudged']} questions of the run have no judgement and do not count",
-            file=sys.stderr,
-        )
+        LOGGER.warning(f"{row['unjudged']} questions of the run have no judgement and do not count")

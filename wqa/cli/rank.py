@@ -116,6 +116,8 @@ def read_lines(path: str, what: str) -> List[str]:
     DataError
         If it cannot be read or is not UTF-8.
     """
+    from wqa.data.lines import without_mark
+
     name = path
     try:
         if path == "-":
@@ -129,7 +131,7 @@ def read_lines(path: str, what: str) -> List[str]:
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", mend="check the path") from None
     lines = []
-    for number, line in enumerate(raw.split(b"\n"), 1):
+    for number, line in enumerate(without_mark(raw).split(b"\n"), 1):
         try:
             lines.append(line.decode("utf-8").rstrip("\r"))
         except UnicodeDecodeError as error:

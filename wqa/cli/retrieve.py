@@ -14,10 +14,12 @@ without regard to case. Questions that retrieve nothing are left out, and counte
 from __future__ import annotations
 
 import argparse
-import sys
+import logging
 from typing import Dict
 
 from wqa.errors import printable
+
+LOGGER = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,4 +70,4 @@ def _note(counts: Dict[str, int]) -> None:
             f"{counts['unknown']:,} questions have no answers, so their candidates have no labels"
         )
     for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+        LOGGER.warning(note)

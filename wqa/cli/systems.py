@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 
 from wqa.cli.options import add_fields, fields_of, has_option
 from wqa.errors import OptionError
@@ -13,6 +14,8 @@ _REPLACED_BY = {
     "warmup_updates": ("warmup_share", "schedule"),
     "tokens_per_update": ("accumulate",),
 }
+#: End of the help text of an option.
+_DEFAULT = re.compile(r"\(default: [^()]*(\(default\)s)?\)$")
 
 
 class HelpWithOwnOptions(argparse.Action):
@@ -79,3 +82,7 @@ def set_training_defaults(parser: argparse.ArgumentParser, options: argparse.Nam
         if given != [parser.get_default(other) for other in others]:
             defaults.pop(name, None)
     parser.set_defaults(**defaults)
+    for action in parser._actions:  # argparse has no public list of them
+        if action.dest in defaults and action.help:
+            # A value that is otherwise chosen has a default now.
+            action.help = _DEFAULT.sub("(default: %(default)s)", action.help)

@@ -4,11 +4,15 @@ example:
   wqa train cascade --encoder minilm --train data/wikiqa/train.jsonl --dev data/wikiqa/dev.jsonl \\
       --out runs/wikiqa --exits 2,4,6 --epochs 5 --learning-rate 5e-5 --warmup-updates 100
 
+  wqa train --config wikiqa.yaml --learning-rate 3e-5 --out runs/slower
+
 `wqa train SYSTEM --help` also shows the options of a system. The run directory holds config.json,
 model.params (the best parameters by the figures on dev), tokenizer.json and metrics.jsonl; `wqa
-rank` and `wqa evaluate` need nothing else. --teachers names rankers, or folders that `wqa score`
-wrote, to learn from besides the labels. An interrupt stops a training after the current update.
-The same command with --resume continues it, and ends with the same bits.
+rank` and `wqa evaluate` need nothing else. --config takes options by their names from a file, such
+as `epochs: 5` and `exits: [2, 4, 6]`, or those of another run from its config.json. --teachers
+names rankers, or folders that `wqa score` wrote, to learn from besides the labels. An interrupt
+stops a training after the current update. The same command with --resume continues it, and ends
+with the same bits.
 """
 
 from __future__ import annotations
@@ -73,6 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_filter(parser, "--train-filter", defaults.train_filter, "training questions to use")
     add_filter(parser, "--dev-filter", defaults.dev_filter, "development questions to score")
+    parser.add_argument(
+        "--log-dir", metavar="DIR", help="folder to write the figures to for TensorBoard"
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="file of these options, YAML or the config.json of a run; flags win over it",
+    )
     parser.add_argument("--resume", action="store_true", help="resume the run in --out")
     add_json(parser)
     add_fields(parser.add_argument_group("training"), TrainingConfig, _FILTERS)
@@ -99,6 +111,7 @@ def run(options: argparse.Namespace) -> None:
         evaluator_factory(options) if options.dev else None,
         command,
         teacher_scorer(options),
+        options.log_dir or "",
         **own,
     )
     metric = task_type(options.system).metric

@@ -2,7 +2,14 @@
 
 from wqa.config.encoders import BACKBONES, FAMILIES, PAIR_FORMS, BackboneConfig, Family, PairForm
 from wqa.config.reading import parse_json, read_json
-from wqa.config.runs import RunConfig, config_digest, from_dict, read_run_config, to_json
+from wqa.config.runs import (
+    RunConfig,
+    check_finished,
+    config_digest,
+    from_dict,
+    read_run_config,
+    to_json,
+)
 from wqa.config.training import (
     ENGINES,
     LONG_QUESTIONS,
@@ -24,6 +31,7 @@ __all__ = [
     "PairForm",
     "RunConfig",
     "TrainingConfig",
+    "check_finished",
     "config_digest",
     "from_dict",
     "parse_json",

@@ -45,7 +45,7 @@ def read_json(path: Union[str, os.PathLike[str]], largest: int = LARGEST) -> Any
     Parameters
     ----------
     path : str or path-like
-        File to read, in UTF-8.
+        File to read, in UTF-8, with or without a byte order mark.
     largest : int
         Greatest size of the file in bytes, so that a file of another kind does not take all memory.
 
@@ -65,4 +65,4 @@ def read_json(path: Union[str, os.PathLike[str]], largest: int = LARGEST) -> Any
         content = file.read(largest + 1)
     if len(content) > largest:
         raise ValueError(f"it has more than {largest:,} bytes")
-    return parse_json(content.decode("utf-8"))
+    return parse_json(content.decode("utf-8-sig"))

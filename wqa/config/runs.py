@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import pathlib
 import sys
 import typing
 from typing import Any, Dict, Optional, Tuple, Type, TypeVar, Union
@@ -221,6 +222,37 @@ def read_run_config(path: Union[str, Any]) -> RunConfig:
             f"{_MEND}; if you changed it yourself, delete the line config.json of sha256 in it",
         )
     return config
+
+
+def check_finished(folder: pathlib.Path, config: RunConfig) -> None:
+    """Check that the training of a run has come to its end.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory.
+    config : RunConfig
+        Content of its ``config.json``.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the training was stopped or still runs; the message has the command that resumes it.
+    """
+    path = folder / "model.params"
+    # A finished run records the digest of its parameters.
+    has_ended = config.training is None or path.name in config.sha256
+    if path.exists() or (has_ended and not (folder / "checkpoints").is_dir()):
+        return
+    command = config.command or "train(..., resume=True)"
+    if config.command and "--resume" not in config.command.split():
+        command += " --resume"
+    raise RunDirectoryError(
+        folder,
+        "the training has not finished, as model.params is missing",
+        "a finished run",
+        f"wait until it ends, or resume it: {command}",
+    )
 
 
 def config_digest(values: Dict[str, Any]) -> str:

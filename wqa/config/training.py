@@ -68,18 +68,26 @@ _LEAST_ALPHA, _TAUS = 1e-6, (0.01, 100)
 
 #: Schedules of the learning rate: both rise to a peak and fall.
 SCHEDULES = ("triangular", "slanted")
-#: Updates of the warm-up in section 5.2 of Soldaini and Moschitti 2020.
+#: Updates of the warm-up in section 5.2 of Soldaini and Moschitti 2020. It was the default once, so
+#: that runs recorded it beside a share of the updates, or a schedule without a warm-up of its own.
 WARMUP_UPDATES = 4000
 
 
-def _option(default: Any, text: str) -> Any:
-    """A field with a default and the help text of its command-line option."""
-    return dataclasses.field(default=default, metadata={"help": text})
+def _option(default: Any, text: str, chosen: str = "") -> Any:
+    """A field with a default, and the help text of its command-line option.
+
+    ``chosen`` says how a value is chosen where the default is None.
+    """
+    return dataclasses.field(default=default, metadata={"help": text, "chosen": chosen})
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """Settings of the training loop, by default those of Soldaini and Moschitti 2020, section 5.2.
+    """Settings of the training loop.
+
+    By default they are those of Soldaini and Moschitti 2020, section 5.2, but for the learning rate
+    and the warm-up, which suit a corpus as large as ASNQ there and are chosen from the number of
+    updates here.
 
     Parameters
     ----------
@@ -89,13 +97,15 @@ class TrainingConfig:
         Number of updates after which training ends; 0 for no limit.
     seed : int
         Seed of Python, NumPy and MXNet.
-    learning_rate : float
-        Peak of the schedule.
+    learning_rate : float, optional
+        Peak of the schedule; by default `wqa.training.schedules.default_learning_rate` of the
+        number of updates.
     schedule : {"triangular", "slanted"}
         ``triangular`` rises over the warm-up and falls to 0. ``slanted`` rises over a tenth of the
         updates and falls to 1/32 of the peak (Howard and Ruder 2018), and has no other warm-up.
-    warmup_updates : int
-        Number of updates before the peak.
+    warmup_updates : int, optional
+        Number of updates before the peak; by default a tenth of them. None where ``warmup_share``
+        or the schedule decides it.
     warmup_share : float
         Share of all updates that come before the peak, from 0 to below 1, in place of
         ``warmup_updates``; 0 to take that.
@@ -160,11 +170,13 @@ class TrainingConfig:
     epochs: int = _option(3, "passes over the training data")
     max_updates: int = _option(0, "updates after which training ends, 0 for no limit")
     seed: int = _option(0, "seed of Python, NumPy and MXNet")
-    learning_rate: float = _option(1e-6, "peak of the schedule")
+    learning_rate: Optional[float] = _option(
+        None, "peak of the schedule", "chosen from the number of updates, 1e-6 to 5e-5"
+    )
     schedule: str = _option(
         "triangular", "slanted rises over a tenth of the updates, triangular over the warm-up"
     )
-    warmup_updates: int = _option(WARMUP_UPDATES, "updates up to the peak")
+    warmup_updates: Optional[int] = _option(None, "updates up to the peak", "a tenth of them")
     warmup_share: float = _option(0.0, "share of all updates up to the peak, in place of a number")
     tokens_per_batch: int = _option(2000, "padded tokens of a mini-batch on each device")
     tokens_per_update: int = _option(
@@ -211,33 +223,40 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         least = {"epochs": 1, "tokens_per_batch": 1, "checkpoint_every": 1, "log_every": 1}
-        least.update({"accumulate": 1, "max_updates": 0, "seed": 0, "warmup_updates": 0})
-        least.update({"eval_every": 0, "patience": 0, "tokens_per_update": 0})
+        least.update({"accumulate": 1, "max_updates": 0, "seed": 0, "eval_every": 0})
+        least.update({"patience": 0, "tokens_per_update": 0})
         for name, smallest in least.items():
             if getattr(self, name) < smallest:
                 raise OptionError(name, getattr(self, name), f"a whole number from {smallest}")
         for name, known in self.CHOICES.items():
             check_choice(name, getattr(self, name), known)
-        if not 0 < self.learning_rate < float("inf"):
+        if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
             raise OptionError("learning_rate", self.learning_rate, "a number above 0")
         for name in ("clip_norm", "weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise OptionError(name, getattr(self, name), "0 (off) or a number above 0")
+        self._check_warmup()
+        if self.tokens_per_update and self.accumulate > 1:
+            raise OptionError("accumulate and tokens_per_update", "both", "one of the two")
+        self._check_teachers()
+
+    def _check_warmup(self) -> None:
+        if self.warmup_updates is not None and self.warmup_updates < 0:
+            raise OptionError("warmup_updates", self.warmup_updates, "a whole number from 0")
         if not 0 <= self.warmup_share < 1:
             raise OptionError("warmup_share", self.warmup_share, "a number from 0 to below 1")
-        if self.warmup_share and self.warmup_updates != WARMUP_UPDATES:
+        has_updates = self.warmup_updates not in (None, WARMUP_UPDATES)
+        if self.warmup_share and has_updates:
             raise OptionError("warmup_updates and warmup_share", "both", "one of the two")
-        has_warmup = self.warmup_share or self.warmup_updates != WARMUP_UPDATES
-        if self.schedule == "slanted" and has_warmup:
+        if self.schedule == "slanted" and (self.warmup_share or has_updates):
             raise OptionError(
                 "schedule",
                 "slanted with a warm-up of its own",
                 "slanted alone, which rises over a tenth of the updates",
                 'set schedule="triangular", or leave the warm-up out',
             )
-        if self.tokens_per_update and self.accumulate > 1:
-            raise OptionError("accumulate and tokens_per_update", "both", "one of the two")
-        self._check_teachers()
+        if self.warmup_share or self.schedule == "slanted":
+            object.__setattr__(self, "warmup_updates", None)
 
     def _check_teachers(self) -> None:
         if not all(self.teachers):

@@ -1,10 +1,12 @@
 """Lines of files, in bounded memory, whatever a file holds.
 
-Only ``\\n`` ends a line. The other line ends of Unicode, such as U+0085 and U+2028, are text.
+Only ``\\n`` ends a line. The other line ends of Unicode, such as U+0085 and U+2028, are text. A
+byte order mark at the start of a file, which some editors write, is not.
 """
 
 from __future__ import annotations
 
+import codecs
 import functools
 import gzip
 from typing import IO, Iterable, Iterator, Optional, Tuple
@@ -40,6 +42,21 @@ def open_bytes(path: PathLike) -> IO[bytes]:
     return open(path, "rb")
 
 
+def without_mark(content: bytes) -> bytes:
+    """Take away the byte order mark of UTF-8 at the start of a file, if there is one.
+
+    Parameters
+    ----------
+    content : bytes
+        First bytes of the file, or all.
+
+    Returns
+    -------
+    bytes
+    """
+    return content[3:] if content.startswith(codecs.BOM_UTF8) else content
+
+
 def bounded_lines(
     file: IO[bytes], where: object, longest: int = LONGEST_LINE, largest: Optional[int] = None
 ) -> Iterator[Tuple[int, bytes]]:
@@ -59,7 +76,8 @@ def bounded_lines(
     Yields
     ------
     tuple of int and bytes
-        Number of the line, counted from 1, and the line with its line end.
+        Number of the line, counted from 1, and the line with its line end; the first one without a
+        byte order mark.
 
     Raises
     ------
@@ -86,7 +104,10 @@ def bounded_lines(
                     "a file of this corpus",
                     "fetch it again",
                 )
-            yield number, line
+            if number == 1:
+                line = without_mark(line)
+            if line:
+                yield number, line
     except DAMAGE as error:
         raise DataError(
             f"{where}, after line {number}",

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import pathlib
 import platform
@@ -30,6 +31,8 @@ from wqa.config import read_json
 from wqa.data.files import PathLike, storage_errors
 from wqa.data.temporary import machine, process_is_alive
 from wqa.errors import OutputLocked, printable
+
+LOGGER = logging.getLogger(__name__)
 
 #: Attempts to take a lock whose file is removed at the same moment.
 _ATTEMPTS = 100
@@ -66,10 +69,9 @@ def lock_output(path: PathLike) -> Iterator[None]:
         has_locks = _has_locks(lock_path.parent)
     if not has_locks:
         folder = printable(str(lock_path.parent))
-        print(
-            f"note: the file system of {folder} has no locks; let no other process write to "
-            f"{printable(str(target))} meanwhile",
-            file=sys.stderr,
+        LOGGER.warning(
+            f"the file system of {folder} has no locks; let no other process write to "
+            f"{printable(str(target))} meanwhile"
         )
         yield
         return

@@ -6,12 +6,14 @@ The lengths are those of the authors of MSPP: 20, 60 and 200 characters.
 from __future__ import annotations
 
 import dataclasses
-import sys
+import logging
 from typing import Iterable, Iterator, List
 
 from wqa.data.files import PathLike
 from wqa.data.paragraphs import Paragraph, ParagraphDocument
 from wqa.errors import OptionError, printable
+
+LOGGER = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,7 +160,7 @@ def note_left_out(counts: ParagraphCounts, where: PathLike = "") -> None:
         parts.append(f"{number} of one paragraph, which get no hard negatives")
     if parts:
         name = f"{where}: " if str(where) else ""
-        print(printable(f"note: {name}{', '.join(parts)}"), file=sys.stderr)
+        LOGGER.warning(printable(f"{name}{', '.join(parts)}"))
 
 
 def _counted(count: int, name: str) -> str:

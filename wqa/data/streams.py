@@ -1,8 +1,11 @@
-"""A stream of messages that are not worth an error: progress, notes, the line of an error."""
+"""Messages that are not worth an error: the stream that drops them, and the handler of the log."""
 
 from __future__ import annotations
 
-from typing import Any, Optional, TextIO
+import contextlib
+import logging
+import sys
+from typing import Any, Callable, Iterator, Optional, TextIO
 
 
 class LossyStream:
@@ -59,3 +62,61 @@ class LossyStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+class MessageHandler(logging.Handler):
+    """Prints messages on standard error, warnings as notes; those it does not take are dropped.
+
+    A progress bar is cleared first, and drawn again below the message.
+
+    Parameters
+    ----------
+    reword : callable
+        Takes the text of a message and returns what is printed.
+    """
+
+    def __init__(self, reword: Callable[[str], str] = str) -> None:
+        super().__init__()
+        self.reword = reword
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print a message.
+
+        Parameters
+        ----------
+        record : logging.LogRecord
+            The message.
+        """
+        text = self.reword(record.getMessage())
+        if record.levelno >= logging.WARNING:
+            text = f"note: {text}"
+        if sys.stderr is None:
+            return
+        with contextlib.suppress(OSError, ValueError):  # a closed pipe or terminal, a full disk
+            if "tqdm" in sys.modules:
+                sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)
+            else:
+                print(text, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def messages_on_stderr() -> Iterator[MessageHandler]:
+    """Print what the package logs on standard error inside the block, as a command line does.
+
+    Yields
+    ------
+    MessageHandler
+        The only handler of its kind that the logger ``wqa`` has inside the block.
+    """
+    logger, handler = logging.getLogger("wqa"), MessageHandler()
+    earlier, level = list(logger.handlers), logger.level
+    for other in earlier:
+        if isinstance(other, MessageHandler):
+            logger.removeHandler(other)
+    logger.addHandler(handler)
+    logger.setLevel(min(level or logging.INFO, logging.INFO))
+    try:
+        yield handler
+    finally:
+        logger.handlers[:] = earlier
+        logger.setLevel(level)

@@ -13,7 +13,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from wqa.data import atomic_writer
-from wqa.errors import MissingDependency, printable
+from wqa.errors import MissingDependency, how_to_install, printable
 
 Point = Tuple[float, float]  # relative cost, metric; both in [0, 1]
 _MARKS = ("^", "D", "o", "s", "v", "P", "X")
@@ -34,7 +34,7 @@ def check_matplotlib() -> None:
             "matplotlib",
             "is not installed",
             "the plotting library, for the picture",
-            "pip install 'wqa[plots]', or leave the picture out with picture=False",
+            f"{how_to_install('plots')}, or leave the picture out with picture=False",
         ) from None
 
 

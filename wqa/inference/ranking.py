@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -38,6 +37,9 @@ class Ranking:
         (N, k) score after each stage, NaN where the candidate was not scored there.
     documents : tuple of Candidate
         The candidates themselves, if they were asked for; empty otherwise.
+    dropped : numpy.ndarray
+        (k,) whether the candidate was dropped on the way. By default those that the last stage did
+        not score, but for blank ones.
 
     Raises
     ------
@@ -53,9 +55,12 @@ class Ranking:
     cost: Cost
     exit_scores: np.ndarray
     documents: Tuple[Candidate, ...] = ()
+    dropped: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         filled = ~np.asarray(self.blank, dtype=bool)
+        if self.dropped is None:
+            object.__setattr__(self, "dropped", filled & np.isnan(self.exit_scores[-1]))
         # NaN stands for an exit that did not score the candidate.
         infinite = np.isinf(self.exit_scores).any(axis=0)
         finite = np.isfinite(self.scores) & ~infinite
@@ -113,7 +118,7 @@ class Ranking:
                 "score": None if blank else score,
                 "probability": float(probabilities[index]),
                 "exit": int(self.exits[index]),
-                "dropped": not blank and math.isnan(self.exit_scores[-1, index]),
+                "dropped": bool(self.dropped[index]),
                 "truncated": bool(self.truncated[index]),
                 "blank": blank,
             }

@@ -11,7 +11,7 @@ import pathlib
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
-from wqa.config import RunConfig, from_dict, read_run_config
+from wqa.config import RunConfig, check_finished, from_dict, read_run_config
 from wqa.data.digests import check_digest
 from wqa.data.files import PathLike, sha256
 from wqa.errors import EncoderError, OptionError, RunDirectoryError
@@ -89,6 +89,7 @@ def load_run(
         )
     if computes:
         _check_kind(folder, config, computes)
+    check_finished(folder, config)
     with ThreadPoolExecutor(1) as thread:
         weights = thread.submit(check_digest, folder / "model.params", config.sha256)
         tokenizer = _load_tokenizer(folder, config)
@@ -189,10 +190,7 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> N
     """
     own, path = own_config(folder, config), folder / "model.params"
     if not path.exists():
-        mend = _MEND
-        if (folder / "checkpoints").is_dir():
-            mend = "the training has not finished: resume it"
-        raise RunDirectoryError(path, "the file is missing", "the parameters of the run", mend)
+        raise RunDirectoryError(path, "the file is missing", "the parameters of the run", _MEND)
     try:
         if config.backbone is not None:
             built = dataclasses.replace(config.backbone, num_layers=own.layers_of(config.backbone))

@@ -107,6 +107,7 @@ class _State:
         self._scores, self._exits = np.full(count, -np.inf), np.zeros(count, dtype=int)
         self._truncated, self._blank = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         self._exit_scores = np.full((rankers, count), np.nan)
+        self._dropped = np.zeros(count, dtype=bool)
         self._steps: List[_Step] = []
 
     def left(self) -> Question:
@@ -121,9 +122,12 @@ class _State:
         self._truncated[self.alive] |= ranking.truncated
         self._blank[self.alive[blank]] = True
         self._exit_scores[index, self.alive] = np.where(blank, np.nan, ranking.scores)
+        # What a ranker dropped at an exit of its own it may yet hand on.
+        self._dropped[self.alive] = ranking.dropped
         count = int((~blank).sum())
         self._steps.append(_Step(ranking.cost, count))
         kept = drop.kept(count)
+        self._dropped[order[kept:]] = True
         self._tail.insert(0, order[kept:])
         self._head, self.alive = order[:kept], np.sort(order[:kept])
 
@@ -137,6 +141,7 @@ class _State:
             blank=self._blank,
             cost=self._cost(),
             exit_scores=self._exit_scores,
+            dropped=self._dropped & ~self._blank,
         )
 
     def _cost(self) -> Cost:

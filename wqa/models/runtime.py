@@ -34,7 +34,7 @@ from typing import Dict, Iterator, List, Union
 
 import wqa
 from wqa.config.environment import check_environment, openmp_threads
-from wqa.errors import DeviceError, MissingDependency, shorten
+from wqa.errors import DeviceError, MissingDependency, how_to_install, shorten
 
 #: Ordered by dependence.
 _CUDA_LIBRARIES = (
@@ -96,13 +96,13 @@ _load_cuda()
 try:
     with _garbage_kept():
         import mxnet as mx
-except (ModuleNotFoundError, OSError) as error:  # OSError: a library that the wheel links is absent
+except (ImportError, OSError) as error:  # OSError: a library that the wheel links is absent
     raise MissingDependency(
         "mxnet",
         f"MXNet cannot be imported ({error})",
         "MXNet 1.9.1",
-        "install wqa with an extra: pip install 'wqa[cpu]', or 'wqa[cu112]' on a machine "
-        "with an NVIDIA driver",
+        f"install it {how_to_install('cpu')}, or '.[cu112]' on a machine with an NVIDIA driver; "
+        "`wqa doctor` says more",
     ) from None
 
 #: Arrays or symbols, the inputs and outputs of ``hybrid_forward``.
@@ -136,12 +136,12 @@ def parse_devices(ctx: str) -> List[mx.Context]:
     if not match or last < first:
         raise DeviceError("ctx", shorten(ctx), "cpu, gpu:0, or a range such as gpu:0-7")
     kind = match.group(1)
-    if kind == "gpu" and last >= _gpus():
+    if kind == "gpu" and last >= gpu_count():
         raise DeviceError(
             "ctx",
-            f"gpu:{last}, but this machine shows {_gpus()} GPUs to MXNet",
+            f"gpu:{last}, but this machine shows {gpu_count()} GPUs to MXNet",
             "a GPU of this machine",
-            'take ctx="cpu", or install the extra wqa[cu112] where there is a GPU',
+            f'take ctx="cpu", or install MXNet for GPUs {how_to_install("cu112")}',
         )
     return [mx.Context(kind, index) for index in range(first, last + 1)]
 
@@ -168,7 +168,8 @@ def library_versions() -> Dict[str, str]:
     }
 
 
-def _gpus() -> int:
+def gpu_count() -> int:
+    """Number of GPUs that MXNet sees; 0 for a build without CUDA, or without a driver."""
     try:
         return mx.context.num_gpus()
     except mx.base.MXNetError:  # a CUDA build without a driver

@@ -16,6 +16,41 @@ NEEDED: Dict[str, Tuple[int, str]] = {
     "int8": (0x07, "AVX2"),
 }
 
+#: oneDNN's names of instruction sets by their bits, the greatest first.
+_NAMES: Dict[int, str] = {
+    0x1FEF: "AVX512_CORE_AMX_FP16",
+    0xFEF: "AVX512_CORE_AMX",
+    0x1EF: "AVX512_CORE_FP16",
+    0xE7: "AVX512_CORE_BF16",
+    0x67: "AVX512_CORE_VNNI",
+    0x27: "AVX512_CORE",
+    0x1F: "AVX2_VNNI_2",
+    0x0F: "AVX2_VNNI",
+    0x07: "AVX2",
+    0x03: "AVX",
+    0x01: "SSE41",
+}
+
+
+def instruction_set_name() -> str:
+    """Name of the instruction sets that oneDNN uses, as ``ONEDNN_MAX_CPU_ISA`` takes it.
+
+    Returns
+    -------
+    str
+        The greatest one, which includes those below it.
+
+    Raises
+    ------
+    MissingDependency
+        If oneDNN is not installed.
+    """
+    used = instruction_set()
+    for bits, name in _NAMES.items():
+        if used & bits == bits:
+            return name
+    return "none"
+
 
 def check_precision(precision: str) -> None:
     """Check that this processor supports a precision, with kernels faster than float32's.

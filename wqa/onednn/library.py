@@ -9,7 +9,7 @@ from typing import Any, Optional, Sequence
 
 import numpy as np
 
-from wqa.errors import MissingDependency
+from wqa.errors import MissingDependency, how_to_install
 from wqa.onednn.process import note_forks
 
 #: Element types: oneDNN's number, and the NumPy type that carries it (bfloat16 as its 16 bits).
@@ -53,7 +53,7 @@ def library() -> ctypes.CDLL:
             name,
             f"oneDNN's library cannot be loaded ({error or 'it is not installed'})",
             "oneDNN 3.2",
-            "install it: pip install 'wqa[cpu]' on an x86-64 processor",
+            f"install it on an x86-64 processor, {how_to_install('cpu')}",
         ) from None
     library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
     library.dnnl_memory_desc_get_size.argtypes = [Pointer]

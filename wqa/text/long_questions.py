@@ -7,13 +7,15 @@ questions of a corpus before they are ranked.
 from __future__ import annotations
 
 import contextlib
-import sys
+import logging
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from wqa.data import Question
 from wqa.data.files import PathLike
 from wqa.errors import DataError, InputError, QuestionTooLong, printable
 from wqa.text.encoding import PairEncoder
+
+LOGGER = logging.getLogger(__name__)
 
 #: Questions that are tokenized at once.
 _CHUNK = 1024
@@ -172,7 +174,7 @@ def note_long_questions(
         parts.append(f"{_counted(skipped, name)} skipped with all {others}")
     if parts:
         start = f"{where}: " if str(where) else ""
-        print(printable(f"note: {start}{', '.join(parts)}"), file=sys.stderr)
+        LOGGER.warning(printable(f"{start}{', '.join(parts)}"))
 
 
 def _counted(count: int, name: str) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from typing import Any, Iterable, Iterator, Tuple
 
 from wqa.data.files import PathLike
 from wqa.data.streams import LossyStream
 from wqa.errors import printable
+
+LOGGER = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -34,4 +37,4 @@ def note_counts(train_file: PathLike, counts: Iterable[Tuple[int, str, str]]) ->
         if count:
             parts.append(f"{count:,} {what}{'s' if count > 1 else ''} {done}")
     if parts:
-        print(printable(f"note: {train_file}: {', '.join(parts)}"), file=sys.stderr)
+        LOGGER.warning(printable(f"{train_file}: {', '.join(parts)}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 from wqa.config import parse_json
 from wqa.data import atomic_writer, storage_errors
@@ -18,10 +18,14 @@ class MetricsFile:
     ----------
     path : pathlib.Path
         The file; it may be missing.
+    listener : callable, optional
+        Takes each line that is appended.
     """
 
-    def __init__(self, path: pathlib.Path) -> None:
-        self.path = path
+    def __init__(
+        self, path: pathlib.Path, listener: Optional[Callable[[Dict[str, Any]], None]] = None
+    ) -> None:
+        self.path, self._listener = path, listener
 
     def append(self, line: Dict[str, Any]) -> None:
         """Append a line.
@@ -38,6 +42,8 @@ class MetricsFile:
         """
         with storage_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+        if self._listener is not None:
+            self._listener(line)
 
     def sync(self) -> None:
         """Flush all lines to the disk.

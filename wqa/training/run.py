@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import logging
 import pathlib
 import random
 import shutil
-import sys
 from typing import Any, Callable, Dict, Optional
 
 import mxnet as mx
@@ -27,12 +27,15 @@ from wqa.training.engines import choose_training_engine
 from wqa.training.messages import lossy_messages
 from wqa.training.metrics import MetricsFile
 from wqa.training.registry import task_type
-from wqa.training.schedules import Schedule, plan_schedule
+from wqa.training.schedules import Schedule, decides_warmup, plan_schedule, with_chosen
 from wqa.training.start import open_start
 from wqa.training.task import Task
 from wqa.training.teachers import ScoreTeacher, open_teachers, scores_of_teachers
+from wqa.training.tensorboard import TensorBoardLog
 from wqa.training.trainer import Evaluator, Trainer
 from wqa.training.updates import plan_updates
+
+LOGGER = logging.getLogger(__name__)
 
 #: Fields of ``config.json`` that must not change when a training is resumed.
 _FIXED = (
@@ -60,6 +63,7 @@ def train(
     make_evaluator: Optional[Callable[[PairEncoder], Evaluator]] = None,
     command: str = "",
     score_teacher: Optional[ScoreTeacher] = None,
+    log_dir: str = "",
     **options: Any,
 ) -> State:
     """Train a system into a run directory.
@@ -82,7 +86,8 @@ def train(
         The first line of ``metrics.jsonl`` lists the heads that are kept.
     config : TrainingConfig, optional
         Settings of the training; by default those of `NetworkConfig.training_defaults`, and
-        otherwise of section 5.2.
+        otherwise those of `TrainingConfig`. A learning rate and a warm-up that are left out are
+        chosen from the number of updates; a run that is resumed keeps its own.
     max_length : int
         Greatest length of an input in tokens.
     resume : bool
@@ -95,6 +100,8 @@ def train(
         Takes a name in ``config.teachers`` that is no folder of scores, such as that of a run, and
         returns the `wqa.data.scores.CandidateScores` of the training data by it. Without it,
         teachers are folders that `wqa score` wrote.
+    log_dir : str
+        Folder in which TensorBoard finds the figures of ``metrics.jsonl``; empty for none.
     **options
         Fields of the system's own configuration, such as ``exits=(2, 4, 6)``.
 
@@ -114,11 +121,15 @@ def train(
     config = config or TrainingConfig(**own_config.training_defaults())
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
+    log = TensorBoardLog(log_dir) if log_dir else None
     with lossy_messages(), lock_output(run):
+        if resume:
+            config = _with_earlier(config, run)
         with open_start(encoder, init) as start:
             task = kind.create(system, start, own_config, train_file, config, max_length)
             choose_training_engine(task.network, config)
             schedule = _schedule(task, config, run)
+            given, config = config, with_chosen(config, schedule)
             teachers = open_teachers(task, config, train_file, score_teacher)
             evaluator = make_evaluator(task.encoder) if make_evaluator else None
             record = RunConfig(
@@ -140,11 +151,34 @@ def train(
                 return State(finished=True)
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
+            if given.learning_rate is None:
+                LOGGER.info(
+                    f"learning_rate={config.learning_rate} is chosen for {schedule.total} updates, "
+                    f"{schedule.warmup} of them up to the peak"
+                )
             _begin(run, record)
             task.encoder.tokenizer.save(run / "tokenizer.json")
             _seed(config.seed)
             _log_start(run, task.initialize(start, devices))
-        return _fit(task, config, run, evaluator, resume, schedule)
+        return _fit(task, config, run, evaluator, resume, schedule, log)
+
+
+def _with_earlier(config: TrainingConfig, run: pathlib.Path) -> TrainingConfig:
+    """Take what the settings leave to be chosen from the run that is resumed.
+
+    A run of an earlier version had other defaults, and keeps them.
+    """
+    path = run / "config.json"
+    earlier = read_run_config(path).training if path.exists() else None
+    if earlier is None:
+        return config
+    if config.learning_rate is None:
+        config = dataclasses.replace(config, learning_rate=earlier.learning_rate)
+    if not decides_warmup(config):
+        config = dataclasses.replace(
+            config, warmup_updates=earlier.warmup_updates, warmup_share=earlier.warmup_share
+        )
+    return config
 
 
 def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path) -> Schedule:
@@ -163,10 +197,10 @@ def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path) -> Schedule
             "fewer than the updates of the training, so that the learning rate reaches its peak",
             "give warmup_share=0.1, or more epochs",
         )
-    print(
-        f"note: the training ends after {schedule.total} updates, within its warm-up of "
-        f"{schedule.warmup}: the learning rate does not pass its peak",
-        file=sys.stderr,
+    LOGGER.warning(
+        f"the training ends after {schedule.total} updates, within its warm-up, "
+        f"warmup_updates={schedule.warmup}: the learning rate does not pass its peak; leave the "
+        "number out for a tenth of the updates"
     )
     return schedule
 
@@ -185,7 +219,7 @@ def _as_json(own_config: Any) -> Dict[str, Any]:
 def _log_start(run: pathlib.Path, line: str) -> None:
     """Log the parts taken from another run, on standard error and in ``metrics.jsonl``."""
     if line and MetricsFile(run / "metrics.jsonl").log_start(line):
-        print(f"start: {printable(line)}", file=sys.stderr)
+        LOGGER.info(f"start: {printable(line)}")
 
 
 def _fit(
@@ -195,11 +229,16 @@ def _fit(
     evaluator: Optional[Evaluator],
     resume: bool,
     schedule: Schedule,
+    log: Optional[TensorBoardLog],
 ) -> State:
-    trainer = Trainer(task, config, run, evaluator, schedule)
-    if resume:
-        trainer.resume()
-    state = trainer.fit()
+    trainer = Trainer(task, config, run, evaluator, schedule, log.add if log else None)
+    try:
+        if resume:
+            trainer.resume()
+        state = trainer.fit()
+    finally:
+        if log:
+            log.close()
     trainer.checkpoints.finish(task.network, run / "model.params")
     record_digests(run)
     return state

@@ -6,7 +6,7 @@ of the question, and the first occurrence of an answer in it is the span. A titl
 
 from __future__ import annotations
 
-import sys
+import logging
 from typing import Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -16,6 +16,8 @@ from wqa.data.filters import known_labels
 from wqa.errors import DataError, QuestionTooLong, printable, shorten
 from wqa.text import Encoded, WindowEncoder, note_long_questions
 from wqa.text.windows import occurrences, tokens_of
+
+LOGGER = logging.getLogger(__name__)
 
 
 class Example(NamedTuple):
@@ -77,7 +79,7 @@ class Counts:
         if self.cut_off:
             parts.append(f"answers that do not fit into a window: {self.cut_off:,}")
         if parts:
-            print(printable(f"note: {path}: {'; '.join(parts)}"), file=sys.stderr)
+            LOGGER.warning(printable(f"{path}: {'; '.join(parts)}"))
 
 
 class SpanExamples:

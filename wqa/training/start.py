@@ -10,7 +10,7 @@ from typing import Iterator, List, Optional, Sequence
 import mxnet as mx
 from mxnet.gluon import Block
 
-from wqa.config import BackboneConfig, RunConfig, read_run_config
+from wqa.config import BackboneConfig, RunConfig, check_finished, read_run_config
 from wqa.data.digests import check_digest
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models import LayerStack, Network
@@ -145,6 +145,10 @@ class RunStart(EncoderStart):
     The encoder is loaded from the run. So is every other part of the network whose parameters the
     run has with the same names and shapes, such as a head at the same layer. Other parts are new.
     """
+
+    def __init__(self, name: str, folder: pathlib.Path) -> None:
+        super().__init__(name, folder)
+        check_finished(folder, self.run_config())
 
     def run_config(self) -> RunConfig:
         return read_run_config(self._folder / "config.json")

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 import math
 import pathlib
-import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, NoReturn, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon
-from tqdm import tqdm
 
 from wqa.config import TrainingConfig
 from wqa.data.parameter_files import is_finite
@@ -26,10 +25,13 @@ from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.engines import attach_engines
 from wqa.training.metrics import MetricsFile
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
+from wqa.training.progress import TrainingBar
 from wqa.training.sampling import dropout_seed, order_of_epoch
-from wqa.training.schedules import RATES, Schedule, plan_schedule
+from wqa.training.schedules import RATES, Schedule, plan_schedule, with_chosen
 from wqa.training.task import Task
 from wqa.training.updates import plan_updates
+
+LOGGER = logging.getLogger(__name__)
 
 #: Computes the figures of a network on the development questions.
 Evaluator = Callable[[Network], Dict[str, float]]
@@ -61,6 +63,8 @@ class Trainer:
         Computes figures on the development questions. Without it the last parameters are final.
     schedule : Schedule, optional
         Numbers of updates; counted in the task's plan of an epoch by default.
+    listener : callable, optional
+        Takes each line of ``metrics.jsonl``.
 
     Raises
     ------
@@ -75,12 +79,17 @@ class Trainer:
         run: pathlib.Path,
         evaluator: Optional[Evaluator] = None,
         schedule: Optional[Schedule] = None,
+        listener: Optional[Callable[[Dict[str, Any]], None]] = None,
     ) -> None:
+        self._plan = plan_updates(config, len(parse_devices(config.ctx)))
+        schedule = schedule or plan_schedule(config, task.plan(self._plan.tokens))
+        self.updates_per_epoch, self.total, self.warmup = schedule
+        config = with_chosen(config, schedule)
         self.task, self.config, self.evaluator = task, config, evaluator
         self.network = task.network
         self.devices = parse_devices(config.ctx)
         self.state, self.checkpoints = State(), Checkpoints(run)
-        self.metrics = MetricsFile(run / "metrics.jsonl")
+        self.metrics = MetricsFile(run / "metrics.jsonl", listener)
         # Ordered by structure, so that the optimizer's state fits a network that is built again.
         # Parameters that blocks share are listed under each of their names; one is enough.
         self._parameters: Dict[str, gluon.Parameter] = {}
@@ -94,14 +103,11 @@ class Trainer:
             kvstore="device",
             update_on_kvstore=False,
         )
-        self._plan = plan_updates(config, len(self.devices))
         length = task.max_length
         # An evaluation may use the engine too, by mini-batches of `tokens_per_batch`.
         tokens = max(self._plan.step_tokens(length), config.tokens_per_batch)
         self._engines = attach_engines(self.network, config, tokens, length)
         task.hybridize(not self._engines)
-        schedule = schedule or plan_schedule(config, task.plan(self._plan.tokens))
-        self.updates_per_epoch, self.total, self.warmup = schedule
         self._epoch = -1  # epoch of `_batches`
         self._batches: Iterator[Any] = iter(())
         self._upcoming: Any = None
@@ -144,7 +150,7 @@ class Trainer:
         """
         state = self.state
         self._since, self._pairs_since = time.perf_counter(), 0
-        with stop_on_signals() as request, self._progress_bar() as bar:
+        with stop_on_signals() as request, TrainingBar(self.total, state.update) as bar:
             if state.evaluation_is_due:  # a signal came before it
                 self._evaluate(bar)
                 self._checkpoint()
@@ -162,17 +168,6 @@ class Trainer:
                     )
         return state
 
-    def _progress_bar(self) -> tqdm:
-        return tqdm(
-            total=self.total,
-            initial=self.state.update,
-            desc="training",
-            unit="update",
-            file=sys.stderr,
-            mininterval=0.5 if sys.stderr.isatty() else 20,
-            dynamic_ncols=True,
-        )
-
     def _has_ended(self) -> bool:
         state = self.state
         return state.update >= self.total or state.finished or state.epoch >= self.config.epochs
@@ -182,13 +177,14 @@ class Trainer:
 
     # One update
 
-    def _update(self, bar: tqdm) -> None:
+    def _update(self, bar: TrainingBar) -> None:
         state, config = self.state, self.config
         batches = []
         for key in self._next_keys():
             batches += self._plan.split(self.task.batch(key))
         state.update += 1
         rate_of = RATES[config.schedule]
+        assert config.learning_rate is not None
         rate = rate_of(state.update, config.learning_rate, self.warmup, self.total)
         losses = self._backward(batches)
         for name, value in losses.items():
@@ -282,7 +278,7 @@ class Trainer:
         # Gradients of parameters that no loss depends on are stale.
         self._optimizer.update(1, ignore_stale_grad=True)
 
-    def _log_losses(self, bar: tqdm, rate: float) -> None:
+    def _log_losses(self, bar: TrainingBar, rate: float) -> None:
         state, now = self.state, time.perf_counter()
         speed = self._pairs_since / (now - self._since)
         means = {name: value / state.loss_updates for name, value in state.loss_sums.items()}
@@ -309,7 +305,7 @@ class Trainer:
             return True
         return state.update % every == 0 if every else state.batch == 0
 
-    def _evaluate(self, bar: tqdm) -> None:
+    def _evaluate(self, bar: TrainingBar) -> None:
         assert self.evaluator is not None
         state, begin = self.state, time.perf_counter()
         figures = self.evaluator(self.network)
@@ -322,7 +318,7 @@ class Trainer:
                 shown.append(f"{name} {value:.4f}")
             elif name not in _COUNTS:
                 shown.append(f"{name} {100 * value:.2f}")
-        bar.write(f"update {state.update}: dev " + ", ".join(shown), file=sys.stderr)
+        LOGGER.info(f"update {state.update}: dev " + ", ".join(shown))
         figure = self._deciding_figure(figures)
         if state.best_figure is None or figure > state.best_figure:
             self._check_parameters()

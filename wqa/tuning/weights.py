@@ -19,7 +19,7 @@ from wqa.data import Question, atomic_writer, read_questions
 from wqa.data.files import PathLike
 from wqa.data.locks import lock_output
 from wqa.data.progress import with_bar
-from wqa.errors import MissingDependency, OptionError
+from wqa.errors import MissingDependency, OptionError, how_to_install
 from wqa.evaluation import METRICS, evaluate
 from wqa.evaluation.metrics import metric as metric_of
 from wqa.evaluation.rankers import questions_that_count
@@ -82,7 +82,7 @@ def check_optuna() -> None:
             "optuna",
             "is not installed",
             "the library that searches weights",
-            "pip install 'wqa[tune]'",
+            how_to_install("tune"),
         ) from None
 
 

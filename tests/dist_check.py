@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Build the distributions, and try the wheel on every Python of this machine: `make dist-check`.
+
+    python tests/dist_check.py [--python PATH ...] [--keep FOLDER]
+
+The source distribution is built first, and the wheel from it, so that neither lacks a file. For
+each Python that the package supports, the wheel is installed into a fresh environment with the
+extra ``cpu``; there `wqa doctor` must find that a ranking works, and `wqa rank` ranks by a
+baseline. It takes minutes and 2 GB for each Python.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CANDIDATES = "ice melts .\nglacier caves are formed by water .\n"
+
+
+def supported():
+    """Return the first and the last version in ``python_requires`` of setup.py."""
+    text = (ROOT / "setup.py").read_text(encoding="utf-8")
+    first, beyond = re.search(r'python_requires=">=3\.(\d+),<3\.(\d+)"', text).groups()
+    return [(3, minor) for minor in range(int(first), int(beyond))]
+
+
+def version_of(python):
+    """Return the version of a Python, None if it does not start."""
+    try:
+        done = subprocess.run(
+            [python, "-c", "import sys, venv, ensurepip; print(*sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    except OSError:
+        return None
+    return tuple(map(int, done.stdout.split())) if done.returncode == 0 else None
+
+
+def pythons_here():
+    """Return a Python of each supported version that is on the path or under pyenv's folder."""
+    pyenv = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv"))
+    names = [shutil.which(f"python{major}.{minor}") for major, minor in supported()]
+    names += sorted(map(str, pyenv.glob("versions/*/bin/python")))
+    found = {}
+    for name in filter(None, names):
+        version = version_of(name)
+        if version in supported():
+            found.setdefault(version, name)
+    return [found[version] for version in sorted(found)]
+
+
+def call(*command, **options):
+    """Run a command, and end with its output if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, **options)
+    if done.returncode:
+        output = f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+        sys.exit(f"{' '.join(map(str, command))}: status {done.returncode}\n{output}")
+    return done.stdout
+
+
+def build(folder):
+    """Build the source distribution and, from it, the wheel; return the wheel."""
+    source = folder / "source"
+    kept = shutil.ignore_patterns(".*", "build", "runs", "data", "*.egg-info", "__pycache__")
+    shutil.copytree(
+        ROOT,
+        source,
+        ignore=lambda path, names: kept(path, names) if pathlib.Path(path) == ROOT else set(),
+    )
+    backend = "from setuptools import build_meta; print(build_meta.build_sdist('..'))"
+    call(sys.executable, "-c", backend, cwd=source)
+    [archive] = folder.glob("*.tar.gz")
+    call(sys.executable, "-m", "pip", "wheel", "--no-deps", "-w", folder, archive, cwd=folder)
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def check(python, wheel, folder):
+    """Install the wheel beside a Python and try it; return what it says."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment["PIP_CONSTRAINT"] = str(ROOT / "constraints.txt")
+    options = {"cwd": folder, "env": environment}
+    call(python, "-m", "venv", folder / "venv", **options)
+    programs = folder / "venv" / "bin"
+    call(programs / "python", "-m", "pip", "install", "-q", f"{wheel}[cpu]", **options)
+    report = json.loads(call(programs / "wqa", "doctor", "--json", "-", **options))
+    (folder / "candidates").write_text(CANDIDATES)
+    rank = ("rank", "bm25", "--question", "how are glacier caves formed ?", "--json", "-")
+    ranking = json.loads(call(programs / "wqa", *rank, "--candidates", "candidates", **options))
+    if ranking["ranking"][0]["index"] != 1:
+        sys.exit(f"{python}: the wrong candidate is first: {ranking}")
+    working = [
+        f"{row['engine']} {row['precision']}" for row in report["engines"] if not row["problem"]
+    ]
+    return f"{report['versions']['python']}: {', '.join(working)}"
+
+
+def main():
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--python", action="append", help="Python to try, instead of all")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder to keep the distributions in")
+    options = parser.parse_args()
+    pythons = options.python or pythons_here()
+    with tempfile.TemporaryDirectory(prefix="wqa_dist_") as name:
+        folder = pathlib.Path(name)
+        wheel = build(folder)
+        print(f"built {wheel.name} from {next(folder.glob('*.tar.gz')).name}", flush=True)
+        if options.keep:
+            options.keep.mkdir(parents=True, exist_ok=True)
+            for path in (wheel, *folder.glob("*.tar.gz")):
+                shutil.copy(path, options.keep)
+        for number, python in enumerate(pythons):
+            place = folder / str(number)
+            place.mkdir()
+            print(check(python, wheel, place), flush=True)
+            shutil.rmtree(place)
+    tried = set(map(version_of, pythons))
+    for major, minor in supported():
+        if (major, minor) not in tried:
+            print(f"not tried: Python {major}.{minor}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+"""Messages of the library: logged under the name `wqa`, and printed by the command line."""
+
+import io
+import logging
+import subprocess
+import sys
+
+import pytest
+from conftest import child_environment
+from tqdm import tqdm
+
+from wqa.cli import main
+from wqa.data import builtin_path
+from wqa.data.streams import LossyStream, MessageHandler, messages_on_stderr
+from wqa.text import note_long_questions
+
+TRAIN = """
+import logging, sys
+{setup}
+from wqa.config import TrainingConfig
+from wqa.training import train
+config = TrainingConfig(max_updates=2, tokens_per_batch=300, warmup_updates=2, engine="mxnet")
+train("pairwise", sys.argv[1], sys.argv[2], sys.argv[3], config=config)
+"""
+SHORT = "the training ends after 2 updates, within its warm-up"
+
+
+def library(setup, *arguments):
+    """What a program that uses the library prints on standard error, without the bar."""
+    done = subprocess.run(
+        [sys.executable, "-c", TRAIN.format(setup=setup), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=child_environment(),
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    "setup, warning, info",
+    [
+        ("", SHORT, None),  # as Python prints warnings of any library
+        (
+            "logging.basicConfig(level='INFO', format='%(levelname)s %(name)s %(message)s')",
+            f"WARNING wqa.training.run {SHORT}",
+            "INFO wqa.training.run learning_rate=5e-05 is chosen for 2 updates",
+        ),
+        ("logging.getLogger('wqa').setLevel('ERROR')", None, None),
+    ],
+)
+def test_a_program_configures_the_messages(setup, warning, info, tiny_encoder, tmp_path):
+    error = library(setup, builtin_path("dev"), tmp_path / "run", tiny_encoder)
+    for text, found in ((SHORT, warning), ("is chosen for", info)):
+        assert error.count(text) == (found is not None)
+        assert found is None or found in error
+    assert "note: " not in error
+
+
+def test_the_command_line_prints_notes_with_flags(tiny_encoder, tmp_path, capsys):
+    dev = str(builtin_path("dev"))
+    command = ["train", "pairwise", "--encoder", str(tiny_encoder), "--train", dev, "--dev", dev]
+    command += ["--max-updates", "2", "--tokens-per-batch", "300", "--warmup-updates", "2"]
+    logger = logging.getLogger("wqa")
+    before = list(logger.handlers), logger.level
+    assert main([*command, "--out", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().err.replace("\r", "\n").splitlines()
+    lines = [line.rstrip() for line in lines]
+    assert lines.count(
+        f"note: {SHORT}, --warmup-updates 2: the learning rate does not pass its peak; leave the "
+        "number out for a tenth of the updates"
+    ) == 1  # fmt: skip
+    chosen = "--learning-rate 5e-05 is chosen for 2 updates, 2 of them up to the peak"
+    assert lines.count(chosen) == 1
+    assert sum(line.startswith("update 2: dev map ") for line in lines) == 1
+    assert (list(logger.handlers), logger.level) == before
+
+
+def test_a_handler_prints_once_and_goes(capsys):
+    with messages_on_stderr(), messages_on_stderr():
+        note_long_questions(1, 0)
+    assert capsys.readouterr().err == "note: 1 over-long question truncated\n"
+    logger = logging.getLogger("wqa")
+    assert sum(isinstance(handler, MessageHandler) for handler in logger.handlers) == 1
+
+
+def test_a_message_stands_above_the_bar(monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", screen)
+    with tqdm(total=2, file=sys.stderr, desc="working") as bar, messages_on_stderr():
+        bar.update()
+        bar.refresh()
+        note_long_questions(0, 2)
+    lines = [line.rpartition("\r")[2] for line in screen.getvalue().split("\n")]
+    assert "note: 2 over-long questions skipped with all candidates" in lines
+    assert lines[-2].startswith("working:")
+
+
+def test_messages_that_cannot_be_written_are_dropped(monkeypatch):
+    class Full(io.StringIO):
+        def write(self, text):
+            raise OSError(28, "No space left on device")
+
+    for stream in (None, Full(), LossyStream(None), LossyStream(Full())):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with messages_on_stderr():
+            note_long_questions(1, 0)

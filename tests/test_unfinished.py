@@ -1,0 +1,116 @@
+"""Runs whose training has not ended say so, and the bar of a training estimates its end."""
+
+import io
+import json
+import shlex
+
+import pytest
+
+from wqa.cli import main
+from wqa.config import read_run_config
+from wqa.data import builtin_path, read_questions, write_questions
+from wqa.errors import RunDirectoryError
+from wqa.inference import load_ranker
+from wqa.training import Trainer
+from wqa.training.progress import COMPILING, TrainingBar
+
+
+@pytest.fixture
+def stopped(tiny_encoder, tmp_path, monkeypatch):
+    """The run of a training that was killed at an update, and its command line."""
+
+    def stop(update):
+        few = tmp_path / "few.jsonl"
+        write_questions(few, list(read_questions(builtin_path("dev")))[:3])
+        run = tmp_path / "a run"  # the command that resumes it needs quotes
+        command = ["train", "pairwise", "--encoder", tiny_encoder, "--train", few, "--out", run]
+        command += ["--max-updates", 5, "--warmup-updates", 1, "--tokens-per-batch", 300]
+        command = list(map(str, [*command, "--engine", "mxnet", "--checkpoint-every", 2]))
+        step = Trainer._step
+
+        def killed(trainer, rate):
+            if trainer.state.update > update:
+                raise KeyboardInterrupt
+            step(trainer, rate)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Trainer, "_step", killed)
+            assert main(command) == 130
+        return run, command
+
+    return stop
+
+
+@pytest.mark.parametrize("update", [0, 2])
+def test_an_unfinished_run_names_the_command_that_resumes_it(update, stopped, capsys, tmp_path):
+    run, command = stopped(update)
+    assert (run / "checkpoints").is_dir() == (update > 0)
+    resume = shlex.join(["wqa", *command]) + " --resume"
+    data = str(builtin_path("dev"))
+    uses = [
+        ["rank", str(run), "--question", "q", "--candidates", data],
+        ["evaluate", str(run), "--data", data],
+        ["train", "cascade", "--init", str(run), "--train", data, "--out", str(tmp_path / "next")],
+    ]
+    for use in uses:
+        capsys.readouterr()
+        assert main(use) == 2
+        error = capsys.readouterr().err
+        assert "the training has not finished" in error and error.strip().endswith(resume), use
+        assert "restore" not in error
+    assert main(shlex.split(resume)[1:]) == 0
+    assert load_ranker(run).rank("q", ["ice", "water"]).order.size == 2
+
+
+def test_a_finished_run_that_lacks_its_parameters_is_damaged(tiny_run, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    for name in ("config.json", "tokenizer.json"):
+        (run / name).write_bytes((tiny_run / name).read_bytes())
+    with pytest.raises(RunDirectoryError, match="restore the file from its run"):
+        load_ranker(run)
+    # A run of an earlier version has no digests; its parameters are where they were.
+    record = json.loads((run / "config.json").read_text())
+    del record["sha256"]
+    (run / "config.json").write_text(json.dumps(record))
+    assert read_run_config(run / "config.json").sha256 == {}
+    (run / "model.params").write_bytes((tiny_run / "model.params").read_bytes())
+    assert load_ranker(run)
+
+
+class Clock:
+    """Seconds that a test counts."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_the_first_updates_do_not_count_in_the_estimate(monkeypatch):
+    """Ten updates of a minute each compile; then an update takes half a second."""
+    clock, screen = Clock(), io.StringIO()
+    monkeypatch.setattr("tqdm.std.time", clock)
+    with TrainingBar(1000 + COMPILING, 0, file=screen, mininterval=0, miniters=1) as bar:
+        for _ in range(COMPILING):
+            clock.now += 60
+            bar.update()
+        assert bar.format_dict["rate"] == 0
+        assert "/update]" not in screen.getvalue() and "<?" in screen.getvalue()
+        for _ in range(100):
+            clock.now += 0.5
+            bar.update()
+        assert bar.format_dict["rate"] == pytest.approx(2)
+        assert "<07:30, " in screen.getvalue().split("\r")[-1]  # 900 updates are left
+
+
+def test_a_resumed_training_measures_anew(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("tqdm.std.time", clock)
+    with TrainingBar(1000, 500, file=io.StringIO()) as bar:
+        for number in range(COMPILING + 20):
+            clock.now += 60 if number < COMPILING else 2
+            bar.update()
+        assert bar.format_dict["rate"] == pytest.approx(0.5)
+        assert bar.n == 500 + COMPILING + 20

@@ -1,0 +1,85 @@
+"""Print a script that completes commands, options and files in a shell.
+
+example:
+  wqa completion bash > ~/.local/share/bash-completion/completions/wqa
+  wqa completion zsh > ~/.zfunc/_wqa   # with fpath+=~/.zfunc before compinit in ~/.zshrc
+
+Of `wqa train` and `wqa bench` it knows the systems, but not each system's own options.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, List, Sequence
+
+from wqa.errors import MissingDependency, how_to_install
+
+SHELLS = ("bash", "zsh")
+#: Metavars of options and arguments that are files or folders.
+_PATHS = ("DIR", "FILE", "INDEX", "OUT", "PATH", "RUN", "SRC", "STUDENT", "TEACHER")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``wqa completion`` to its parser."""
+    parser.add_argument("shell", choices=SHELLS, help="shell that reads the script")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run ``wqa completion`` and print the script."""
+    from wqa.cli import build_parser
+
+    print(completion_script(build_parser(), options.shell))
+
+
+def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
+    """Make the script that completes the command line of a parser.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Parser of all subcommands. It is changed, and parses no more.
+    shell : str
+        One of `SHELLS`.
+
+    Returns
+    -------
+    str
+        Text of the script.
+
+    Raises
+    ------
+    MissingDependency
+        If shtab is not installed.
+    """
+    try:
+        import shtab
+    except ImportError:
+        raise MissingDependency(
+            "shtab",
+            "is not installed",
+            "the library that writes completions",
+            how_to_install("completion"),
+        ) from None
+    systems = _systems()
+    for sub in _subparsers(parser):
+        for action in sub._actions:  # argparse has no public list of them
+            if str(action.metavar) in _PATHS:
+                action.complete = shtab.FILE
+            if action.dest == "system":
+                action.choices = systems
+    return shtab.complete(parser, shell=shell)
+
+
+def _systems() -> Sequence[str]:
+    try:
+        from wqa.models import NETWORKS
+    except MissingDependency:  # other completions need no MXNet
+        return ()
+    return tuple(NETWORKS)
+
+
+def _subparsers(parser: argparse.ArgumentParser) -> List[Any]:
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            return list(action.choices.values())
+    return []

@@ -1,0 +1,226 @@
+"""Options of ``wqa train`` from a file: YAML, or the ``config.json`` of a run.
+
+The values of the file become the defaults of the options, so that flags on the command line win.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import pathlib
+from typing import Any, Dict, NamedTuple, Sequence, Set
+
+from wqa.cli.options import has_option
+from wqa.config import RunConfig, parse_json, read_run_config
+from wqa.errors import MissingDependency, OptionError, how_to_install, shorten
+
+#: Greatest size of a file in bytes.
+LARGEST = 1 << 20
+
+#: Options that take the place of others: what the file says of those does not count where the
+#: command line has the first.
+_REPLACED = {
+    "encoder": {"init"},
+    "init": {"encoder"},
+    "warmup_updates": {"warmup_share"},
+    "warmup_share": {"warmup_updates"},
+    "schedule": {"warmup_updates", "warmup_share"},
+    "accumulate": {"tokens_per_update"},
+    "tokens_per_update": {"accumulate"},
+}
+#: Options that no file can have.
+_OF_THE_COMMAND = {"help", "config"}
+#: Values of options by their types, for messages.
+_KINDS = {int: "a whole number", float: "a number"}
+
+
+class Settings(NamedTuple):
+    """Values of options.
+
+    Parameters
+    ----------
+    path : str
+        File that they come from; empty for none.
+    values : dict of str to Any
+        Values by the option's name, with underscores.
+    """
+
+    path: str
+    values: Dict[str, Any]
+
+    def set_defaults(self, parser: argparse.ArgumentParser) -> None:
+        """Make the values defaults of the options that a parser has so far.
+
+        Parameters
+        ----------
+        parser : argparse.ArgumentParser
+            Parser of ``wqa train``.
+
+        Raises
+        ------
+        OptionError
+            If a value does not fit its option; the message names the file and the key.
+        """
+        for action in parser._actions:  # argparse has no public list of them
+            if action.dest in self.values and action.dest not in _OF_THE_COMMAND:
+                where = f"{self.path}, key {action.dest}"
+                action.default = _value(action, self.values[action.dest], where)
+                action.required = False
+                if not action.option_strings:
+                    action.nargs = "?"
+
+    def check_keys(self, parser: argparse.ArgumentParser) -> None:
+        """Check that each key is an option of the parser.
+
+        Parameters
+        ----------
+        parser : argparse.ArgumentParser
+            Parser of ``wqa train``, with the options of the system.
+
+        Raises
+        ------
+        OptionError
+            If a key is not; the message names the file and the known keys.
+        """
+        known = {action.dest for action in parser._actions} - _OF_THE_COMMAND
+        for name in self.values:
+            if name not in known:
+                expected = "one of " + ", ".join(sorted(known))
+                raise OptionError(self.path, f"unknown key {shorten(name)}", expected)
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """Read the file that ``--config`` names.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Command line of ``wqa train``.
+
+    Returns
+    -------
+    Settings
+        Without values if the option is missing. Those that options on the command line take the
+        place of are left out.
+
+    Raises
+    ------
+    OptionError
+        If the file cannot be read, or does not hold a mapping.
+    RunDirectoryError
+        If it is the damaged configuration of a run.
+    MissingDependency
+        If it is YAML, and PyYAML is not installed.
+    """
+    parser = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    for name in ("config", *_REPLACED):
+        parser.add_argument("--" + name.replace("_", "-"), nargs="?")
+    given = vars(parser.parse_known_args(list(arguments))[0])
+    path = given.get("config")
+    if path is None:
+        return Settings("", {})
+    values = {name.replace("-", "_"): value for name, value in _read(path).items()}
+    replaced: Set[str] = set()
+    for name in given:
+        replaced |= _REPLACED.get(name, set())
+    kept = {name: value for name, value in values.items() if name not in replaced}
+    return Settings(path, {name: value for name, value in kept.items() if value is not None})
+
+
+def _read(path: str) -> Dict[str, Any]:
+    try:
+        with open(path, "rb") as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        mend = "check the path"
+        raise OptionError(path, f"cannot be read ({error.strerror})", "a file", mend) from None
+    if len(content) > LARGEST:
+        raise OptionError(path, f"more than {LARGEST:,} bytes", "a file of options")
+    try:
+        text = content.decode("utf-8-sig")
+        values = parse_json(text) if path.endswith(".json") else _parse_yaml(text)
+    except ValueError as error:
+        problem = " ".join(str(error).split())
+        expected = "YAML, or a run's config.json"
+        raise OptionError(path, f"cannot be read ({problem})", expected) from None
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+        raise OptionError(path, shorten(values), "a mapping of options to values")
+    if isinstance(values.get("training"), dict):
+        return _options_of_run(read_run_config(path))
+    return values
+
+
+def _parse_yaml(text: str) -> Any:
+    """The value of a YAML document, in which no key occurs twice.
+
+    Raises
+    ------
+    ValueError
+        If it is no YAML.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise MissingDependency(
+            "PyYAML", "is not installed", "the reader of YAML", how_to_install("cpu")
+        ) from None
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            names: Set[Any] = set()
+            for key, _ in node.value:
+                name = self.construct_object(key, deep=True)
+                if name in names:
+                    raise ValueError(f"key {shorten(name)} occurs twice")
+                names.add(name)
+            return super().construct_mapping(node, deep)
+
+    try:
+        return yaml.load(text, Loader)
+    except (yaml.YAMLError, RecursionError, TypeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _options_of_run(config: RunConfig) -> Dict[str, Any]:
+    """Options with which a run was trained; its files are left to the command line."""
+    from wqa.models import network_type
+
+    values = dataclasses.asdict(config.training) if config.training else {}
+    for field in dataclasses.fields(network_type(config.system).Config):
+        if has_option(field) and field.name in config.network:
+            values[field.name] = config.network[field.name]
+    values.update(system=config.system, max_length=config.max_length)
+    if config.encoder:
+        values["init" if _is_run(config.encoder) else "encoder"] = config.encoder
+    return values
+
+
+def _is_run(start: str) -> bool:
+    """Whether a training started from a run, and not from an encoder."""
+    path = pathlib.Path(start) / "config.json"
+    try:
+        values = parse_json(path.read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(values, dict) and values.get("system", "encoder") != "encoder"
+
+
+def _value(action: argparse.Action, value: Any, where: str) -> Any:
+    """A value of the file in the type of its option."""
+    if action.nargs == 0:  # a flag
+        if not isinstance(value, bool):
+            raise OptionError(where, shorten(value), "true or false")
+        return value
+    if getattr(action, "takes_list", False) and isinstance(value, (list, tuple)):
+        value = ",".join(map(str, value))
+    kind: Any = action.type or str
+    expected = _KINDS.get(kind, "text")
+    if isinstance(value, (bool, list, tuple, dict)) or "\0" in str(value):
+        raise OptionError(where, shorten(value), expected)
+    try:
+        converted = kind(str(value))
+    except ValueError:
+        raise OptionError(where, shorten(value), expected) from None
+    if action.choices and converted not in action.choices:
+        raise OptionError(where, shorten(value), "one of " + ", ".join(action.choices))
+    return converted

