@@ -19,7 +19,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["wqa", "wqa.*"]),
-    package_data={"wqa.data.builtin": ["*.jsonl"]},
+    package_data={"wqa": ["py.typed"], "wqa.data.builtin": ["*.jsonl"]},
     python_requires=">=3.8,<3.12",
     install_requires=[
         "gluonnlp==0.10.0",

@@ -15,6 +15,7 @@ from wqa.models.lists import ListNetwork
 from wqa.models.mhs import MHSConfig, MultipleHeadsStudent
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer
+from wqa.models.partial import train_only
 from wqa.models.reader import ReaderConfig, SpanReader
 from wqa.models.registry import NETWORKS, build_network, network_type
 
@@ -47,4 +48,5 @@ __all__ = [
     "library_versions",
     "network_type",
     "parse_devices",
+    "train_only",
 ]

@@ -9,10 +9,10 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig
+from wqa.data.encoder_directories import PathLike, encoder_directory
 from wqa.errors import EncoderError
 from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer
 from wqa.models.network import Network
-from wqa.pretrained.locate import PathLike, encoder_directory
 from wqa.pretrained.source import Source
 
 Devices = Union[mx.Context, List[mx.Context], None]
@@ -27,7 +27,7 @@ def read_backbone_config(directory: PathLike) -> BackboneConfig:
     Parameters
     ----------
     directory : str or path-like
-        Directory of the encoder, as `encoder_directory` opens it.
+        The encoder, in any form that `load_backbone` takes.
 
     Returns
     -------
@@ -39,7 +39,8 @@ def read_backbone_config(directory: PathLike) -> BackboneConfig:
     EncoderError
         If the directory cannot be read, or its family is not supported.
     """
-    return Source(pathlib.Path(directory)).config
+    with encoder_directory(directory) as folder:
+        return Source(folder).config
 
 
 def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
@@ -85,7 +86,7 @@ def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) ->
     model : Network
         Network built with this encoder's configuration.
     directory : str or path-like
-        Directory of the encoder, as `encoder_directory` opens it.
+        The encoder, in any form that `load_backbone` takes.
     ctx : mxnet.Context or list of mxnet.Context, optional
         Devices that hold the parameters. The CPU by default.
 
@@ -94,7 +95,14 @@ def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) ->
     EncoderError
         If a file or a tensor is missing, cut off or of another shape.
     """
-    source = Source(pathlib.Path(directory))
+    with encoder_directory(directory) as folder:
+        _fill(model, folder, ctx)
+    # Arrays that the files hold in memory are freed before the gradients take memory.
+    with_gradients(model)
+
+
+def _fill(model: Network, folder: pathlib.Path, ctx: Devices) -> None:
+    source = Source(folder)
     for backbone in model.encoders:
         source.check(backbone)
     _initialize(model, mx.init.Normal(INITIAL_SIGMA), ctx)
@@ -104,9 +112,6 @@ def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) ->
         pooler = getattr(head, "pooler", None)
         if pooler is not None and source.has_pooler():
             source.fill_pooler(pooler)
-    # Arrays that the files still hold in memory are freed before the gradients take memory.
-    del source
-    with_gradients(model)
 
 
 def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransformer:
