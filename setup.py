@@ -60,6 +60,8 @@ setup(
         ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
+        # Corpora as ir:NAME, and metrics that are not built in.
+        "ir": ["ir_datasets>=0.5", "ir-measures>=0.3", "cwl-eval"],
         "test": [
             "pytest",
             "pytest-xdist",

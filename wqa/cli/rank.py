@@ -5,9 +5,11 @@ examples:
   grep -i glacier notes.txt | wqa rank runs/wikiqa --question "how are glacier caves formed ?" \\
       --candidates -
 
-Candidates are read one a line. The table shows rank, score (log-odds of being an answer), the layer
-at which the candidate was last scored, and the sentence. --drop-ratio or --keep drops candidates at
-each exit. --json writes all fields.
+Candidates are read one a line. Lines of a file that ends in .jsonl or .jsonl.gz are JSON objects,
+the candidates of canonical JSONL: {"text": ..., "id": ..., "meta": {...}}; --json writes their
+fields. The table shows rank, score (log-odds of being an answer), the layer at which the candidate
+was last scored, and the sentence. --drop-ratio or --keep drops candidates at each exit. --json
+writes all fields.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence, Union
 
 from wqa.cli.drops import add_drops, one_drop_setting
 from wqa.cli.options import add_long_questions, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
+from wqa.data import Candidate
+from wqa.data import read_candidates as read_records
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
 _WIDTH = 300  # characters of a sentence that the table shows
@@ -69,26 +73,29 @@ def run(options: argparse.Namespace) -> None:
     show(_table(rows, ranking.cost.relative), result, options.json)
 
 
-def read_candidates(path: str) -> List[str]:
+def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
     """Read candidates, one a line.
 
     Parameters
     ----------
     path : str
-        A file, or ``-`` for standard input.
+        A file, or ``-`` for standard input. The lines of one that ends in ``.jsonl`` or
+        ``.jsonl.gz`` are JSON objects.
 
     Returns
     -------
-    list of str
+    sequence of str or Candidate
         The candidates in their order.
 
     Raises
     ------
     DataError
-        If it cannot be read or is not UTF-8.
+        If it cannot be read, is not UTF-8, or a JSON object is no candidate.
     InputError
         If it holds no line.
     """
+    if path.endswith((".jsonl", ".jsonl.gz")):
+        return read_records(path)
     name = path
     try:
         if path == "-":

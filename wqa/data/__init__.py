@@ -5,7 +5,7 @@ from wqa.data.builtin import builtin_path
 from wqa.data.documents import Document, read_documents, write_documents
 from wqa.data.files import atomic_writer, storage_errors
 from wqa.data.filters import FILTERS, count, filter_questions
-from wqa.data.formats import read_questions, write_questions
+from wqa.data.formats import read_candidates, read_questions, write_questions
 from wqa.data.records import Candidate, Question
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "count",
     "filter_questions",
     "parse_json",
+    "read_candidates",
     "read_documents",
     "read_json",
     "read_questions",

@@ -101,7 +101,8 @@ class Ranking:
         list of dict
             For each candidate ``rank``, from 1; ``index``, from 0; ``score``, None for a blank
             candidate; ``probability``; ``exit``; and the flags ``dropped``, ``truncated`` and
-            ``blank``. With `documents` also ``id``, None where there is none, and ``text``.
+            ``blank``. With `documents` also ``id`` and ``meta``, None where there is none, and
+            ``text``.
         """
         rows = []
         probabilities = self.probabilities
@@ -119,7 +120,7 @@ class Ranking:
             }
             if self.documents:
                 document = self.documents[index]
-                row.update(id=document.id, text=document.text)
+                row.update(id=document.id, text=document.text, meta=document.meta)
             rows.append(row)
         return rows
 
