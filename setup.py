@@ -28,6 +28,7 @@ setup(
         "sacremoses",  # word tokenization, and detokenizing TREC-QA
         "tokenizers>=0.13",  # reads every pretrained encoder's tokenizer, offline
         "safetensors>=0.3",  # reads pretrained weights without PyTorch
+        "huggingface_hub>=0.16",  # names of the hub's encoders; tokenizers brings it
         "filelock>=3.12",  # one writer for each output, on every file system
         "tqdm",
         "mmh3>=3.0",  # murmurhash, which indexes of documents hash n-grams by, as DrQA's do

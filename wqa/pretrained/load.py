@@ -51,8 +51,8 @@ def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
     directory : str or path-like
         A Hugging Face directory (``config.json`` with ``model.safetensors`` or
         ``pytorch_model.bin``, in shards or not) or a tar of one; a directory with a file of
-        GluonNLP's zoo; a directory that ``wqa convert`` or ``wqa train`` wrote; or a key of
-        `INSTALLED`.
+        GluonNLP's zoo; a directory that ``wqa convert`` or ``wqa train`` wrote; a key of
+        `INSTALLED`; or a name of the Hugging Face hub, such as ``FacebookAI/roberta-base``.
     ctx : mxnet.Context or list of mxnet.Context, optional
         Devices that hold the parameters. The CPU by default.
 

@@ -35,7 +35,8 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
         ``merges.txt`` (byte-level BPE), or ``spiece.model`` (SentencePiece), or a ``.vocab`` file
         of a BERT of GluonNLP's zoo (WordPiece). The first of these that exists is read.
         ``tokenizer.json`` may hold words, as `wqa.text.words.WordTokenizer.save` writes them. Or a
-        tar of such a directory, or the name of an installed encoder, such as ``minilm``.
+        tar of such a directory, or the name of an installed encoder, such as ``minilm``, or of one
+        of the Hugging Face hub.
 
     Returns
     -------
