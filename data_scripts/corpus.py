@@ -59,11 +59,11 @@ def counted(questions, statistics, split):
     refuse_empty(split, statistics.totals["all"]["questions"])
 
 
-def refuse_empty(split, questions):
-    """Raise an error if the number of a split's questions is zero."""
-    if not questions:
+def refuse_empty(split, count, name="question"):
+    """Raise an error if the number of a split's questions, or of what ``name`` says, is zero."""
+    if not count:
         raise DataError(
-            f"split {split}", "it holds no question", "at least one", "check that its file is whole"
+            f"split {split}", f"it holds no {name}", "at least one", "check that its file is whole"
         )
 
 

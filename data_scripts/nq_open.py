@@ -19,22 +19,18 @@ paragraph is a digest of its text.
 import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
 
 # isort: split
-import contextlib
 import hashlib
-import pathlib
 import sys
-import zipfile
 
 from collection import show as show_collection
 from collection import write_collection, write_counts
 from corpus import from_archive, make_parser, run, write_split
 from corpus import show as show_splits
 from fetching import download
-from wikiqa import ZIP_DAMAGE
+from releases import Release
 
 from wqa.data import Candidate, Question, files, parse_json
 from wqa.data.documents import Document
-from wqa.data.lines import bounded_lines, decoded_lines, open_bytes
 from wqa.errors import DataError, shorten
 
 #: The release is one file of Google Drive.
@@ -56,73 +52,11 @@ DIGEST = 8
 KEYS = ("id", "question", "context", "answers", "final_answers")
 
 
-class Release:
-    """The files of the release, in a folder or a zip."""
-
-    def __init__(self, archive):
-        self.archive = archive
-        self._stack = contextlib.ExitStack()
-        self._members = {}
-        self._zip = None
-        if not archive.is_dir():
-            self._open_zip()
-
-    def _open_zip(self):
-        try:
-            self._zip = self._stack.enter_context(zipfile.ZipFile(self.archive))
-        except ZIP_DAMAGE as error:
-            raise DataError(
-                self.archive,
-                f"cannot be read ({error})",
-                "the zip of the release, or its folder",
-                "fetch it again, or unpack it and pass the folder",
-            ) from None
-        for member in self._zip.infolist():
-            if "__MACOSX" not in member.filename:
-                self._members[pathlib.PurePosixPath(member.filename).name] = member
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._stack.close()
-
-    def examples(self, split):
-        """Yield the questions of a split, and where each of them stands."""
-        for name in NAMES[split]:
-            with self._opened(name) as (file, where):
-                lines = bounded_lines(file, where, largest=LARGEST_FILE)
-                for number, line in _guarded(decoded_lines(lines, where), where):
-                    yield _example(line, f"{where}, line {number}")
-
-    @contextlib.contextmanager
-    def _opened(self, name):
-        if self._zip is None:
-            for path in (self.archive / name, self.archive / f"{name}.gz"):
-                if path.exists():
-                    with open_bytes(path) as file:
-                        yield file, path
-                    return
-        elif name in self._members:
-            where = f"{self.archive}, {shorten(self._members[name].filename)}"
-            if self._members[name].flag_bits & 1:
-                raise DataError(where, "is encrypted", "the zip of the release, which is not")
-            with self._zip.open(self._members[name]) as file:
-                yield file, where
-            return
-        raise DataError(self.archive, f"holds no {name}", "all files of Natural Questions")
-
-
-def _guarded(lines, where):
-    """Yield lines, and convert what a damaged zip raises while they are read."""
-    try:
-        yield from lines
-    except DataError:
-        raise
-    except ZIP_DAMAGE as error:
-        raise DataError(
-            where, f"cannot be read ({error})", "a whole file", "fetch it again"
-        ) from None
+def examples(release, split):
+    """Yield the questions of a split."""
+    for name in NAMES[split]:
+        for line, where in release.lines(name, LARGEST_FILE):
+            yield _example(line, where)
 
 
 def _example(line, where):
@@ -172,7 +106,7 @@ def documents(release):
     """Yield the paragraphs of all splits as documents, each once."""
     seen = set()
     for split in NAMES:
-        for question in release.examples(split):
+        for question in examples(release, split):
             for candidate in question.candidates:
                 if candidate.id not in seen:
                     seen.add(candidate.id)
@@ -182,9 +116,9 @@ def documents(release):
 def write(archive, out):
     """Write the splits, the collection and the counts, and return the counts."""
     splits = {}
-    with Release(archive) as release:
+    with Release(archive, "Natural Questions") as release:
         for split in NAMES:
-            splits[split] = write_split(out, split, release.examples(split))
+            splits[split] = write_split(out, split, examples(release, split))
         collection = write_collection(out, documents(release))
     digests = {split: files.sha256(out / f"{split}.jsonl") for split in NAMES}
     write_counts(out, {"documents": collection, **splits, "sha256": digests})

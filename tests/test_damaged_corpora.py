@@ -43,6 +43,8 @@ from wqa.evaluation.report import report
     encoders,
     squad_open,
     nq_open,
+    fever,
+    paragraphs,
 ) = map(
     importlib.import_module,
     (
@@ -57,6 +59,8 @@ from wqa.evaluation.report import report
         "encoders",
         "squad_open",
         "nq_open",
+        "fever",
+        "paragraphs",
     ),
 )
 
@@ -283,18 +287,43 @@ def write_nq_open(folder):
     return [nq_open, "--archive", folder]
 
 
+def write_fever(folder):
+    folder.mkdir()
+    row = {"id": 1, "claim": "a", "evidence": [["T", 0, "b", 0.5]], "label": "REFUTES"}
+    for name in fever.NAMES.values():
+        (folder / name).write_text(json.dumps(row) + "\n")
+    return [fever, "--archive", folder]
+
+
+def write_texts(folder):
+    folder.mkdir()
+    for number in range(6):
+        (folder / f"{number}.txt").write_text(f"It is number {number}. It is short.")
+    return [paragraphs, "bookcorpus", "--archive", folder, "--files", "2", "--held-out", "1"]
+
+
 def convert(script, *arguments, out):
     """Run a script in this process and return its exit status."""
     return script.main([*map(str, arguments), "--out", str(out)])
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize(
     "write",
-    [write_asnq, write_wikiqa, write_trecqa, write_pairs, write_squad_open, write_nq_open],
+    [
+        write_asnq,
+        write_wikiqa,
+        write_trecqa,
+        write_pairs,
+        write_squad_open,
+        write_nq_open,
+        write_fever,
+        write_texts,
+    ],
 )
 def test_a_conversion_that_is_killed_at_any_moment_ends_with_the_same_bytes(
     tmp_path, monkeypatch, killer, write

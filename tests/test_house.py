@@ -42,10 +42,12 @@ SHARED_MODELS = {
     "backbone",
     "heads",
     "interactions",
+    "joint_heads",
     "list_config",
     "lists",
     "network",
     "positions",
+    "predictor",
     "runtime",
 }
 #: The files of `wqa.models` that collect the others.

@@ -10,6 +10,7 @@ from wqa.cli import main
 from wqa.errors import DataError, OptionError
 from wqa.evaluation.report import beside, read_rows, report, write_rows
 
+CORPORA = ("asnq", "wikiqa", "trecqa")
 HEADER = "table\trow\tdrop_ratio\trecipe\tx_map\ty_map\tcost_reduction"
 
 
@@ -215,6 +216,44 @@ def test_the_tables_of_cosinet(capsys):
     assert tables[5]["CA list"]["train_seconds"] == str(24 * 60 + 11)
     assert tables[6]["CA"]["train_seconds"] == str(5 * 3600 + 39 * 60)
     assert tables[6]["CA list BiRNN"]["nqla_map"] == "74.21" and "which are 4.33" in text
+
+
+def test_the_tables_of_mspp(capsys):
+    """What the paper's tables say twice is the same."""
+    assert main(["report", "mspp", "--recipes", str(ROOT / "recipes")]) == 0
+    text = capsys.readouterr().out
+    assert all(f"Table {number}, published" in text for number in (1, 2, 3, 7, 8))
+    folder = ROOT / "recipes" / "mspp" / "published"
+    tables = {}
+    for number in (1, 2, 3, 7, 8):
+        rows = read_rows(folder / f"table{number}.tsv")
+        tables[number] = {row["row"]: row for row in rows}
+    assert [len(rows) for rows in tables.values()] == [5, 5, 10, 5, 14]
+    assert list(tables[1]) == list(tables[2]) == list(tables[7])
+    metrics = [f"{name}_{kind}" for name in CORPORA for kind in ("p@1", "map", "mrr")]
+    for name, row in tables[7].items():
+        for corpus in CORPORA:
+            assert tables[2][name][f"{corpus}_p@1"].split()[0] == row[f"{corpus}_p@1"]
+    first, joint = "Pairwise RoBERTa-Base", "Joint MSPP IE_k, FT IE_k"
+    for name in metrics:
+        assert tables[1][first][name].split()[0] == tables[7][first][name]
+    assert [tables[7][joint][name] for name in metrics[3:6]] == ["82.7", "88.5", "89.0"]
+    assert [tables[1][joint][name] for name in metrics[:3]] == [
+        "63.0 (0.3)",
+        "67.2 (0.2)",
+        "73.7 (0.2)",
+    ]
+    assert tables[1]["Joint RoBERTa-Base, FT AE_k"]["trecqa_p@1"] == "29.7 (6.9)"
+    for name, row in tables[3].items():
+        assert row == {**tables[8][name], "table": "3"}
+    assert set(tables[8]) - set(tables[3]) == {
+        "Pairwise BERT-Base",
+        "Joint BERT-Base",
+        "DOMLIN++",
+        "DREAM",
+    }
+    assert tables[8]["Joint MSPP AE_k, FT IE_1"]["fever_dev_accuracy"] == "81.18 (0.14)"
+    assert tables[8]["DREAM"]["fever_test_accuracy"] == "76.85"
 
 
 def test_figures_that_the_paper_gives_once():

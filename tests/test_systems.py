@@ -47,6 +47,7 @@ NAMING = {
     "models/registry.py": "a registry",
     "models/__init__.py": "collects the networks",
     "training/registry.py": "a registry",
+    "training/paragraphs.py": "pre-trains the joint model",
     "pretrained/checkpoints.py": "a registry",
     "inference/pipeline.py": "imports readers of spans, by any system that computes them",
     "inference/__init__.py": "collects the rankers",

@@ -103,7 +103,7 @@ def _add_random(parser: argparse.ArgumentParser) -> None:
         "--question-tokens",
         default="16-20",
         metavar="A-B",
-        help="lengths of questions, with --random and a system that encodes documents apart from "
+        help="lengths of questions, with --random and a system that encodes candidates apart from "
         "them (default: 16-20)",
     )
     parser.add_argument(
@@ -126,8 +126,8 @@ class _Work(NamedTuple):
     questions: List[Any]
     rank: Any = None
     beside: Mapping[str, Any] = {}
-    #: Ranker and questions of a system that encodes documents apart.
-    splits: bool = False
+    #: Whether times with a cache of documents are shown beside those without.
+    caches: bool = False
 
 
 def run(options: argparse.Namespace) -> None:
@@ -137,7 +137,7 @@ def run(options: argparse.Namespace) -> None:
     given = settings_by_name(options.drops, options.run or "")
     _check_beside(options)
     work = _random(options) if options.random else _of_run(options)
-    if work.splits:
+    if work.caches:
         _show_cached(options, work)
         return
     if work.beside:
@@ -249,14 +249,14 @@ def _random(options: argparse.Namespace) -> _Work:
     vocab_size = min(config.vocab_size for config in sum(besides, configs))
     count, candidates = min(options.count or 1, 20), _num_candidates(options)
     lengths = _lengths(options.tokens, "tokens")
-    if any(inner.takes_cache for inner in ranker.capabilities.rankers):
+    if any(not inner.encoder.joint for inner in ranker.capabilities.rankers):
         problem = f"several shapes with --system {options.system}"
-        raise OptionError("random", problem, "one shape, as its documents are encoded apart")
-    if ranker.takes_cache:
+        raise OptionError("random", problem, "one shape, as its texts are encoded apart")
+    if ranker.encoder is not None and not ranker.encoder.joint:
         of_questions = _lengths(options.question_tokens, "question_tokens")
         splits = random_splits(count, candidates, of_questions, lengths, vocab_size, options.seed)
         beside = {name: _joining(rank) for name, rank in others.items()}
-        return _Work(ranker, splits, ranker.rank_pairs, beside, True)
+        return _Work(ranker, splits, ranker.rank_pairs, beside, ranker.takes_cache)
     questions = random_questions(count, candidates, lengths, vocab_size, options.seed)
     return _Work(ranker, questions, ranker.rank_pairs, others)
 

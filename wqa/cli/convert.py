@@ -13,7 +13,8 @@ starts from it. --encoder takes SRC as it is, too: converting checks it once and
 
 SRC may also be the checkpoint of the Multiple-Heads Student's authors, cerberus_model.pt, or a
 .safetensors file of the same names. It has no configuration: --encoder names the ELECTRA encoder
-whose configuration and tokenizer it takes. OUT is then a run.
+whose configuration and tokenizer it takes. OUT is then a run. So it is for a directory of the joint
+models of MSPP's authors (JointRoberta...), which has its configuration.
 """
 
 from __future__ import annotations

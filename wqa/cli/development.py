@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any, Callable, Dict, List
 
+from wqa.cli.options import fields_of
 from wqa.config import EngineConfig
 from wqa.data import Question
+from wqa.errors import OptionError
 
 #: Takes the network, and returns its figures.
 Evaluator = Callable[[Any], Dict[str, float]]
@@ -25,12 +27,24 @@ def evaluator_factory(options: argparse.Namespace) -> Callable[[Any], Evaluator]
     callable
         Takes a pair encoder and returns the evaluator that the trainer calls.
     """
-    from wqa.data import filter_questions, read_questions
     from wqa.models import network_type
+
+    kind = network_type(options.system).Config
+    own_config = kind(**fields_of(options, kind))
+    if own_config.computes == "paragraphs":
+        return _paragraph_factory(options, own_config)
+    return _question_factory(options, own_config.computes)
+
+
+def _question_factory(options: argparse.Namespace, computes: str) -> Callable[[Any], Evaluator]:
+    """Factory of evaluators on questions."""
+    from wqa.data import filter_questions, read_questions
     from wqa.text import naming_file, note_long_questions, prepare_questions
 
+    if computes not in EVALUATIONS:
+        raise OptionError("dev", f"questions for a network that computes {computes}", "none")
     questions = filter_questions(read_questions(options.dev), options.dev_filter)
-    make = EVALUATIONS[network_type(options.system).computes]
+    make = EVALUATIONS[computes]
 
     def evaluator(encoder: Any) -> Evaluator:
         # Now, not at the first evaluation, which may be hours away.
@@ -39,6 +53,27 @@ def evaluator_factory(options: argparse.Namespace) -> Callable[[Any], Evaluator]
             made = make(options, encoder, prepared.questions)
         note_long_questions(prepared.truncated, prepared.skipped, options.dev)
         return made
+
+    return evaluator
+
+
+def _paragraph_factory(options: argparse.Namespace, own_config: Any) -> Callable[[Any], Evaluator]:
+    """Factory of evaluators on the examples of held-out documents, drawn with seed 0."""
+    from wqa.evaluation.paragraphs import paragraph_figures
+    from wqa.inference.paragraphs import ParagraphScorer
+    from wqa.text.masking import Masking
+    from wqa.text.paragraphs import ParagraphEncoder
+    from wqa.training.paragraphs import open_stream
+
+    examples = list(open_stream(options.dev, own_config).examples(0))
+
+    def evaluator(encoder: Any) -> Evaluator:
+        masking = Masking(encoder.tokenizer, own_config.mask_rate)
+        engine = evaluation_engine(options)
+        scorer = ParagraphScorer(
+            ParagraphEncoder(encoder, masking), examples, options.tokens_per_batch, engine.ctx
+        )
+        return lambda network: paragraph_figures(scorer.score(network))
 
     return evaluator
 

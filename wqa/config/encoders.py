@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Dict, Sequence, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 from wqa.errors import OptionError, shorten
 
@@ -60,6 +60,8 @@ class Family:
         The first token then takes the row after them, and padding tokens have no position.
     shared_layers : bool
         Whether all layers share their parameters.
+    mask_token : str
+        Token that replaces those that masked language modelling predicts.
 
     Raises
     ------
@@ -74,6 +76,7 @@ class Family:
     head_activation: str = "tanh"
     positions_after_padding: bool = False
     shared_layers: bool = False
+    mask_token: str = "[MASK]"
 
     def __post_init__(self) -> None:
         if self.pair_form not in PAIR_FORMS:
@@ -88,7 +91,13 @@ class Family:
 
 _FAMILIES = (
     Family("bert", "bert", ("[CLS]", "[SEP]", "[PAD]"), has_pooler=True),
-    Family("roberta", "roberta", ("<s>", "</s>", "<pad>"), positions_after_padding=True),
+    Family(
+        "roberta",
+        "roberta",
+        ("<s>", "</s>", "<pad>"),
+        positions_after_padding=True,
+        mask_token="<mask>",
+    ),
     Family("electra", "bert", ("[CLS]", "[SEP]", "[PAD]"), head_activation="gelu"),
     Family("albert", "bert", ("[CLS]", "[SEP]", "<pad>"), has_pooler=True, shared_layers=True),
 )
@@ -259,6 +268,26 @@ BACKBONES: Dict[str, BackboneConfig] = {
     ),
     "albert_12_4096_64": dataclasses.replace(_ALBERT, units=4096, hidden_size=16384, num_heads=64),
 }
+
+
+def check_length(max_length: int, positions: Optional[int]) -> None:
+    """Check that an input has no more tokens than a network has positions.
+
+    Parameters
+    ----------
+    max_length : int
+        Greatest length of an input in tokens.
+    positions : int or None
+        Positions of the network; None for no limit.
+
+    Raises
+    ------
+    OptionError
+        If the length is above them.
+    """
+    if positions is not None and max_length > positions:
+        expected = f"at most {positions}, the positions of the encoder"
+        raise OptionError("max_length", max_length, expected)
 
 
 def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:

@@ -1,17 +1,21 @@
-"""Records, canonical JSONL, documents, filters, and the built-in corpus."""
+"""Records, canonical JSONL, documents, paragraphs, claims, filters, and the built-in corpus."""
 
 from wqa.config import parse_json, read_json
 from wqa.data.builtin import builtin_path
+from wqa.data.claims import Claim, read_claims, write_claims
 from wqa.data.documents import Document, read_documents, write_documents
 from wqa.data.files import atomic_writer, storage_errors
 from wqa.data.filters import FILTERS, count, filter_questions
 from wqa.data.formats import read_candidates, read_questions, write_questions
+from wqa.data.paragraphs import ParagraphDocument, read_paragraphs, write_paragraphs
 from wqa.data.records import Candidate, Question
 
 __all__ = [
     "Candidate",
+    "Claim",
     "Document",
     "FILTERS",
+    "ParagraphDocument",
     "Question",
     "atomic_writer",
     "builtin_path",
@@ -19,10 +23,14 @@ __all__ = [
     "filter_questions",
     "parse_json",
     "read_candidates",
+    "read_claims",
     "read_documents",
     "read_json",
+    "read_paragraphs",
     "read_questions",
     "storage_errors",
+    "write_claims",
     "write_documents",
+    "write_paragraphs",
     "write_questions",
 ]

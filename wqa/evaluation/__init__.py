@@ -10,6 +10,7 @@ from wqa.evaluation.answers import (
     score_answers,
     write_predictions,
 )
+from wqa.evaluation.claims import LabelScores, label_accuracy
 from wqa.evaluation.evaluate import evaluate, score_run
 from wqa.evaluation.metrics import METRICS, average_precision, ndcg, precision, reciprocal_rank
 from wqa.evaluation.rankers import dev_evaluator, evaluate_ranker, evaluate_retrieved
@@ -19,6 +20,7 @@ from wqa.evaluation.ties import by_document_id
 from wqa.evaluation.trec import qrels_from, read_qrels, read_run, write_qrels, write_run
 
 __all__ = [
+    "LabelScores",
     "METRICS",
     "average_precision",
     "beyond_retrieval",
@@ -30,6 +32,7 @@ __all__ = [
     "exact_match",
     "f1",
     "hit",
+    "label_accuracy",
     "lost_by_ranking",
     "ndcg",
     "precision",

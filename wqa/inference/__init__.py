@@ -7,6 +7,7 @@ from wqa.inference.cost import Cost, relative_cost
 from wqa.inference.dropping import Drop
 from wqa.inference.encoding_runs import encode_documents, remove_documents
 from wqa.inference.ensemble import EnsembleRanker
+from wqa.inference.joint import JointRanker
 from wqa.inference.lists import ListRanker
 from wqa.inference.load import RANKERS, build_ranker, load_ranker, rank_all
 from wqa.inference.pipeline import Answered, Pipeline, RetrievedDocument
@@ -29,6 +30,7 @@ __all__ = [
     "Cost",
     "Drop",
     "EnsembleRanker",
+    "JointRanker",
     "ListRanker",
     "Pipeline",
     "RANKERS",

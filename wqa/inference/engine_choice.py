@@ -16,7 +16,7 @@ from wqa.text import Tokenizer
 
 #: Values of `wqa.models.Head.reads` that oneDNN's engine supports for branches, and for heads.
 READ_ROWS = ("first", "mean")
-READ_BY_HEADS = (*READ_ROWS, "tokens")
+READ_BY_HEADS = (*READ_ROWS, "tokens", "marks")
 
 
 def packing_obstacle(network: Network) -> str:

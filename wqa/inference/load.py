@@ -19,6 +19,7 @@ from wqa.inference.cascade import CascadeRanker
 from wqa.inference.decoupled import DecoupledRanker
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
+from wqa.inference.joint import JointRanker
 from wqa.inference.lists import ListRanker
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_ranker_file, read_ranker_file
@@ -40,6 +41,7 @@ MAX_LENGTH = 128
 #: ``engine``, ``quantized``, ``system``, ``pool``, ``pool_size`` and ``progress``.
 RANKERS: Dict[str, Callable[..., Ranker]] = {
     "dcbert": DecoupledRanker,
+    "mspp": JointRanker,
     "cosinet": ListRanker,
     "compare_aggregate": ListRanker,
 }
@@ -211,14 +213,14 @@ def _load_baseline(
 
 
 def rank_all(
-    run: Union[Ranker, PathLike], questions: Union[PathLike, Iterable[Question]], **options: Any
+    run: Union[PathLike, Ranker], questions: Union[PathLike, Iterable[Question]], **options: Any
 ) -> Iterator[Ranking]:
     """Rank many questions by a run.
 
     Parameters
     ----------
-    run : Ranker, str or path-like
-        A ranker, or what `load_ranker` takes.
+    run : str, path-like or Ranker
+        What `load_ranker` takes, or a ranker.
     questions : iterable of Question, str or path-like
         Questions with their candidates, or the file of a corpus, canonical JSONL.
     **options
@@ -234,7 +236,7 @@ def rank_all(
     WqaError
         As `load_ranker`, `wqa.data.read_questions` and `Ranker.rank_all` raise them.
     """
-    ranker = run if isinstance(run, Ranker) else load_ranker(run, **options)
+    ranker: Any = load_ranker(run, **options) if isinstance(run, (str, os.PathLike)) else run
     if isinstance(questions, (str, os.PathLike)):
         questions = read_questions(questions)
     return ranker.rank_all(questions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Optional
+from typing import List, Optional, Sequence
 
 import mxnet as mx
 import numpy as np
@@ -14,6 +14,7 @@ from wqa.models.heads import Stage
 from wqa.onednn import DenseChain, PackedBatch, PackedLayers
 from wqa.onednn.library import as_float32
 from wqa.onednn.packing import round_up
+from wqa.onednn.read_rows import ATTENDING
 
 
 class PackedPath:
@@ -28,13 +29,16 @@ class PackedPath:
         computed by oneDNN, without a change of threads; any other by MXNet.
     start : int
         Index of the first layer in the engine's `PackedLayers`.
+    last : bool
+        Whether nothing but the head reads the output of the last layer.
     """
 
-    def __init__(self, layers: LayerStack, head: Head, start: int) -> None:
+    def __init__(self, layers: LayerStack, head: Head, start: int, last: bool = False) -> None:
         self._start = start
         self._end = start + len(layers)
         # The last layer runs for the rows that the head reads alone.
-        self._reads_rows = layers.needed is not None and len(layers) > 0
+        few_marks = last and head.reads == "marks" and head.marks <= ATTENDING
+        self._reads_rows = len(layers) > 0 and (layers.needed is not None or few_marks)
         self.head = head
         self.chain = None
         dense_layers = head.chain()
@@ -77,17 +81,22 @@ class PackedPath:
         Returns
         -------
         numpy.ndarray
-            (pairs, width) float32 rows for `scores`; (tokens, C) for a head that reads tokens.
+            (pairs, width) float32 rows for `scores`; (tokens, C) for a head that reads tokens. The
+            rows of a head that reads marks end with 1 for each mark that is there, 0 for another.
         """
         for layer in range(self._start, self._end - self._reads_rows):
             layers.layer(layer, batch)
-        if self._reads_rows:
-            return layers.attend_read_rows(self._end - 1, batch)
         if self.head.reads == "mean":
             return layers.means(batch)
         if self.head.reads == "tokens":
             return as_float32(layers.encodings[: batch.tokens])
-        return layers.read_rows(batch)
+        if self._reads_rows:
+            rows = layers.attend_read_rows(self._end - 1, batch)
+        else:
+            rows = layers.read_rows(batch)
+        if self.head.reads == "marks":
+            return np.concatenate([rows, batch.is_read.astype(np.float32)], axis=1)
+        return rows
 
     def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
         """Run the rest of the last layer, and the head.
@@ -102,8 +111,15 @@ class PackedPath:
         Returns
         -------
         numpy.ndarray
-            (pairs,) log-odds; (tokens, k) outputs of a head that reads tokens.
+            (pairs,) log-odds; (tokens, k) outputs of a head that reads tokens, (pairs, k) of one
+            that reads marks.
         """
+        if self.head.reads == "marks":
+            rows, is_read = np.split(rows, [-self.head.marks], axis=1)
+            if self._reads_rows:
+                rows = layers.finish_read_rows(self._end - 1, rows)
+            marked = rows.reshape(*is_read.shape, -1) * is_read[:, :, None]
+            return self._by_mxnet(marked, is_read)
         if self._reads_rows:
             rows = layers.finish_read_rows(self._end - 1, rows)
         if self.chain is not None:
@@ -113,14 +129,21 @@ class PackedPath:
             if outputs.shape[1] == 1:
                 return outputs[:, 0]
             return outputs[:, 1] - outputs[:, 0]
-        # The number of rows is rounded up, so that few shapes are compiled.
-        padded = np.zeros((round_up(len(rows)), rows.shape[1]), np.float32)
-        padded[: len(rows)] = rows
-        return in_mxnet_thread(self._scores_by_mxnet, padded)[: len(rows)]
+        return self._by_mxnet(rows)
 
-    def _scores_by_mxnet(self, rows: np.ndarray) -> np.ndarray:
+    def _by_mxnet(self, *inputs: np.ndarray) -> np.ndarray:
+        """Run the head on inputs whose number of rows is rounded up: few shapes are compiled."""
+        count = len(inputs[0])
+        padded = []
+        for rows in inputs:
+            array = np.zeros((round_up(count), *rows.shape[1:]), np.float32)
+            array[:count] = rows
+            padded.append(array)
+        return in_mxnet_thread(self._scores_by_mxnet, padded)[:count]
+
+    def _scores_by_mxnet(self, inputs: Sequence[np.ndarray]) -> np.ndarray:
         with MXNET_LOCK:
-            return self.head(mx.nd.array(rows)).asnumpy()
+            return self.head(*map(mx.nd.array, inputs)).asnumpy()
 
 
 class PackedStage:
@@ -144,7 +167,7 @@ class PackedStage:
             start += len(branch.layers)
         self._path: Optional[PackedPath] = None
         if not self._branches:
-            self._path = PackedPath(stage.layers, stage.head, self._shared.start)
+            self._path = PackedPath(stage.layers, stage.head, self._shared.start, stage.last)
 
     def computed_by_mxnet(self) -> List[HybridBlock]:
         """Heads that MXNet computes.

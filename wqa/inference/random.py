@@ -14,18 +14,17 @@ from wqa.inference.load import build_ranker, calibrate_network
 from wqa.models import Network, build_network, parse_devices
 from wqa.onednn import choose_engine
 from wqa.onednn.quantize import QuantizedLayers
-from wqa.text import Encoded, SplitPair
+from wqa.text import Encoded, PairEncoder, SplitPair
 
 #: Number of random pairs that int8 is calibrated on, and their lengths in tokens.
 _CALIBRATED, _LENGTHS = 32, (20, 60)
 
 
-class _Encoder:
-    """Replaces a pair encoder where all pairs are encoded."""
+class _Tokenizer:
+    """Replaces a tokenizer where all texts are encoded."""
 
-    class tokenizer:  # noqa: N801 - replaces an instance
-        padding_id = 0
-        pair_form = "roberta"
+    padding_id, start_id, separator_id = 0, 1, 2
+    pair_form = "roberta"
 
 
 def random_ranker(
@@ -71,13 +70,14 @@ def random_ranker(
         fields["exits"] = tuple(exits)
     network = build_network(system, config, **fields)
     network.initialize(mx.init.Normal(0.02), ctx=parse_devices(engine.ctx))
+    encoder = network.text_encoder(_Tokenizer(), network.max_positions)  # type: ignore[arg-type]
     if engine.precision == "int8":
-        options.setdefault("quantized", _quantized(system, network, engine, seed))
-    return build_ranker(system, network, _Encoder(), **options)  # type: ignore[arg-type]
+        options.setdefault("quantized", _quantized(system, network, encoder, engine, seed))
+    return build_ranker(system, network, encoder, **options)
 
 
 def _quantized(
-    system: str, network: Network, engine: EngineConfig, seed: int
+    system: str, network: Network, encoder: PairEncoder, engine: EngineConfig, seed: int
 ) -> Optional[QuantizedLayers]:
     """8-bit products of a network, calibrated on random pairs; None for another engine's."""
     if choose_engine(engine, packing_obstacle(network)) != "onednn":
@@ -85,12 +85,12 @@ def _quantized(
     config = network.config
     rng = np.random.default_rng(seed)
     shortest, longest = (min(length, config.max_positions) for length in _LENGTHS)
-    if network.document_encoder is None:
+    if encoder.joint:
         pairs: List[Any] = random_pairs(rng, _CALIBRATED, shortest, longest, config.vocab_size)
     else:
-        lengths = (4, network.own_config.question_length), (shortest, longest)
+        lengths = (4, shortest), (shortest, longest)
         [pairs] = random_splits(1, _CALIBRATED, *lengths, config.vocab_size, seed)
-    return calibrate_network(system, network, pairs)
+    return calibrate_network(system, network, encoder.inputs(pairs))
 
 
 def random_ensemble(configs: Sequence[BackboneConfig], seed: int = 0, **options: Any) -> Any:

@@ -29,6 +29,11 @@ _MEND = "restore the file from its run"
 KINDS: Dict[str, Tuple[str, str]] = {
     "scores": ("a ranker", "load it with load_ranker, or `wqa rank` and `wqa answer --ranker`"),
     "spans": ("a reader of spans", "load it with load_reader, or `wqa answer --reader`"),
+    "paragraphs": (
+        "a joint model that is pre-trained",
+        "fine-tune it with `wqa train mspp --init`",
+    ),
+    "labels": ("a classifier of a question with its candidates", "call its network"),
 }
 
 
@@ -96,8 +101,7 @@ def load_run(
 
 def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
     """Check what the network of a run computes, before its files are read."""
-    own_config(folder, config)  # names a system that is unknown
-    actual = network_type(config.system).computes
+    actual = own_config(folder, config).computes
     if actual != computes:
         what, use = KINDS[actual]
         raise RunDirectoryError(

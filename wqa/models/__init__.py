@@ -13,6 +13,7 @@ from wqa.models.heads import Branch, Head
 from wqa.models.list_config import ListConfig
 from wqa.models.lists import ListNetwork
 from wqa.models.mhs import MHSConfig, MultipleHeadsStudent
+from wqa.models.mspp import JointTransformer, MSPPConfig
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer
 from wqa.models.partial import train_only
@@ -31,10 +32,12 @@ __all__ = [
     "Embeddings",
     "EncoderLayer",
     "Head",
+    "JointTransformer",
     "LayerStack",
     "ListConfig",
     "ListNetwork",
     "MHSConfig",
+    "MSPPConfig",
     "MultipleHeadsStudent",
     "NETWORKS",
     "Network",

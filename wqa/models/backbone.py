@@ -92,9 +92,11 @@ class Computation:
 class Embeddings(HybridBlock):
     """Sum of word, position and token-type embeddings, with normalisation and projection.
 
-    Inputs are ``token_ids`` and ``token_types``, (B, L), int32; the output is (B, L, C). Dropout
-    comes after the normalisation, as in the encoders' original code, and before the projection. The
-    projection exists only for embedding tables that are narrower than C.
+    Inputs are ``token_ids`` and ``token_types``, (B, L), int32; the output is (B, L, C). A third
+    input, (B, L), int32, may give the position of each token, from 0; without it the tokens of a
+    row are numbered as the encoder's family does. Dropout comes after the normalisation, as in the
+    encoders' original code, and before the projection. The projection exists only for embedding
+    tables that are narrower than C.
 
     Parameters
     ----------
@@ -124,26 +126,43 @@ class Embeddings(HybridBlock):
                 else None
             )
 
-    def forward(self, token_ids: Tensor, token_types: Tensor) -> Tensor:
+    # A hybridized block takes the same inputs at each call, so a network gives positions always or
+    # never: hence a variable number of inputs, not an input that may be None.
+    def forward(self, token_ids: Tensor, token_types: Tensor, *positions: Tensor) -> Tensor:
         """Embed token ids by the attached engine, or by MXNet."""
         if not self._computation.takes(token_ids):
-            return super().forward(token_ids, token_types)
+            return super().forward(token_ids, token_types, *positions)
         weight = self.position_weight.data(token_ids.context)
-        sums = self.sums(mx.nd, token_ids, token_types, weight)  # (B, L, E)
+        sums = self.sums(mx.nd, token_ids, token_types, weight, *positions)  # (B, L, E)
         return self._computation.engine.embed(self, sums)
 
     def hybrid_forward(
-        self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor
+        self,
+        F,
+        token_ids: Tensor,
+        token_types: Tensor,
+        *positions: Tensor,
+        position_weight: Tensor,
     ) -> Tensor:
         hidden = self.dropout(
-            self.layer_norm(self.sums(F, token_ids, token_types, position_weight))
+            self.layer_norm(self.sums(F, token_ids, token_types, position_weight, *positions))
         )
         return hidden if self.projection is None else self.projection(hidden)  # (B, L, C)
 
-    def sums(self, F, token_ids: Tensor, token_types: Tensor, position_weight: Tensor) -> Tensor:
+    def sums(
+        self,
+        F,
+        token_ids: Tensor,
+        token_types: Tensor,
+        position_weight: Tensor,
+        positions: Optional[Tensor] = None,
+    ) -> Tensor:
         """Sum of the three embeddings, (B, L, E), before the normalisation."""
         rows, width = self._sizes
         hidden = self.word(token_ids) + self.token_type(token_types)
+        if positions is not None:
+            steps = positions + self._first  # (B, L)
+            return hidden + F.Embedding(steps, position_weight, input_dim=rows, output_dim=width)
         if self._first:
             # As in RoBERTa, a padding token uses the row before the first position's, even inside
             # a text, and does not advance the position.

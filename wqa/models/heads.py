@@ -17,7 +17,7 @@ from wqa.models.backbone import Embeddings, EncoderLayer, LayerStack, break_cycl
 from wqa.models.runtime import Tensor
 
 #: What a head can read.
-READS = ("first", "mean", "all", "tokens")
+READS = ("first", "mean", "all", "tokens", "marks")
 
 
 class Head(HybridBlock):
@@ -30,12 +30,17 @@ class Head(HybridBlock):
 
     A head that reads ``"tokens"`` takes encodings, (..., C), each by itself, and gives the
     k numbers of its own for each, (..., k).
+
+    A head that reads ``"marks"`` takes the encodings of n marked positions, (B, n, C), which are 0
+    where a mark is absent, and which marks are there, (B, n), 1 or 0. Its output is (B, k).
     """
 
-    #: Input of the head: ``"first"``, ``"mean"``, ``"all"`` or ``"tokens"``.
+    #: Input of the head: ``"first"``, ``"mean"``, ``"all"``, ``"tokens"`` or ``"marks"``.
     reads = "first"
     #: Number of first positions that a head with ``reads = "first"`` reads.
     positions = 1
+    #: Number of marks that a head with ``reads = "marks"`` reads.
+    marks = 0
     #: Whether the layers are those of Hugging Face's sequence classifiers, ``dense`` and ``out``.
     is_sequence_classifier = False
 
@@ -104,7 +109,9 @@ def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray
     return positive - negative
 
 
-def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
+def score(
+    F, head: Head, hidden: Tensor, valid_length: Tensor, marks: Optional[Tensor] = None
+) -> Tensor:
     """Run a head on the encodings that it reads.
 
     Parameters
@@ -117,13 +124,17 @@ def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
         (B, L, C) encodings, or (B, n, C) for a head that reads the first n positions.
     valid_length : Tensor
         (B,) number of positions that are not padding, of any type.
+    marks : Tensor, optional
+        (B, n) float32 marked positions, -1 where a mark is absent, for a head that reads them.
 
     Returns
     -------
     Tensor
-        (B,) log-odds; (B, L, k) for a head that reads tokens.
+        (B,) log-odds; (B, L, k) for a head that reads tokens, (B, k) for one that reads marks.
     """
     check_choice("reads", head.reads, READS)
+    if head.reads == "marks":
+        return head(*_at_marks(F, hidden, marks))
     if head.reads == "all":
         return head(hidden, valid_length)
     if head.reads == "tokens":
@@ -141,6 +152,14 @@ def score(F, head: Head, hidden: Tensor, valid_length: Tensor) -> Tensor:
     weights = F.reshape(F.BlockGrad(weights), (0, 1, -1))  # (B, 1, L)
     mean = F.batch_dot(weights, hidden)  # (B, 1, C)
     return head(F.reshape(mean, (-3, 0)))
+
+
+def _at_marks(F, hidden: Tensor, marks: Tensor) -> Tuple[Tensor, Tensor]:
+    """Encodings at marked positions, (B, n, C), and which marks are there, (B, n)."""
+    steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, 1, -1))  # (1, 1, L)
+    is_marked = F.broadcast_equal(F.expand_dims(marks, axis=2), steps)  # (B, n, L)
+    # A product with zeros and ones; that of an absent mark, which no position equals, is 0.
+    return F.batch_dot(F.BlockGrad(is_marked), hidden), marks >= 0
 
 
 class Branch(HybridBlock):
@@ -170,9 +189,10 @@ class Branch(HybridBlock):
 class Stage(HybridBlock):
     """Consecutive layers and the head after them.
 
-    With ``embeddings`` the inputs are ``token_ids`` and ``token_types``, (B, L), int32, and
-    ``valid_length``, (B,); without, ``hidden``, (B, L, C), and ``valid_length``. The outputs are
-    the encodings after the last layer, (B, L, C), and the scores, (B,).
+    With ``embeddings`` the inputs are those of the embeddings, such as ``token_ids`` and
+    ``token_types``, (B, L), int32, and ``valid_length``, (B,); without, ``hidden``, (B, L, C), and
+    ``valid_length``. A head that reads marks takes them, (B, n), before ``valid_length``. The
+    outputs are the encodings after the last layer, (B, L, C), and the scores of the head.
 
     Parameters
     ----------
@@ -215,9 +235,10 @@ class Stage(HybridBlock):
 
     def hybrid_forward(self, F, *inputs: Tensor) -> Tuple[Tensor, Tensor]:
         *start, valid_length = inputs
+        marks = start.pop() if self.head.reads == "marks" else None
         hidden = self.embeddings(*start) if self.embeddings is not None else start[0]
         hidden = self.layers(hidden, valid_length)
-        return hidden, score(F, self.head, hidden, valid_length)
+        return hidden, score(F, self.head, hidden, valid_length, marks)
 
 
 class MeanHead(Head):

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from mxnet.gluon import HybridBlock, ParameterDict, nn
 
 from wqa.config import BackboneConfig
-from wqa.config.encoders import check_exits
+from wqa.config.encoders import check_exits, check_length
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, EncoderLayer, break_cycles
 from wqa.models.heads import Head, Stage, score
@@ -26,6 +26,16 @@ class NetworkConfig:
     The ``metadata`` of a field may hold ``help``, the text of its option, and ``option``, False for
     a field that the training fills in.
     """
+
+    @property
+    def computes(self) -> str:
+        """Kind of the network's output.
+
+        ``"scores"``: log-odds, which rank candidates. ``"spans"``: (B, L, 2) logits of the start
+        and the end of an answer. ``"labels"``: (B, labels) logits. ``"paragraphs"``: (B, k)
+        log-odds, and (B, M, C) encodings of masked positions.
+        """
+        return "scores"
 
     def training_defaults(self) -> Dict[str, Any]:
         """Defaults of fields of `wqa.config.TrainingConfig` that are the system's own, by name."""
@@ -62,13 +72,12 @@ class Network(HybridBlock):
 
     #: Type of the system's configuration.
     Config: Any = NetworkConfig
-    #: Kind of the output: ``"scores"``, (B,) log-odds of pairs, which rank candidates; or
-    #: ``"spans"``, (B, L, 2) logits of each position as the start and as the end of an answer.
-    computes = "scores"
     #: Layers after which the network scores, if its stages are layers of one encoder.
     exits: Tuple[int, ...] = ()
     #: Backbone that encodes candidates by themselves; None where there is none.
     document_encoder: Any = None
+    #: Predictor of masked tokens, which starts from that of a pretrained encoder where it has one.
+    predictor: Any = None
     #: Convolutions of a question and of a candidate, for a `wqa.models.ListNetwork` that encodes
     #: pairs as `wqa.models.Cosinet` does; `wqa.sparse` then computes it. Empty for all others.
     text_filters: Sequence[Any] = ()
@@ -85,6 +94,11 @@ class Network(HybridBlock):
     def collect_params(self, select: Optional[str] = None) -> ParameterDict:
         self.apply(break_cycles)
         return super().collect_params(select)
+
+    @property
+    def computes(self) -> str:
+        """Kind of the output, as `NetworkConfig.computes` says."""
+        return self.own_config.computes
 
     @property
     def num_layers(self) -> int:
@@ -119,10 +133,7 @@ class Network(HybridBlock):
         OptionError
             If ``max_length`` leaves no room for a text, or is above the encoder's positions.
         """
-        limit = self.max_positions
-        if limit is not None and max_length > limit:
-            expected = f"at most {limit}, the positions of the encoder"
-            raise OptionError("max_length", max_length, expected)
+        check_length(max_length, self.max_positions)
         return PairEncoder(tokenizer, max_length, long_questions)
 
     @property

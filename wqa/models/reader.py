@@ -57,6 +57,10 @@ class ReaderConfig(NetworkConfig):
     positives: int = _option(0, "most candidates with an answer for each question; 0: all")
     read: int = _option(10, "candidates of a development question to read; 0: all")
 
+    @property
+    def computes(self) -> str:
+        return "spans"
+
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -109,7 +113,6 @@ class SpanReader(Network):
     """
 
     Config = ReaderConfig
-    computes = "spans"
 
     def __init__(
         self, backbone: BackboneConfig, config: Optional[ReaderConfig] = None, **kwargs

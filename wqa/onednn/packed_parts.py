@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from typing import Callable, Dict, Generic, Optional, Sequence, Tuple, TypeVar
+from typing import Any, Callable, Dict, Generic, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from wqa.onednn.library import Array, Layout, Scratch, multiplies_bytes
 from wqa.onednn.operations import Operations
 from wqa.onednn.packing import PackedBatch
 from wqa.onednn.parameters import PRODUCTS, Dense, Norm, Quantized, split_queries
-from wqa.text import Encoded
 
 #: Size of the cache of compiled attentions.
 ATTENTIONS = 512
@@ -140,25 +139,34 @@ class PackedEmbeddings:
             self.projection = Dense(lambda: weight.data().asnumpy(), bias.data().asnumpy())
 
     def sum(
-        self, pairs: Sequence[Encoded], batch: PackedBatch, out: np.ndarray, buffer: np.ndarray
+        self,
+        pairs: Sequence[Any],
+        batch: PackedBatch,
+        out: np.ndarray,
+        buffer: np.ndarray,
+        types: Optional[np.ndarray] = None,
+        positions: Optional[np.ndarray] = None,
     ) -> None:
         """Write the sums of a micro-batch to the first rows of ``out``.
 
-        ``buffer`` holds intermediate values; it has the size of ``out``.
+        ``buffer`` holds intermediate values; it has the size of ``out``. ``types`` and
+        ``positions`` are as `PackedLayers.embed` takes them.
         """
         tokens, starts = batch.tokens, batch.first_rows
         ids = np.concatenate([pair.token_ids for pair in pairs])
         within = np.arange(tokens) - np.repeat(starts, batch.lengths)
-        rows = within + self._first
-        if self._first and (ids == self._padding).any():
+        rows = (within if positions is None else positions) + self._first
+        if positions is None and self._first and (ids == self._padding).any():
             # A padding token has no position, even inside a text; see `Embeddings`.
             real = (ids != self._padding).astype(np.int64)
             steps = np.cumsum(real)
             before = np.repeat(steps[starts] - real[starts], batch.lengths)
             rows = (steps - before) * real + self._padding
-        if self._typed:
+        if types is None and self._typed:
             boundaries = np.repeat([pair.boundary for pair in pairs], batch.lengths)
-            rows = rows + self._positions * (within >= boundaries)
+            types = within >= boundaries
+        if types is not None:
+            rows = rows + self._positions * types
         # The ranker has checked token ids and lengths; mode "clip" lets NumPy write without a copy.
         np.take(self._words, ids, axis=0, out=out[:tokens], mode="clip")
         np.take(self._table, rows, axis=0, out=buffer[:tokens], mode="clip")

@@ -47,7 +47,8 @@ class PackedBatch:
     lengths : numpy.ndarray
         (pairs,) tokens of each pair; pairs of equal length must be neighbours.
     read : numpy.ndarray, optional
-        (pairs, n) positions of the rows that heads read, from 0; the first position by default.
+        (pairs, n) positions of the rows that heads read, from 0, -1 for one that is absent; the
+        first position by default.
     """
 
     def __init__(self, lengths: np.ndarray, read: Optional[np.ndarray] = None) -> None:
@@ -57,27 +58,31 @@ class PackedBatch:
         self.rows = round_up(self.tokens)
         if read is None:
             read = np.zeros((len(lengths), 1), dtype=int)
-        #: (pairs, n) rows that heads read.
-        self.read_rows = self.starts[:-1, None] + read
+        #: (pairs, n) whether each row that heads read is there.
+        self.is_read = read >= 0
+        #: (pairs, n) rows that heads read; the first of the pair in place of one that is absent.
+        self.read_rows = self.starts[:-1, None] + np.maximum(read, 0)
 
     @functools.cached_property
     def groups(self) -> List[Group]:
         """Groups for attention with queries at all positions."""
         return self._grouped(lambda length: GROUP_SCORES // length**2)
 
-    def groups_of(self, rows: int) -> List[Group]:
+    def groups_of(self, rows: int, pairs: int) -> List[Group]:
         """Groups of a limited number of rows.
 
         Parameters
         ----------
         rows : int
             Most rows of a group; a pair is never divided.
+        pairs : int
+            Most pairs of a group.
 
         Returns
         -------
         list of Group
         """
-        return self._grouped(lambda length: rows // length)
+        return self._grouped(lambda length: min(rows // length, pairs))
 
     def _grouped(self, most: Callable[[int], int]) -> List[Group]:
         """Groups of neighbouring pairs; ``most`` takes a length and returns the most pairs."""

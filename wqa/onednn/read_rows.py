@@ -199,7 +199,7 @@ class ReadRows:
         encodings : numpy.ndarray
             (rows, C) input of the layer, at least the rows of the batch.
         batch : PackedBatch
-            Rows of the pairs.
+            Rows of the pairs, of which at most `ATTENDING` a pair are read.
 
         Returns
         -------
@@ -215,7 +215,8 @@ class ReadRows:
         bias = self._layers[index][1].bias
         address, row_bytes = encodings.ctypes.data, units * encodings.itemsize
         folded = self._attending.memory("folded", self._config.num_heads * units).ctypes.data
-        for groups in _chunks(batch.groups_of(GROUP_NUMBERS // units), ATTENDING // count):
+        most = ATTENDING // count
+        for groups in _chunks(batch.groups_of(GROUP_NUMBERS // units, most), most):
             start, end = groups[0].pair, groups[-1].pair + groups[-1].pairs
             rows = batch.read_rows[start:end].ravel()
             used = len(rows)

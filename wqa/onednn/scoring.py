@@ -28,7 +28,6 @@ from wqa.onednn.parameters import Quantized
 from wqa.onednn.process import check_thread
 from wqa.onednn.read_rows import ReadRows
 from wqa.onednn.row_buffers import RowBuffers
-from wqa.text import Encoded
 
 #: Steps of a layer, named by their products. Their inputs are the encodings (first and third step),
 #: the context of the attention (second) and the inner units (fourth).
@@ -98,20 +97,31 @@ class PackedLayers:
 
     # Running
 
-    def embed(self, pairs: Sequence[Encoded], batch: PackedBatch) -> None:
+    def embed(
+        self,
+        pairs: Sequence[Any],
+        batch: PackedBatch,
+        types: Optional[np.ndarray] = None,
+        positions: Optional[np.ndarray] = None,
+    ) -> None:
         """Compute the embeddings of a micro-batch; they become the current encodings.
 
         Parameters
         ----------
         pairs : sequence of Encoded
-            Pairs of the micro-batch.
+            Pairs of the micro-batch, or others with ``token_ids`` if their types are given.
         batch : PackedBatch
             Rows of the pairs.
+        types : numpy.ndarray, optional
+            (tokens,) token type of each row; by default those of the pairs.
+        positions : numpy.ndarray, optional
+            (tokens,) position of each row, from 0; by default as the encoder's family numbers the
+            tokens of a pair.
         """
         check_thread()
         width = self._embeddings.width
         sums, normed = (self._rows.memory(name, width, "float32") for name in ("sums", "normed"))
-        self._embeddings.sum(pairs, batch, sums, normed)
+        self._embeddings.sum(pairs, batch, sums, normed, types, positions)
         for call in self._embedding_calls(batch.rows):
             call()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import pathlib
 import re
-from typing import Any, Callable, Collection, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 from mxnet.gluon import Block
@@ -13,13 +13,16 @@ from mxnet.gluon import Block
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError, OptionError, shorten
 from wqa.models import Network, build_network
-from wqa.pretrained.layout import CheckpointLayout
+from wqa.pretrained.layout import CheckpointLayout, DirectoryLayout
 from wqa.pretrained.mapping import TensorMap, list_names
 from wqa.pretrained.mhs import StudentLayout
+from wqa.pretrained.mspp import JointLayout
 from wqa.pretrained.weights import FORMATS, Weights
 
 #: Layout of each system's checkpoint; a new layout adds an entry.
 LAYOUTS: Dict[str, CheckpointLayout] = {layout.system: layout for layout in (StudentLayout(),)}
+#: Layouts of directories in Hugging Face's form; a new layout adds an entry.
+DIRECTORIES: Tuple[DirectoryLayout, ...] = (JointLayout(),)
 
 
 class Checkpoint(TensorMap):
@@ -127,6 +130,27 @@ class Checkpoint(TensorMap):
             f"those of {self._plain[name]}, which it repeats",
             "fetch the file again",
         )
+
+
+def find_layout(settings: Mapping[str, Any], tensors: Collection[str]) -> Optional[DirectoryLayout]:
+    """Find the layout of an authors' directory in Hugging Face's form.
+
+    Parameters
+    ----------
+    settings : mapping of str to object
+        Content of its ``config.json``.
+    tensors : collection of str
+        Names of its tensors without the family's prefix.
+
+    Returns
+    -------
+    DirectoryLayout or None
+        None for a directory of the other library itself.
+    """
+    for layout in DIRECTORIES:
+        if layout.recognizes(settings, tensors):
+            return layout
+    return None
 
 
 def is_tensor_file(path: pathlib.Path) -> bool:

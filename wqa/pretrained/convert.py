@@ -18,17 +18,24 @@ from wqa.config import BackboneConfig
 from wqa.data.encoder_directories import PathLike, encoder_directory
 from wqa.data.temporary import scratch_folder
 from wqa.errors import EncoderError, OptionError, shorten
-from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer, SpanReader
+from wqa.models import (
+    Backbone,
+    PairwiseConfig,
+    PairwiseTransformer,
+    SpanReader,
+    build_network,
+)
 from wqa.pretrained import reference
-from wqa.pretrained.checkpoints import Checkpoint, is_tensor_file
+from wqa.pretrained.checkpoints import Checkpoint, find_layout, is_tensor_file
 from wqa.pretrained.configs import to_huggingface
+from wqa.pretrained.layout import DirectoryLayout
 from wqa.pretrained.load import without_gradients
 from wqa.pretrained.mapping import TensorMap
 from wqa.pretrained.report import MAX_LENGTH, Report, write_run
 from wqa.pretrained.source import Source, read_sizes
 from wqa.pretrained.stored_outputs import read_outputs
 from wqa.pretrained.weights import FORMATS
-from wqa.text import load_tokenizer
+from wqa.text import Tokenizer, load_tokenizer
 
 #: Greatest difference from the reference that `convert` accepts, in float32.
 TOLERANCE = 1e-4
@@ -113,6 +120,9 @@ def convert(
         files = Source(folder)
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(files.config, folder)
+        layout = find_layout(files.settings, files.shapes())
+        if layout is not None:
+            return _convert_directory(layout, files, tokenizer, out, str(source), check, command)
         model = _load(files)
         differences = compare(model, folder, check) if check else {}
         system, head, max_length = "encoder", "pooler", MAX_LENGTH
@@ -168,6 +178,37 @@ def _convert_checkpoint(
     return report
 
 
+def _convert_directory(
+    layout: DirectoryLayout,
+    files: Source,
+    tokenizer: Tokenizer,
+    out: PathLike,
+    source: str,
+    check: str,
+    command: str,
+) -> Report:
+    """Write the network of a system that authors gave out in Hugging Face's form."""
+    path = files.where / "config.json"
+    options = layout.options(path, files.settings, files.shapes())
+    try:
+        network = build_network(layout.system, files.config, **options)
+    except OptionError as error:
+        problem = f"{error.where}: {error.found}"
+        raise EncoderError(path, problem, error.expected, files.remedy) from None
+    [backbone] = network.encoders
+    files.check(backbone)
+    without_gradients(network)
+    network.initialize(mx.init.Zero())
+    files.fill(backbone)
+    files.fill_parts(network, layout.names(network))
+    # The reference has the encoder alone.
+    differences = compare(network, files.where, check, scores=False) if check else {}
+    report = _report(files, network, network.config, layout.system, "head", differences=differences)
+    own_config = dataclasses.asdict(network.own_config)
+    write_run(out, report, network, own_config, tokenizer, source, command)
+    return report
+
+
 def _load(files: Source) -> HybridBlock:
     """The reader or the classifier that the files hold, else the encoder."""
     if files.has_spans():
@@ -214,17 +255,21 @@ def _report(
     )
 
 
-def compare(model: HybridBlock, folder: pathlib.Path, check: str) -> Dict[str, float]:
+def compare(
+    model: HybridBlock, folder: pathlib.Path, check: str, scores: bool = True
+) -> Dict[str, float]:
     """Compare hidden states and scores with the reference.
 
     Parameters
     ----------
-    model : PairwiseTransformer or PretrainedEncoder
-        Model with the encoder's parameters.
+    model : HybridBlock
+        Model with a ``backbone`` that has the encoder's parameters.
     folder : pathlib.Path
         Directory of the encoder, which a live reference reads.
     check : str
         Reference, as `convert` takes it.
+    scores : bool
+        Whether to compare the scores of a model of pairs, one with ``exits``.
 
     Returns
     -------
@@ -240,7 +285,7 @@ def compare(model: HybridBlock, folder: pathlib.Path, check: str) -> Dict[str, f
     if check.endswith(".npz"):
         expected = read_outputs(check, model.backbone.config)
     else:
-        expected = _live(check, folder, model.backbone.config, bool(model.exits))
+        expected = _live(check, folder, model.backbone.config, scores and bool(model.exits))
     _check_inputs(expected, check, model.backbone.config)
     token_ids = mx.nd.array(expected["token_ids"], dtype="int32")
     token_types = mx.nd.array(expected["token_types"], dtype="int32")
@@ -254,11 +299,11 @@ def compare(model: HybridBlock, folder: pathlib.Path, check: str) -> Dict[str, f
     for layer, state in enumerate(states):
         difference = abs(state.asnumpy() - expected["states"][layer])[real].max()
         differences[f"layer {layer}" if layer else "embeddings' output"] = float(difference)
-    if model.exits and "logits" in expected:
+    if scores and model.exits and "logits" in expected:
         logits = expected["logits"]
         log_odds = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
-        scores = model(token_ids, token_types, valid_length).asnumpy()
-        differences["scores"] = float(abs(scores - log_odds).max())
+        values = model(token_ids, token_types, valid_length).asnumpy()
+        differences["scores"] = float(abs(values - log_odds).max())
     for part, value in differences.items():
         if not value <= TOLERANCE:
             raise EncoderError(

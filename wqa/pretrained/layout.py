@@ -1,12 +1,82 @@
-"""Checkpoints of papers' authors: files of tensors without a configuration."""
+"""What papers' authors give out: files of tensors, and directories in Hugging Face's form."""
 
 from __future__ import annotations
 
 import pathlib
-from typing import Any, Collection, Dict, Mapping
+from typing import Any, Collection, Dict, Mapping, Tuple
 
 from wqa.models import Network
 from wqa.pretrained.names import Names
+
+
+class DirectoryLayout:
+    """Base class of the forms of authors' directories: Hugging Face's with a head of a system.
+
+    Plain names of tensors are those without the family's prefix.
+    """
+
+    #: System whose network the directory holds, a key of `wqa.models.NETWORKS`.
+    system = ""
+
+    def recognizes(self, settings: Mapping[str, Any], tensors: Collection[str]) -> bool:
+        """Whether a directory is of this form.
+
+        Parameters
+        ----------
+        settings : mapping of str to object
+            Content of its ``config.json``.
+        tensors : collection of str
+            Plain names of its tensors.
+
+        Returns
+        -------
+        bool
+        """
+        raise NotImplementedError
+
+    def options(
+        self,
+        path: pathlib.Path,
+        settings: Mapping[str, Any],
+        shapes: Mapping[str, Tuple[int, ...]],
+    ) -> Dict[str, Any]:
+        """Read the configuration of the system.
+
+        Parameters
+        ----------
+        path : pathlib.Path
+            The directory's ``config.json``, for messages.
+        settings : mapping of str to object
+            Its content.
+        shapes : mapping of str to tuple of int
+            Shapes of the tensors by plain name.
+
+        Returns
+        -------
+        dict of str to object
+            Options of `wqa.models.build_network`.
+
+        Raises
+        ------
+        EncoderError
+            If a setting is missing or not supported.
+        """
+        raise NotImplementedError
+
+    def names(self, network: Network) -> Names:
+        """Names of the tensors of what the network has beside its encoder.
+
+        Parameters
+        ----------
+        network : Network
+            Network of the system, initialized or not.
+
+        Returns
+        -------
+        dict of str to list of str
+            Plain names by the parameter that the tensors fill.
+        """
+        raise NotImplementedError
 
 
 class CheckpointLayout:

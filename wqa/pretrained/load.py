@@ -13,6 +13,7 @@ from wqa.data.encoder_directories import PathLike, encoder_directory
 from wqa.errors import EncoderError
 from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer
 from wqa.models.network import Network
+from wqa.pretrained.names import predictor_names
 from wqa.pretrained.source import Source
 
 Devices = Union[mx.Context, List[mx.Context], None]
@@ -79,7 +80,8 @@ def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
 def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) -> None:
     """Initialize a network for training, its backbone from a pretrained encoder.
 
-    Heads are random, but a head with a ``pooler`` takes the encoder's pooler if the files hold one.
+    Heads are random, but a head with a ``pooler`` takes the encoder's pooler if the files hold one,
+    and so does a predictor of masked tokens.
 
     Parameters
     ----------
@@ -112,6 +114,10 @@ def _fill(model: Network, folder: pathlib.Path, ctx: Devices) -> None:
         pooler = getattr(head, "pooler", None)
         if pooler is not None and source.has_pooler():
             source.fill_pooler(pooler)
+    if model.predictor is not None:
+        names = predictor_names(source.config)
+        if names and source.holds(names):
+            source.fill_parts(model.predictor, names)
 
 
 def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransformer:

@@ -69,6 +69,9 @@ class HuggingFaceNames:
         Dense layer after the embedding tables, where there is one.
     always_projects : bool
         Whether there is one even where the tables are as wide as the layers.
+    predictor : dict of str to str
+        Dense layer (``"dense"``), normalisation (``"layer_norm"``) and bias (``"bias"``) of the
+        predictor of masked tokens; empty where the family has none.
     embedding_size : int
         Default of the setting ``embedding_size``. 0: the family has no such setting, and its
         tables are as wide as its layers.
@@ -85,6 +88,7 @@ class HuggingFaceNames:
     parts: Dict[str, List[str]] = dataclasses.field(default_factory=lambda: BERT_LAYER)
     projection: str = "embeddings_project"
     always_projects: bool = False
+    predictor: Dict[str, str] = dataclasses.field(default_factory=dict)
     embedding_size: int = 0
     head_dropout: str = "classifier_dropout"
     defaults: Dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -92,8 +96,27 @@ class HuggingFaceNames:
 
 #: Hugging Face's names by family, a key of `wqa.config.FAMILIES`.
 HUGGINGFACE: Dict[str, HuggingFaceNames] = {
-    "bert": HuggingFaceNames("Bert", "bert", POOLED_CLASSIFIER),
-    "roberta": HuggingFaceNames("Roberta", "roberta", OWN_CLASSIFIER, defaults={"pad_token_id": 1}),
+    "bert": HuggingFaceNames(
+        "Bert",
+        "bert",
+        POOLED_CLASSIFIER,
+        predictor={
+            "dense": "cls.predictions.transform.dense",
+            "layer_norm": "cls.predictions.transform.LayerNorm",
+            "bias": "cls.predictions.bias",
+        },
+    ),
+    "roberta": HuggingFaceNames(
+        "Roberta",
+        "roberta",
+        OWN_CLASSIFIER,
+        predictor={
+            "dense": "lm_head.dense",
+            "layer_norm": "lm_head.layer_norm",
+            "bias": "lm_head.bias",
+        },
+        defaults={"pad_token_id": 1},
+    ),
     "electra": HuggingFaceNames("Electra", "electra", OWN_CLASSIFIER, embedding_size=128),
     "albert": HuggingFaceNames(
         "Albert",
@@ -103,6 +126,11 @@ HUGGINGFACE: Dict[str, HuggingFaceNames] = {
         parts=ALBERT_LAYER,
         projection="encoder.embedding_hidden_mapping_in",
         always_projects=True,
+        predictor={
+            "dense": "predictions.dense",
+            "layer_norm": "predictions.LayerNorm",
+            "bias": "predictions.bias",
+        },
         embedding_size=128,
         head_dropout="classifier_dropout_prob",
         defaults={
@@ -169,6 +197,28 @@ def layer_names(ours: str, family: HuggingFaceNames, theirs: str) -> Names:
     for part, tensors in family.parts.items():
         names.update(array_names(ours + part, [theirs + name for name in tensors]))
     return names
+
+
+def predictor_names(config: BackboneConfig) -> Names:
+    """Names of the parameters of the predictor of masked tokens, in a Hugging Face directory.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Configuration of the encoder.
+
+    Returns
+    -------
+    dict of str to list of str
+        Tensors by parameter of `wqa.models.predictor.TokenPredictor`; empty where the family has
+        no predictor.
+    """
+    tensors = HUGGINGFACE[config.layout].predictor
+    if not tensors:
+        return {}
+    names = array_names("dense", [tensors["dense"]])
+    names.update(array_names("layer_norm", [tensors["layer_norm"]]))
+    return {**names, "bias": [tensors["bias"]]}
 
 
 def zoo_names(config: BackboneConfig) -> Names:

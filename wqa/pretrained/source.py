@@ -16,7 +16,7 @@ from wqa.models import Backbone
 from wqa.models.heads import FirstPositionHead
 from wqa.pretrained.configs import check_layers, from_huggingface, from_zoo, read_object
 from wqa.pretrained.mapping import TensorMap, set_rows
-from wqa.pretrained.names import HUGGINGFACE, Names, huggingface_names, zoo_names
+from wqa.pretrained.names import DENSE, HUGGINGFACE, Names, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
 
 
@@ -52,6 +52,8 @@ class Source(TensorMap):
         Tensors of the files.
     exits : tuple of int
         The exit of a run's monolithic ranker. Empty: the last layer.
+    settings : dict
+        Content of a Hugging Face directory's ``config.json``; empty for other directories.
     used : set of str
         Tensors, by the files' names, that went into a parameter so far.
 
@@ -69,11 +71,13 @@ class Source(TensorMap):
         if values is None and not list(directory.glob("*.params")):
             raise EncoderError(path, "the file is missing", "a Hugging Face directory")
         weights = Weights(directory)
+        self.settings: Mapping[str, Any] = {}
         if values is None:
             description = _describe_zoo(weights)
         elif "backbone" in values:
             description = _describe_run(path, weights)
         else:
+            self.settings = values
             description = _describe_huggingface(values, path, weights)
         super().__init__(directory, weights, description.plain, description.names)
         self.config, self.exits = description.config, description.exits
@@ -178,13 +182,48 @@ class Source(TensorMap):
         EncoderError
             If a tensor is missing or of another shape.
         """
-        for kind, parameter in dense._collect_params_with_prefix().items():
-            name = f"qa_outputs.{kind}"
-            if name not in self._plain:
-                raise EncoderError(
-                    self.where, f"tensor {name} is missing", "a whole head", "fetch the file again"
-                )
-            self._write(parameter, [name])
+        self.fill_parts(dense, {kind: [f"qa_outputs.{kind}"] for kind in DENSE})
+
+    def fill_parts(self, block: Block, names: Names) -> None:
+        """Write tensors beside the encoder's into a block.
+
+        Parameters
+        ----------
+        block : mxnet.gluon.Block
+            Initialized block.
+        names : dict of str to list of str
+            Tensors, without the family's prefix, by the parameter of the block that they fill.
+
+        Raises
+        ------
+        EncoderError
+            If a tensor is missing or of another shape.
+        """
+        parameters = block._collect_params_with_prefix()
+        for ours, theirs in names.items():
+            for name in theirs:
+                if name not in self._plain:
+                    problem = f"tensor {name} is missing"
+                    raise EncoderError(self.where, problem, "a whole head", self.fetch)
+            self._write(parameters[ours], theirs)
+
+    def holds(self, names: Names) -> bool:
+        """Whether the files hold all tensors of some names.
+
+        Parameters
+        ----------
+        names : dict of str to list of str
+            As `fill_parts` takes them.
+
+        Returns
+        -------
+        bool
+        """
+        return all(name in self._plain for tensors in names.values() for name in tensors)
+
+    def shapes(self) -> Dict[str, Tuple[int, ...]]:
+        """Shapes of the tensors, by their names without the family's prefix."""
+        return {plain: self._shape(plain) for plain in self._plain}
 
     def _optional_rows(self, name: str) -> int:
         """Number of rows of a parameter that a tensor may lack."""

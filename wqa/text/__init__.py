@@ -1,8 +1,9 @@
-"""Tokenizers, pairs, windows of documents, tokenized corpora, and batches by token budget."""
+"""Tokenizers, pairs, windows, masks, tokenized corpora, and batches by token budget."""
 
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
 from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
 from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
+from wqa.text.joint import JointEncoder, JointInput, pad_inputs
 from wqa.text.lists import ListEncoder, WordList, WordPair, plan_lists
 from wqa.text.long_questions import (
     PreparedQuestions,
@@ -10,6 +11,7 @@ from wqa.text.long_questions import (
     note_long_questions,
     prepare_questions,
 )
+from wqa.text.masking import Masked, Masking
 from wqa.text.store import PairStore, build_store, is_store
 from wqa.text.tokenized import TokenizedPairs, tokenize_pairs
 from wqa.text.tokenizer_files import load_tokenizer
@@ -19,8 +21,12 @@ from wqa.text.words import WordTokenizer, embedding_matrix, split_words
 
 __all__ = [
     "Encoded",
+    "JointEncoder",
+    "JointInput",
     "ListEncoder",
     "Located",
+    "Masked",
+    "Masking",
     "PairEncoder",
     "PairStore",
     "PreparedQuestions",
@@ -42,6 +48,7 @@ __all__ = [
     "naming_file",
     "note_long_questions",
     "pack_batches",
+    "pad_inputs",
     "pad_pairs",
     "plan_batches",
     "plan_by_question",

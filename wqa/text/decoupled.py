@@ -158,7 +158,12 @@ class SplitEncoder(PairEncoder):
         If a length has no room for a token, or ``long_questions`` is unknown.
     """
 
-    names = ("question_ids", "question_valid", "document_ids", "document_valid")
+    names: Tuple[str, ...] = (
+        "question_ids",
+        "question_valid",
+        "document_ids",
+        "document_valid",
+    )
     joint = False
 
     def __init__(

@@ -183,6 +183,21 @@ class PairEncoder:
             pairs.append(self.assemble(question_ids, candidate_ids, truncated))
         return pairs
 
+    def inputs(self, pairs: Sequence[Any]) -> List[Any]:
+        """Inputs of a network for the pairs of one question; by default the pairs themselves.
+
+        Parameters
+        ----------
+        pairs : sequence of Encoded
+            Pairs that `assemble` returned.
+
+        Returns
+        -------
+        list of Encoded
+            What `pad` takes.
+        """
+        return list(pairs)
+
     def assemble(
         self, question_ids: TokenIds, candidate_ids: TokenIds, truncated: bool = False
     ) -> Any:

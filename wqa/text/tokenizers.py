@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from typing import List, NamedTuple, Optional, Sequence, Union
 
@@ -64,26 +65,31 @@ class Tokenizer:
         If it has no such special tokens, two tokens have one id, or it cannot tokenize every text.
     """
 
+    #: Name of its file, for messages.
+    _where = "tokenizer"
+    _mask_id: Optional[int] = None
+
     def __init__(self, inner: tokenizers.Tokenizer, where: str = "tokenizer") -> None:
         inner.no_truncation()
         inner.no_padding()
-        self._inner = inner
+        self._inner, self._where = inner, where
         self._starts: Optional[StartTokenizer] = None
         self._vocab_size = _count_ids(inner, where)
         _check_unknown(inner, where)
         # Families share tokens; each set of tokens is tried and named once.
-        forms = {family.special_tokens: family.pair_form for family in FAMILIES.values()}
-        for names, form in forms.items():
+        families = {family.special_tokens: family for family in FAMILIES.values()}
+        for names, family in families.items():
             ids = [token_id for token_id in map(inner.token_to_id, names) if token_id is not None]
             if len(ids) == len(names):
-                self.pair_form = form
+                self.pair_form = family.pair_form
                 self.start_id: int = ids[0]
                 self.separator_id: int = ids[1]
                 self.padding_id: int = ids[2]
+                self._mask_id = inner.token_to_id(family.mask_token)
                 return
         raise EncoderError(
             where,
-            "has none of " + ", ".join(map(" ".join, forms)),
+            "has none of " + ", ".join(map(" ".join, families)),
             "a tokenizer of one of the families " + ", ".join(FAMILIES),
         )
 
@@ -91,6 +97,52 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """The greatest token id plus one, added tokens included. Not all lower ids need exist."""
         return self._vocab_size
+
+    @property
+    def mask_id(self) -> int:
+        """Token id of the mask, which replaces the tokens that a model is to predict.
+
+        Raises
+        ------
+        EncoderError
+            If the tokenizer has no mask token.
+        """
+        if self._mask_id is None:
+            masks = sorted({family.mask_token for family in FAMILIES.values()})
+            raise EncoderError(
+                self._where,
+                "has no mask token",
+                "a tokenizer with " + " or ".join(masks),
+                "take an encoder that was pretrained to predict masked tokens",
+            )
+        return self._mask_id
+
+    def special_ids(self) -> np.ndarray:
+        """Ids of the tokens that stand for no text.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n,) int32, ascending: the start, separator, padding and mask tokens, and all that the
+            tokenizer's file calls special, such as the unknown token.
+        """
+        added = json.loads(self._inner.to_str())["added_tokens"]
+        ids = {token["id"] for token in added if token["special"]}
+        ids |= {self.start_id, self.separator_id, self.padding_id}
+        if self._mask_id is not None:
+            ids.add(self._mask_id)
+        return np.array(sorted(ids), np.int32)
+
+    def text_ids(self) -> np.ndarray:
+        """Ids of all tokens that are not special.
+
+        Returns
+        -------
+        numpy.ndarray
+            (n,) int32, ascending.
+        """
+        ids = self._inner.get_vocab(with_added_tokens=True).values()
+        return np.setdiff1d(np.array(list(ids), np.int32), self.special_ids())
 
     def check_fits(self, config: BackboneConfig, where: object) -> None:
         """Check that the tokenizer belongs to an encoder.

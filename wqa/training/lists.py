@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import sys
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -18,11 +17,12 @@ import numpy as np
 
 from wqa.config import TrainingConfig, from_dict
 from wqa.data.word_vectors import read_word_vectors
-from wqa.errors import DataError, OptionError, printable
+from wqa.errors import DataError, OptionError
 from wqa.models import Network, NetworkConfig, network_type
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix, plan_lists
 from wqa.text.words import BUCKETS
 from wqa.training.losses import listwise_divergence
+from wqa.training.messages import note_counts
 from wqa.training.start import Start
 from wqa.training.task import PairTask
 
@@ -146,15 +146,9 @@ class ListTask(PairTask):
 
     def _note(self, train_file: str) -> None:
         """Say what was cut and left out."""
-        parts = []
-        for count, what, done in (
-            (self.pairs.truncated, "candidate", f"cut to {self.encoder.max_length} words"),
-            (self.without_positive, "question", "without a positive left out"),
-        ):
-            if count:
-                parts.append(f"{count:,} {what}{'s' if count > 1 else ''} {done}")
-        if parts:
-            print(printable(f"note: {train_file}: {', '.join(parts)}"), file=sys.stderr)
+        cut = (self.pairs.truncated, "candidate", f"cut to {self.encoder.max_length} words")
+        left_out = (self.without_positive, "question", "without a positive left out")
+        note_counts(train_file, (cut, left_out))
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return (self._start or start).fill(self.network, devices)

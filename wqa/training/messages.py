@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any, Iterator
+from typing import Any, Iterable, Iterator, Tuple
 
+from wqa.data.files import PathLike
 from wqa.data.streams import LossyStream
+from wqa.errors import printable
 
 
 @contextlib.contextmanager
@@ -15,3 +17,21 @@ def lossy_messages() -> Iterator[None]:
     stream: Any = LossyStream(sys.stderr)
     with contextlib.redirect_stderr(stream):
         yield
+
+
+def note_counts(train_file: PathLike, counts: Iterable[Tuple[int, str, str]]) -> None:
+    """Print on standard error what was cut from training data, or left out, if anything was.
+
+    Parameters
+    ----------
+    train_file : str or path-like
+        The training data.
+    counts : iterable of (int, str, str)
+        A number, the singular of what it counts, and what was done with these.
+    """
+    parts = []
+    for count, what, done in counts:
+        if count:
+            parts.append(f"{count:,} {what}{'s' if count > 1 else ''} {done}")
+    if parts:
+        print(printable(f"note: {train_file}: {', '.join(parts)}"), file=sys.stderr)

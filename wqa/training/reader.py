@@ -14,9 +14,10 @@ import mxnet as mx
 import numpy as np
 from tqdm import tqdm
 
+from wqa.config.encoders import check_length
 from wqa.data import filter_questions, read_questions
 from wqa.data.formats import data_digest
-from wqa.errors import DataError, OptionError, check_choice
+from wqa.errors import DataError, check_choice
 from wqa.models import Network, network_type
 from wqa.text import (
     PairEncoder,
@@ -76,11 +77,7 @@ class ReaderTask(Task):
             )
         tokenizer = start.tokenizer()
         network = network_type(system)(start.backbone(), own_config)
-        limit = network.max_positions
-        if limit is not None and max_length > limit:
-            raise OptionError(
-                "max_length", max_length, f"at most {limit}, the positions of the encoder"
-            )
+        check_length(max_length, network.max_positions)
         encoder = PairEncoder(tokenizer, max_length, config.long_questions)
         windows = WindowEncoder(encoder, own_config.stride)
         questions = filter_questions(read_questions(train_file), config.train_filter)

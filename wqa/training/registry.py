@@ -10,6 +10,8 @@ from wqa.training.dcbert import DCBERTTask
 from wqa.training.exits import ExitTask
 from wqa.training.lists import ListTask
 from wqa.training.mhs import MHSTask
+from wqa.training.mspp import MSPPTask
+from wqa.training.paragraphs import ParagraphTask
 from wqa.training.reader import ReaderTask
 from wqa.training.task import Task
 
@@ -19,6 +21,8 @@ TASKS: Dict[str, Type[Task]] = {
     "pairwise": ExitTask,
     "mhs": MHSTask,
     "dcbert": DCBERTTask,
+    "mspp": MSPPTask,
+    "mspp_pretraining": ParagraphTask,
     "reader": ReaderTask,
     "cosinet": ListTask,
     "compare_aggregate": ListTask,

@@ -38,6 +38,10 @@ Evaluator = Callable[[Network], Dict[str, float]]
 _UNDECAYED = ("bias", "gamma", "beta")
 
 
+#: Figures on dev that are numbers, not shares.
+_COUNTS = ("questions", "examples")
+
+
 class Trainer:
     """Trains the network of a task by Adam with one of the schedules.
 
@@ -311,9 +315,12 @@ class Trainer:
         if self._engines:
             self.task.hybridize(False)  # the evaluator's ranker may have hybridized the network
         self.metrics.append({"update": state.update, "dev": figures})
-        shown = [
-            f"{name} {100 * value:.2f}" for name, value in figures.items() if name != "questions"
-        ]
+        shown = []
+        for name, value in figures.items():
+            if name.endswith("loss"):
+                shown.append(f"{name} {value:.4f}")
+            elif name not in _COUNTS:
+                shown.append(f"{name} {100 * value:.2f}")
         bar.write(f"update {state.update}: dev " + ", ".join(shown), file=sys.stderr)
         figure = self._deciding_figure(figures)
         if state.best_figure is None or figure > state.best_figure:

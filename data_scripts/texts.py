@@ -1,0 +1,188 @@
+"""Documents of large text corpora, one at a time: folders and tars, in any nesting, of text files,
+JSON lines and WikiExtractor's files."""
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import pathlib
+import re
+from typing import IO, NamedTuple
+
+from wqa.data import storage_errors
+from wqa.data.archives import DAMAGE, checked_members, copy_member, open_tar, tar_errors
+from wqa.data.json_lines import json_value, text_of
+from wqa.data.lines import LONGEST_LINE, bounded_lines, decoded_lines
+from wqa.data.temporary import scratch_folder
+from wqa.errors import DataError, shorten
+
+#: Greatest size in bytes, unpacked, of a tar; of a file of many documents; of a tar in a tar.
+LARGEST_TAR, LARGEST_FILE, LARGEST_INNER = 1 << 40, 1 << 40, 1 << 33
+#: Greatest size of a document, in bytes.
+LARGEST_TEXT = LONGEST_LINE
+#: Tars within tars, the outer one included.
+MOST_DEPTH = 3
+
+#: Why documents and files are left out.
+BLANK, NOT_UTF8, OTHER_FILE = "blank", "not UTF-8", "files of other kinds"
+
+_PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_TAR = re.compile(r"\.(tar(\.(gz|bz2|xz))?|tgz|tbz2|txz)$")
+_TEXT = re.compile(r"\.txt(\.(gz|bz2|xz))?$")
+_LINES = re.compile(r"(\.jsonl?|^wiki_\d+)(\.(gz|bz2|xz))?$")
+_TITLE = re.compile(r'\btitle="([^"]*)"')
+
+
+class Text(NamedTuple):
+    """A document of a corpus."""
+
+    #: Its title, empty where the corpus has none.
+    title: str
+    text: str
+
+
+class _File(NamedTuple):
+    """A file of a corpus, open for reading what it is packed from."""
+
+    #: Its name without folders, and with all that leads to it, for messages.
+    name: str
+    where: str
+    file: IO[bytes]
+
+
+def read_texts(archive, left_out):
+    """Yield the documents of a corpus, files in the order of their names.
+
+    ``archive`` is a folder, a tar or one file. ``left_out`` counts what is left out: blank
+    documents, text files that are not UTF-8, and files that are neither text nor lines of
+    documents.
+    """
+    if not archive.exists():
+        raise DataError(archive, "cannot be read (no such file or folder)", mend="check the path")
+    with scratch_folder("texts") as scratch:
+        for file in _files(archive, scratch):
+            for text in _documents(file, left_out):
+                if text.text.strip():
+                    yield text
+                else:
+                    left_out[BLANK] += 1
+
+
+def _files(path, scratch):
+    """Yield the files of a folder, a tar or a file itself, open one at a time."""
+    if path.is_dir():
+        for entry in sorted(path.iterdir()):
+            # A link to a folder may lead back to where it stands.
+            if not entry.name.startswith(".") and not (entry.is_symlink() and entry.is_dir()):
+                yield from _files(entry, scratch)
+    elif is_tar(path.name):
+        yield from _members(path, str(path), LARGEST_TAR, scratch, 1)
+    else:
+        try:
+            raw = path.open("rb")
+        except OSError as error:
+            raise DataError(path, f"cannot be read ({error.strerror})", "a file") from None
+        with raw:
+            yield _File(path.name, str(path), _unpacked(path.name, raw))
+
+
+def is_tar(name):
+    """Whether the name of a file is that of a tar; .xz alone is one, as in OpenWebText."""
+    if _TAR.search(name):
+        return True
+    return name.endswith(".xz") and not (_TEXT.search(name) or _LINES.search(name))
+
+
+def _members(path, name, largest, scratch, depth):
+    """Yield the files of a tar, and of the tars in it, by way of a scratch file."""
+    if depth > MOST_DEPTH:
+        raise DataError(name, f"a tar in {MOST_DEPTH} others", "a corpus of text")
+    with contextlib.ExitStack() as stack:
+        with tar_errors(name):
+            tar = stack.enter_context(open_tar(path, largest))
+            members = checked_members(tar, largest)
+        while True:
+            with tar_errors(name):
+                member = next(members, None)
+            if member is None:
+                return
+            base = pathlib.PurePosixPath(member.name).name
+            if not member.isfile() or base.startswith("."):
+                continue
+            where = f"{name}, {shorten(member.name, 200)}"
+            if is_tar(base):
+                inner = scratch / f"{depth}.tar"
+                with tar_errors(where), storage_errors(inner), inner.open("wb") as target:
+                    copy_member(tar, member, target)
+                yield from _members(inner, where, LARGEST_INNER, scratch, depth + 1)
+                inner.unlink()
+                continue
+            with tar_errors(where):
+                raw = tar.extractfile(member)
+            with raw:
+                yield _File(base, where, _unpacked(base, raw))
+
+
+def _unpacked(name, raw):
+    opener = _PACKED.get(pathlib.PurePosixPath(name).suffix)
+    return opener(raw, "rb") if opener else raw
+
+
+def _documents(file, left_out):
+    """Yield the documents of a file."""
+    if _TEXT.search(file.name):
+        yield from _whole(file, left_out)
+    elif _LINES.search(file.name):
+        yield from _of_lines(file)
+    else:
+        left_out[OTHER_FILE] += 1
+
+
+def _whole(file, left_out):
+    try:
+        content = file.file.read(LARGEST_TEXT + 1)
+    except DAMAGE as error:
+        raise DataError(
+            file.where, f"cannot be read ({error})", "a whole file", "fetch it again"
+        ) from None
+    if len(content) > LARGEST_TEXT:
+        raise DataError(file.where, f"more than {LARGEST_TEXT:,} bytes", "one document")
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        left_out[NOT_UTF8] += 1
+        return
+    yield Text("", text)
+
+
+def _of_lines(file):
+    """Yield the documents of JSON lines, or between the tags of WikiExtractor's other form."""
+    lines = decoded_lines(bounded_lines(file.file, file.where, largest=LARGEST_FILE), file.where)
+    for number, line in lines:
+        where = f"{file.where}, line {number}"
+        if line.startswith("<doc "):
+            title = _TITLE.search(line)
+            yield Text(title[1] if title else "", _until_end(lines, where))
+        elif line.strip():
+            yield _of_json(line, where)
+
+
+def _until_end(lines, where):
+    """Return the lines before the end of a document that begins at ``where``."""
+    parts, size = [], 0
+    for _, line in lines:
+        if line.strip() == "</doc>":
+            return "".join(parts)
+        parts.append(line)
+        size += len(line)
+        if size > LARGEST_TEXT:
+            raise DataError(where, f"more than {LARGEST_TEXT:,} characters", "one document")
+    raise DataError(where, "a <doc> without its </doc>", "a whole file", "extract it again")
+
+
+def _of_json(line, where):
+    fields = json_value(line, where)
+    if not isinstance(fields, dict) or "text" not in fields:
+        raise DataError(where, shorten(fields), "a JSON object with text")
+    title = fields.get("title")
+    return Text(title if isinstance(title, str) else "", text_of(fields["text"], "text", where))

@@ -1,0 +1,188 @@
+"""A question and k candidates as one input: segments, marks, types and positions."""
+
+import types
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.data import Question, builtin_path
+from wqa.data.records import Candidate
+from wqa.errors import DataError, EncoderError, InputError, OptionError, QuestionTooLong
+from wqa.text import (
+    JointEncoder,
+    PairEncoder,
+    PairStore,
+    build_store,
+    load_tokenizer,
+    pad_inputs,
+    prepare_questions,
+)
+
+#: Ids of the special tokens of the tokenizer below.
+START, SEPARATOR, PADDING = 2, 3, 0
+
+
+class Letters:
+    """A tokenizer of letters: a is 11, b is 12."""
+
+    pair_form, start_id, separator_id, padding_id, vocab_size = (
+        "bert",
+        START,
+        SEPARATOR,
+        PADDING,
+        99,
+    )
+
+    def encode(self, texts, most=None):
+        return [[ord(letter) - 86 for letter in text.replace(" ", "")][:most] for text in texts]
+
+
+def make(segment_length=6, k=3, **options):
+    return JointEncoder(Letters(), segment_length, k, **options)
+
+
+def join(encoder, question, candidates):
+    """An input of token ids without special tokens."""
+    return encoder.join([encoder.assemble(question, candidate) for candidate in candidates])
+
+
+def test_segments_are_packed_one_behind_another():
+    joint = join(make(positions="slots"), [11, 12], [[13], [14, 15, 16]])
+    assert joint.token_ids.tolist() == [2, 11, 12, 3, 2, 13, 3, 2, 14, 15, 16, 3]
+    assert joint.token_types.tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2]
+    assert joint.positions.tolist() == [0, 1, 2, 3, 6, 7, 8, 12, 13, 14, 15, 16]
+    assert joint.marks.tolist() == [0, 4, 7, -1]
+    assert (joint.length, joint.candidates, joint.empty) == (12, 2, False)
+    arrays = (joint.token_ids, joint.token_types, joint.positions, joint.marks)
+    assert {array.dtype for array in arrays} == {np.dtype(np.int32)}
+
+
+def test_the_family_numbers_the_tokens_by_default():
+    joint = join(make(), [11], [[12]])
+    assert joint.positions is None
+    assert make().names == ("token_ids", "token_types", "marks", "valid_length")
+    assert make(positions="slots").names[2] == "positions"
+
+
+def test_a_missing_candidate_can_be_visible():
+    joint = join(make(positions="slots", missing="visible"), [11], [[12]])
+    assert joint.token_ids.tolist() == [2, 11, 3, 2, 12, 3, 2, 3, 2, 3]
+    assert joint.token_types.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]
+    assert joint.positions.tolist() == [0, 1, 2, 6, 7, 8, 12, 13, 18, 19]
+    assert joint.marks.tolist() == [0, 3, 6, 8]
+    assert joint.candidates == 1
+
+
+def test_candidates_are_taken_k_by_k_and_blank_ones_are_in_no_input():
+    inputs = make().encode("a b", ["c", "", "d", "  ", "e", "f"])
+    assert [joint.candidates for joint in inputs] == [3, 1]
+    assert inputs[0].token_ids.tolist() == [2, 11, 12, 3, 2, 13, 3, 2, 14, 3, 2, 15, 3]
+    assert inputs[1].token_ids.tolist() == [2, 11, 12, 3, 2, 16, 3]
+    assert make().encode("a", [" "]) == []
+
+
+def test_texts_are_cut_to_the_length_of_a_segment():
+    segments = make().segments("a", ["bcde", "bcdef"])
+    assert segments.candidates == [[12, 13, 14, 15]] * 2
+    assert segments.truncated == [False, True]
+    assert make(max_length=4).segments("a", ["bcde"]).candidates == [[12, 13]]
+    # Slots keep their length where segments are cut to less.
+    shorter = join(make(max_length=4, positions="slots"), [11], [[12]])
+    assert shorter.positions.tolist() == [0, 1, 2, 6, 7, 8]
+    assert make(max_length=99).longest == 24 and make(max_length=4).longest == 16
+
+
+def test_an_over_long_question_is_an_error_truncated_or_skipped():
+    with pytest.raises(QuestionTooLong, match="5 or more tokens") as caught:
+        make().encode("abcde", ["a"], "Q1")
+    assert "Q1" in str(caught.value) and "at most 4" in str(caught.value)
+    assert make().encode("abcd", ["a"])[0].length == 6 + 3
+    cut = make(long_questions="truncate").encode("abcde", ["a"])
+    assert cut[0].token_ids.tolist()[:6] == [2, 11, 12, 13, 14, 3]
+    questions = [Question(name, name, (Candidate("a"),)) for name in ("abcde", "ab")]
+    prepared = prepare_questions(questions, [make(long_questions="skip")])
+    assert [question.id for question in prepared.questions] == ["ab"] and prepared.skipped == 1
+
+
+def test_rows_are_padded_behind_their_segments():
+    encoder = make(positions="slots")
+    inputs = [
+        join(encoder, [11], [[12]]),
+        join(encoder, [11, 12], [[12, 13], [14, 15, 16, 17]]),
+    ]
+    arrays = dict(zip(encoder.names, encoder.pad(inputs)))
+    assert arrays["token_ids"].shape == (2, 16)
+    assert arrays["token_ids"][0].tolist() == [2, 11, 3, 2, 12, 3] + [PADDING] * 10
+    assert arrays["token_types"][0].tolist() == [0] * 3 + [1] * 3 + [0] * 10
+    assert arrays["positions"][0].tolist() == [0, 1, 2, 6, 7, 8] + [0] * 10
+    assert arrays["marks"].tolist() == [[0, 3, -1, -1], [0, 4, 8, -1]]
+    assert arrays["valid_length"].tolist() == [6, 14]
+    assert arrays["marks"].dtype == arrays["valid_length"].dtype == np.float32
+    # A bucket never exceeds the longest input.
+    full = [[12] * 4] * 2
+    assert make(k=2).pad([join(make(k=2), [11] * 4, full)])[0].shape == (1, 18)
+    assert pad_inputs(inputs, 20, 7)[0][0, -1] == 7
+    assert set(encoder.array_types()) == {*encoder.names, "scores"}
+
+
+@given(
+    st.lists(st.integers(11, 98), min_size=1, max_size=4),
+    st.lists(st.lists(st.integers(11, 98), min_size=1, max_size=4), min_size=1, max_size=3),
+    st.booleans(),
+)
+def test_every_segment_can_be_read_back(question, candidates, visible):
+    encoder = make(positions="slots", missing="visible" if visible else "absent")
+    joint = join(encoder, question, candidates)
+    texts = [question, *candidates]
+    for segment, text in enumerate(texts):
+        rows = joint.token_types == segment
+        assert joint.token_ids[rows].tolist() == [START, *text, SEPARATOR]
+        assert np.flatnonzero(rows)[0] == joint.marks[segment]
+        expected = segment * 6 + np.arange(len(text) + 2)
+        assert joint.positions[rows].tolist() == expected.tolist()
+    assert (joint.marks >= 0).sum() == (4 if visible else len(texts))
+    assert joint.positions.max() < encoder.longest and joint.length <= encoder.longest
+
+
+def test_a_trained_tokenizer_of_every_family(family_encoder):
+    tokenizer = load_tokenizer(family_encoder)
+    encoder = JointEncoder(tokenizer, 20, 2)
+    [joint] = encoder.encode("the river", ["the glacier", "a cave"])
+    for mark, text in zip(joint.marks, ("the river", "the glacier", "a cave")):
+        [ids] = tokenizer.encode([text])
+        expected = [tokenizer.start_id, *ids, tokenizer.separator_id]
+        assert joint.token_ids[mark : mark + len(expected)].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    "options, where",
+    [
+        ({"segment_length": 2}, "segment_length"),
+        ({"max_length": 2}, "segment_length"),
+        ({"k": 0}, "k"),
+        ({"positions": "rows"}, "positions"),
+        ({"missing": "gone"}, "missing"),
+        ({"long_questions": "cut"}, "long_questions"),
+    ],
+)
+def test_wrong_options_are_refused(options, where):
+    with pytest.raises(OptionError, match=where):
+        make(**options)
+
+
+def test_wrong_inputs_are_refused(tmp_path, tiny_encoder):
+    with pytest.raises(OptionError, match="at most k=3"):
+        join(make(), [11], [[12]] * 4)
+    with pytest.raises(InputError, match="empty"):
+        make().encode("", ["a"])
+    with pytest.raises(InputError, match="candidate list is empty"):
+        make().encode("a", [])
+    words = types.SimpleNamespace(pair_form="words")
+    with pytest.raises(EncoderError, match="special tokens"):
+        JointEncoder(words)
+    pairs = PairEncoder(load_tokenizer(tiny_encoder), 64)
+    build_store(builtin_path("dev"), tmp_path / "store", pairs)
+    with pytest.raises(DataError, match="encoded apart"):
+        PairStore(tmp_path / "store").check(make())

@@ -1,0 +1,333 @@
+"""Ranking by the joint model: groups of k, both engines, precisions, and behind another ranker."""
+
+import json
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import needs_onednn, needs_precision
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.cli import main
+from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
+from wqa.data import Candidate, Question, builtin_path, read_questions
+from wqa.errors import InputError, OptionError, QuestionTooLong, ScoreError
+from wqa.evaluation import evaluate
+from wqa.inference import JointRanker, SequentialRanker, build_ranker, load_ranker
+from wqa.inference.engine_choice import packing_obstacle
+from wqa.inference.export import export_mxnet
+from wqa.inference.quantize import quantize
+from wqa.models import build_network
+from wqa.pretrained import read_backbone_config
+from wqa.text import JointEncoder, load_tokenizer
+from wqa.training import train
+
+pytestmark = pytest.mark.onednn
+
+#: Sizes of inputs that fit the encoders of the tests.
+SIZES = {"k": 5, "segment_length": 26}
+ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
+
+
+def make(folder, engine="mxnet", precision="float32", long_questions="truncate", **options):
+    mx.random.seed(4)
+    network = build_network("mspp", read_backbone_config(folder), **{**SIZES, **options})
+    network.initialize(mx.init.Normal(0.3))
+    encoder = network.text_encoder(load_tokenizer(folder), 128, long_questions)
+    return build_ranker(
+        "mspp", network, encoder, engine=EngineConfig(engine=engine, precision=precision)
+    )
+
+
+def corpus(count=6):
+    return list(read_questions(builtin_path("dev")))[:count]
+
+
+def scores_by_network(ranker, question, group):
+    """Scores of one group, by the network alone."""
+    [joint] = ranker.encoder.encode(question, group)
+    inputs = [mx.nd.array(array, dtype=array.dtype) for array in ranker.encoder.pad([joint])]
+    return ranker.network(*inputs).asnumpy()[0, : len(group)]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("count", [1, 4, 5, 7, 10, 16])
+def test_every_candidate_has_the_score_of_its_one_group(tiny_encoder, engine, count):
+    ranker = make(tiny_encoder, engine)
+    texts = [text for question in corpus(9) for text in question.texts][:count]
+    ranking = ranker.rank("how are glacier caves formed ?", texts)
+    # The decision of the ranker: k by k after a shuffle with seed 0.
+    order = np.random.default_rng(0).permutation(count)
+    for start in range(0, count, 5):
+        group = order[start : start + 5]
+        chosen = [texts[index] for index in group]
+        expected = scores_by_network(ranker, "how are glacier caves formed ?", chosen)
+        np.testing.assert_allclose(ranking.scores[group], expected, atol=1e-4)
+    assert sorted(ranking.order) == list(range(count))
+    assert (np.diff(ranking.scores[ranking.order]) <= 0).all()
+    assert ranking.exits.tolist() == [3] * count
+    np.testing.assert_array_equal(ranking.exit_scores, [ranking.scores])
+
+
+def test_groups_in_the_original_order(tiny_encoder):
+    ranker = make(tiny_encoder, order="original")
+    [question] = corpus(1)
+    ranking = ranker.rank(question.question, question.texts)
+    expected = scores_by_network(ranker, question.question, question.texts[:5])
+    np.testing.assert_allclose(ranking.scores[:5], expected, atol=1e-5)
+    shuffled = JointRanker(ranker.network, ranker.encoder, order="shuffled")
+    assert (
+        np.abs(shuffled.rank(question.question, question.texts).scores - ranking.scores).max() > 0
+    )
+    with pytest.raises(OptionError, match="order"):
+        JointRanker(ranker.network, ranker.encoder, order="best")
+
+
+@given(st.data())
+def test_blank_candidates_are_in_no_group(ranker_of_ids, data):
+    ranker = ranker_of_ids
+    texts = data.draw(st.lists(st.sampled_from(["", " ", "cave", "a river", "ice ?"]), min_size=1))
+    ranking = ranker.rank("what ?", texts)
+    blank = np.array([not text.strip() for text in texts])
+    assert ranking.blank.tolist() == blank.tolist()
+    assert np.isfinite(ranking.scores).tolist() == (~blank).tolist()
+    assert sorted(ranking.order) == list(range(len(texts)))
+    assert (ranking.exits > 0).tolist() == (~blank).tolist()
+    filled = [text for text in texts if text.strip()]
+    if filled:
+        np.testing.assert_allclose(
+            ranking.scores[~blank], ranker.rank("what ?", filled).scores, atol=1e-5
+        )
+        inputs = -(-len(filled) // 5)
+        work = 3 * 16 * (4 * 16 + 2 * 32)
+        tokens = sum(len(ids) + 2 for ids in ranker.encoder.tokenizer.encode(filled))
+        tokens += inputs * (len(ranker.encoder.tokenizer.encode(["what ?"])[0]) + 2)
+        assert ranking.cost.multiply_adds == work * tokens
+        assert ranking.cost.candidate_work == work * len(filled)
+        assert ranking.cost.padded_multiply_adds >= ranking.cost.multiply_adds
+    else:
+        assert ranking.cost.multiply_adds == 0
+
+
+@pytest.fixture(scope="module")
+def ranker_of_ids(tiny_encoder):
+    return make(tiny_encoder)
+
+
+def test_the_order_in_which_candidates_come_has_no_effect(tiny_encoder):
+    ranker = make(tiny_encoder)
+    [question] = corpus(1)
+    expected = next(ranker.rank_all([question]))
+    shuffled = np.random.default_rng(1).permutation(len(question.candidates))
+    candidates = tuple(question.candidates[index]._replace(rank=index) for index in shuffled)
+    ranking = next(ranker.rank_all([question._replace(candidates=candidates)]))
+    np.testing.assert_allclose(ranking.scores, expected.scores[shuffled], atol=1e-5)
+
+
+def test_what_was_cut_is_reported(tiny_encoder):
+    ranker = make(tiny_encoder)
+    ranking = ranker.rank("what ?", ["cave " * 24, "cave " * 25, "cave"])
+    assert ranking.truncated.tolist() == [False, True, False]
+    strict = make(tiny_encoder, long_questions="error")
+    with pytest.raises(QuestionTooLong):
+        strict.rank("cave " * 25, ["cave"])
+    with pytest.raises(InputError, match="not a string and a list"):
+        strict.rank("what ?", "cave")
+
+
+def test_what_a_ranker_says_of_itself(tiny_encoder):
+    capabilities = make(tiny_encoder).capabilities
+    assert capabilities.joint and capabilities.stages == 1
+    assert (capabilities.system, capabilities.exits, capabilities.num_layers) == ("mspp", (3,), 3)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_score_that_is_not_finite_names_its_candidate(tiny_encoder, engine):
+    ranker = make(tiny_encoder, engine)
+    ranker.network.head.out.bias.set_data(mx.nd.array([0, np.nan]))
+    candidates = (Candidate("cave", id="D7"), Candidate("ice", id="D8"))
+    with pytest.raises(ScoreError, match="question 'Q1'.*'D[78]'"):
+        next(ranker.rank_all([Question("Q1", "what ?", candidates)]))
+
+
+def test_token_ids_of_another_tokenizer_are_refused(tiny_encoder, family_encoder):
+    network = build_network(
+        "mspp", BackboneConfig(vocab_size=9, units=8, hidden_size=8, num_layers=1, num_heads=2)
+    )
+    network.initialize()
+    encoder = make(family_encoder).encoder
+    ranker = JointRanker(network, encoder)
+    with pytest.raises(InputError, match="token id .*ids from 0 to 8"):
+        ranker.rank("where is the river ?", ["cave"])
+
+
+@pytest.mark.parametrize("positions", ["tokens", "slots"])
+def test_inputs_beyond_the_positions_are_refused(tiny_encoder, positions):
+    network = make(tiny_encoder, positions=positions).network
+    encoder = JointEncoder(load_tokenizer(tiny_encoder), 60, 5, positions)
+    with pytest.raises(InputError, match="positions with candidates.*at most 160"):
+        JointRanker(network, encoder).rank("what ?", ["cave " * 58] * 5)
+
+
+def test_encoded_questions_are_ranked_as_a_group(tiny_encoder):
+    ranker = make(tiny_encoder)
+    questions = corpus(3)
+    pairs = [ranker.encoder.split(question.question, question.texts) for question in questions]
+    for one, other in zip(ranker.rank_pairs(pairs), ranker.rank_all(questions)):
+        np.testing.assert_allclose(one.scores, other.scores, atol=1e-5)
+    pairs[1][0].document.token_ids[1] = 10**6
+    with pytest.raises(InputError, match="question 2 of the group.*token id 1000000"):
+        ranker.rank_pairs(pairs)
+    with pytest.raises(InputError, match="Q7"):
+        ranker.rank_pairs(pairs, ["a", "Q7", "b"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--latency", "2"],
+        ["--beside", "electra_12_256_4", "--rounds", "1"],
+        pytest.param(["--precision", "int8", "--rounds", "1"], marks=needs_precision("int8")),
+    ],
+)
+def test_random_weights_are_timed(capsys, options, monkeypatch):
+    small = BackboneConfig(
+        layout="roberta",
+        vocab_size=99,
+        units=8,
+        hidden_size=16,
+        num_layers=2,
+        num_heads=2,
+        max_positions=390,
+        first_position=2,
+        token_types=1,
+    )
+    for name in ("roberta_12_768_12", "electra_12_256_4"):
+        monkeypatch.setitem(BACKBONES, name, small)
+    command = ["bench", "--random", "roberta_12_768_12", "--system", "mspp", "--head", "AE_k"]
+    assert main([*command, "--num-candidates", "7", "--tokens", "8-20", *options]) == 0
+    assert capsys.readouterr().out
+    several = [*command[:2], "roberta_12_768_12,electra_12_256_4", *command[3:]]
+    assert main(several) != 0
+    assert "encoded apart" in capsys.readouterr().err
+
+
+def test_an_exported_network_has_the_same_scores(tmp_path, joint_run):
+    export_mxnet(joint_run, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "export.json").read_text(encoding="utf-8"))
+    names = manifest["networks"]["model"]["inputs"]
+    assert names == ["token_ids", "token_types", "marks", "valid_length"]
+    prefix = str(tmp_path / "out" / "model")
+    block = mx.gluon.SymbolBlock.imports(f"{prefix}-symbol.json", names, f"{prefix}-0000.params")
+    ranker = load_ranker(joint_run, engine="mxnet")
+    [question] = corpus(1)
+    pairs = ranker.encoder.split(question.question, question.texts)[:4]
+    arrays = ranker.encoder.pad([ranker.encoder.join(pairs)])
+    inputs = [mx.nd.array(array, dtype=array.dtype) for array in arrays]
+    expected = ranker.network(*inputs).asnumpy()
+    np.testing.assert_allclose(block(*inputs).asnumpy(), expected, atol=1e-5)
+    assert expected[0, 4] == 0
+
+
+# Engines
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"head": "AE_k", "positions": "slots"},
+        {"k": 2, "missing": "visible"},
+    ],
+)
+def test_onednn_scores_as_mxnet(family_encoder, options):
+    slow, fast = (make(family_encoder, engine, **options) for engine in ("mxnet", "onednn"))
+    assert packing_obstacle(fast.network) == ""
+    for one, other in zip(slow.rank_all(corpus()), fast.rank_all(corpus())):
+        np.testing.assert_allclose(one.scores, other.scores, atol=1e-4)
+        assert one.cost.multiply_adds == other.cost.multiply_adds
+        assert other.cost.padded_multiply_adds == other.cost.multiply_adds
+
+
+@needs_onednn
+def test_onednn_computes_all_rows_where_there_are_many_marks(tiny_encoder):
+    options = {"k": 80, "segment_length": 3}
+    rankers = []
+    backbone = BackboneConfig(
+        vocab_size=99, units=8, hidden_size=16, num_layers=2, num_heads=2, max_positions=256
+    )
+    for engine in ("mxnet", "onednn"):
+        mx.random.seed(1)
+        network = build_network("mspp", backbone, **options)
+        network.initialize(mx.init.Normal(0.3))
+        encoder = network.text_encoder(load_tokenizer(tiny_encoder), 128)
+        config = EngineConfig(engine=engine)
+        rankers.append(build_ranker("mspp", network, encoder, engine=config))
+    texts = list("abcdefghij") * 9
+    slow, fast = (ranker.rank("a", texts) for ranker in rankers)
+    np.testing.assert_allclose(slow.scores, fast.scores, atol=1e-4)
+
+
+@needs_onednn
+def test_onednn_attends_for_the_marks_of_many_inputs_of_one_length(tiny_encoder):
+    slow, fast = (make(tiny_encoder, engine) for engine in ("mxnet", "onednn"))
+    texts = ["cave"] * 97 + ["ice"] * 3
+    slow, fast = (ranker.rank("what ?", texts) for ranker in (slow, fast))
+    np.testing.assert_allclose(slow.scores, fast.scores, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def joint_run(tmp_path_factory, tiny_encoder):
+    out = tmp_path_factory.mktemp("runs") / "joint"
+    config = TrainingConfig(
+        max_updates=12, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=800
+    )
+    options = {"config": config, "order": "original", **SIZES}
+    train("mspp", str(builtin_path("dev")), str(out), str(tiny_encoder), **options)
+    return out
+
+
+@pytest.mark.parametrize(
+    "precision, tolerance",
+    [
+        pytest.param("bfloat16", 0.2, marks=needs_precision("bfloat16")),
+        pytest.param("int8", 0.3, marks=needs_precision("int8")),
+    ],
+)
+def test_lower_precisions_are_close(joint_run, precision, tolerance):
+    if precision == "int8":
+        assert quantize(joint_run, corpus()) == 12
+    expected = load_ranker(joint_run, engine="mxnet")
+    ranker = load_ranker(joint_run, precision=precision)
+    for one, other in zip(expected.rank_all(corpus()), ranker.rank_all(corpus())):
+        spread = np.ptp(one.scores)
+        assert np.abs(one.scores - other.scores).max() < tolerance * max(spread, 1)
+
+
+# Behind another ranker
+
+
+def test_it_ranks_the_top_five_of_another_ranker_again(tmp_path, tiny_run, joint_run):
+    content = {"rankers": [str(tiny_run), str(joint_run)], "keep": 5}
+    (tmp_path / "sequence.json").write_text(json.dumps(content), encoding="utf-8")
+    sequence = load_ranker(tmp_path / "sequence.json")
+    assert isinstance(sequence, SequentialRanker)
+    first, second = load_ranker(tiny_run), load_ranker(joint_run)
+    questions = list(read_questions(builtin_path("test")))[:8]
+    rankings = list(sequence.rank_all(questions))
+    changed = 0
+    for question, ranking in zip(questions, rankings):
+        before = first.rank(question.question, question.texts)
+        top = np.sort(before.order[:5])
+        again = second.rank(question.question, [question.texts[index] for index in top])
+        assert ranking.order[:5].tolist() == top[again.order].tolist()
+        assert ranking.order[5:].tolist() == before.order[5:].tolist()
+        np.testing.assert_allclose(ranking.scores[top], again.scores, atol=1e-5)
+        assert np.isnan(ranking.exit_scores[1]).sum() == len(question.candidates) - len(top)
+        expected = before.cost.multiply_adds + again.cost.multiply_adds
+        assert ranking.cost.multiply_adds == pytest.approx(expected)
+        changed += ranking.order[:5].tolist() != before.order[:5].tolist()
+    assert changed
+    assert 0 < evaluate(sequence.rank_all(questions), questions)["map"] <= 1

@@ -1,0 +1,465 @@
+"""The joint model: its sizes, heads, positions, and its training for answer sentence selection."""
+
+import dataclasses
+import json
+import math
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import needs_onednn
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.cli import main
+from wqa.config import BACKBONES, BackboneConfig, TrainingConfig, read_run_config
+from wqa.data import builtin_path, read_questions
+from wqa.errors import OptionError, RunDirectoryError, TrainingStopped
+from wqa.inference import build_ranker, load_ranker
+from wqa.models import MSPPConfig, build_network
+from wqa.pretrained import read_backbone_config
+from wqa.text import JointEncoder, load_tokenizer
+from wqa.training import TASKS, Trainer, train
+from wqa.training.mspp import group_candidates
+from wqa.training.start import open_start
+
+pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
+
+SMALL = BackboneConfig(
+    vocab_size=99, units=8, hidden_size=16, num_layers=2, num_heads=2, max_positions=64
+)
+#: Sizes of inputs that fit the encoders of the tests.
+SIZES = {"k": 3, "segment_length": 32}
+HEADS = ("IE_k", "AE_k", "IE_1", "AE_1")
+
+
+def joint_network(backbone=SMALL, segment_length=12, k=3, **options):
+    mx.random.seed(3)
+    network = build_network("mspp", backbone, segment_length=segment_length, k=k, **options)
+    network.initialize(mx.init.Normal(0.3))
+    return network
+
+
+def arrays_of(network, texts):
+    """Arrays of inputs, of a question and its candidates each, for a network."""
+    own = network.own_config
+    encoder = JointEncoder(Ids(), own.segment_length, own.k, own.positions, own.missing)
+    inputs = []
+    for question, *candidates in texts:
+        pairs = [encoder.assemble(question, candidate) for candidate in candidates]
+        inputs.append(encoder.join(pairs))
+    return [mx.nd.array(array, dtype=array.dtype) for array in encoder.pad(inputs)]
+
+
+class Ids:
+    """Special tokens of an encoder whose texts are ids already."""
+
+    pair_form, start_id, separator_id, padding_id, vocab_size = "bert", 2, 3, 0, 99
+
+
+#: A question with three candidates, and one with two.
+TEXTS = [
+    ([11, 12, 13], [21, 22], [31, 32, 33, 34, 35, 36, 37], [41]),
+    ([14], [51, 52, 53], [61, 62]),
+]
+
+
+def dense(layer, rows):
+    """A dense layer outside MXNet."""
+    return rows @ layer.weight.data().asnumpy().T + layer.bias.data().asnumpy()
+
+
+@pytest.mark.parametrize(
+    "head, count",
+    [
+        ("IE_k", 124_651_010),
+        ("AE_k", 126_422_786),
+        ("IE_1", 124_651_779),
+        ("AE_1", 124_651_779),
+    ],
+)
+def test_the_parameters_of_roberta_base(head, count):
+    network = build_network("mspp", BACKBONES["roberta_12_768_12"], head=head)
+    parameters = network.collect_params().values()
+    assert sum(math.prod(parameter.shape) for parameter in parameters) == count
+    assert network.config.token_types == 6
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_a_head_reads_the_encodings_at_the_marks(head, hybrid):
+    network = joint_network(head=head, labels=4)
+    if hybrid:
+        network.hybridize()
+    ids, types, marks, valid = arrays_of(network, TEXTS)
+    outputs = network(ids, types, marks, valid).asnumpy()
+    hidden = network.backbone(ids, types, valid).asnumpy()
+    # The first tokens of the segments, by hand.
+    first = [[0, 5, 9, 18], [0, 3, 8]]
+    for row, positions in enumerate(first):
+        segments = hidden[row, positions]
+        rows = {
+            "IE_k": segments[1:],
+            "AE_k": np.concatenate(
+                [np.repeat(segments[:1], len(segments) - 1, 0), segments[1:]], 1
+            ),
+            "IE_1": segments[0],
+            "AE_1": segments.mean(axis=0),
+        }[head]
+        inner = np.tanh(dense(network.head.dense, rows))
+        logits = dense(network.head.out, inner)
+        expected = logits
+        if head.endswith("k"):
+            expected = np.zeros(3)
+            expected[: len(positions) - 1] = logits[:, 1] - logits[:, 0]
+        np.testing.assert_allclose(outputs[row], expected, atol=1e-5)
+    assert outputs.shape == ((2, 3) if head.endswith("k") else (2, 4))
+
+
+def test_the_sum_of_the_authors_code_is_an_option():
+    means, sums = (joint_network(head="AE_1", aggregation=name) for name in ("mean", "sum"))
+    inputs = arrays_of(means, TEXTS)
+    hidden = means.backbone(*inputs[:2], inputs[3]).asnumpy()
+    rows = np.stack([hidden[0, [0, 5, 9, 18]].sum(axis=0), hidden[1, [0, 3, 8]].sum(axis=0)])
+    expected = dense(sums.head.out, np.tanh(dense(sums.head.dense, rows)))
+    np.testing.assert_allclose(sums(*inputs).asnumpy(), expected, atol=1e-5)
+    assert np.abs(means(*inputs).asnumpy() - expected).max() > 1e-2
+
+
+@pytest.mark.parametrize("options", [{}, {"positions": "slots"}])
+def test_padding_changes_nothing_and_candidates_change_one_another(options):
+    network = joint_network(**options)
+    together = network(*arrays_of(network, TEXTS)).asnumpy()
+    for row, texts in enumerate(TEXTS):
+        alone = network(*arrays_of(network, [texts])).asnumpy()
+        np.testing.assert_allclose(together[row], alone[0], atol=1e-5)
+    fewer = network(*arrays_of(network, [TEXTS[0][:3]])).asnumpy()
+    assert np.abs(fewer[0, :2] - together[0, :2]).max() > 1e-3
+    assert fewer[0, 2] == 0
+
+
+def test_a_visible_missing_candidate_changes_the_others():
+    network = joint_network()
+    [without] = network(*arrays_of(network, TEXTS[1:])).asnumpy()
+    shown = joint_network(missing="visible")
+    inputs = arrays_of(shown, TEXTS[1:])
+    assert inputs[2].asnumpy().tolist() == [[0, 3, 8, 12]]
+    [scores] = shown(*inputs).asnumpy()
+    assert np.abs(scores[:2] - without[:2]).max() > 1e-4
+
+
+def test_positions_of_every_family(family_encoder):
+    backbone = read_backbone_config(family_encoder)
+    tokens = joint_network(backbone)
+    slots = joint_network(backbone, positions="slots")
+    for target, source in zip(slots.collect_params().values(), tokens.collect_params().values()):
+        target.set_data(source.data())
+    # Where each segment fills its slot, both rules number the tokens alike.
+    full = [(list(range(20, 30)),) * 4, (list(range(30, 40)),) * 4]
+    expected = tokens(*arrays_of(tokens, full)).asnumpy()
+    np.testing.assert_allclose(slots(*arrays_of(slots, full)).asnumpy(), expected, atol=1e-5)
+    # Otherwise they do not; a slot has the position of its first token by hand.
+    ids, types, positions, marks, valid = arrays_of(slots, TEXTS)
+    assert positions.asnumpy()[0, [0, 5, 9, 18]].tolist() == [0, 12, 24, 36]
+    embeddings = slots.backbone.embeddings
+    word = embeddings.word.weight.data()[2] + embeddings.token_type.weight.data()[2]
+    row = word + embeddings.position_weight.data()[backbone.first_position + 24]
+    summed = embeddings.sums(mx.nd, ids, types, embeddings.position_weight.data(), positions)
+    np.testing.assert_allclose(summed[0, 9].asnumpy(), row.asnumpy(), atol=1e-5)
+    assert (
+        np.abs(
+            tokens(ids, types, marks, valid).asnumpy() - slots(*arrays_of(slots, TEXTS)).asnumpy()
+        ).max()
+        > 1e-4
+    )
+
+
+@pytest.mark.parametrize(
+    "options, where",
+    [
+        ({"head": "RE_k"}, "head"),
+        ({"positions": "rows"}, "positions"),
+        ({"missing": "gone"}, "missing"),
+        ({"order": "best"}, "order"),
+        ({"aggregation": "max"}, "aggregation"),
+        ({"k": 0}, "k"),
+        ({"segment_length": 2}, "segment_length"),
+        ({"labels": 1}, "labels"),
+        ({"labels": 10**9}, "labels"),
+        ({"type_initialisation": -0.1}, "type_initialisation"),
+        ({"type_initialisation": float("nan")}, "type_initialisation"),
+    ],
+)
+def test_wrong_options_are_refused(options, where):
+    with pytest.raises(OptionError, match=where):
+        MSPPConfig(**options)
+
+
+def test_inputs_beyond_the_positions_are_refused_before_anything_is_written(tmp_path, tiny_encoder):
+    with pytest.raises(OptionError, match=r"64 x \(5 \+ 1\) = 384 tokens.*160"):
+        train("mspp", str(builtin_path("dev")), str(tmp_path / "run"), str(tiny_encoder))
+    assert not (tmp_path / "run" / "config.json").exists()
+    with pytest.raises(OptionError, match="encoder"):
+        build_network("mspp", None)
+    network = build_network("mspp", SMALL, k=7, segment_length=8)  # 64 tokens fit
+    with pytest.raises(OptionError, match="max_length"):
+        network.text_encoder(Ids(), 65)
+
+
+# Training
+
+
+@given(
+    st.lists(st.integers(1, 12), min_size=1, max_size=8),
+    st.integers(1, 6),
+    st.none() | st.integers(0, 99),
+)
+def test_each_candidate_is_in_one_group_of_its_question(counts, k, seed):
+    questions = np.repeat(np.arange(len(counts)) * 3, counts).astype(np.int32)
+    rng = None if seed is None else np.random.default_rng(seed)
+    groups = group_candidates(questions, k, rng)
+    members = groups[groups >= 0]
+    assert sorted(members.tolist()) == list(range(len(questions)))
+    assert len(groups) == sum(math.ceil(count / k) for count in counts)
+    sizes = (groups >= 0).sum(axis=1)
+    for group, size in zip(groups, sizes):
+        assert (group[:size] >= 0).all() and len(set(questions[group[:size]])) == 1
+    # All groups of a question but its last are whole.
+    first = groups[:, 0]
+    for question, count in zip(questions[first], sizes):
+        others = sizes[questions[first] == question]
+        assert (others[:-1] == k).all() and count <= k
+    if rng is None:
+        assert members.tolist() == list(range(len(questions)))
+
+
+def make_task(folder, config=None, long_questions="error", **options):
+    with open_start(str(folder)) as start:
+        own = MSPPConfig(**{**SIZES, **options})
+        config = config or TrainingConfig(long_questions=long_questions)
+        return TASKS["mspp"].create("mspp", start, own, str(builtin_path("train")), config, 128)
+
+
+@pytest.mark.parametrize("shuffle", ["pair", "question"])
+def test_an_epoch_has_every_candidate_once_within_the_budget(tiny_encoder, shuffle):
+    task = make_task(tiny_encoder, TrainingConfig(shuffle=shuffle))
+    plans = [task.plan(600, rng) for rng in (None, *map(np.random.default_rng, (0, 1, 0)))]
+    assert len({len(plan) for plan in plans}) == 1
+    groupings = []
+    for plan in plans:
+        members = np.concatenate([batch.ravel() for batch in plan])
+        assert sorted(members[members >= 0].tolist()) == list(range(len(task.pairs)))
+        groupings.append({frozenset(group.tolist()) for batch in plan for group in batch})
+    assert groupings[1] == groupings[3]
+    assert len(groupings[1] & groupings[2]) < len(groupings[1]) / 2
+    for key in plans[1][:20]:
+        batch = task.batch(key)
+        assert batch["token_ids"].size <= 600
+        assert task.pairs_of(batch) == (key >= 0).sum()
+    assert len(plans[1][0]) > 1
+
+
+def test_candidates_that_are_cut_are_counted(tiny_encoder, capsys):
+    task = make_task(tiny_encoder, segment_length=12, long_questions="truncate")
+    encoder = task.encoder
+    cut = 0
+    for question in read_questions(builtin_path("train")):
+        cut += sum(pair.truncated for pair in encoder.split(question.question, question.texts))
+    assert cut and f"{cut} candidates cut to 12 tokens" in capsys.readouterr().err
+
+
+def test_a_group_is_that_of_the_data(tiny_encoder):
+    task = make_task(tiny_encoder)
+    question = next(read_questions(builtin_path("train")))
+    batch = task.batch(np.array([[2, 0, -1]]))
+    chosen = [question.texts[2], question.texts[0]]
+    [joint] = task.encoder.encode(question.question, chosen)
+    assert batch["token_ids"][0, : joint.length].tolist() == joint.token_ids.tolist()
+    assert batch["labels"].tolist() == [[question.labels[2], question.labels[0], -1]]
+
+
+def test_the_loss_is_the_cross_entropy_of_real_candidates(tiny_encoder):
+    task = make_task(tiny_encoder)
+    task.network.initialize(mx.init.Normal(0.3))
+    key = task.plan(600)[0][:2].copy()
+    key[1, 1:] = -1
+    batch = {name: mx.nd.array(array, dtype=array.dtype) for name, array in task.batch(key).items()}
+    scores = task.scores(batch, 1).asnumpy()
+    labels = task.pairs.labels[key]
+    losses = np.log1p(np.exp(-np.where(labels == 1, scores, -scores)))
+    expected = [losses[0].sum() / 3, losses[1, 0] / 3]
+    np.testing.assert_allclose(task.losses(batch, 1)["loss"].asnumpy(), expected, atol=1e-5)
+
+
+@needs_onednn
+@pytest.mark.parametrize("options", [{}, {"head": "AE_k", "positions": "slots"}])
+def test_onednn_has_the_gradients_of_mxnet(family_encoder, tmp_path, options):
+    backbone = dataclasses.replace(
+        read_backbone_config(family_encoder), dropout=0.0, attention_dropout=0.0, head_dropout=0.0
+    )
+    results = []
+    for engine in ("onednn", "mxnet"):
+        config = TrainingConfig(engine=engine, tokens_per_batch=400, max_updates=1)
+        task = make_task(family_encoder, config, **options)
+        task.network = joint_network(backbone, **SIZES, **options)
+        key = task.plan(400)[0]
+        run = tmp_path / engine
+        run.mkdir()
+        trainer = Trainer(task, config, run)
+        assert bool(trainer._engines) == (engine == "onednn")
+        loss = trainer._backward([task.batch(key)])
+        gradients = {
+            name: parameter.grad().asnumpy() for name, parameter in trainer._parameters.items()
+        }
+        results.append((loss, gradients))
+    (fast, computed), (slow, expected) = results
+    assert fast == pytest.approx(slow, abs=1e-4)
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(computed[name], gradient, atol=2e-4, err_msg=name)
+    types = expected["backbone.embeddings.token_type.weight"]
+    assert (np.abs(types).max(axis=1) > 0).all() and len(types) == 4
+
+
+# What a training starts from
+
+
+def filled(start_options, network):
+    with open_start(**start_options) as start:
+        task = TASKS["mspp"]
+        built = task.make_network("mspp", start, network, None)
+        loader = object.__new__(task)
+        loader.network = built
+        mx.random.seed(0)
+        line = loader.initialize(start, [mx.cpu()])
+    return built, line
+
+
+@pytest.fixture(scope="module")
+def joint_run(tmp_path_factory, tiny_encoder):
+    """A joint model that was trained for a few updates."""
+    out = tmp_path_factory.mktemp("runs") / "joint"
+    config = TrainingConfig(
+        max_updates=6, learning_rate=1e-2, warmup_updates=2, tokens_per_batch=800, log_every=2
+    )
+    options = {"config": config, **SIZES}
+    train("mspp", str(builtin_path("dev")), str(out), str(tiny_encoder), **options)
+    return out
+
+
+def types_of(network):
+    return network.backbone.embeddings.token_type.weight.data().asnumpy()
+
+
+def test_the_token_types_of_an_encoder_are_extended(family_encoder):
+    built, line = filled({"encoder": str(family_encoder)}, MSPPConfig(**SIZES))
+    assert line == ""
+    with open_start(str(family_encoder)) as start:
+        source = build_network("pairwise", start.backbone())
+        start.fill(source, [mx.cpu()])
+    known = types_of(source)
+    rows = types_of(built)
+    assert len(rows) == 4 and len(known) == read_backbone_config(family_encoder).token_types
+    np.testing.assert_array_equal(rows[: len(known)], known)
+    assert 0.005 < rows[len(known) :].std() < 0.05
+    theirs = source.backbone._collect_params_with_prefix()
+    for name, parameter in built.backbone._collect_params_with_prefix().items():
+        if not name.startswith("embeddings.token_type"):
+            expected = theirs[name].data().asnumpy()
+            np.testing.assert_array_equal(parameter.data().asnumpy(), expected, err_msg=name)
+
+
+def test_the_row_of_the_question_can_be_drawn_anew(tiny_encoder):
+    kept = types_of(filled({"encoder": str(tiny_encoder)}, MSPPConfig(**SIZES))[0])
+    options = {**SIZES, "type_initialisation": 1.0}
+    drawn = types_of(filled({"encoder": str(tiny_encoder)}, MSPPConfig(**options))[0])
+    assert 0.4 < drawn[0].std() < 2 and np.abs(drawn[0] - kept[0]).max() > 0.1
+    np.testing.assert_array_equal(drawn[1], kept[1])
+
+
+def test_a_joint_run_is_taken_as_it_is(joint_run):
+    built, line = filled({"init": str(joint_run)}, MSPPConfig(**SIZES))
+    assert "(mspp)" in line and "kept: head" in line
+    original = load_ranker(joint_run).network._collect_params_with_prefix()
+    for name, parameter in built._collect_params_with_prefix().items():
+        expected = original[name].data().asnumpy()
+        np.testing.assert_array_equal(parameter.data().asnumpy(), expected, err_msg=name)
+    _, line = filled({"init": str(joint_run)}, MSPPConfig(**SIZES, head="AE_k"))
+    assert "new: head" in line
+
+
+def test_a_run_of_another_system_gives_its_encoder(tiny_run, joint_run, tmp_path):
+    built, line = filled({"init": str(tiny_run)}, MSPPConfig(**SIZES))
+    assert "(cascade)" in line and "new: token types from 2, head" in line
+    cascade = load_ranker(tiny_run).network
+    np.testing.assert_array_equal(types_of(built)[:2], types_of(cascade))
+    # A joint run gives its encoder to a ranker of pairs.
+    config = TrainingConfig(max_updates=1, warmup_updates=0)
+    out = tmp_path / "pairwise"
+    train("pairwise", str(builtin_path("dev")), str(out), init=str(joint_run), config=config)
+    assert read_run_config(out / "config.json").backbone.token_types == 4
+    assert load_ranker(out).rank("a ?", ["b", "c"]).scores.shape == (2,)
+
+
+@pytest.mark.parametrize("name, value", [("k", 2), ("segment_length", 24)])
+def test_a_run_of_other_inputs_is_refused(joint_run, name, value):
+    with pytest.raises(OptionError, match=f"{name}={SIZES[name]}"):
+        filled({"init": str(joint_run)}, MSPPConfig(**{**SIZES, name: value}))
+
+
+def test_a_head_of_labels_does_not_rank(tiny_encoder, joint_run, tmp_path):
+    with pytest.raises(OptionError, match="IE_k or AE_k"):
+        make_task(tiny_encoder, head="AE_1")
+    network = joint_network(read_backbone_config(tiny_encoder), head="IE_1", **SIZES)
+    with pytest.raises(OptionError, match="a system that ranks"):
+        encoder = network.text_encoder(load_tokenizer(tiny_encoder), 64)
+        build_ranker("mspp", network, encoder)
+    run = tmp_path / "labels"
+    run.mkdir()
+    content = json.loads((joint_run / "config.json").read_text(encoding="utf-8"))
+    content["network"]["head"], content["sha256"] = "IE_1", {}
+    (run / "config.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(RunDirectoryError, match="classifier.*expected a ranker"):
+        load_ranker(run)
+
+
+def test_teachers_are_refused(tiny_encoder, tiny_run, tmp_path):
+    config = TrainingConfig(teachers=(str(tiny_run),), max_updates=1, warmup_updates=0)
+    with pytest.raises(OptionError, match="teachers"):
+        options = {"config": config, **SIZES}
+        train("mspp", str(builtin_path("dev")), str(tmp_path / "a"), str(tiny_encoder), **options)
+
+
+# The command line
+
+
+def test_a_training_stops_resumes_and_loads_with_the_same_scores(
+    tiny_encoder, tmp_path, monkeypatch, capsys
+):
+    dev = str(builtin_path("dev"))
+    common = [
+        *("train", "mspp", "--encoder", str(tiny_encoder), "--train", dev, "--dev", dev),
+        *("--k", "3", "--segment-length", "32", "--positions", "slots", "--epochs", "2"),
+        *("--tokens-per-batch", "500", "--warmup-updates", "1", "--learning-rate", "0.01"),
+        *("--checkpoint-every", "4", "--log-every", "2", "--patience", "0"),
+    ]
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert main([*common, "--out", str(whole)]) == 0
+    assert "best dev MAP" in capsys.readouterr().out
+    update = Trainer._update
+
+    def stop(trainer, bar):
+        update(trainer, bar)
+        if trainer.state.update == 4:
+            trainer._checkpoint()
+            raise TrainingStopped(15, "update 4", "checkpoints")
+
+    monkeypatch.setattr(Trainer, "_update", stop)
+    assert main([*common, "--out", str(stopped)]) != 0
+    monkeypatch.setattr(Trainer, "_update", update)
+    assert main([*common, "--out", str(stopped), "--resume"]) == 0
+    first, second = (load_ranker(run).network.collect_params() for run in (whole, stopped))
+    for one, other in zip(first.values(), second.values()):
+        np.testing.assert_array_equal(one.data().asnumpy(), other.data().asnumpy())
+    assert main(["evaluate", str(whole), "--data", dev]) == 0
+    assert main([*common, "--out", str(tmp_path / "x"), "--head", "IE_1"]) != 0
+    assert "labels" in capsys.readouterr().err

@@ -1,0 +1,331 @@
+"""Corpora of text to documents as paragraphs of sentences."""
+
+import bz2
+import gzip
+import hashlib
+import importlib
+import io
+import json
+import lzma
+import sys
+import tarfile
+import time
+
+import pytest
+from conftest import SHARED
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.data.paragraph_minima import Minima
+from wqa.data.paragraph_stream import ParagraphStream
+from wqa.data.paragraphs import read_paragraphs
+
+paragraphs, texts = map(importlib.import_module, ("paragraphs", "texts"))
+
+RYE = "Rye keeps for a week. Dr. Salo bakes it in Turku."
+SALT = "Salt came on sledges! A load weighed forty kilos."
+#: The sentences of both.
+RYE_SENTENCES = ("Rye keeps for a week.", "Dr. Salo bakes it in Turku.")
+SALT_SENTENCES = ("Salt came on sledges!", "A load weighed forty kilos.")
+
+
+def convert(corpus, archive, out, *arguments):
+    command = [corpus, "--out", str(out), *arguments]
+    if archive:
+        command += ["--archive", str(archive)]
+    return paragraphs.main(command)
+
+
+def contents(path):
+    """Paragraphs of each document by id."""
+    return {document.id: document.paragraphs for document in read_paragraphs(path)}
+
+
+def refusal(capsys, *arguments):
+    """The one line of a refused conversion, which writes no file."""
+    capsys.readouterr()
+    assert convert(*arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and error.count("\n") == 1, error
+    out = arguments[2]
+    assert not (out / "train.jsonl").exists() and not (out / "stats.json").exists()
+    return error
+
+
+def tar_of(members, mode="w"):
+    """A tar of files by name."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode=mode) as tar:
+        for name, content in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return raw.getvalue()
+
+
+def json_lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows).encode("utf-8")
+
+
+# Corpora
+
+
+def test_wikipedia_extracts_of_both_forms(tmp_path):
+    folder = tmp_path / "in"
+    for name in ("AA", "AB"):
+        (folder / name).mkdir(parents=True)
+    lines = json_lines({"id": "12", "title": "Rye", "text": f"Rye\n\n{RYE}\n\n{SALT}"})
+    (folder / "AA" / "wiki_00.bz2").write_bytes(bz2.compress(lines))
+    tagged = f'<doc id="7" url="u?a=b" title="Salt &amp; ice">\nSalt &amp; ice\n\n{SALT}\n</doc>\n'
+    (folder / "AA" / "wiki_01").write_text(f"{tagged}\n<doc id='8'>\n{RYE}\n</doc>\n")
+    (folder / "AB" / "wiki_00").write_bytes(json_lines({"text": RYE}, {"text": SALT, "title": 3}))
+    assert convert("wikipedia", folder, tmp_path / "out") == 0
+    assert contents(tmp_path / "out" / "train.jsonl") == {
+        "wikipedia-1": (RYE_SENTENCES, SALT_SENTENCES),
+        "wikipedia-2": (SALT_SENTENCES,),
+        "wikipedia-3": (RYE_SENTENCES,),
+        "wikipedia-4": (RYE_SENTENCES,),
+        "wikipedia-5": (SALT_SENTENCES,),
+    }
+    stats = json.loads((tmp_path / "out" / "stats.json").read_text())
+    characters = 4 * sum(map(len, RYE_SENTENCES)) - sum(map(len, RYE_SENTENCES))
+    characters += 3 * sum(map(len, SALT_SENTENCES))
+    assert stats == {
+        "train": {
+            "documents": 5,
+            "paragraphs": 6,
+            "sentences": 12,
+            "characters": characters,
+            "single_paragraphs": 4,
+            "examples": 6,
+        },
+        "left_out": {},
+    }
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz", "w:bz2"])
+def test_books_end_their_paragraphs_at_blank_lines(tmp_path, mode):
+    text = f"\r\nRye keeps\r\nfor a  week.\r\n \r\n\r\n{SALT}\r\n".encode()
+    name = {"w": "b.tar", "w:gz": "b.tar.gz", "w:xz": "b.txz", "w:bz2": "b.tar.bz2"}[mode]
+    packed = gzip.compress(RYE.encode("utf-8"))
+    (tmp_path / name).write_bytes(tar_of({"a/one.txt": text, "a/two.txt.gz": packed}, mode))
+    assert convert("bookcorpus", tmp_path / name, tmp_path / "out") == 0
+    assert contents(tmp_path / "out" / "train.jsonl") == {
+        "bookcorpus-1": (("Rye keeps for a week.",), SALT_SENTENCES),
+        "bookcorpus-2": (RYE_SENTENCES,),
+    }
+
+
+def test_openwebtext_is_tars_in_a_tar(tmp_path):
+    parts = {}
+    for number, text in enumerate((RYE, SALT)):
+        inner = tar_of({f"{number}-x.txt": text.encode("utf-8")})
+        parts[f"openwebtext/urlsf_subset0{number}_data.xz"] = lzma.compress(inner)
+    (tmp_path / "openwebtext.tar.xz").write_bytes(tar_of(parts, "w:xz"))
+    assert convert("openwebtext", tmp_path / "openwebtext.tar.xz", tmp_path / "out") == 0
+    expected = {"openwebtext-1": (RYE_SENTENCES,), "openwebtext-2": (SALT_SENTENCES,)}
+    assert contents(tmp_path / "out" / "train.jsonl") == expected
+
+
+def test_news_end_their_paragraphs_at_line_ends(tmp_path):
+    rows = json_lines({"title": "Rye", "text": f"{RYE}\n{SALT}"}, {"text": "\n Rye.\u2028So.\n"})
+    (tmp_path / "news.jsonl.gz").write_bytes(gzip.compress(rows))
+    assert convert("ccnews", tmp_path / "news.jsonl.gz", tmp_path / "out") == 0
+    assert contents(tmp_path / "out" / "train.jsonl") == {
+        "ccnews-1": (RYE_SENTENCES, SALT_SENTENCES),
+        "ccnews-2": (("Rye.", "So."),),
+    }
+
+
+def test_what_holds_no_text_is_counted_and_left_out(tmp_path, capsys):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_text(RYE)
+    (folder / "b.txt").write_bytes(b"\xff\xfe\x00")
+    (folder / "c.txt").write_text(" \n ")
+    (folder / "d.pdf").write_text("x")
+    (folder / ".e.txt").write_text(SALT)
+    (folder / "f").symlink_to(folder)
+    (folder / "g.jsonl").write_bytes(json_lines({"title": "Rye", "text": "Rye"}))
+    assert convert("bookcorpus", folder, tmp_path / "out") == 0
+    assert contents(tmp_path / "out" / "train.jsonl") == {"bookcorpus-1": (RYE_SENTENCES,)}
+    left_out = {"not UTF-8": 1, "blank": 1, "files of other kinds": 1, "without a paragraph": 1}
+    assert json.loads((tmp_path / "out" / "stats.json").read_text())["left_out"] == left_out
+    assert (
+        "note: left out: 1 blank, 1 files of other kinds, 1 not UTF-8, 1 without a paragraph\n"
+    ) in capsys.readouterr().err
+
+
+# Splits and files
+
+
+def news(path, count):
+    rows = [{"text": f"{RYE}\nThis is number {number}. It is short."} for number in range(count)]
+    path.write_bytes(json_lines(*rows))
+    return path
+
+
+def test_documents_are_dealt_out_and_some_are_held_out(tmp_path, capsys):
+    archive, out = news(tmp_path / "x.jsonl", 20), tmp_path / "out"
+    arguments = ("--files", "3", "--held-out", "5")
+    assert convert("ccnews", archive, out, *arguments) == 0
+    files = sorted((out / "train").iterdir())
+    assert [path.name for path in files] == ["00000.jsonl", "00001.jsonl", "00002.jsonl"]
+    ids = [f"ccnews-{number}" for number in range(1, 21)]
+    order = sorted(ids, key=lambda key: hashlib.sha256(key.encode()).hexdigest())
+    assert list(contents(out / "dev.jsonl")) == order[:5]
+    trained = [list(contents(path)) for path in files]
+    assert [len(part) for part in trained] == [5, 5, 5]
+    assert sorted(sum(trained, [])) == sorted(order[5:])
+    stats = json.loads((out / "stats.json").read_text())
+    assert (stats["train"]["documents"], stats["dev"]["documents"]) == (15, 5)
+    # What is written is read as it is, and files of another conversion are not mixed in.
+    stream = ParagraphStream([out / "train"], minima=Minima(0, 0, 0))
+    assert len(list(stream.examples(0))) == 30
+    assert convert("ccnews", archive, out, "--files", "2") == 2
+    assert "train: holds 00002.jsonl of another conversion" in capsys.readouterr().err
+    assert [list(contents(path)) for path in files] == trained
+
+
+def test_numbers_that_do_not_fit(tmp_path, capsys):
+    archive = news(tmp_path / "x.jsonl", 3)
+    base = ("ccnews", archive, tmp_path / "out")
+    for arguments, message in (
+        (("--files", "0"), "--files: 0; expected a number from 1 to 1,000"),
+        (("--files", "1001"), "--files: 1001"),
+        (("--held-out", "-1"), "--held-out: -1; expected a number from 0"),
+        (("--held-out", "3"), "0 documents beside 3 held-out ones; expected at least 1"),
+        (("--files", "3", "--held-out", "1"), "2 documents beside 1 held-out ones"),
+    ):
+        assert message in refusal(capsys, *base, *arguments)
+    assert not list((tmp_path / "out").glob("**/*.jsonl"))
+
+
+def test_articles_of_half_of_squads_development_set(tmp_path):
+    folder = SHARED / "squad"
+    if not folder.is_dir():
+        pytest.skip(f"SQuAD is not at {folder}")
+    assert convert("squad", folder, tmp_path, "--held-out", "2") == 0
+    stats = json.loads((tmp_path / "stats.json").read_text())
+    keys = ("documents", "paragraphs", "sentences", "characters", "examples")
+    assert [stats["train"][key] for key in keys] == [14, 576, 3219, 486017, 568]
+    assert [stats["dev"][key] for key in keys] == [2, 70, 365, 53723, 70]
+    counts = ParagraphStream([tmp_path / "train.jsonl"]).count()
+    assert counts.documents == 14 and counts.short_documents == counts.single_paragraphs == 0
+    assert (counts.paragraphs, counts.short_sentences, counts.examples) == (576, 38, 568)
+    kinds = [0, 0, 0]
+    for example in ParagraphStream([tmp_path / "dev.jsonl"]).examples(0):
+        for kind in example.kinds:
+            kinds[kind] += 1
+    assert kinds == [70, 140, 140]
+
+
+def test_squad_is_downloaded_where_no_archive_is_given(tmp_path, monkeypatch):
+    def fetch(folder):
+        article = {"title": "Rye bread", "paragraphs": [{"context": RYE, "qas": []}]}
+        (folder / "dev-v1.1.json").write_text(json.dumps({"data": [article]}))
+        return folder
+
+    monkeypatch.setattr(paragraphs, "fetch", fetch)
+    assert convert("squad", None, tmp_path) == 0
+    assert contents(tmp_path / "train.jsonl") == {"Rye_bread": (RYE_SENTENCES,)}
+
+
+# Sentences
+
+
+@given(
+    st.lists(
+        st.sampled_from(["Rye", "Dr.", "It is.", "(so)", "U.S.", "e.g.", "“No!”", "…", "1.", "?"]),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_no_word_is_lost_between_sentences(words):
+    text = " ".join(words)
+    segmenter = paragraphs.make_segmenter()
+    found = paragraphs.sentences(segmenter, f"\n {text} \t")
+    assert "".join(found).replace(" ", "") == text.replace(" ", "")
+
+
+@given(st.text('ab .!?)"', max_size=300), st.integers(5, 60))
+def test_pieces_of_a_text_are_the_text(text, longest):
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(paragraphs, "LONGEST_PIECE", longest)
+        parts = list(paragraphs.pieces(text))
+    assert "".join(parts) == text and all(len(part) <= longest for part in parts)
+    for part in parts[:-1]:
+        cut = paragraphs._END.search(part[-4:]) or " " not in part.rstrip(" ") or part[-1] == " "
+        assert cut
+
+
+def test_a_paragraph_of_10_000_sentences_takes_time_by_its_length():
+    text = "It rains in Turku. Does it rain in Oulu? " * 5000
+    segmenter = paragraphs.make_segmenter()
+    start = time.process_time()
+    found = paragraphs.sentences(segmenter, text)
+    assert time.process_time() - start < 30
+    assert found == ("It rains in Turku.", "Does it rain in Oulu?") * 5000
+
+
+# Damage
+
+
+def test_a_corpus_without_the_sentence_splitter(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pysbd", None)
+    archive = news(tmp_path / "x.jsonl", 1)
+    assert "wqa[corpora]" in refusal(capsys, "ccnews", archive, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("x.jsonl", b"{", "x.jsonl, line 1: malformed JSON"),
+        ("x.jsonl", b'{"text": "a"}\n[1]\n', "x.jsonl, line 2: .1.; expected a JSON object with"),
+        ("x.jsonl", b'{"title": "a"}\n', "line 1: {'title': 'a'}; expected a JSON object with"),
+        ("x.jsonl", b'{"text": null}\n', "line 1: text is None; expected a string"),
+        ("x.jsonl", b'{"text": "\\ud800"}\n', "line 1: text holds half a surrogate pair"),
+        ("x.jsonl", b'{"text": "\xff"}\n', "line 1: byte 10 is not UTF-8"),
+        ("wiki_00", b"<doc id='1'>\nRye.\n", "wiki_00, line 1: a <doc> without its </doc>"),
+        ("x.jsonl.gz", gzip.compress(b"{}" * 99)[:20], "line 0: cannot be read"),
+        ("x.txt.gz", b"Rye.", "x.txt.gz: cannot be read"),
+        ("x.tar", b"Rye.", "x.tar: cannot be read"),
+        ("x.tar", tar_of({"a.xz": b"Rye."}), "x.tar, 'a.xz': cannot be read"),
+        ("x.tar", tar_of({"a.jsonl": b"{}"}), "x.tar, 'a.jsonl', line 1: {}; expected"),
+        ("x.tar", tar_of({"a.txt": b"Rye."})[:1024], "without the end-of-archive marker"),
+        ("x.pdf", b"Rye.", "0 documents beside 0 held-out ones"),
+    ],
+)
+def test_a_damaged_corpus_is_one_line(tmp_path, capsys, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    error = refusal(capsys, "wikipedia", tmp_path / name, tmp_path / "out")
+    assert message.replace(".1.", "[1]") in error
+
+
+def test_sizes_and_depths_are_bounded(tmp_path, capsys, monkeypatch):
+    inner = tar_of({"a.txt": RYE.encode("utf-8")})
+    for _ in range(3):
+        inner = tar_of({"x.tar": inner})
+    (tmp_path / "x.tar").write_bytes(inner)
+    error = refusal(capsys, "bookcorpus", tmp_path / "x.tar", tmp_path / "out")
+    assert "a tar in 3 others; expected a corpus of text" in error
+    (tmp_path / "y.txt").write_text(RYE)
+    tagged = f"<doc id='1'>\n{RYE}\n</doc>\n"
+    (tmp_path / "wiki_00").write_text(tagged)
+    monkeypatch.setattr(texts, "LARGEST_TEXT", 20)
+    for name, message in (("y.txt", "y.txt: more than 20 bytes"), ("wiki_00", "line 1: more than")):
+        assert message in refusal(capsys, "bookcorpus", tmp_path / name, tmp_path / "out")
+    monkeypatch.setattr(texts, "LARGEST_TAR", 100)
+    assert "where at most 100 are" in refusal(
+        capsys, "bookcorpus", tmp_path / "x.tar", tmp_path / "out"
+    )
+
+
+def test_archives_that_are_missing(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert "--archive: none for ccnews; expected a file" in refusal(capsys, "ccnews", None, out)
+    error = refusal(capsys, "ccnews", tmp_path / "absent", out)
+    assert "absent: cannot be read (no such file or folder)" in error
+    (tmp_path / "empty").mkdir()
+    error = refusal(capsys, "ccnews", tmp_path / "empty", out)
+    assert "the corpus: 0 documents" in error

@@ -1,0 +1,320 @@
+"""Pre-training of the joint model on paragraphs: its predictor, batches, losses and figures."""
+
+import json
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import write_family_encoder
+from mxnet import autograd
+
+from wqa.cli import main
+from wqa.config import BackboneConfig, TrainingConfig
+from wqa.data import builtin_path, read_questions
+from wqa.data.paragraph_examples import EASY, HARD, POSITIVE, ParagraphExample
+from wqa.data.paragraphs import ParagraphDocument, write_paragraphs
+from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingStopped
+from wqa.evaluation.paragraphs import paragraph_figures
+from wqa.inference import load_ranker
+from wqa.inference.paragraphs import ParagraphScorer, ParagraphScores
+from wqa.models import build_network
+from wqa.models.predictor import TokenPredictor
+from wqa.text import load_tokenizer
+from wqa.text.masking import Masking
+from wqa.text.paragraphs import ParagraphEncoder
+from wqa.training import TASKS, train
+from wqa.training.start import open_start
+
+pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
+
+SYSTEM = "mspp_pretraining"
+#: Sizes of examples that fit the encoders of the tests.
+SIZES = {"k": 3, "hard": 1, "easy": 1, "segment_length": 32}
+SETTINGS = {"learning_rate": 1e-3, "warmup_updates": 2, "tokens_per_batch": 600, "log_every": 4}
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory):
+    """Two files of documents, the sentences of a question as a paragraph."""
+    folder = tmp_path_factory.mktemp("documents")
+    paragraphs = []
+    for question in read_questions(builtin_path("train")):
+        paragraphs.append(tuple(question.texts[:5]))
+    for number, start in enumerate((0, 16)):
+        made = []
+        for index in range(start, start + 16, 4):
+            made.append(ParagraphDocument(f"D{index}", tuple(paragraphs[index : index + 4])))
+        write_paragraphs(folder / f"part{number}.jsonl", made)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory, documents, tiny_encoder):
+    """A run after a few updates."""
+    out = tmp_path_factory.mktemp("runs") / "pretrained"
+    config = TrainingConfig(max_updates=4, **SETTINGS)
+    train(SYSTEM, str(documents), str(out), str(tiny_encoder), config=config, **SIZES)
+    return out
+
+
+def paragraph_encoder(tiny_encoder, rate=0.15):
+    network = build_network(SYSTEM, small_backbone(load_tokenizer(tiny_encoder)), **SIZES)
+    joint = network.text_encoder(load_tokenizer(tiny_encoder), 128)
+    return ParagraphEncoder(joint, Masking(joint.tokenizer, rate)), network
+
+
+def small_backbone(tokenizer):
+    sizes = {"units": 8, "hidden_size": 16, "num_layers": 2, "num_heads": 2, "max_positions": 128}
+    return BackboneConfig(vocab_size=tokenizer.vocab_size, **sizes)
+
+
+EXAMPLES = [
+    ParagraphExample(
+        "a glacier is slow ice",
+        ("it moves down the valley", "the moon is bright", "bread rises in the oven"),
+        (POSITIVE, EASY, HARD),
+    ),
+    ParagraphExample("tides rise", ("\x00", "ice", "they fall again"), (EASY, HARD, POSITIVE)),
+]
+
+
+# The predictor
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_the_predictor_by_hand(hybrid):
+    sizes = {"units": 3, "hidden_size": 4, "num_layers": 1, "num_heads": 1, "max_positions": 8}
+    predictor = TokenPredictor(BackboneConfig(vocab_size=5, **sizes))
+    predictor.initialize(mx.init.Normal(0.5))
+    if hybrid:
+        predictor.hybridize()
+    rows, table = np.array([[1.0, -2.0, 0.5]]), np.arange(15.0).reshape(5, 3) / 10
+    predictor.bias.set_data(mx.nd.array([0, 1, 0, 0, -1]))
+    logits = predictor(mx.nd.array(rows), mx.nd.array(table)).asnumpy()
+    weight, bias = predictor.dense.weight.data().asnumpy(), predictor.dense.bias.data().asnumpy()
+    inner = rows @ weight.T + bias
+    inner = inner / 2 * (1 + mx.nd.erf(mx.nd.array(inner / np.sqrt(2))).asnumpy())
+    inner = (inner - inner.mean()) / np.sqrt(inner.var() + 1e-12)
+    np.testing.assert_allclose(logits, inner @ table.T + [0, 1, 0, 0, -1], atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "albert", "electra"])
+def test_a_predictor_starts_from_the_encoders(tmp_path, family):
+    """Where the files hold one, by the names of the family; otherwise it is new."""
+    from safetensors.numpy import load_file, save_file
+
+    from wqa.pretrained import read_backbone_config
+    from wqa.pretrained.names import predictor_names
+
+    folder = write_family_encoder(tmp_path / family, family)
+    config = read_backbone_config(folder)
+    names = predictor_names(config)
+    assert bool(names) == (family != "electra")
+    network = build_network(SYSTEM, config, **{**SIZES, "segment_length": 8})
+    tensors = load_file(folder / "model.safetensors")
+    rng = np.random.default_rng(0)
+    expected = {}
+    for ours, [theirs] in names.items():
+        parameter = network.predictor._collect_params_with_prefix()[ours]
+        expected[ours] = tensors[theirs] = rng.normal(size=parameter.shape).astype(np.float32)
+    save_file(tensors, folder / "model.safetensors")
+    source = TASKS[SYSTEM]
+    task = source.__new__(source)
+    task.network = network
+    with open_start(str(folder), "") as start:
+        task.initialize(start, [mx.cpu()])
+    for ours, values in expected.items():
+        stored = network.predictor._collect_params_with_prefix()[ours].data().asnumpy()
+        np.testing.assert_array_equal(stored, values)
+
+
+# Batches
+
+
+def test_a_batch_masks_text_and_weighs_each_masked_token_alike(tiny_encoder):
+    encoder, _ = paragraph_encoder(tiny_encoder, rate=0.5)
+    batch = encoder.batch(EXAMPLES, np.random.default_rng(1))
+    plain = dict(zip(encoder.joint.names, encoder.joint.pad(encoder._inputs(EXAMPLES))))
+    for name in ("token_types", "marks", "valid_length"):
+        np.testing.assert_array_equal(batch[name], plain[name])
+    counts = (batch["mask_weights"] > 0).sum(axis=1)
+    assert counts.min() > 0
+    assert batch["mask_weights"].sum() == pytest.approx(2)  # the mean over rows is that over tokens
+    assert len(np.unique(batch["mask_weights"])) == 2
+    special = set(encoder.joint.tokenizer.special_ids().tolist())
+    restored = batch["token_ids"].copy()
+    for row, count in enumerate(counts):
+        positions = batch["masked"][row, :count].astype(int)
+        assert len(set(positions)) == count
+        ids = batch["masked_ids"][row, :count].astype(int)
+        assert not special & set(ids.tolist())
+        restored[row, positions] = ids
+    np.testing.assert_array_equal(restored, plain["token_ids"])
+    np.testing.assert_array_equal(batch["kinds"], [[0, 2, 1], [2, 1, 0]])
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_the_network_returns_the_encodings_of_masked_positions(tiny_encoder, hybrid):
+    encoder, network = paragraph_encoder(tiny_encoder)
+    network.initialize(mx.init.Normal(0.3))
+    if hybrid:
+        network.hybridize()
+    batch = encoder.batch(EXAMPLES, np.random.default_rng(1))
+    batch["masked"] = np.array([[3, 0, 7], [1, 1, 4]], dtype=np.float32)
+    arrays = [mx.nd.array(batch[name], dtype=batch[name].dtype) for name in encoder.names]
+    scores, rows = network(*arrays)
+    ids, types, _, valid, _ = arrays
+    hidden = network.backbone(ids, types, valid).asnumpy()
+    expected = hidden[[[0] * 3, [1] * 3], batch["masked"].astype(int)]
+    np.testing.assert_allclose(rows.asnumpy(), expected, atol=1e-6)
+    [stage] = network.encoder_stages()
+    np.testing.assert_allclose(scores.asnumpy(), stage(*arrays[:-1])[1].asnumpy(), atol=1e-6)
+
+
+def test_the_losses_by_hand(documents, tiny_encoder):
+    config = TrainingConfig(**SETTINGS)
+    own = build_network(SYSTEM, small_backbone(load_tokenizer(tiny_encoder)), **SIZES).own_config
+    with open_start(str(tiny_encoder), "") as start:
+        task = TASKS[SYSTEM].create(SYSTEM, start, own, str(documents), config, 128)
+        task.initialize(start, [mx.cpu()])
+    plan = task.plan(600, np.random.default_rng(0))
+    assert len(plan) == len(list(plan)) == -(-32 // (600 // 128))
+    batch = task.batch(next(iter(task.plan(600, np.random.default_rng(0)))))
+    arrays = {name: mx.nd.array(array, dtype=array.dtype) for name, array in batch.items()}
+    with autograd.record(train_mode=False):
+        losses = task.losses(arrays, 1)
+        total = sum(loss.sum() for loss in losses.values())
+    total.backward()
+    scores, rows = task.network(*(arrays[name] for name in task.paragraphs.names))
+    scores = scores.asnumpy()
+    shared = batch["kinds"] == POSITIVE
+    expected = np.where(shared, np.logaddexp(0, -scores), np.logaddexp(0, scores)).mean(axis=1)
+    np.testing.assert_allclose(losses["mspp"].asnumpy(), expected, rtol=1e-5)
+    logits = task.network.predict_tokens(rows).asnumpy().reshape(*batch["masked"].shape, -1)
+    log_sums = np.logaddexp.reduce(logits, axis=2)
+    chosen = np.take_along_axis(logits, batch["masked_ids"].astype(int)[..., None], 2)[..., 0]
+    of_tokens = (log_sums - chosen)[batch["mask_weights"] > 0]
+    assert losses["mlm"].asnumpy().mean() == pytest.approx(of_tokens.mean(), rel=1e-4)
+    # The table of words gets gradients of both of its uses: the predictor reaches all rows.
+    table = task.network.backbone.embeddings.word.weight
+    gradient = table.grad().asnumpy()
+    absent = np.setdiff1d(np.arange(table.shape[0]), np.unique(batch["token_ids"]))
+    assert len(absent) > 10 and (np.abs(gradient[absent]).max(axis=1) > 0).all()
+
+
+# Figures
+
+
+def test_figures_by_kind_by_hand():
+    scores = np.array([[2.0, -1.0, 0.5], [-1.0, -1.0, -3.0]])
+    kinds = np.array([[POSITIVE, HARD, EASY], [EASY, POSITIVE, HARD]])
+    first = ParagraphScores(scores[:1], kinds[:1], 3, 2, 1.5)
+    second = ParagraphScores(scores[1:], kinds[1:], 1, 0, 2.5)
+    assert paragraph_figures([first, second]) == {
+        "examples": 2,
+        "p@1": 0.5,  # the tie of the second counts against its positive
+        "accuracy": pytest.approx(4 / 6),
+        "accuracy_positive": 0.5,
+        "accuracy_hard": 1.0,
+        "accuracy_easy": 0.5,
+        "mlm_accuracy": 0.5,
+        "mlm_loss": 1.0,
+    }
+    with pytest.raises(DataError, match="examples of paragraphs: none"):
+        paragraph_figures([])
+
+
+def test_a_scorer_gives_the_same_figures_again_whatever_the_batch(tiny_encoder):
+    encoder, network = paragraph_encoder(tiny_encoder, rate=0.4)
+    network.initialize(mx.init.Normal(0.3))
+    examples = EXAMPLES * 3
+    scorers = [ParagraphScorer(encoder, examples, tokens) for tokens in (1, 1, 1000)]
+    one, again, many = (list(scorer.score(network)) for scorer in scorers)
+    assert len(one) == 6 and len(many) < 3
+    assert paragraph_figures(one) == paragraph_figures(again)
+    # Masks are drawn by batch, so the scores differ a little, the number of examples does not.
+    assert paragraph_figures(many)["examples"] == 6
+
+
+# Runs
+
+
+def test_a_pretraining_learns_stops_and_resumes(documents, tiny_encoder, tmp_path, monkeypatch):
+    from wqa.training import Trainer
+
+    config = TrainingConfig(epochs=6, checkpoint_every=5, **SETTINGS)
+    runs = [str(tmp_path / name) for name in ("whole", "stopped")]
+    train(SYSTEM, str(documents), runs[0], str(tiny_encoder), config=config, **SIZES)
+    step = Trainer._step
+
+    def stop(self, rate):
+        step(self, rate)
+        if self.state.update == 7:
+            raise TrainingStopped(2, "update 7", tmp_path)
+
+    monkeypatch.setattr(Trainer, "_step", stop)
+    with pytest.raises(TrainingStopped):
+        train(SYSTEM, str(documents), runs[1], str(tiny_encoder), config=config, **SIZES)
+    monkeypatch.setattr(Trainer, "_step", step)
+    train(SYSTEM, str(documents), runs[1], str(tiny_encoder), config=config, resume=True, **SIZES)
+    whole, resumed = (
+        (tmp_path / name / "model.params").read_bytes() for name in ("whole", "stopped")
+    )
+    assert whole == resumed
+    lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
+    logged = [json.loads(line) for line in lines if '"losses"' in line]
+    first, last = logged[0]["losses"], logged[-1]["losses"]
+    assert last["mlm"] < 0.9 * first["mlm"] and set(first) == {"mspp", "mlm"}
+
+
+def test_the_command_pretrains_and_fine_tunes(documents, tiny_encoder, tmp_path, capsys):
+    settings = ("--k", "3", "--segment-length", "32", "--learning-rate", "1e-3")
+    settings += ("--warmup-updates", "1", "--max-updates", "3", "--tokens-per-batch", "600")
+    pretrained = tmp_path / "pretrained"
+    pretrain = ("train", SYSTEM, "--encoder", tiny_encoder, "--train", documents, "--hard", "1")
+    pretrain += ("--easy", "1", "--dev", documents / "part1.jsonl", "--out", pretrained, *settings)
+    assert main([str(argument) for argument in pretrain]) == 0, capsys.readouterr().err
+    figures = json.loads((pretrained / "metrics.jsonl").read_text().splitlines()[-1])["dev"]
+    assert figures["examples"] == 16 and 0 < figures["mlm_loss"] < 20
+    assert {"accuracy_hard", "accuracy_easy", "accuracy_positive"} <= set(figures)
+    tune = ("train", "mspp", "--init", pretrained, "--train", builtin_path("dev"), *settings)
+    tune += ("--out", tmp_path / "tuned")
+    assert main([str(argument) for argument in tune]) == 0, capsys.readouterr().err
+    start = json.loads((tmp_path / "tuned" / "metrics.jsonl").read_text().splitlines()[0])
+    assert "head" in str(start)
+    assert len(load_ranker(tmp_path / "tuned").rank("what is ice ?", ["cold", "hot"]).order) == 2
+
+
+def test_a_pretrained_run_ranks_nothing(pretrained):
+    with pytest.raises(RunDirectoryError, match="pre-trained.*train mspp --init"):
+        load_ranker(pretrained)
+
+
+@pytest.mark.parametrize(
+    "options, where",
+    [
+        ({"hard": 2}, "k: 3, and hard=2 with easy=1 is 4; expected one positive"),
+        ({"head": "IE_1"}, "head: IE_1; expected IE_k or AE_k"),
+        ({"buffer_documents": 1}, "buffer_size: 1; expected 2 or more"),
+        ({"mask_rate": 0.0}, "rate: 0.0; expected a number above 0"),
+        ({"least_sentence": -1}, "minimum of a sentence: -1"),
+    ],
+)
+def test_wrong_options_are_refused(documents, tiny_encoder, tmp_path, options, where):
+    with pytest.raises(OptionError, match=where):
+        train(
+            SYSTEM, str(documents), str(tmp_path / "run"), str(tiny_encoder), **{**SIZES, **options}
+        )
+    assert not (tmp_path / "run").exists() or not list((tmp_path / "run").iterdir())
+
+
+def test_a_folder_without_documents_is_refused(tiny_encoder, tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="holds no file of documents"):
+        train(SYSTEM, str(tmp_path / "empty"), str(tmp_path / "run"), str(tiny_encoder), **SIZES)
+
+
+def test_fine_tuning_with_another_k_is_refused(pretrained, tmp_path):
+    with pytest.raises(OptionError, match="init: a run with k=3; expected one with k=2"):
+        data = str(builtin_path("dev"))
+        train("mspp", data, str(tmp_path / "run"), init=str(pretrained), k=2, segment_length=32)

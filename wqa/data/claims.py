@@ -1,0 +1,154 @@
+"""Claims to verify with their evidence: JSONL, one claim a line, checked strictly."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional, Set, Tuple
+
+from wqa.data.files import PathLike
+from wqa.data.json_lines import checked_utf8, json_value, object_of, text_of, write_lines
+from wqa.data.lines import text_lines
+from wqa.errors import DataError, shorten
+
+#: Labels of FEVER (Thorne et al. 2018), in the order of a network's outputs.
+LABELS = ("SUPPORTS", "NOT ENOUGH INFO", "REFUTES")
+#: The evidence of a claim for which none was retrieved, as the authors of MSPP have it.
+NO_EVIDENCE = "no doc. "
+
+
+class Claim(NamedTuple):
+    """A claim with what was retrieved for it.
+
+    Attributes
+    ----------
+    id : str
+        The claim's id, unique in its corpus.
+    claim : str
+        Its text.
+    evidence : tuple of str
+        At least one text, the best one first. FEVER's are a title and a sentence; a claim for which
+        nothing was retrieved has `NO_EVIDENCE`.
+    label : str, optional
+        One of `LABELS`; None if it is not known.
+    """
+
+    id: str
+    claim: str
+    evidence: Tuple[str, ...]
+    label: Optional[str] = None
+
+
+def read_claims(path: PathLike, labelled: bool = True) -> Iterator[Claim]:
+    """Read a file of claims, plain or ``.gz``, one claim at a time.
+
+    Parameters
+    ----------
+    path : str or path-like
+        JSONL; it is unpacked if its name ends in ``.gz``.
+    labelled : bool
+        Whether each claim must have a label. Claims to label need none.
+
+    Yields
+    ------
+    Claim
+        The claims in the order of their lines.
+
+    Raises
+    ------
+    DataError
+        At the first line that is no claim, whose label is unknown or missing, or whose id is that
+        of a line before; the message names file and line. Also if there is no line.
+    """
+    lines_of_ids: Dict[str, int] = {}
+    for number, line in text_lines(path):
+        where = f"{path}, line {number}"
+        claim = _claim(json_value(line, where), where)
+        if labelled and claim.label is None:
+            raise DataError(
+                where, "no key 'label'", "one of " + ", ".join(LABELS), "take labelled claims"
+            )
+        if claim.id in lines_of_ids:
+            raise DataError(
+                where,
+                f"claim id {shorten(claim.id)} is on line {lines_of_ids[claim.id]} too",
+                "ids that are unique in a file",
+                "rename one of the two",
+            )
+        lines_of_ids[claim.id] = number
+        yield claim
+    if not lines_of_ids:
+        raise DataError(path, "the file holds no claim", "one JSON object a line")
+
+
+def _claim(value: Any, where: str) -> Claim:
+    fields = object_of(value, {"id", "claim", "evidence"}, {"label"}, where)
+    for name in ("id", "claim"):
+        if not text_of(fields[name], name, where).strip():
+            raise DataError(where, f"{name} is empty", "text")
+    evidence = fields["evidence"]
+    if not isinstance(evidence, (list, tuple)) or not evidence:
+        raise DataError(
+            where,
+            f"evidence is {shorten(evidence)}",
+            "a list of at least one text",
+            f"give {NO_EVIDENCE!r} where nothing was retrieved",
+        )
+    for number, text in enumerate(evidence, 1):
+        if not text_of(text, f"evidence {number}", where).strip():
+            raise DataError(where, f"evidence {number} is empty", "text")
+    if "label" in fields:
+        check_label(fields["label"], where)
+    return Claim(fields["id"], fields["claim"], tuple(evidence), fields.get("label"))
+
+
+def check_label(label: object, where: str) -> None:
+    """Check the label of a claim.
+
+    Parameters
+    ----------
+    label : object
+        The label.
+    where : str
+        The line or the claim, for messages.
+
+    Raises
+    ------
+    DataError
+        If it is none of `LABELS`.
+    """
+    if label not in LABELS:
+        raise DataError(where, f"label is {shorten(label)}", "one of " + ", ".join(LABELS))
+
+
+def write_claims(path: PathLike, claims: Iterable[Claim]) -> None:
+    """Write a file of claims, plain or ``.gz``; the file appears when it is whole.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; it is packed if its name ends in ``.gz``.
+    claims : iterable of Claim
+        The claims, one a line; ``label`` is absent where it is not known.
+
+    Raises
+    ------
+    DataError
+        If a claim is not valid, or two claims have the same id.
+    StorageError
+        If the file cannot be written.
+    """
+    write_lines(path, _lines(claims))
+
+
+def _lines(claims: Iterable[Claim]) -> Iterator[str]:
+    ids: Set[str] = set()
+    for claim in claims:
+        where = f"claim {shorten(claim.id)}"
+        fields = claim._asdict()
+        if claim.label is None:
+            del fields["label"]
+        _claim(fields, where)
+        if claim.id in ids:
+            raise DataError(where, "two claims have this id", "ids that are unique in a file")
+        ids.add(claim.id)
+        yield checked_utf8(json.dumps(fields, ensure_ascii=False), where)

@@ -1,0 +1,300 @@
+"""Encodes a question and k candidates as one input (Di Liello et al. 2022, section 3.2).
+
+A segment is ``<start> text <separator>``, at most L tokens; segment 0 is the question, segment s
+the s-th candidate. The paper pads each segment to L. Attention never reads padding, so it changes
+nothing but the positions, and here the segments are packed one behind another: padding stands at
+the end of a row alone. The mark of a segment is its first position, that of its start token, where
+heads read the embedding of the segment.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.errors import OptionError, QuestionTooLong, check_choice
+from wqa.text.batching import bucketed
+from wqa.text.decoupled import SPECIALS, SplitEncoder, SplitPair
+from wqa.text.tokenizers import Tokenizer
+
+#: How tokens are numbered. ``tokens``: one after another, as the encoder's family numbers the
+#: tokens of a text. The authors' code does so, as RoBERTa does not count padding. ``slots``: token
+#: j of segment s has position s L + j, as in the paper, whatever the lengths of the segments.
+POSITIONS = ("tokens", "slots")
+#: What stands for a candidate that is missing in a group of fewer than k. ``absent``: nothing.
+#: ``visible``: a segment without a text, which all others see, as in the authors' code.
+MISSING = ("absent", "visible")
+#: Order in which candidates are put into groups of k to be ranked.
+ORDERS = ("shuffled", "original")
+#: Mark of a segment that is absent.
+ABSENT = -1
+
+
+class JointInput(NamedTuple):
+    """A question and at most k candidates as one input of an encoder.
+
+    Attributes
+    ----------
+    token_ids : numpy.ndarray
+        (length,) int32, special tokens included.
+    token_types : numpy.ndarray
+        (length,) int32 index of each token's segment.
+    positions : numpy.ndarray or None
+        (length,) int32; None where the encoder's family numbers the tokens.
+    marks : numpy.ndarray
+        (k + 1,) int32 position of each segment's first token, `ABSENT` for a missing one.
+    candidates : int
+        Number of candidates, of which the first segments after the question are.
+    """
+
+    token_ids: np.ndarray
+    token_types: np.ndarray
+    positions: Optional[np.ndarray]
+    marks: np.ndarray
+    candidates: int
+
+    @property
+    def length(self) -> int:
+        """Number of tokens, special tokens included."""
+        return len(self.token_ids)
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no candidate."""
+        return self.candidates == 0
+
+
+class JointEncoder(SplitEncoder):
+    """Encodes a question with groups of k candidates.
+
+    A text is cut to L tokens with its two special tokens, whatever the others. A longer question
+    is over-long.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+        Tokenizes the texts, and determines the special tokens.
+    segment_length : int
+        L, from which the positions of ``slots`` count.
+    k : int
+        Number of candidates of an input.
+    positions : {"tokens", "slots"}
+        How tokens are numbered, of `POSITIONS`.
+    missing : {"absent", "visible"}
+        What stands for a missing candidate, of `MISSING`.
+    max_length : int, optional
+        Greatest length of a segment, if that is to be less than L.
+    long_questions : {"error", "truncate", "skip"}
+        What to do with an over-long question: raise an error, or keep its first tokens. ``skip``
+        raises the error too; what reads a corpus then leaves the question out with all its
+        candidates.
+
+    Attributes
+    ----------
+    k : int
+        Number of candidates of an input.
+
+    Raises
+    ------
+    OptionError
+        If a segment has no room for a token, ``k`` is below 1, or a name is unknown.
+    EncoderError
+        If the tokenizer has no special tokens, such as one of words.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        segment_length: int = 64,
+        k: int = 5,
+        positions: str = "tokens",
+        missing: str = "absent",
+        max_length: Optional[int] = None,
+        long_questions: str = "error",
+    ) -> None:
+        check_choice("positions", positions, POSITIONS)
+        check_choice("missing", missing, MISSING)
+        if k < 1:
+            raise OptionError("k", k, "at least 1 candidate")
+        longest = segment_length if max_length is None else min(segment_length, max_length)
+        if longest <= SPECIALS:
+            raise OptionError("segment_length", longest, f"at least {SPECIALS + 1} tokens")
+        super().__init__(tokenizer, longest, longest, long_questions)
+        self.segment_length, self.k = segment_length, k
+        self._has_slots, self._shows_missing = positions == "slots", missing == "visible"
+        names = ["token_ids", "token_types", "marks", "valid_length"]
+        if self._has_slots:
+            names.insert(2, "positions")
+        self.names = tuple(names)
+
+    def _too_long(self, where: str, tokens: str, room: int) -> QuestionTooLong:
+        return QuestionTooLong(
+            where,
+            f"{tokens} tokens",
+            f"at most {room}, as a segment has {self.max_length} with its special tokens",
+            'shorten the question, raise segment_length, or set long_questions="truncate"',
+        )
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of an input."""
+        return self.max_length * (self.k + 1)
+
+    def array_types(self) -> Dict[str, str]:
+        types = dict.fromkeys(self.names, "int32 (B, L)")
+        types["marks"] = "float32 (B, k + 1), first position of each segment, -1 if absent"
+        types["valid_length"] = "float32 (B,)"
+        types["scores"] = "float32 (B, k), log-odds, 0 for a missing candidate"
+        return types
+
+    def split(self, question: str, candidates: Sequence[str], name: str = "") -> List[SplitPair]:
+        """Encode a question and its candidates as segments, for `join`.
+
+        Parameters
+        ----------
+        question, candidates, name
+            As `PairEncoder.encode` takes them.
+
+        Returns
+        -------
+        list of SplitPair
+            The segments of the question and of each candidate, in order; that of a blank candidate
+            is flagged ``empty``.
+
+        Raises
+        ------
+        InputError, QuestionTooLong
+            As `PairEncoder.encode` raises them.
+        """
+        return super().encode(question, candidates, name)
+
+    def encode(self, question: str, candidates: Sequence[str], name: str = "") -> List[JointInput]:
+        """Encode a question with its candidates, k by k in their order.
+
+        Parameters
+        ----------
+        question, candidates, name
+            As `PairEncoder.encode` takes them. A blank candidate is in no input.
+
+        Returns
+        -------
+        list of JointInput
+            One input for k candidates; the last one may have fewer.
+
+        Raises
+        ------
+        InputError, QuestionTooLong
+            As `PairEncoder.encode` raises them.
+        """
+        return self.inputs(self.split(question, candidates, name))
+
+    def inputs(self, pairs: Sequence[SplitPair]) -> List[JointInput]:
+        """Join the segments of a question and its candidates, k by k in their order.
+
+        Parameters
+        ----------
+        pairs : sequence of SplitPair
+            Pairs of one question. An empty one is in no input.
+
+        Returns
+        -------
+        list of JointInput
+        """
+        filled = [pair for pair in pairs if not pair.empty]
+        inputs = []
+        for start in range(0, len(filled), self.k):
+            inputs.append(self.join(filled[start : start + self.k]))
+        return inputs
+
+    def join(self, pairs: Sequence[SplitPair]) -> JointInput:
+        """Join the segments of a question and at most k candidates to one input.
+
+        Parameters
+        ----------
+        pairs : sequence of SplitPair
+            At least one pair, all of one question, none of them empty.
+
+        Returns
+        -------
+        JointInput
+
+        Raises
+        ------
+        OptionError
+            If there are more than k candidates.
+        """
+        if len(pairs) > self.k:
+            raise OptionError("candidates", len(pairs), f"at most k={self.k}")
+        segments = [pairs[0].question.token_ids]
+        segments += [pair.document.token_ids for pair in pairs]
+        if self._shows_missing:
+            segments += [self.document.assemble(()).token_ids] * (self.k - len(pairs))
+        lengths = np.array([len(segment) for segment in segments])
+        starts = np.cumsum(lengths) - lengths
+        token_ids = np.concatenate(segments)
+        token_types = np.repeat(np.arange(len(segments), dtype=np.int32), lengths)
+        positions = None
+        if self._has_slots:
+            first = np.arange(len(segments)) * self.segment_length - starts
+            positions = (np.arange(len(token_ids)) + np.repeat(first, lengths)).astype(np.int32)
+        marks = np.full(self.k + 1, ABSENT, dtype=np.int32)
+        marks[: len(starts)] = starts
+        return JointInput(token_ids, token_types, positions, marks, len(pairs))
+
+    def pad(self, pairs: Sequence[JointInput]) -> Tuple[np.ndarray, ...]:  # type: ignore[override]
+        """Arrange inputs in the rows of one padded batch, the arrays that a network takes.
+
+        Parameters
+        ----------
+        pairs : sequence of JointInput
+            Inputs that `join` returned, one a row.
+
+        Returns
+        -------
+        tuple of numpy.ndarray
+            The arrays of `names`, as `pad_inputs` returns them. Lengths are rounded up to a bucket.
+        """
+        length = bucketed(max(joint.length for joint in pairs), self.longest)
+        return pad_inputs(pairs, length, self.tokenizer.padding_id)
+
+
+def pad_inputs(
+    inputs: Sequence[JointInput], length: int, padding_id: int
+) -> Tuple[np.ndarray, ...]:
+    """Arrange joint inputs in the rows of one padded batch.
+
+    Parameters
+    ----------
+    inputs : sequence of JointInput
+        The inputs, one a row; all of one encoder.
+    length : int
+        Number of columns; at least the length of the longest input.
+    padding_id : int
+        Token id that fills a row behind its input.
+
+    Returns
+    -------
+    token_ids, token_types : numpy.ndarray
+        (batch, length), int32.
+    positions : numpy.ndarray
+        (batch, length), int32; left out where the encoder's family numbers the tokens.
+    marks : numpy.ndarray
+        (batch, k + 1), float32.
+    valid_length : numpy.ndarray
+        (batch,), float32.
+    """
+    shape = (len(inputs), length)
+    token_ids = np.full(shape, padding_id, dtype=np.int32)
+    token_types = np.zeros(shape, dtype=np.int32)
+    positions = np.zeros(shape, dtype=np.int32)
+    for row, joint in enumerate(inputs):
+        token_ids[row, : joint.length] = joint.token_ids
+        token_types[row, : joint.length] = joint.token_types
+        if joint.positions is not None:
+            positions[row, : joint.length] = joint.positions
+    marks = np.stack([joint.marks for joint in inputs]).astype(np.float32)
+    valid_length = np.array([joint.length for joint in inputs], dtype=np.float32)
+    if inputs[0].positions is None:
+        return token_ids, token_types, marks, valid_length
+    return token_ids, token_types, positions, marks, valid_length
