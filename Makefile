@@ -35,6 +35,7 @@ quickstart: .venv/.installed
 	  --json $(RUN)/test.json
 	@echo "== rank the sentences of recipes/quickstart.txt for one question"
 	$(BIN)/wqa rank $(RUN) --question "how do tides rise and fall ?" --candidates recipes/quickstart.txt --drop-ratio 0.3
+	@echo "the run stays in $(RUN); type questions of your own: $(BIN)/wqa demo $(RUN) --drop-ratio 0.3"
 
 lint: .venv/.installed
 	$(BIN)/ruff check .

@@ -601,6 +601,7 @@ REQUIRED = {
     "train": ("cascade", "--encoder", "e", "--train", "t", "--out", "o"),
     "rank": ("run", "--question", "q", "--candidates", "c"),
     "convert": ("source", "out"),
+    "demo": ("run",),
     "export": ("run", "out"),
     "index": ("documents", "--out", "o"),
     "quantize": ("run", "--data", "d"),

@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> None:
         note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)
     rows = ranking.to_dicts()
     result = {"question": question, "cost": ranking.cost.relative, "ranking": rows}
-    show(_table(rows, ranking.cost.relative), result, options.json)
+    show(ranking_table(rows, ranking.cost.relative), result, options.json)
 
 
 def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
@@ -150,7 +150,21 @@ def utf8_argument(text: str) -> str:
         raise InputError("question", shorten(text), "UTF-8 text") from None
 
 
-def _table(rows: List[Dict[str, Any]], cost: float) -> str:
+def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
+    """Format a ranking for a terminal.
+
+    Parameters
+    ----------
+    rows : list of dict
+        Candidates, as `wqa.inference.Ranking.to_dicts` returns them with their texts.
+    cost : float
+        Share of the full encoder's multiply-adds.
+
+    Returns
+    -------
+    str
+        A line for each candidate, between a heading and the cost.
+    """
     lines = ["rank    score  exit  sentence"]
     for row in rows:
         score = "-"

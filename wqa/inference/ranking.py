@@ -71,6 +71,11 @@ class Ranking:
         """(k,) probability of being an answer that each score stands for; 0 for a blank one."""
         return expit(self.scores)
 
+    @property
+    def scored_by_stage(self) -> np.ndarray:
+        """(N,) number of candidates that each stage scored: those that the stage before kept."""
+        return np.sum(~np.isnan(self.exit_scores), axis=1)
+
     def top(self, count: Optional[int]) -> Ranking:
         """The ranking with the best candidates alone in its order.
 
