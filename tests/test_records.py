@@ -7,9 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wqa.cli import main
-from wqa.data import Candidate, Question, read_candidates, read_questions, write_questions
+from wqa.data import (
+    Candidate,
+    Document,
+    Question,
+    read_candidates,
+    read_documents,
+    read_questions,
+    write_documents,
+    write_questions,
+)
 from wqa.errors import DataError
 from wqa.evaluation import by_document_id, read_run, score_run
+from wqa.retrieval import Index
 
 META = {"url": "https://a.example/?q=\u00e9", "depth": [1, {"x": None}], "ok": True}
 VALUES = st.recursive(
@@ -59,7 +69,7 @@ def test_meta_reads_back(tmp_path_factory, meta):
     assert '"meta"' not in json.dumps(json.loads(path.read_text())["candidates"][1])
 
 
-@pytest.mark.parametrize("meta", ["text", 3, None, [1], True])
+@pytest.mark.parametrize("meta", ["text", 3, None, [1], True, {"x": float("nan")}, {"x": "\ud800"}])
 def test_meta_that_is_no_object(jsonl, meta, call):
     path = jsonl(line(text="a", meta=meta))
     with pytest.raises(DataError, match="line 1, candidate 1: meta is .*a JSON object"):
@@ -111,6 +121,48 @@ def test_ids_that_repeat_within_a_question(jsonl, call):
     path = jsonl(line(text="a", label=1, id="Q1-1"))  # the second candidate's by default
     code, _, err = call("evaluate", "rr", "--data", path)
     assert code == 2 and "document id 'Q1-1' belongs to candidate 1 too" in err
+
+
+def test_documents_with_meta_become_candidates_with_meta(tmp_path, jsonl, call):
+    documents = [
+        {"id": "D1", "text": "glacier caves form in ice", "title": "Caves", "meta": META},
+        {"id": "D2", "text": "glacier tongues"},
+        *({"id": f"D{number}", "text": f"tea {number}"} for number in range(3, 9)),
+    ]
+    path = jsonl(*map(json.dumps, documents), name="documents.jsonl")
+    read = list(read_documents(path))
+    assert [document.meta for document in read] == [META] + [None] * 7
+    write_documents(tmp_path / "again.jsonl", read)
+    assert list(read_documents(tmp_path / "again.jsonl")) == read
+    code, _, err = call("index", path, "--out", tmp_path / "index")
+    assert code == 0, err
+    data = jsonl('{"id": "Q1", "question": "glacier caves ?"}')
+    code, _, err = call(
+        "retrieve", tmp_path / "index", "--data", data, "--out", tmp_path / "out.jsonl"
+    )
+    assert code == 0, err
+    [question] = read_questions(tmp_path / "out.jsonl")
+    assert [(item.id, item.meta) for item in question.candidates] == [("D1", META), ("D2", None)]
+
+
+def test_an_index_of_a_version_without_meta(tmp_path, jsonl, call):
+    lines = ['{"id": "D1", "text": "glacier caves"}']
+    lines += [f'{{"id": "D{number}", "text": "tea {number}"}}' for number in range(3, 9)]
+    path = jsonl(*lines, name="documents.jsonl")
+    assert call("index", path, "--out", tmp_path / "index")[0] == 0
+    meta = json.loads((tmp_path / "index" / "meta.json").read_text())
+    for name in ("meta_bytes", "meta_ends"):
+        (tmp_path / "index" / f"{name}.bin").unlink()
+        del meta["files"][name], meta["sha256"][name]
+    (tmp_path / "index" / "meta.json").write_text(json.dumps(meta))
+    [hit] = Index(tmp_path / "index").search("caves ?")
+    assert hit.document == Document("D1", "glacier caves")
+
+
+def test_documents_whose_meta_is_no_object(jsonl):
+    path = jsonl('{"id": "D1", "text": "caves", "meta": ["x"]}')
+    with pytest.raises(DataError, match="line 1: meta is .*a JSON object"):
+        list(read_documents(path))
 
 
 def test_official_qrels_join_by_id(tmp_path, jsonl, call):

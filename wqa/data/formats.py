@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 from wqa.data.files import PathLike, sha256
 from wqa.data.ir_names import is_ir_name, read_dataset
-from wqa.data.json_lines import checked_utf8, json_value, object_of, text_of, write_lines
+from wqa.data.json_lines import checked_utf8, json_value, meta_of, object_of, text_of, write_lines
 from wqa.data.lines import text_lines
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, shorten
@@ -172,11 +172,7 @@ def _candidate(value: Any, where: str) -> Candidate:
     document_id = None
     if "id" in fields:
         document_id = text_of(fields["id"], "id", where)
-    meta = fields.get("meta")
-    if "meta" in fields and not isinstance(meta, dict):
-        raise DataError(
-            where, f"meta is {shorten(meta)}", "a JSON object, or no meta where there is none"
-        )
+    meta = meta_of(fields["meta"], where) if "meta" in fields else None
     return Candidate(text, label, document_id, meta=meta)
 
 
@@ -209,7 +205,7 @@ def to_line(question: Question) -> str:
         if candidate.id is not None:
             fields["id"] = candidate.id
         if candidate.meta is not None:
-            fields["meta"] = _checked_meta(candidate.meta, f"{where}, candidate {number}")
+            fields["meta"] = meta_of(candidate.meta, f"{where}, candidate {number}")
         candidates.append(fields)
     fields = {"id": question.id, "question": question.question}
     if candidates:
@@ -217,18 +213,6 @@ def to_line(question: Question) -> str:
     if question.answers:
         fields["answers"] = list(question.answers)
     return json.dumps(fields, ensure_ascii=False)
-
-
-def _checked_meta(meta: Any, where: str) -> Dict[str, Any]:
-    """An object that reads back as it is."""
-    expected = "a dict of text to text, finite numbers, booleans, None, and lists and dicts of them"
-    try:
-        read_back = json.loads(json.dumps(meta, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        read_back = None
-    if not isinstance(meta, dict) or read_back != meta:
-        raise DataError(where, f"meta is {shorten(meta)}", expected)
-    return meta
 
 
 def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
