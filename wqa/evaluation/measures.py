@@ -12,7 +12,7 @@ import importlib.util
 import subprocess
 from typing import Any, Callable, Dict, Optional, Sequence
 
-from wqa.errors import MissingDependency, OptionError, shorten
+from wqa.errors import MissingDependency, shorten
 
 #: Names of measures, for messages.
 EXAMPLES = "a measure of ir-measures, such as nDCG@20, R@100, RBP(p=0.8) or Success@5"
@@ -27,8 +27,6 @@ _FAILURES = (
     subprocess.SubprocessError,
 )
 
-_MEND = "pip install ir-measures"
-
 
 class Unjudged(int):
     """Grade 0 of a document that nobody judged."""
@@ -42,6 +40,17 @@ Grades = Sequence[int]
 _QUERY = "1"  # some libraries take numbers alone
 
 
+def is_installed() -> bool:
+    """Whether `ir_measures` is installed.
+
+    Returns
+    -------
+    bool
+    """
+    return importlib.util.find_spec("ir_measures") is not None
+
+
+@functools.lru_cache(maxsize=None)
 def measure(name: str) -> Optional[Callable[[Grades, Grades], float]]:
     """Look a measure up by its name in `ir_measures`.
 
@@ -54,27 +63,15 @@ def measure(name: str) -> Optional[Callable[[Grades, Grades], float]]:
     -------
     callable or None
         ``f(ranked, judged) -> float``, as `wqa.evaluation.metrics.metric` returns them; None if
-        there is no such measure.
+        there is no such measure, a parameter is out of its range, or the library is not installed.
 
     Raises
     ------
-    OptionError
-        If the library is not installed, or a parameter is out of its range.
     MissingDependency
         If a library that computes the measure is not installed.
     """
-    return _measure(name)
-
-
-@functools.lru_cache(maxsize=None)
-def _measure(name: str) -> Optional[Callable[[Grades, Grades], float]]:
-    if importlib.util.find_spec("ir_measures") is None:
-        raise OptionError(
-            "metrics",
-            shorten(name),
-            "map, mrr, p@K, ndcg@K, hit@K, pbt@K or ptb@K, with K from 1",
-            f"for {EXAMPLES}: {_MEND}",
-        )
+    if not is_installed():
+        return None
     import ir_measures
 
     try:

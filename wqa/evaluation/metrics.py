@@ -13,7 +13,7 @@ from typing import Callable, Dict, Optional, Sequence
 
 from wqa.data import Question
 from wqa.errors import OptionError, shorten
-from wqa.evaluation.measures import EXAMPLES, measure
+from wqa.evaluation.measures import EXAMPLES, is_installed, measure
 from wqa.evaluation.retrieval import beyond_retrieval, hit, lost_by_ranking
 
 Grades = Sequence[int]
@@ -159,7 +159,8 @@ def metric(name: str) -> Callable[[Grades, Grades], float]:
         return functools.partial(functions[match[1]], k=int(match[2]))
     other = measure(name)
     if other is None:
-        raise OptionError("metrics", shorten(name), f"{NAMES}; or {EXAMPLES}")
+        mend = "" if is_installed() else "for the latter: pip install ir-measures"
+        raise OptionError("metrics", shorten(name), f"{NAMES}; or {EXAMPLES}", mend)
     return other
 
 
