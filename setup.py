@@ -19,7 +19,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["wqa", "wqa.*"]),
-    package_data={"wqa.data.builtin": ["*.jsonl"]},
+    package_data={"wqa": ["py.typed"], "wqa.data.builtin": ["*.jsonl"]},
     python_requires=">=3.8,<3.12",
     install_requires=[
         "gluonnlp==0.10.0",
@@ -31,6 +31,7 @@ setup(
         "tokenizers>=0.13; python_version >= '3.9'",
         "tokenizers>=0.13,<0.21; python_version < '3.9'",
         "safetensors>=0.3",  # reads pretrained weights without PyTorch
+        "huggingface_hub>=0.16",  # names of the hub's encoders; tokenizers brings it
         "filelock>=3.12",  # one writer for each output, on every file system
         "tqdm",
         "PyYAML",  # files of options; huggingface_hub, which tokenizers needs, brings it anyway
@@ -66,6 +67,8 @@ setup(
         "completion": ["shtab"],  # `wqa completion`
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
+        # Corpora as ir:NAME, and metrics that are not built in.
+        "ir": ["ir_datasets>=0.5", "ir-measures>=0.3", "cwl-eval"],
         "test": [
             "pytest",
             "pytest-xdist",

@@ -26,6 +26,8 @@ from wqa.data import builtin_path
 settings.register_profile("wqa", deadline=None, derandomize=True)
 settings.load_profile("wqa")
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before the hub's library is imported
+
 ROOT = pathlib.Path(__file__).parent.parent
 DATA = pathlib.Path(__file__).parent / "data"
 sys.path.insert(0, str(ROOT / "data_scripts"))  # the scripts import one another

@@ -344,11 +344,11 @@ def test_tune_and_what_it_stores(tiny_run, tmp_path, run_main):
     rows = json.loads(out)
     assert code == 0 and [row["drop_ratio"] for row in rows] == ["0", "tuned"]
     assert rows[1]["cost"] == pytest.approx(tuned["cost"])
+    (tmp_path / "candidates.txt").write_text("one\n")
+    question = ("--question", "q ?", "--candidates", tmp_path / "candidates.txt")
     for text in ("{", '{"drop_ratio": [0.1]}', '{"drop_ratio": 7}', "[]"):
         (run / "tuned.json").write_text(text)
-        code, _, err = run_main(
-            "rank", run, "--question", "q ?", "--candidates", dev, "--drop-ratio", "tuned"
-        )
+        code, _, err = run_main("rank", run, *question, "--drop-ratio", "tuned")
         assert code == 2 and "tuned.json" in err and err.count("\n") == 1
 
 
@@ -601,6 +601,7 @@ REQUIRED = {
     "train": ("cascade", "--encoder", "e", "--train", "t", "--out", "o"),
     "rank": ("run", "--question", "q", "--candidates", "c"),
     "convert": ("source", "out"),
+    "demo": ("run",),
     "export": ("run", "out"),
     "index": ("documents", "--out", "o"),
     "quantize": ("run", "--data", "d"),

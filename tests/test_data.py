@@ -29,9 +29,10 @@ GOOD = (
     '{"id": "Q1", "question": "who ?", "candidates": [{"text": "he", "label": 1}, {"text": "she"}]}'
 )
 TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=30)
+METAS = st.none() | st.dictionaries(TEXT, st.none() | TEXT | st.integers(), max_size=2)
 IDS = TEXT.map(lambda text: "".join(text.split())).filter(bool)
 CANDIDATES = st.builds(
-    Candidate, TEXT, st.sampled_from([0, 1, None]), st.none() | IDS, rank=st.none()
+    Candidate, TEXT, st.sampled_from([0, 1, None]), st.none() | IDS, rank=st.none(), meta=METAS
 )
 QUESTIONS = st.lists(
     st.builds(

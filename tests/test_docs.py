@@ -282,3 +282,15 @@ def test_tutorial_from_start_to_end(page, workplace):
     done = run_in(workplace, "bash", "-euo", "pipefail", "-c", script)
     assert done.returncode == 0, done.stderr
     assert '{"order": [' in done.stdout
+
+
+def test_every_time_names_its_source():
+    text = (DOCS / "times.md").read_text(encoding="utf-8")
+    tables = re.findall(r"^\| .*\n\| ---.*\n(?:\|.*\n)+", text, re.MULTILINE)
+    assert len(tables) == 5
+    for table in tables:
+        head, _, *rows = table.splitlines()
+        before = text[: text.index(table)].rstrip().splitlines()[-1]
+        for row in rows:
+            source = row.split("|")[-2] if head.split("|")[-2].strip() == "source" else before
+            assert LINK.search(source), row

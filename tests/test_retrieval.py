@@ -372,8 +372,8 @@ def arrays_of(folder):
 
 
 def test_a_damaged_index_is_refused(build, tmp_path):
-    folder = build([*COLLECTION, Document("D6", "snow", "Snow")]).path
-    assert len(arrays_of(folder)) == 10
+    folder = build([*COLLECTION, Document("D6", "snow", "Snow", {"page": 3})]).path
+    assert len(arrays_of(folder)) == 12
     for path in arrays_of(folder):
         whole = path.read_bytes()
         middle = len(whole) // 2

@@ -397,7 +397,8 @@ def test_a_sequence_counts_the_toys_multiply_adds(sequence, toy_run, tiny_run, q
 def test_commands_take_the_sequence(sequence, files, tmp_path):
     assert wqa("evaluate", sequence, "--data", files["dev"]) == 0
     assert wqa("bench", sequence, "--data", files["dev"], "--keep", 3, "--rounds", 1) == 0
-    question = ["--question", "why ?", "--candidates", files["dev"]]
+    (tmp_path / "candidates.txt").write_text("one\ntwo\nthree\n")
+    question = ["--question", "why ?", "--candidates", tmp_path / "candidates.txt"]
     assert wqa("rank", sequence, *question, "--keep", 2, "--json", tmp_path / "x.json") == 0
 
 

@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import logging
 import math
+import re
 import typing
 from typing import Any, Dict, List, Sequence
 
@@ -198,10 +199,12 @@ def metric_names(text: str) -> List[str]:
     ------
     OptionError
         If a name is unknown.
+    MissingDependency
+        If a metric needs a library that is not installed.
     """
     from wqa.evaluation.metrics import metric
 
-    names = text.split(",")
+    names = re.split(r",(?![^(]*\))", text)  # RBP(p=0.8,rel=1) is one name
     for name in names:
         metric(name)
     return names
@@ -373,7 +376,7 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
     parser : argparse.ArgumentParser
         Parser of a subcommand that scores runs.
     """
-    parser.add_argument("--data", metavar="FILE", help="labelled questions, canonical JSONL")
+    parser.add_argument("--data", metavar="FILE", help="labelled questions, JSONL or ir:NAME")
     parser.add_argument("--run", action="append", dest="trec_runs", metavar="FILE", help="TREC run")
     parser.add_argument("--qrels", metavar="FILE", help="TREC judgements, for --run")
     parser.add_argument(
@@ -386,7 +389,7 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
         default="map,mrr,p@1,ndcg@10",
         metavar="M[,M...]",
         help="of map, mrr, p@K, ndcg@K, and hit@K, pbt@K, ptb@K, the P@N, PBT@N, PTB@N of the "
-        "DC-BERT paper (default: map,mrr,p@1,ndcg@10)",
+        "DC-BERT paper; or of ir-measures, such as R@100 (default: map,mrr,p@1,ndcg@10)",
     )
     parser.add_argument(
         "--ties",

@@ -5,9 +5,11 @@ examples:
   grep -i glacier notes.txt | wqa rank runs/wikiqa --question "how are glacier caves formed ?" \\
       --candidates -
 
-Candidates are read one a line. The table shows rank, score (log-odds of being an answer), the layer
-at which the candidate was last scored, and the sentence. --drop-ratio or --keep drops candidates at
-each exit. --json writes all fields.
+Candidates are read one a line. Lines of a file that ends in .jsonl or .jsonl.gz are JSON objects,
+the candidates of canonical JSONL: {"text": ..., "id": ..., "meta": {...}}; --json writes their
+fields. The table shows rank, score (log-odds of being an answer), the layer at which the candidate
+was last scored, and the sentence. --drop-ratio or --keep drops candidates at each exit. --json
+writes all fields.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence, Union
 
 from wqa.cli.drops import add_drops, one_drop_setting
 from wqa.cli.options import add_long_questions, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
+from wqa.data import Candidate
+from wqa.data import read_candidates as read_records
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
 
 _WIDTH = 300  # characters of a sentence that the table shows
@@ -66,29 +70,32 @@ def run(options: argparse.Namespace) -> None:
         note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)
     rows = ranking.to_dicts()
     result = {"question": question, "cost": ranking.cost.relative, "ranking": rows}
-    show(_table(rows, ranking.cost.relative), result, options.json)
+    show(ranking_table(rows, ranking.cost.relative), result, options.json)
 
 
-def read_candidates(path: str) -> List[str]:
+def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
     """Read candidates, one a line.
 
     Parameters
     ----------
     path : str
-        A file, or ``-`` for standard input.
+        A file, or ``-`` for standard input. The lines of one that ends in ``.jsonl`` or
+        ``.jsonl.gz`` are JSON objects.
 
     Returns
     -------
-    list of str
+    sequence of str or Candidate
         The candidates in their order.
 
     Raises
     ------
     DataError
-        If it cannot be read or is not UTF-8.
+        If it cannot be read, is not UTF-8, or a JSON object is no candidate.
     InputError
         If it holds no line.
     """
+    if path.endswith((".jsonl", ".jsonl.gz")):
+        return read_records(path)
     lines = read_lines(path, "candidates")
     if not lines:
         name = "standard input" if path == "-" else path
@@ -172,7 +179,21 @@ def utf8_argument(text: str, name: str = "question") -> str:
         raise InputError(name, shorten(text), "UTF-8 text") from None
 
 
-def _table(rows: List[Dict[str, Any]], cost: float) -> str:
+def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
+    """Format a ranking for a terminal.
+
+    Parameters
+    ----------
+    rows : list of dict
+        Candidates, as `wqa.inference.Ranking.to_dicts` returns them with their texts.
+    cost : float
+        Share of the full encoder's multiply-adds.
+
+    Returns
+    -------
+    str
+        A line for each candidate, between a heading and the cost.
+    """
     lines = ["rank    score  exit  sentence"]
     for row in rows:
         score = "-"

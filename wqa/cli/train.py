@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="DIR",
         help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa convert` "
-        "wrote, or minilm for the installed package",
+        "wrote, minilm for the installed package, or a hub name (FacebookAI/roberta-base)",
     )
     start.add_argument(
         "--init",

@@ -6,7 +6,7 @@ from wqa.data.claims import Claim, read_claims, write_claims
 from wqa.data.documents import Document, read_documents, write_documents
 from wqa.data.files import atomic_writer, storage_errors
 from wqa.data.filters import FILTERS, count, filter_questions
-from wqa.data.formats import read_questions, write_questions
+from wqa.data.formats import read_candidates, read_questions, write_questions
 from wqa.data.paragraphs import ParagraphDocument, read_paragraphs, write_paragraphs
 from wqa.data.records import Candidate, Question
 
@@ -22,6 +22,7 @@ __all__ = [
     "count",
     "filter_questions",
     "parse_json",
+    "read_candidates",
     "read_claims",
     "read_documents",
     "read_json",

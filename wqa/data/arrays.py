@@ -94,6 +94,10 @@ class ArrayFolder:
         for name, size in self._sizes.items():
             self._check_size(self.path / f"{name}.bin", size)
 
+    def __contains__(self, name: str) -> bool:
+        """Whether the folder has an array of this name."""
+        return name in self._sizes
+
     def _check_size(self, path: pathlib.Path, size: int) -> None:
         try:
             actual = path.stat().st_size

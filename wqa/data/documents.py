@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Iterable, Iterator, NamedTuple, Set
+from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Set
 
 from wqa.data.files import PathLike
-from wqa.data.json_lines import checked_utf8, json_value, object_of, text_of, write_lines
+from wqa.data.json_lines import checked_utf8, json_value, meta_of, object_of, text_of, write_lines
 from wqa.data.lines import text_lines
 from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
@@ -26,11 +26,15 @@ class Document(NamedTuple):
         The document's text, not blank.
     title : str
         Its title, such as the name of the article; empty where it has none.
+    meta : dict of str to Any, optional
+        What else is known of it, as values of JSON; None where it is absent. Candidates that
+        `wqa.retrieval.retrieve` makes of documents have it too.
     """
 
     id: str
     text: str
     title: str = ""
+    meta: Optional[Mapping[str, Any]] = None
 
     @property
     def full_text(self) -> str:
@@ -77,10 +81,12 @@ def read_documents(path: PathLike) -> Iterator[Document]:
 
 
 def _document(value: Any, where: str) -> Document:
-    fields = object_of(value, {"id", "text"}, {"title"}, where)
+    fields = object_of(value, {"id", "text"}, {"title", "meta"}, where)
     for name in fields:
-        text_of(fields[name], name, where)
-    document = Document(fields["id"], fields["text"], fields.get("title", ""))
+        if name != "meta":
+            text_of(fields[name], name, where)
+    meta = meta_of(fields["meta"], where) if "meta" in fields else None
+    document = Document(fields["id"], fields["text"], fields.get("title", ""), meta)
     _check(document, where)
     if "title" in fields and not document.title.strip():
         raise DataError(where, "title is blank", "text, or no title")
@@ -106,7 +112,7 @@ def write_documents(path: PathLike, documents: Iterable[Document]) -> None:
     Raises
     ------
     DataError
-        If a document's id or text is not valid, or two documents have the same id.
+        If a document's id, text or ``meta`` is not valid, or two documents have the same id.
     StorageError
         If the file cannot be written.
     """
@@ -121,7 +127,9 @@ def _lines(documents: Iterable[Document]) -> Iterator[str]:
         if document.id in ids:
             raise DataError(where, "two documents have this id", "ids that are unique in a file")
         ids.add(document.id)
-        fields = {"id": document.id, "text": document.text}
+        fields: Dict[str, Any] = {"id": document.id, "text": document.text}
         if document.title.strip():
             fields["title"] = document.title
+        if document.meta is not None:
+            fields["meta"] = meta_of(document.meta, where)
         yield checked_utf8(json.dumps(fields, ensure_ascii=False), where)

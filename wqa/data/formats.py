@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
-from wqa.data.files import PathLike
-from wqa.data.json_lines import checked_utf8, json_value, object_of, text_of, write_lines
+from wqa.data.files import PathLike, sha256
+from wqa.data.ir_names import is_ir_name, read_dataset
+from wqa.data.json_lines import checked_utf8, json_value, meta_of, object_of, text_of, write_lines
 from wqa.data.lines import text_lines
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, shorten
@@ -21,7 +23,8 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
     Parameters
     ----------
     path : str or path-like
-        The file; it is unpacked if its name ends in ``.gz``.
+        The file; it is unpacked if its name ends in ``.gz``. Or a name of `ir_datasets` after
+        ``ir:``, as `wqa.data.ir_names.read_dataset` reads it.
     with_candidates : bool
         Whether each question must have candidates. Questions to retrieve documents for need none.
 
@@ -33,8 +36,14 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
     Raises
     ------
     DataError
-        At the first line that is not canonical; the message names file and line.
+        At the first line that is not canonical; the message names file and line. Or if a dataset of
+        `ir_datasets` is unknown or cannot be read.
+    MissingDependency
+        If the name is one of `ir_datasets`, which is not installed.
     """
+    if is_ir_name(path):
+        yield from read_dataset(str(path), with_candidates)
+        return
     lines_of_ids: Dict[str, int] = {}
     for number, line in text_lines(path, LONGEST_QUESTION):
         where = f"{path}, line {number}"
@@ -50,6 +59,62 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
         yield question
     if not lines_of_ids:
         raise DataError(path, "the file holds no question", "one JSON object a line")
+
+
+def data_digest(path: PathLike) -> str:
+    """Compute the digest of a corpus, which tells it from any other.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Corpus, as `read_questions` takes it.
+
+    Returns
+    -------
+    str
+        SHA-256 in hexadecimal: of the file, or of the canonical lines of a dataset.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    DataError, MissingDependency
+        If a dataset cannot be read.
+    """
+    if not is_ir_name(path):
+        return sha256(path)
+    digest = hashlib.sha256()
+    for question in read_questions(path):
+        digest.update((to_line(question) + "\n").encode("utf-8"))
+    return digest.hexdigest()
+
+
+def read_candidates(path: PathLike) -> List[Candidate]:
+    """Read candidates of one question, each as in canonical JSONL, one a line.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; it is unpacked if its name ends in ``.gz``.
+
+    Returns
+    -------
+    list of Candidate
+        The candidates in their order.
+
+    Raises
+    ------
+    DataError
+        At the first line that is no candidate, or if an id repeats or there is no line.
+    """
+    candidates = []
+    for number, line in text_lines(path, LONGEST_QUESTION):
+        where = f"{path}, line {number}"
+        candidates.append(_candidate(json_value(line, where), where))
+    if not candidates:
+        raise DataError(path, "the file holds no candidate", "one JSON object a line")
+    check_document_ids(Question("", "", tuple(candidates)), str(path))
+    return candidates
 
 
 def _question(value: Any, where: str, with_candidates: bool) -> Question:
@@ -97,7 +162,7 @@ def _answers(items: Any, where: str) -> Tuple[str, ...]:
 
 
 def _candidate(value: Any, where: str) -> Candidate:
-    fields = object_of(value, {"text"}, {"label", "id"}, where)
+    fields = object_of(value, {"text"}, {"label", "id", "meta"}, where)
     text = text_of(fields["text"], "text", where)
     label = fields.get("label")
     if "label" in fields and (type(label) is not int or label not in (0, 1)):
@@ -107,7 +172,8 @@ def _candidate(value: Any, where: str) -> Candidate:
     document_id = None
     if "id" in fields:
         document_id = text_of(fields["id"], "id", where)
-    return Candidate(text, label, document_id)
+    meta = meta_of(fields["meta"], where) if "meta" in fields else None
+    return Candidate(text, label, document_id, meta=meta)
 
 
 def to_line(question: Question) -> str:
@@ -121,22 +187,25 @@ def to_line(question: Question) -> str:
     Returns
     -------
     str
-        A JSON object. ``label`` and ``id`` are absent where a candidate has none, ``candidates``
-        and ``answers`` where the question has none.
+        A JSON object. ``label``, ``id`` and ``meta`` are absent where a candidate has none,
+        ``candidates`` and ``answers`` where the question has none.
 
     Raises
     ------
     DataError
-        If the ids of its candidates are not canonical.
+        If the ids of its candidates are not canonical, or ``meta`` holds what JSON does not.
     """
-    check_document_ids(question, f"question {shorten(question.id)}")
+    where = f"question {shorten(question.id)}"
+    check_document_ids(question, where)
     candidates = []
-    for candidate in question.candidates:
+    for number, candidate in enumerate(question.candidates, 1):
         fields: Dict[str, Any] = {"text": candidate.text}
         if candidate.label is not None:
             fields["label"] = candidate.label
         if candidate.id is not None:
             fields["id"] = candidate.id
+        if candidate.meta is not None:
+            fields["meta"] = meta_of(candidate.meta, f"{where}, candidate {number}")
         candidates.append(fields)
     fields = {"id": question.id, "question": question.question}
     if candidates:

@@ -6,6 +6,7 @@ An error names the file and the line, or the part of the line that it is in.
 from __future__ import annotations
 
 import gzip
+import json
 import pathlib
 from typing import Any, Dict, Iterable, List, Set, Tuple
 
@@ -119,6 +120,42 @@ def text_of(value: Any, name: str, where: str) -> str:
         raise DataError(
             where, f"{name} holds half a surrogate pair", "whole characters", "mend its escapes"
         ) from None
+    return value
+
+
+def meta_of(value: Any, where: str) -> Dict[str, Any]:
+    """Take a value as the ``meta`` of a record, which reads back as it was written.
+
+    Parameters
+    ----------
+    value : Any
+        The value.
+    where : str
+        The line, the part of it or the record, for messages.
+
+    Returns
+    -------
+    dict of str to Any
+        The value.
+
+    Raises
+    ------
+    DataError
+        If it is no object of JSON's values, NaN and infinity not among them.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode("utf-8")
+        reads_back = json.loads(text) == value
+    except (TypeError, ValueError, RecursionError):
+        reads_back = False
+    if not isinstance(value, dict) or not reads_back:
+        raise DataError(
+            where,
+            f"meta is {shorten(value)}",
+            "a JSON object of text, finite numbers, true, false, null, lists and objects, or no "
+            "meta where there is none",
+        )
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from wqa.errors import DataError, shorten
 
@@ -23,12 +23,15 @@ class Candidate(NamedTuple):
     rank : int, optional
         Its index in the order in which the candidates were retrieved, where they are in another
         order or some of them are left out. No file holds it.
+    meta : dict of str to Any, optional
+        What else is known of it, as values of JSON. No ranker reads it; None where it is absent.
     """
 
     text: str
     label: Optional[int] = None
     id: Optional[str] = None
     rank: Optional[int] = None
+    meta: Optional[Mapping[str, Any]] = None
 
 
 class Question(NamedTuple):

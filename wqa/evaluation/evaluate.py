@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence
 from wqa.data import Question, filter_questions
 from wqa.data.filters import FILTERS
 from wqa.errors import DataError, OptionError, check_choice, shorten
+from wqa.evaluation.measures import UNJUDGED
 from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
 from wqa.evaluation.ties import TIES, break_ties
 from wqa.evaluation.trec import Qrels, Run, trec_order
@@ -136,7 +137,7 @@ def score_run(
     rows = []
     for qid, grades in kept.items():
         if qid in run or complete:
-            ranked = [grades.get(doc, 0) for doc in trec_order(run.get(qid, {}))]
+            ranked = [grades.get(doc, UNJUDGED) for doc in trec_order(run.get(qid, {}))]
             rows.append(metrics_of(ranked, list(grades.values()), metrics))
     figures = _mean(rows, metrics)
     figures["missing"] = sum(qid not in run for qid in kept)

@@ -13,6 +13,7 @@ from typing import Callable, Dict, Optional, Sequence
 
 from wqa.data import Question
 from wqa.errors import OptionError, shorten
+from wqa.evaluation.measures import EXAMPLES, is_installed, measure
 from wqa.evaluation.retrieval import beyond_retrieval, hit, lost_by_ranking
 
 Grades = Sequence[int]
@@ -134,7 +135,8 @@ def metric(name: str) -> Callable[[Grades, Grades], float]:
     Parameters
     ----------
     name : str
-        ``map``, ``mrr``, ``p@K``, ``ndcg@K``, ``hit@K``, ``pbt@K`` or ``ptb@K`` with K from 1.
+        ``map``, ``mrr``, ``p@K``, ``ndcg@K``, ``hit@K``, ``pbt@K`` or ``ptb@K`` with K from 1. Any
+        other name is a measure of the library `ir_measures`, such as ``R@100``.
 
     Returns
     -------
@@ -146,14 +148,20 @@ def metric(name: str) -> Callable[[Grades, Grades], float]:
     ------
     OptionError
         If there is no such metric.
+    MissingDependency
+        If the metric needs a library that is not installed.
     """
     if name in _PLAIN:
         return _PLAIN[name]
     functions = {**_AT_K, **_BESIDE_RETRIEVAL}
     match = re.fullmatch(r"([a-z]+)@([1-9][0-9]*)", name)
-    if match is None or match[1] not in functions:
-        raise OptionError("metrics", shorten(name), NAMES)
-    return functools.partial(functions[match[1]], k=int(match[2]))
+    if match is not None and match[1] in functions:
+        return functools.partial(functions[match[1]], k=int(match[2]))
+    other = measure(name)
+    if other is None:
+        mend = "" if is_installed() else "for the latter: pip install ir-measures"
+        raise OptionError("metrics", shorten(name), f"{NAMES}; or {EXAMPLES}", mend)
+    return other
 
 
 def metrics_of(

@@ -14,6 +14,7 @@ from wqa.inference.pipeline import Answered, Pipeline, RetrievedDocument
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking
 from wqa.inference.reader import Reader, load_reader
+from wqa.inference.saving import save_run
 from wqa.inference.scoring_runs import score_in_memory, write_scores
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.spans import Answer
@@ -51,6 +52,7 @@ __all__ = [
     "rank_all",
     "relative_cost",
     "remove_documents",
+    "save_run",
     "score_in_memory",
     "write_scores",
 ]

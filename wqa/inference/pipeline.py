@@ -191,6 +191,7 @@ def _with_documents(
     for question, documents in zip(questions, retrieved):
         candidates = []
         for hit in documents:
-            candidates.append(Candidate(hit.document.full_text, None, hit.document.id))
+            document = hit.document
+            candidates.append(Candidate(document.full_text, None, document.id, meta=document.meta))
         filled.append(question._replace(candidates=tuple(candidates)))
     return filled

@@ -76,6 +76,11 @@ class Ranking:
         """(k,) probability of being an answer that each score stands for; 0 for a blank one."""
         return expit(self.scores)
 
+    @property
+    def scored_by_stage(self) -> np.ndarray:
+        """(N,) number of candidates that each stage scored: those that the stage before kept."""
+        return np.sum(~np.isnan(self.exit_scores), axis=1)
+
     def top(self, count: Optional[int]) -> Ranking:
         """The ranking with the best candidates alone in its order.
 
@@ -106,7 +111,8 @@ class Ranking:
         list of dict
             For each candidate ``rank``, from 1; ``index``, from 0; ``score``, None for a blank
             candidate; ``probability``; ``exit``; and the flags ``dropped``, ``truncated`` and
-            ``blank``. With `documents` also ``id``, None where there is none, and ``text``.
+            ``blank``. With `documents` also ``id`` and ``meta``, None where there is none, and
+            ``text``.
         """
         rows = []
         probabilities = self.probabilities
@@ -124,7 +130,7 @@ class Ranking:
             }
             if self.documents:
                 document = self.documents[index]
-                row.update(id=document.id, text=document.text)
+                row.update(id=document.id, text=document.text, meta=document.meta)
             rows.append(row)
         return rows
 

@@ -18,8 +18,9 @@ from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import reusable_folder
 from wqa.data.cached_documents import CachedDocuments
 from wqa.data.digests import ranker_digest
-from wqa.data.files import PathLike, sha256
+from wqa.data.files import PathLike
 from wqa.data.filters import filter_rule, known_labels
+from wqa.data.formats import data_digest
 from wqa.data.locks import lock_output
 from wqa.data.progress import progress_bar
 from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, StoredScores, candidate_keys
@@ -89,7 +90,7 @@ def write_scores(
         ranker = load_ranker(run, **options)
         precision = options.get("precision", "float32")
         made_with = {
-            "data_sha256": sha256(data),
+            "data_sha256": data_digest(data),
             "filter": filter,
             "long_questions": options.get("long_questions", "error"),
             "system": ranker.capabilities.system,

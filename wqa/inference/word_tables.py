@@ -14,6 +14,7 @@ import numpy as np
 from wqa.config import EngineConfig
 from wqa.data.arrays import reusable_folder
 from wqa.data.files import PathLike, sha256
+from wqa.data.formats import data_digest
 from wqa.data.vector_files import FORMATS, read_vector_file, tell_format
 from wqa.data.word_vectors import (
     FORMAT,
@@ -123,7 +124,7 @@ def embed_words(
     check_choice("format", format, ("auto", *FORMATS))
     counts = count_words(data, least_count, progress)
     settings: Dict[str, Any] = {
-        "data_sha256": [sha256(path) for path in data],
+        "data_sha256": [data_digest(path) for path in data],
         "least_count": least_count,
     }
     made_units, smoothing = units or UNITS, SIF if sif is None else sif

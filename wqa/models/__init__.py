@@ -16,6 +16,7 @@ from wqa.models.mhs import MHSConfig, MultipleHeadsStudent
 from wqa.models.mspp import ClaimConfig, ClaimTransformer, JointTransformer, MSPPConfig
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer
+from wqa.models.partial import train_only
 from wqa.models.reader import ReaderConfig, SpanReader
 from wqa.models.registry import NETWORKS, build_network, network_type
 
@@ -52,4 +53,5 @@ __all__ = [
     "library_versions",
     "network_type",
     "parse_devices",
+    "train_only",
 ]

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import math
 import weakref
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Union
 
 import mxnet as mx
+import numpy as np
 from mxnet.gluon import Block, HybridBlock, nn
 
 from wqa.config import BackboneConfig
 from wqa.models.runtime import Tensor
 
-#: Added to the attention scores of padding; far below any score, and finite.
+#: In place of the values of padding; far below any value, and finite in float32.
 MASKED = -1e9
+#: Added to the attention scores of padding; far below any score, and finite in float16 too.
+MASKED_SCORE = -6e4
 
 
 def break_cycles(block: Block) -> None:
@@ -53,21 +56,21 @@ def attention_mask(F, hidden: Tensor, valid_length: Tensor, heads: int) -> Tenso
     hidden : Tensor
         (B, L, C) encodings, for their shape.
     valid_length : Tensor
-        (B,) float32 number of positions that are not padding.
+        (B,) number of positions that are not padding, of any type.
     heads : int
         H, the number of attention heads.
 
     Returns
     -------
     Tensor
-        (B * H, L, L): 0 at real positions, `MASKED` at padding.
+        (B * H, L, L) of the type of ``hidden``: 0 at real positions, `MASKED_SCORE` at padding.
     """
-    steps = F.contrib.arange_like(hidden, axis=1)  # (L,)
-    padding = F.broadcast_greater_equal(
-        F.reshape(steps, (1, 1, -1)), F.reshape(valid_length, (-1, 1, 1))
-    )  # (B, 1, L)
     rows = F.zeros_like(F.slice_axis(hidden, axis=2, begin=0, end=1))  # (B, L, 1)
-    mask = F.broadcast_add(rows, padding * MASKED)  # (B, L, L)
+    # Unlike a comparison, it takes lengths of another type than the encodings'.
+    padding = F.SequenceMask(
+        rows, valid_length, use_sequence_length=True, value=MASKED_SCORE, axis=1
+    )  # (B, L, 1)
+    mask = F.broadcast_add(rows, F.reshape(padding, (0, 1, -1)))  # (B, L, L)
     mask = F.broadcast_axis(F.expand_dims(mask, axis=1), axis=1, size=heads)  # (B, H, L, L)
     return F.BlockGrad(F.reshape(mask, (-3, 0, 0)))
 
@@ -324,8 +327,9 @@ class LayerStack(HybridBlock):
 class Backbone(HybridBlock):
     """A pretrained encoder: ``embeddings``, then ``layers``.
 
-    Inputs are ``token_ids`` and ``token_types``, (B, L), int32, and ``valid_length``, (B,); the
-    output is the last layer's, (B, L, C).
+    Inputs are ``token_ids`` and ``token_types``, (B, L), int32, and ``valid_length``, (B,), of any
+    type; the output is the last layer's, (B, L, C). The last two may be left out, or be None: all
+    token types are then 0, and no position is padding. Lengths may also be a list or a NumPy array.
 
     Parameters
     ----------
@@ -378,6 +382,18 @@ class Backbone(HybridBlock):
         """Number of the encoder's parameters without the pooler; shared ones count once."""
         return sum(math.prod(parameter.shape) for parameter in self.collect_params().values())
 
+    def forward(
+        self,
+        token_ids: Tensor,
+        token_types: Optional[Tensor] = None,
+        valid_length: Union[Tensor, np.ndarray, Sequence[int], None] = None,
+    ) -> Tensor:
+        """Encode token ids; what is left out is filled in, as compiled graphs need all inputs."""
+        F = mx.nd if isinstance(token_ids, mx.nd.NDArray) else mx.sym
+        if token_types is None:
+            token_types = F.zeros_like(token_ids)
+        return super().forward(token_ids, token_types, _lengths(F, token_ids, valid_length))
+
     def hybrid_forward(
         self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
     ) -> Tensor:
@@ -386,7 +402,7 @@ class Backbone(HybridBlock):
     def hidden_states(
         self,
         token_ids: mx.nd.NDArray,
-        valid_length: mx.nd.NDArray,
+        valid_length: Union[mx.nd.NDArray, np.ndarray, Sequence[int], None] = None,
         token_types: Optional[mx.nd.NDArray] = None,
     ) -> List[mx.nd.NDArray]:
         """Output of the embeddings and of every layer, for checks and probes.
@@ -395,8 +411,8 @@ class Backbone(HybridBlock):
         ----------
         token_ids : mxnet.nd.NDArray
             (B, L) int32 token ids.
-        valid_length : mxnet.nd.NDArray
-            (B,) number of positions that are not padding.
+        valid_length : mxnet.nd.NDArray, numpy.ndarray or sequence of int, optional
+            (B,) number of positions that are not padding; L by default.
         token_types : mxnet.nd.NDArray, optional
             (B, L) int32 token types; all 0 by default.
 
@@ -407,9 +423,17 @@ class Backbone(HybridBlock):
         """
         types = mx.nd.zeros_like(token_ids) if token_types is None else token_types
         states = [self.embeddings(token_ids, types)]
-        mask = attention_mask(
-            mx.nd, states[0], valid_length.astype("float32"), self.config.num_heads
-        )
+        lengths = _lengths(mx.nd, token_ids, valid_length)
+        mask = attention_mask(mx.nd, states[0], lengths, self.config.num_heads)
         for layer in self.layers:
             states.append(layer(states[-1], mask))
         return states
+
+
+def _lengths(F, token_ids: Tensor, valid_length: Any) -> Tensor:
+    """Valid lengths as an array or a symbol, (B,); the whole length where there are none."""
+    if valid_length is None:
+        return F.sum(F.ones_like(token_ids), axis=1)
+    if isinstance(valid_length, (mx.nd.NDArray, mx.sym.Symbol)):
+        return valid_length
+    return mx.nd.array(valid_length, ctx=token_ids.context)

@@ -123,7 +123,7 @@ def score(
     hidden : Tensor
         (B, L, C) encodings, or (B, n, C) for a head that reads the first n positions.
     valid_length : Tensor
-        (B,) float32 number of positions that are not padding.
+        (B,) number of positions that are not padding, of any type.
     marks : Tensor, optional
         (B, n) float32 marked positions, -1 where a mark is absent, for a head that reads them.
 
@@ -142,13 +142,15 @@ def score(
     if head.reads == "first":
         first = F.slice_axis(hidden, axis=1, begin=0, end=head.positions)  # (B, n, C)
         return head(F.reshape(first, (0, -3)))  # (B, n C)
-    steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, -1))  # (1, L)
-    length = F.reshape(valid_length, (-1, 1))  # (B, 1)
     # The sum runs over l = 1..m, without the start token at position 0 (Soldaini and Moschitti
     # 2020, section 4.3).
-    real = F.broadcast_mul(F.broadcast_lesser(steps, length), steps > 0)
-    weights = F.broadcast_div(real, length - 1)  # (B, L)
-    mean = F.batch_dot(F.expand_dims(F.BlockGrad(weights), axis=1), hidden)  # (B, 1, C)
+    after_start = F.contrib.arange_like(hidden, axis=1) > 0  # (L,)
+    rows = F.zeros_like(F.slice_axis(hidden, axis=2, begin=0, end=1))  # (B, L, 1)
+    rows = F.broadcast_add(rows, F.reshape(after_start, (1, -1, 1)))
+    real = F.SequenceMask(rows, valid_length, use_sequence_length=True, axis=1)
+    weights = F.broadcast_div(real, F.sum(real, axis=1, keepdims=True))
+    weights = F.reshape(F.BlockGrad(weights), (0, 1, -1))  # (B, 1, L)
+    mean = F.batch_dot(weights, hidden)  # (B, 1, C)
     return head(F.reshape(mean, (-3, 0)))
 
 

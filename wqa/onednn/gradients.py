@@ -21,7 +21,7 @@ from mxnet import autograd
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
-from wqa.models.backbone import MASKED, Embeddings, LayerStack
+from wqa.models.backbone import MASKED_SCORE, Embeddings, LayerStack
 from wqa.onednn.layer_gradients import LayerCompiler, Part, compile_embedding
 from wqa.onednn.padded import Mask, PaddedOperations, Run, Shape
 from wqa.onednn.process import check_thread
@@ -143,7 +143,7 @@ class GradientEngine:
             self._padded.bind(f"{call} in", shape, units, hidden)
             self._padded.bind(f"{call} out", needed, units, out)
             is_padding = np.arange(shape.length) >= lengths[:, None]
-            mask = np.where(is_padding, MASKED, 0).ravel()
+            mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
             self._padded.padding(shape).data[: shape.rows] = mask
             self._run_forward(parts)
         distinct = list(dict.fromkeys(layers))

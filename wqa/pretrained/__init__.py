@@ -1,6 +1,7 @@
 """Pretrained encoders: read from the files of other libraries, and written to them."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
+from wqa.data.encoder_directories import INSTALLED, encoder_directory, locate_encoder
 from wqa.pretrained.convert import convert
 from wqa.pretrained.load import (
     initialize_from,
@@ -8,7 +9,6 @@ from wqa.pretrained.load import (
     load_classifier,
     read_backbone_config,
 )
-from wqa.pretrained.locate import INSTALLED, encoder_directory, locate_encoder
 
 __all__ = [
     "INSTALLED",

@@ -15,6 +15,7 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
+from wqa.data.encoder_directories import PathLike, encoder_directory
 from wqa.data.temporary import scratch_folder
 from wqa.errors import EncoderError, OptionError, shorten
 from wqa.models import (
@@ -29,7 +30,6 @@ from wqa.pretrained.checkpoints import Checkpoint, find_layout, is_tensor_file
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.layout import DirectoryLayout
 from wqa.pretrained.load import without_gradients
-from wqa.pretrained.locate import PathLike, encoder_directory
 from wqa.pretrained.mapping import TensorMap
 from wqa.pretrained.report import MAX_LENGTH, Report, write_run
 from wqa.pretrained.source import Source, read_sizes

@@ -9,10 +9,10 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig
+from wqa.data.encoder_directories import PathLike, encoder_directory
 from wqa.errors import EncoderError
 from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer
 from wqa.models.network import Network
-from wqa.pretrained.locate import PathLike, encoder_directory
 from wqa.pretrained.names import predictor_names
 from wqa.pretrained.source import Source
 
@@ -28,7 +28,7 @@ def read_backbone_config(directory: PathLike) -> BackboneConfig:
     Parameters
     ----------
     directory : str or path-like
-        Directory of the encoder, as `encoder_directory` opens it.
+        The encoder, in any form that `load_backbone` takes.
 
     Returns
     -------
@@ -40,7 +40,8 @@ def read_backbone_config(directory: PathLike) -> BackboneConfig:
     EncoderError
         If the directory cannot be read, or its family is not supported.
     """
-    return Source(pathlib.Path(directory)).config
+    with encoder_directory(directory) as folder:
+        return Source(folder).config
 
 
 def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
@@ -51,8 +52,8 @@ def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
     directory : str or path-like
         A Hugging Face directory (``config.json`` with ``model.safetensors`` or
         ``pytorch_model.bin``, in shards or not) or a tar of one; a directory with a file of
-        GluonNLP's zoo; a directory that ``wqa convert`` or ``wqa train`` wrote; or a key of
-        `INSTALLED`.
+        GluonNLP's zoo; a directory that ``wqa convert`` or ``wqa train`` wrote; a key of
+        `INSTALLED`; or a name of the Hugging Face hub, such as ``FacebookAI/roberta-base``.
     ctx : mxnet.Context or list of mxnet.Context, optional
         Devices that hold the parameters. The CPU by default.
 
@@ -87,7 +88,7 @@ def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) ->
     model : Network
         Network built with this encoder's configuration.
     directory : str or path-like
-        Directory of the encoder, as `encoder_directory` opens it.
+        The encoder, in any form that `load_backbone` takes.
     ctx : mxnet.Context or list of mxnet.Context, optional
         Devices that hold the parameters. The CPU by default.
 
@@ -96,7 +97,14 @@ def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) ->
     EncoderError
         If a file or a tensor is missing, cut off or of another shape.
     """
-    source = Source(pathlib.Path(directory))
+    with encoder_directory(directory) as folder:
+        _fill(model, folder, ctx)
+    # Arrays that the files hold in memory are freed before the gradients take memory.
+    with_gradients(model)
+
+
+def _fill(model: Network, folder: pathlib.Path, ctx: Devices) -> None:
+    source = Source(folder)
     for backbone in model.encoders:
         source.check(backbone)
     _initialize(model, mx.init.Normal(INITIAL_SIGMA), ctx)
@@ -110,9 +118,6 @@ def initialize_from(model: Network, directory: PathLike, ctx: Devices = None) ->
         names = predictor_names(source.config)
         if names and source.holds(names):
             source.fill_parts(model.predictor, names)
-    # Arrays that the files still hold in memory are freed before the gradients take memory.
-    del source
-    with_gradients(model)
 
 
 def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransformer:

@@ -9,10 +9,10 @@ from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig, RunConfig, to_json
 from wqa.data.digests import record_digests
+from wqa.data.encoder_directories import PathLike
 from wqa.errors import printable
 from wqa.models import library_versions
 from wqa.pretrained.folders import new_directory, write_parameters
-from wqa.pretrained.locate import PathLike
 from wqa.text import Tokenizer
 
 #: Greatest length of a pair that a converted run records.

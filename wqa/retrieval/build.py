@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any, Dict, Iterable, List, Tuple
 
 import numpy as np
@@ -127,12 +128,20 @@ class _TextWriter:
 
     def flush(self) -> None:
         for name in TEXTS:
-            contents = [getattr(document, name).encode("utf-8") for document in self._waiting]
+            contents = [_content(document, name) for document in self._waiting]
             ends = self._ends[name] + np.cumsum([len(content) for content in contents], dtype="i8")
             self._writer.append(f"{name}_bytes", np.frombuffer(b"".join(contents), np.uint8))
             self._writer.append(f"{name}_ends", ends)
             self._ends[name] = int(ends[-1]) if contents else self._ends[name]
         self._waiting.clear()
+
+
+def _content(document: Document, name: str) -> bytes:
+    """A field of a document as bytes; ``meta`` as JSON."""
+    value = getattr(document, name)
+    if name == "meta":
+        value = "" if value is None else json.dumps(value, ensure_ascii=False)
+    return value.encode("utf-8")
 
 
 def _postings(

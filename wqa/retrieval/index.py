@@ -16,6 +16,7 @@ from wqa.data import Document
 from wqa.data.array_checks import check_text_ends, values_below
 from wqa.data.arrays import ArrayFolder, BlockCheck
 from wqa.data.files import PathLike
+from wqa.data.json_lines import json_value, meta_of
 from wqa.data.progress import with_bar
 from wqa.errors import DataError, OptionError, shorten
 from wqa.retrieval.labels import contains_spans, joined
@@ -28,8 +29,11 @@ FORMAT = 1
 
 KIND = "document index"
 
-#: Fields of a document, whose texts an index holds.
-TEXTS = ("id", "title", "text")
+#: Fields of a document, whose texts an index holds; ``meta`` as JSON, empty where there is none.
+TEXTS = ("id", "title", "text", "meta")
+
+#: Arrays that indexes of earlier versions do not hold.
+_ADDED = ("meta_bytes", "meta_ends")
 
 #: Element types of the arrays of an index, by name.
 TYPES: Dict[str, np.dtype] = {
@@ -43,6 +47,8 @@ TYPES: Dict[str, np.dtype] = {
     "title_ends": np.dtype("<i8"),
     "text_bytes": np.dtype("u1"),
     "text_ends": np.dtype("<i8"),
+    "meta_bytes": np.dtype("u1"),
+    "meta_ends": np.dtype("<i8"),
 }
 
 _MEND = "make it with `wqa index`"
@@ -100,7 +106,11 @@ class Index:
         self.path = folder.path
         self.meta = folder.meta
         self.method = self._method()
-        arrays = folder.arrays(TYPES)
+        types = dict(TYPES)
+        if not any(name in folder for name in _ADDED):
+            types = {name: TYPES[name] for name in TYPES if name not in _ADDED}
+        arrays = folder.arrays(types)
+        self._fields = [name for name in TEXTS if f"{name}_ends" in types]
         self._check_lengths(arrays)
         checks = self._checks(arrays)
         for name in with_bar(checks, len(checks), "checking the index", progress, "array"):
@@ -109,8 +119,8 @@ class Index:
         self._term_ends = arrays["term_ends"]
         self._documents = arrays["posting_documents"]
         self._weights = arrays["posting_weights"]
-        self._texts = {name: arrays[f"{name}_bytes"] for name in TEXTS}
-        self._text_ends = {name: arrays[f"{name}_ends"] for name in TEXTS}
+        self._texts = {name: arrays[f"{name}_bytes"] for name in self._fields}
+        self._text_ends = {name: arrays[f"{name}_ends"] for name in self._fields}
 
     def _method(self) -> Method:
         """The method that ``meta.json`` names, with its settings."""
@@ -133,7 +143,7 @@ class Index:
         for name in ("documents", "terms"):
             if not self.meta[name]:
                 raise DataError(self.path / "meta.json", f"0 {name}", "at least 1", _MEND_DAMAGE)
-        for name in TEXTS:
+        for name in self._fields:
             lengths[f"{name}_ends"] = self.meta["documents"]
             lengths[f"{name}_bytes"] = _last(arrays[f"{name}_ends"])
         for name, length in lengths.items():
@@ -160,7 +170,7 @@ class Index:
             "posting_documents": values_below(self.meta["documents"], "document"),
             "posting_weights": _check_weights,
         }
-        for name in TEXTS:
+        for name in self._fields:
             size = len(arrays[f"{name}_bytes"])
             checks[f"{name}_bytes"] = None  # decoding checks them
             checks[f"{name}_ends"] = check_text_ends(size, 0, "byte")
@@ -180,14 +190,19 @@ class Index:
         Returns
         -------
         Document
-            Its id, text and title.
+            Its id, text, title and ``meta``.
 
         Raises
         ------
         DataError
-            If it is not UTF-8.
+            If it is not UTF-8, or ``meta`` is no JSON object.
         """
-        return Document(*(self._text(name, index) for name in ("id", "text", "title")))
+        texts = {name: self._text(name, index) for name in self._fields}
+        meta = None
+        if texts.get("meta"):
+            where = f"{self.path / 'meta_bytes.bin'}, document {index}"
+            meta = meta_of(json_value(texts["meta"], where), where)
+        return Document(texts["id"], texts["text"], texts["title"], meta)
 
     def _text(self, name: str, index: int) -> str:
         start, end = _bounds(self._text_ends[name], index)

@@ -39,9 +39,10 @@ def retrieve(index: Index, questions: Iterable[Question], top: int = TOP) -> Ite
     ------
     Question
         Each question with the documents that it retrieves as candidates, best first, or with none.
-        A candidate has the document's id and, as its text, the document's title and text. Its label
-        is 1 if the document's text, without the title, contains one of the question's answers
-        exactly (`contains_answer`), 0 if it does not, and None where the answers are not known.
+        A candidate has the document's id and ``meta`` and, as its text, the document's title and
+        text. Its label is 1 if the document's text, without the title, contains one of the
+        question's answers exactly (`contains_answer`), 0 if it does not, and None where the answers
+        are not known.
 
     Raises
     ------
@@ -57,7 +58,9 @@ def retrieve(index: Index, questions: Iterable[Question], top: int = TOP) -> Ite
             label = None
             if spans:
                 label = int(contains_spans(tokens(hit.document.text), spans))
-            candidates.append(Candidate(hit.document.full_text, label, hit.document.id))
+            document = hit.document
+            candidate = Candidate(document.full_text, label, document.id, meta=document.meta)
+            candidates.append(candidate)
         yield question._replace(candidates=tuple(candidates))
 
 

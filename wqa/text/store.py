@@ -22,7 +22,9 @@ from wqa.data import read_questions
 from wqa.data.array_checks import check_question_indices, check_text_ends, values_below
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import ArrayFolder, BlockCheck, reusable_folder
-from wqa.data.files import PathLike, sha256
+from wqa.data.files import PathLike
+from wqa.data.formats import data_digest
+from wqa.data.ir_names import is_ir_name
 from wqa.data.locks import lock_output
 from wqa.errors import DataError, shorten
 from wqa.text.encoding import PairEncoder
@@ -269,10 +271,10 @@ def build_store(source: PathLike, out: PathLike, encoder: PairEncoder) -> Dict[s
     OutputLocked
         If another process builds it.
     """
-    if not pathlib.Path(source).is_file():
+    if not is_ir_name(source) and not pathlib.Path(source).is_file():
         raise DataError(source, "there is no such file", "canonical JSONL", "check the path")
     with lock_output(out):
-        made_with = {"source_sha256": sha256(source), **_settings(encoder)}
+        made_with = {"source_sha256": data_digest(source), **_settings(encoder)}
         stored = reusable_folder(out, FORMAT, "store", made_with)
         if stored is not None:
             store = PairStore(out)

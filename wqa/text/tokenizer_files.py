@@ -8,6 +8,7 @@ from typing import Union
 
 import tokenizers
 
+from wqa.data.encoder_directories import encoder_directory
 from wqa.errors import EncoderError
 from wqa.text.tokenizers import Tokenizer, is_library_error
 from wqa.text.vocabularies import (
@@ -33,7 +34,9 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
         A directory with ``tokenizer.json``, or ``vocab.txt`` (WordPiece), or ``vocab.json`` and
         ``merges.txt`` (byte-level BPE), or ``spiece.model`` (SentencePiece), or a ``.vocab`` file
         of a BERT of GluonNLP's zoo (WordPiece). The first of these that exists is read.
-        ``tokenizer.json`` may hold words, as `wqa.text.words.WordTokenizer.save` writes them.
+        ``tokenizer.json`` may hold words, as `wqa.text.words.WordTokenizer.save` writes them. Or a
+        tar of such a directory, or the name of an installed encoder, such as ``minilm``, or of one
+        of the Hugging Face hub.
 
     Returns
     -------
@@ -43,9 +46,14 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
     Raises
     ------
     EncoderError
-        If the directory has none of them, or one cannot be read or is larger than any vocabulary.
+        If there is no such encoder, it has none of these files, or one cannot be read or is larger
+        than any vocabulary.
     """
-    folder = pathlib.Path(directory)
+    with encoder_directory(directory) as folder:
+        return _load(folder)
+
+
+def _load(folder: pathlib.Path) -> Tokenizer:
     try:
         # It holds all settings: tokenizer_config.json is not read.
         path = folder / "tokenizer.json"

@@ -9,6 +9,7 @@ import numpy as np
 
 from wqa.data import read_questions
 from wqa.data.files import PathLike
+from wqa.data.ir_names import is_ir_name
 from wqa.data.progress import with_bar
 from wqa.errors import DataError
 from wqa.text.words import split_words
@@ -58,7 +59,7 @@ def read_texts(paths: Sequence[PathLike], progress: bool = False) -> Iterator[st
         If a file cannot be read.
     """
     for path in paths:
-        questions = read_questions(path, with_candidates=False)
+        questions = read_questions(path, with_candidates=is_ir_name(path))
         for question in with_bar(questions, None, "reading texts", progress):
             yield question.question
             yield from question.texts

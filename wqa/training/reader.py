@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from wqa.config.encoders import check_length
 from wqa.data import filter_questions, read_questions
-from wqa.data.files import sha256
+from wqa.data.formats import data_digest
 from wqa.errors import DataError, check_choice
 from wqa.models import Network, network_type
 from wqa.text import (
@@ -85,7 +85,7 @@ class ReaderTask(Task):
         with naming_file(train_file):
             examples = SpanExamples(bar, windows, own_config.negatives, own_config.positives)
         examples.counts.note(train_file)
-        return cls(network, encoder, examples, config.shuffle, sha256(train_file))
+        return cls(network, encoder, examples, config.shuffle, data_digest(train_file))
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Sequence[np.ndarray]:
         if self._shuffle == "question":

@@ -13,7 +13,7 @@ import numpy as np
 
 from wqa.config import TrainingConfig
 from wqa.data import filter_questions, read_questions
-from wqa.data.files import sha256
+from wqa.data.formats import data_digest
 from wqa.models import Network, NetworkConfig, network_type
 from wqa.text import (
     PairEncoder,
@@ -250,7 +250,7 @@ class PairTask(Task):
                     config.train_filter,
                     with_keys=bool(config.teachers),
                 )
-            digest = sha256(train_file)
+            digest = data_digest(train_file)
         note_long_questions(pairs.truncated_questions, pairs.skipped_questions, train_file)
         return cls(network, encoder, pairs, config, digest)
 

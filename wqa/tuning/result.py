@@ -6,7 +6,8 @@ import dataclasses
 import pathlib
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from wqa.data.files import PathLike, sha256
+from wqa.data.files import PathLike
+from wqa.data.formats import data_digest
 from wqa.evaluation.picture import draw_costs
 from wqa.evaluation.report import write_rows
 from wqa.text import PreparedQuestions
@@ -163,7 +164,7 @@ def tuning_record(
     """
     return {
         "chosen_by": choice,
-        "data_sha256": sha256(data),
+        "data_sha256": data_digest(data),
         "filter": filter,
         "questions": len(prepared.questions),
         **prepared.counts,

@@ -19,6 +19,7 @@ from wqa.data.archives import (
     tar_errors,
 )
 from wqa.data.files import storage_errors
+from wqa.data.hub import hub_directory, is_hub_name
 from wqa.data.temporary import scratch_folder
 from wqa.errors import EncoderError, shorten
 
@@ -40,7 +41,8 @@ def encoder_directory(name: PathLike) -> Iterator[pathlib.Path]:
     Parameters
     ----------
     name : str or path-like
-        A directory, a tar (compressed or not) of one, or a key of `INSTALLED`.
+        A directory, a tar (compressed or not) of one, a key of `INSTALLED`, or a name of the
+        Hugging Face hub. A file or directory of that name comes first.
 
     Yields
     ------
@@ -66,25 +68,29 @@ def locate_encoder(name: str) -> pathlib.Path:
     Parameters
     ----------
     name : str
-        A directory, or a key of `INSTALLED`.
+        A directory, a key of `INSTALLED`, or a name of the Hugging Face hub.
 
     Returns
     -------
     pathlib.Path
-        That directory, or the one inside the installed package.
+        That directory, or the one inside the installed package or the hub's cache.
 
     Raises
     ------
     EncoderError
-        If there is no such directory or key, or the package is not installed.
+        If there is no such directory or key, the package is not installed, or the hub's encoder
+        cannot be fetched.
     """
     if os.path.isdir(name):
         return pathlib.Path(name)
+    if name not in INSTALLED and is_hub_name(name):
+        return hub_directory(name)
     if name not in INSTALLED:
         raise EncoderError(
             name,
             "there is no such directory or archive",
-            "an encoder's directory, a tar of one, or one of " + ", ".join(INSTALLED),
+            "an encoder's directory, a tar of one, a hub name such as FacebookAI/roberta-base, or "
+            "one of " + ", ".join(INSTALLED),
         )
     package, folder, install = INSTALLED[name]
     # Importing the package needs PyTorch, finding it does not.

@@ -1,0 +1,99 @@
+"""Names of the Hugging Face hub, from a cache in its own layout; nothing is fetched."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import child_environment
+
+from wqa.data.hub import is_hub_name
+from wqa.errors import EncoderError, MissingDependency
+from wqa.pretrained import locate_encoder
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def cache(home, name, files):
+    """A repository in the hub's cache: files by their digests, and links of one commit to them."""
+    repository = home / "hub" / ("models--" + name.replace("/", "--"))
+    snapshot = repository / "snapshots" / COMMIT
+    for folder in (snapshot, repository / "blobs", repository / "refs"):
+        folder.mkdir(parents=True)
+    (repository / "refs" / "main").write_text(COMMIT)
+    for file in files:
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        shutil.copy(file, repository / "blobs" / digest)
+        (snapshot / file.name).symlink_to(f"../../blobs/{digest}")
+    return snapshot
+
+
+@pytest.fixture
+def wqa(tmp_path):
+    """Run a command in an empty folder, with a cache of its own and no network."""
+    (tmp_path / "here").mkdir()
+
+    def run(*arguments, **variables):
+        return subprocess.run(
+            [sys.executable, "-m", "wqa", *map(str, arguments)],
+            env=child_environment(HF_HOME=str(tmp_path / "home"), **variables),
+            cwd=tmp_path / "here",
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+def test_an_encoder_of_the_cache(wqa, tmp_path, tiny_encoder):
+    cache(tmp_path / "home", "acme/tiny-bert", sorted(tiny_encoder.iterdir()))
+    done = wqa("convert", "acme/tiny-bert", "out", HF_HUB_OFFLINE="1")
+    assert done.returncode == 0, done.stderr
+    config = json.loads((tmp_path / "here" / "out" / "config.json").read_text())
+    assert config["encoder"] == "acme/tiny-bert" and config["backbone"]["num_layers"] == 3
+
+
+def test_a_directory_of_that_name_goes_first(wqa, tmp_path, tiny_encoder):
+    cache(tmp_path / "home", "acme/tiny-bert", [tiny_encoder / "config.json"])
+    shutil.copytree(tiny_encoder, tmp_path / "here" / "acme" / "tiny-bert")
+    done = wqa("convert", "acme/tiny-bert", "out", HF_HUB_OFFLINE="1")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("held", [None, ["config.json"], ["config.json", "model.safetensors"]])
+def test_without_a_network(wqa, tmp_path, tiny_encoder, held):
+    if held is not None:
+        cache(tmp_path / "home", "acme/tiny-bert", [tiny_encoder / name for name in held])
+    done = wqa("convert", "acme/tiny-bert", "out", HF_HUB_OFFLINE="1")
+    assert done.returncode == 2 and not done.stdout
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: acme/tiny-bert: there is no such directory or archive")
+    assert "not in the cache and cannot be fetched" in line
+    assert "hf download acme/tiny-bert --local-dir DIR" in line
+
+
+def test_a_network_that_does_not_answer(wqa):
+    closed = "http://127.0.0.1:9"  # nothing listens there
+    done = wqa("convert", "acme/tiny-bert", "out", HF_HUB_OFFLINE="0", HF_ENDPOINT=closed)
+    assert done.returncode == 2
+    assert "error: acme/tiny-bert: " in done.stderr.splitlines()[-1]
+
+
+def test_names(tmp_path, monkeypatch):
+    assert is_hub_name("FacebookAI/roberta-base") and is_hub_name("a/b_c.d-1")
+    for name in ("roberta-base", "/a/b", "a/b/c", "a/", "../b", "./b", "a b/c", "a/\u00e9", ""):
+        assert not is_hub_name(name), name
+    (tmp_path / "encoders").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert not is_hub_name("encoders/mistyped")
+    with pytest.raises(EncoderError, match="encoders/mistyped: there is no such directory or"):
+        locate_encoder("encoders/mistyped")
+
+
+def test_without_the_library(monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingDependency, match="pip install huggingface_hub"):
+        locate_encoder("acme/tiny-bert")
