@@ -48,6 +48,7 @@ NAMING = {
     "models/__init__.py": "collects the networks",
     "training/registry.py": "a registry",
     "training/paragraphs.py": "pre-trains the joint model",
+    "training/claims.py": "trains the joint model on claims",
     "pretrained/checkpoints.py": "a registry",
     "inference/pipeline.py": "imports readers of spans, by any system that computes them",
     "inference/__init__.py": "collects the rankers",

@@ -31,6 +31,7 @@ from wqa.cli import (
     tokenize,
     train,
     tune,
+    verify,
 )
 from wqa.cli.messages import at_the_command_line
 from wqa.cli.options import check_number, note_cache
@@ -53,6 +54,7 @@ COMMANDS = {
     "answer": answer,
     "index": index,
     "rank": rank,
+    "verify": verify,
     "retrieve": retrieve,
     "convert": convert,
     "embed-words": embed_words,

@@ -1,4 +1,4 @@
-"""Evaluation on the development questions during `wqa train`, by what a system computes."""
+"""Evaluation on the development data during `wqa train`, by what a system computes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, List
 from wqa.cli.options import fields_of
 from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.errors import OptionError
 
 #: Takes the network, and returns its figures.
 Evaluator = Callable[[Any], Dict[str, float]]
@@ -31,20 +30,17 @@ def evaluator_factory(options: argparse.Namespace) -> Callable[[Any], Evaluator]
 
     kind = network_type(options.system).Config
     own_config = kind(**fields_of(options, kind))
-    if own_config.computes == "paragraphs":
-        return _paragraph_factory(options, own_config)
-    return _question_factory(options, own_config.computes)
+    return FACTORIES[own_config.computes](options, own_config)
 
 
-def _question_factory(options: argparse.Namespace, computes: str) -> Callable[[Any], Evaluator]:
+def _question_factory(
+    options: argparse.Namespace, make: Callable[..., Evaluator]
+) -> Callable[[Any], Evaluator]:
     """Factory of evaluators on questions."""
     from wqa.data import filter_questions, read_questions
     from wqa.text import naming_file, note_long_questions, prepare_questions
 
-    if computes not in EVALUATIONS:
-        raise OptionError("dev", f"questions for a network that computes {computes}", "none")
     questions = filter_questions(read_questions(options.dev), options.dev_filter)
-    make = EVALUATIONS[computes]
 
     def evaluator(encoder: Any) -> Evaluator:
         # Now, not at the first evaluation, which may be hours away.
@@ -74,6 +70,29 @@ def _paragraph_factory(options: argparse.Namespace, own_config: Any) -> Callable
             ParagraphEncoder(encoder, masking), examples, options.tokens_per_batch, engine.ctx
         )
         return lambda network: paragraph_figures(scorer.score(network))
+
+    return evaluator
+
+
+def _claim_factory(options: argparse.Namespace, own_config: Any) -> Callable[[Any], Evaluator]:
+    """Factory of evaluators on claims."""
+    from wqa.data import read_claims
+    from wqa.evaluation import claim_evaluator
+    from wqa.inference import Verifier
+    from wqa.text import OF_CLAIMS, naming_file, note_long_questions, prepare_claims
+
+    engine = evaluation_engine(options)
+
+    def evaluator(encoder: Any) -> Evaluator:
+        def build(network: Any) -> Any:
+            return Verifier(network, encoder, engine)
+
+        # After the task is made, which refuses a head of labels that it does not train.
+        claims = list(read_claims(options.dev))
+        with naming_file(options.dev):
+            prepared = prepare_claims(claims, encoder)
+        note_long_questions(prepared.truncated, prepared.skipped, options.dev, OF_CLAIMS)
+        return claim_evaluator(prepared.claims, build, engine.engine == "mxnet")
 
     return evaluator
 
@@ -124,5 +143,11 @@ def _of_spans(options: argparse.Namespace, encoder: Any, questions: List[Questio
     return reading_evaluator(questions, build, engine.engine == "mxnet", read)
 
 
-#: Evaluation of each kind of network, by `wqa.models.Network.computes`.
-EVALUATIONS: Dict[str, Callable[..., Evaluator]] = {"scores": _of_scores, "spans": _of_spans}
+#: Factories of evaluators by `wqa.models.NetworkConfig.computes`. One takes the options and the
+#: configuration of the system.
+FACTORIES: Dict[str, Callable[..., Callable[[Any], Evaluator]]] = {
+    "scores": lambda options, own_config: _question_factory(options, _of_scores),
+    "spans": lambda options, own_config: _question_factory(options, _of_spans),
+    "paragraphs": _paragraph_factory,
+    "labels": _claim_factory,
+}

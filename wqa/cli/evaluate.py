@@ -1,10 +1,11 @@
-"""Score a run on labelled questions, several runs over seeds, or a TREC run against qrels.
+"""Score a run on labelled questions or claims, runs over seeds, or a TREC run against qrels.
 
 examples:
   wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --drop-ratio 0 --drop-ratio 0.3
   wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --trec-run run.txt --write-qrels qrels.txt
   wqa evaluate runs/seed0 runs/seed1 runs/seed2 --data data/wikiqa/test.jsonl --seeds
   wqa evaluate wo+rr --data data/wikiqa/test.jsonl --filter no-all-negative
+  wqa evaluate runs/claims --data data/fever/dev.jsonl
   wqa evaluate --run run.txt --qrels qrels.txt
   wqa evaluate --retrieved --data retrieved/dev.jsonl --metrics hit@1,hit@10
 
@@ -14,7 +15,8 @@ RUN, --run and --qrels name the TREC files to score, and --retrieved scores the 
 candidates in --data, that of `wqa retrieve`. hit@K is the share of questions with a correct
 candidate among the first K; pbt@K and ptb@K compare with the order in --data. A RUN may be a .json
 file of a sequence or an ensemble of rankers, or the name of a baseline: rr, wo, wo+rr, random:SEED,
-bm25. `wqa compare` compares runs.
+bm25. For a RUN that labels claims, --data holds labelled claims, and the table has the accuracy and
+what is predicted for each label. `wqa compare` compares runs.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict, List
 
+from wqa.cli.claims import evaluate_claims, labels_claims
 from wqa.cli.drops import add_drops, settings_by_name
 from wqa.cli.options import (
     add_long_questions,
@@ -102,6 +105,9 @@ def run(options: argparse.Namespace) -> None:
         rows = _of_trec_run(options)
     elif options.seeds:
         rows = _of_seeds(options)
+    elif labels_claims(options.runs):
+        evaluate_claims(options)
+        return
     else:
         rows = _of_run(options)
     note_long_rows(rows)

@@ -12,6 +12,7 @@ change. Labels are not read.
 from __future__ import annotations
 
 import argparse
+from typing import Any, Iterator
 
 from wqa.cli.options import add_long_questions
 from wqa.cli.output import add_json, show
@@ -22,7 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa quantize`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument(
-        "--data", required=True, metavar="FILE", help="questions to calibrate on, canonical JSONL"
+        "--data",
+        required=True,
+        metavar="FILE",
+        help="questions to calibrate on, canonical JSONL, or claims",
     )
     parser.add_argument(
         "--questions",
@@ -44,7 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa quantize`` and print the name of the file."""
-    from wqa.data import read_questions
     from wqa.inference.quantize import STRENGTH, quantize
     from wqa.onednn.choice import where_int8_runs
 
@@ -53,7 +56,7 @@ def run(options: argparse.Namespace) -> None:
     strength = STRENGTH if options.strength is None else options.strength
     pairs = quantize(
         options.run,
-        read_questions(options.data),
+        _questions(options),
         options.questions,
         strength,
         options.long_questions,
@@ -62,3 +65,16 @@ def run(options: argparse.Namespace) -> None:
     text = f"{printable(file)}: calibrated on {pairs} pairs\n"
     text += f"it ranks by --precision int8 on {where_int8_runs()}"
     show(text, {"file": file, "pairs": pairs, "strength": strength}, options.json)
+
+
+def _questions(options: argparse.Namespace) -> Iterator[Any]:
+    """Questions to calibrate on; for a run that labels claims these, with their evidence."""
+    from wqa.data import Candidate, Question, read_claims, read_questions
+    from wqa.inference.run_directory import run_kind
+
+    if run_kind(options.run) != "labels":
+        yield from read_questions(options.data)
+        return
+    for claim in read_claims(options.data, labelled=False):
+        candidates = tuple(Candidate(text) for text in claim.evidence)
+        yield Question(claim.id, claim.claim, candidates)

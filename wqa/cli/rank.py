@@ -89,12 +89,39 @@ def read_candidates(path: str) -> List[str]:
     InputError
         If it holds no line.
     """
+    lines = read_lines(path, "candidates")
+    if not lines:
+        name = "standard input" if path == "-" else path
+        raise InputError(name, "the candidate list is empty", "at least one candidate, one a line")
+    return lines
+
+
+def read_lines(path: str, what: str) -> List[str]:
+    """Read texts, one a line.
+
+    Parameters
+    ----------
+    path : str
+        A file, or ``-`` for standard input.
+    what : str
+        What the texts are, for errors.
+
+    Returns
+    -------
+    list of str
+        The texts in their order; an empty file has none.
+
+    Raises
+    ------
+    DataError
+        If it cannot be read or is not UTF-8.
+    """
     name = path
     try:
         if path == "-":
             name = "standard input"
             if sys.stdin is None:
-                raise DataError(name, "it is closed", "candidates, one a line")
+                raise DataError(name, "it is closed", f"{what}, one a line")
             raw = sys.stdin.buffer.read()
         else:
             with open(path, "rb") as file:
@@ -114,18 +141,18 @@ def read_candidates(path: str) -> List[str]:
             ) from None
     if not lines[-1]:
         lines.pop()
-    if not lines:
-        raise InputError(name, "the candidate list is empty", "at least one candidate, one a line")
     return lines
 
 
-def utf8_argument(text: str) -> str:
+def utf8_argument(text: str, name: str = "question") -> str:
     """Decode an argument as the UTF-8 that was typed, in a locale of any encoding.
 
     Parameters
     ----------
     text : str
-        Text of ``--question``.
+        Text of the argument.
+    name : str
+        Name of the argument, for errors.
 
     Returns
     -------
@@ -140,7 +167,7 @@ def utf8_argument(text: str) -> str:
     try:
         return os.fsencode(text).decode("utf-8")
     except UnicodeError:
-        raise InputError("question", shorten(text), "UTF-8 text") from None
+        raise InputError(name, shorten(text), "UTF-8 text") from None
 
 
 def _table(rows: List[Dict[str, Any]], cost: float) -> str:

@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "system",
         metavar="SYSTEM",
         help="cascade, pairwise for the monolithic ranker, mhs for the Multiple-Heads Student, "
-        "dcbert, mspp for the joint model, mspp_pretraining, cosinet or compare_aggregate on word "
-        "vectors, or reader for the span reader",
+        "dcbert, mspp for the joint model, mspp_pretraining, mspp_claims for fact verification, "
+        "cosinet or compare_aggregate on word vectors, or reader for the span reader",
     )
     start = parser.add_mutually_exclusive_group()
     start.add_argument(

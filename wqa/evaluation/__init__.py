@@ -10,7 +10,7 @@ from wqa.evaluation.answers import (
     score_answers,
     write_predictions,
 )
-from wqa.evaluation.claims import LabelScores, label_accuracy
+from wqa.evaluation.claims import LabelScores, claim_evaluator, label_accuracy
 from wqa.evaluation.evaluate import evaluate, score_run
 from wqa.evaluation.metrics import METRICS, average_precision, ndcg, precision, reciprocal_rank
 from wqa.evaluation.rankers import dev_evaluator, evaluate_ranker, evaluate_retrieved
@@ -25,6 +25,7 @@ __all__ = [
     "average_precision",
     "beyond_retrieval",
     "by_document_id",
+    "claim_evaluator",
     "dev_evaluator",
     "evaluate",
     "evaluate_ranker",

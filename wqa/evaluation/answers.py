@@ -15,6 +15,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence
 from wqa.data import Question, atomic_writer
 from wqa.data.files import PathLike
 from wqa.errors import DataError, shorten
+from wqa.evaluation.current import built_of
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -165,14 +166,11 @@ def reading_evaluator(
     for question in questions:
         kept = question.candidates[: read or None]
         shortened.append(question._replace(candidates=kept))
-    built: List[Any] = []  # the last network and its reader
+    current = built_of(build, live)
 
     def figures_of(network: Any) -> Dict[str, float]:
-        if not (live and built and built[0] is network):
-            built.clear()  # its copy of the parameters goes before another comes
-            built.extend((network, build(network)))
         predictions = {}
-        for question, answers in zip(shortened, built[1].read_all(shortened)):
+        for question, answers in zip(shortened, current(network).read_all(shortened)):
             if answers:
                 predictions[question.id] = answers[0].text
         return score_answers(predictions, shortened)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.data.claims import LABELS, Claim, check_label
 from wqa.errors import DataError, shorten
+from wqa.evaluation.current import built_of
 from wqa.evaluation.tables import align
 
 
@@ -80,3 +81,41 @@ def label_accuracy(predictions: Mapping[str, str], claims: Iterable[Claim]) -> L
         raise DataError("claims", "none", "at least one with its label")
     correct = sum(confusion[index][index] for index in range(len(LABELS)))
     return LabelScores(count, correct / count, tuple(map(tuple, confusion)))
+
+
+def claim_evaluator(
+    claims: Sequence[Claim], build: Callable[[Any], Any], live: bool = False
+) -> Callable[[Any], Dict[str, float]]:
+    """Evaluator of a network that labels claims, while it trains.
+
+    Parameters
+    ----------
+    claims : sequence of Claim
+        Development claims with their labels.
+    build : callable
+        Takes the network and returns its verifier, with the method ``label_all`` of
+        `wqa.inference.Verifier`.
+    live : bool
+        Whether verifiers read the network's current parameters at each call. Such a verifier is
+        built once; otherwise each evaluation builds a new one.
+
+    Returns
+    -------
+    callable
+        Takes the network and returns ``claims``, their number, and ``accuracy``, in [0, 1].
+
+    Raises
+    ------
+    DataError
+        If there is no claim, or a claim has no label.
+    """
+    label_accuracy({claim.id: LABELS[0] for claim in claims}, claims)  # now, not after an epoch
+    current = built_of(build, live)
+
+    def figures_of(network: Any) -> Dict[str, float]:
+        verdicts = current(network).label_all(claims)
+        predictions = {claim.id: verdict.label for claim, verdict in zip(claims, verdicts)}
+        scores = label_accuracy(predictions, claims)
+        return {"claims": scores.claims, "accuracy": scores.accuracy}
+
+    return figures_of

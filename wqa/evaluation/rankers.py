@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from wqa.data import Question, filter_questions
 from wqa.data.progress import with_bar
 from wqa.errors import OptionError
+from wqa.evaluation.current import built_of
 from wqa.evaluation.evaluate import check_total, evaluate
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.ties import by_document_id, ties_of
@@ -364,13 +365,10 @@ def dev_evaluator(
         has several exits, ``exit_{layer}_map`` of each exit but the last.
     """
     questions = by_document_id(questions)
-    built: List[Any] = []  # the last network and its ranker
+    current = built_of(build, live)
 
     def figures_of(network: Any) -> Dict[str, float]:
-        if not (live and built and built[0] is network):
-            built.clear()  # its copy of the parameters goes before another comes
-            built.extend((network, build(network)))
-        ranker = built[1]
+        ranker = current(network)
         rankings = rank_questions(ranker, questions, "evaluating", progress)
         figures = evaluate(rankings, questions, metrics=metrics)
         for index, layer in enumerate(ranker.capabilities.exits[:-1]):

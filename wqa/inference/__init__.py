@@ -1,4 +1,4 @@
-"""Rankers, with one interface for every system, and readers."""
+"""Rankers, with one interface for every system, readers, and verifiers of claims."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.inference.baselines import BASELINES, Baseline
@@ -17,6 +17,7 @@ from wqa.inference.reader import Reader, load_reader
 from wqa.inference.scoring_runs import score_in_memory, write_scores
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.spans import Answer
+from wqa.inference.verifier import Verdict, Verifier, load_verifier
 from wqa.inference.word_tables import TableReport, embed_words
 
 __all__ = [
@@ -39,11 +40,14 @@ __all__ = [
     "RetrievedDocument",
     "SequentialRanker",
     "TableReport",
+    "Verdict",
+    "Verifier",
     "build_ranker",
     "embed_words",
     "encode_documents",
     "load_ranker",
     "load_reader",
+    "load_verifier",
     "rank_all",
     "relative_cost",
     "remove_documents",

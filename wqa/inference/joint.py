@@ -12,56 +12,25 @@ from __future__ import annotations
 
 from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.errors import InputError, check_choice, shorten
+from wqa.errors import check_choice, shorten
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.engine import Engine, HybridEngine
 from wqa.inference.engine_choice import build_engine
+from wqa.inference.joint_engines import ENGINES, calibrate_joint, check_input, score_inputs
 from wqa.inference.lookahead import LookAhead
-from wqa.inference.packed_engine import PackedEngine
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, question_name, score_error
 from wqa.models import Network
-from wqa.onednn import PackedBatch, PackedLayers, calibrate
 from wqa.onednn.quantize import STRENGTH, QuantizedLayers
-from wqa.text import JointInput, SplitPair, bucketed, pad_inputs
+from wqa.text import JointInput, SplitPair
 from wqa.text.joint import ORDERS
 
 #: Seed of the shuffle of a question's candidates.
 SHUFFLE_SEED = 0
-
-
-class JointHybridEngine(HybridEngine):
-    """MXNet's engine on joint inputs."""
-
-    def _begin(self, pairs: Sequence[JointInput]) -> Tuple[List[mx.nd.NDArray], int]:
-        length = bucketed(max(joint.length for joint in pairs), self._network.max_positions)
-        return self._arrays(pad_inputs(pairs, length, self._padding_id)), length
-
-
-class JointPackedEngine(PackedEngine):
-    """oneDNN's engine on joint inputs, whose last layer runs for the marks alone."""
-
-    def _batch(self, pairs: Sequence[JointInput]) -> PackedBatch:
-        lengths = np.array([joint.length for joint in pairs])
-        return PackedBatch(lengths, np.stack([joint.marks for joint in pairs]))
-
-    def _begin(self, pairs: Sequence[JointInput], batch: PackedBatch) -> None:
-        _embed(self._layers, pairs, batch)
-
-
-def _embed(layers: PackedLayers, inputs: Sequence[JointInput], batch: PackedBatch) -> None:
-    """Compute the embeddings of joint inputs."""
-    types = np.concatenate([joint.token_types for joint in inputs])
-    positions = None
-    if inputs[0].positions is not None:
-        positions = np.concatenate([joint.positions for joint in inputs])
-    layers.embed(inputs, batch, types, positions)
 
 
 class EncodedQuestion(NamedTuple):
@@ -129,8 +98,7 @@ class JointRanker(Ranker):
         self._group_tokens = group_tokens
         self.set_drops(drop_ratio, keep)
         config = engine or EngineConfig(engine="mxnet")
-        engines = (JointHybridEngine, JointPackedEngine)
-        self._engine: Engine = build_engine(network, encoder.tokenizer, config, quantized, engines)
+        self._engine = build_engine(network, encoder.tokenizer, config, quantized, ENGINES)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -160,9 +128,7 @@ class JointRanker(Ranker):
         list of dict of str to Quantized
             Products of each layer.
         """
-        [backbone] = network.encoders
-        layers = list(backbone.layers)
-        return calibrate(network.config, backbone.embeddings, layers, pairs, strength, begin=_embed)
+        return calibrate_joint(network, pairs, strength)
 
     def _rank_question(self, question: Question) -> Ranking:
         encoded, _ = self._encode(question)
@@ -236,35 +202,15 @@ class JointRanker(Ranker):
             inputs.append(self.encoder.join([pairs[index] for index in group]))
         truncated = np.array([pair.truncated for pair in pairs])
         encoded = EncodedQuestion(inputs, groups, truncated, name, document_ids)
-        self._check_inputs(encoded)
+        for joint in inputs:
+            check_input(self.network, joint, name)
         return encoded
-
-    def _check_inputs(self, encoded: EncodedQuestion) -> None:
-        """Check positions and token ids, which the engines use as indices."""
-        rows, limit = self.network.config.vocab_size, self.network.max_positions
-        name = encoded.name
-        for joint in encoded.inputs:
-            length = joint.length
-            if joint.positions is not None:
-                length = max(length, int(joint.positions.max()) + 1)
-            if length > limit:
-                expected = f"at most {limit}, the positions of the network"
-                raise InputError(name, f"{length} positions with candidates", expected)
-            ids = joint.token_ids
-            if ids.max() >= rows or ids.min() < 0:
-                wrong = ids[(ids < 0) | (ids >= rows)][0]
-                raise InputError(
-                    name,
-                    f"token id {wrong}",
-                    f"ids from 0 to {rows - 1}, the rows of the word embeddings",
-                    "encode with the tokenizer of the network's encoder",
-                )
 
     def _rank_group(self, group: Sequence[EncodedQuestion]) -> List[Ranking]:
         inputs: List[JointInput] = []
         for encoded in group:
             inputs += encoded.inputs
-        scores, positions = self._score(inputs)
+        scores, positions = score_inputs(self._engine, inputs, self.encoder.k)
         rankings = []
         start = 0
         for encoded in group:
@@ -272,25 +218,6 @@ class JointRanker(Ranker):
             rankings.append(self._ranking(encoded, scores[start:end], positions[start:end]))
             start = end
         return rankings
-
-    def _score(self, inputs: Sequence[JointInput]) -> Tuple[np.ndarray, np.ndarray]:
-        """Scores of inputs, (inputs, k), and their positions with padding, (inputs,)."""
-        scores = np.zeros((len(inputs), self.encoder.k))
-        positions = np.zeros(len(inputs))
-        if not inputs:
-            return scores, positions
-        lengths = np.array([joint.length for joint in inputs])
-        order = np.argsort(lengths, kind="stable")
-        numbers = [order[batch] for batch in self._engine.plan(lengths[order])]
-        rows = []
-        for batch in numbers:
-            some = [inputs[number] for number in batch]
-            done = self._engine.run([0], batch, some, None, None)
-            positions[batch] = done.positions
-            rows += done.rows
-        # The head runs once for all micro-batches.
-        scores[np.concatenate(numbers)] = self._engine.scores(0, np.concatenate(rows))
-        return scores, positions
 
     def _ranking(
         self, encoded: EncodedQuestion, group_scores: np.ndarray, positions: np.ndarray

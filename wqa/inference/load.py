@@ -27,6 +27,7 @@ from wqa.inference.ranking import Ranking
 from wqa.inference.run_directory import KINDS, load_run
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.tuned import read_tuned
+from wqa.inference.verifier import Verifier
 from wqa.models import Network, parse_devices
 from wqa.onednn import check_precision
 from wqa.onednn.quantize import STRENGTH, QuantizedLayers
@@ -45,6 +46,9 @@ RANKERS: Dict[str, Callable[..., Ranker]] = {
     "cosinet": ListRanker,
     "compare_aggregate": ListRanker,
 }
+
+#: What uses networks that do not rank, by `Network.computes`, where it quantizes in its own way.
+_CALIBRATED: Dict[str, Any] = {"labels": Verifier}
 
 
 def build_ranker(system: str, network: Network, encoder: PairEncoder, **options: Any) -> Ranker:
@@ -99,7 +103,8 @@ def calibrate_network(
     list of dict of str to Quantized
         Products of each layer, as the ranker of the network takes them.
     """
-    calibrate = getattr(RANKERS.get(system), "calibrate", CascadeRanker.calibrate)
+    owner = RANKERS.get(system, _CALIBRATED.get(network.computes))
+    calibrate = getattr(owner, "calibrate", CascadeRanker.calibrate)
     return calibrate(network, pairs, strength)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from wqa.config import RunConfig, from_dict, read_run_config
 from wqa.data.digests import check_digest
-from wqa.data.files import sha256
+from wqa.data.files import PathLike, sha256
 from wqa.errors import EncoderError, OptionError, RunDirectoryError
 from wqa.inference.engine_choice import packing_obstacle
 from wqa.models import Network, network_type, parse_devices
@@ -31,9 +31,9 @@ KINDS: Dict[str, Tuple[str, str]] = {
     "spans": ("a reader of spans", "load it with load_reader, or `wqa answer --reader`"),
     "paragraphs": (
         "a joint model that is pre-trained",
-        "fine-tune it with `wqa train mspp --init`",
+        "fine-tune it with `wqa train mspp --init`, or mspp_claims",
     ),
-    "labels": ("a classifier of a question with its candidates", "call its network"),
+    "labels": ("a classifier of claims", "load it with load_verifier, or `wqa verify`"),
 }
 
 
@@ -110,6 +110,27 @@ def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
             KINDS[computes][0],
             f"{use}, or name another run",
         )
+
+
+def run_kind(run: PathLike) -> str:
+    """Tell what the network of a run computes, by its ``config.json`` alone.
+
+    Parameters
+    ----------
+    run : str or path-like
+        What stands where a run is expected.
+
+    Returns
+    -------
+    str
+        A key of `KINDS`; empty for what is no run directory, such as the name of a baseline. What
+        loads it says what is wrong with a damaged one.
+    """
+    folder = pathlib.Path(run)
+    try:
+        return own_config(folder, read_run_config(folder / "config.json")).computes
+    except (RunDirectoryError, OSError):
+        return ""
 
 
 def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:

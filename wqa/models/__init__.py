@@ -13,7 +13,7 @@ from wqa.models.heads import Branch, Head
 from wqa.models.list_config import ListConfig
 from wqa.models.lists import ListNetwork
 from wqa.models.mhs import MHSConfig, MultipleHeadsStudent
-from wqa.models.mspp import JointTransformer, MSPPConfig
+from wqa.models.mspp import ClaimConfig, ClaimTransformer, JointTransformer, MSPPConfig
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer
 from wqa.models.reader import ReaderConfig, SpanReader
@@ -24,6 +24,8 @@ __all__ = [
     "Branch",
     "CascadeConfig",
     "CascadeTransformer",
+    "ClaimConfig",
+    "ClaimTransformer",
     "CompareAggregate",
     "Cosinet",
     "DCBERTConfig",

@@ -8,6 +8,9 @@ AE_k (E_0 and E_i) one score to each candidate.
 Pre-training (sections 3.4 and 4.1) trains the joint model, with a head for each candidate, and a
 predictor of masked tokens beside it. Both read one pass of the encoder.
 
+Fact verification (section 3.1) puts a claim in place of the question and its evidence in place of
+the candidates. IE_1 or AE_1 tells whether the evidence supports the claim or refutes it.
+
 Shapes: B inputs, L positions, k candidates, M masked positions of an input, C units, V tokens.
 """
 
@@ -37,12 +40,18 @@ SINGLE_LABEL = ("IE_1", "AE_1")
 #: How AE_1 aggregates the embeddings of the segments that are there.
 AGGREGATIONS = ("mean", "sum")
 
-#: Greatest length of a segment, above the positions of all encoders.
+#: Claims of an update (appendix B.1).
+CLAIMS_AN_UPDATE = 64
+#: Greatest length of a segment.
 _MOST_LENGTH = 1 << 16
 
 
 def _option(default: Any, text: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": text})
+
+
+def _without_option(default: Any) -> Any:
+    return dataclasses.field(default=default, metadata={"option": False})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,45 +344,58 @@ class ParagraphTransformer(JointTransformer):
         return self.predictor(rows.reshape((-3, 0)), table)
 
 
-class SourceEncoder(Network):
-    """The encoder that a training starts from, with the token types that it has there.
+@dataclasses.dataclass(frozen=True)
+class ClaimConfig(MSPPConfig):
+    """Configuration of the joint model of claims.
 
-    A start of a training fills it; the task then copies its parameters into the joint model.
+    Parameters
+    ----------
+    head : {"IE_1", "AE_1"}
+        Head (section 3.3).
+    label_names : tuple of str
+        Names of the labels in the order of the outputs, which the training fills in; empty before.
+
+    Raises
+    ------
+    OptionError
+        If the head gives no label to the whole input, or the names are not as many as the labels.
+    """
+
+    head: str = _option("IE_1", "IE_1 or AE_1, which give one label to a claim")
+    order: str = _without_option("original")  # nothing is ranked
+    labels: int = _without_option(3)
+    label_names: Tuple[str, ...] = _without_option(())
+
+    CHOICES = {**MSPPConfig.CHOICES, "head": SINGLE_LABEL}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.label_names) not in (0, self.labels):
+            problem = f"{len(self.label_names)} names of {self.labels} labels"
+            raise OptionError("label_names", problem, "a name for each label")
+
+    def training_defaults(self) -> Dict[str, Any]:
+        """Settings of appendix B.1, the epochs of ASNQ there, and the patience of the code."""
+        return {
+            "epochs": 6,
+            "learning_rate": 1e-5,
+            "warmup_updates": 1000,
+            "patience": 8,
+            "tokens_per_update": CLAIMS_AN_UPDATE * self.segment_length * (self.k + 1),
+        }
+
+
+class ClaimTransformer(JointTransformer):
+    """A joint model that gives a label to a claim with its evidence.
+
+    Inputs are those of the joint model. The output is (B, labels) logits.
 
     Parameters
     ----------
     backbone : BackboneConfig
         Sizes of the encoder.
-    config : NetworkConfig, optional
-        Nothing.
+    config : ClaimConfig, optional
+        Head, form of the inputs, and names of the labels.
     """
 
-    def __init__(
-        self, backbone: BackboneConfig, config: Optional[NetworkConfig] = None, **kwargs
-    ) -> None:
-        super().__init__(backbone, config, **kwargs)
-        with self.name_scope():
-            self.backbone = Backbone(backbone)
-
-    @property
-    def encoders(self) -> List[Backbone]:
-        return [self.backbone]
-
-
-class PredictingEncoder(SourceEncoder):
-    """The encoder that a pre-training starts from, with its predictor of masked tokens.
-
-    Parameters
-    ----------
-    backbone : BackboneConfig
-        Sizes of the encoder.
-    config : NetworkConfig, optional
-        Nothing.
-    """
-
-    def __init__(
-        self, backbone: BackboneConfig, config: Optional[NetworkConfig] = None, **kwargs
-    ) -> None:
-        super().__init__(backbone, config, **kwargs)
-        with self.name_scope():
-            self.predictor = TokenPredictor(backbone)
+    Config = ClaimConfig

@@ -11,7 +11,7 @@ from wqa.models.compare_aggregate import CompareAggregate
 from wqa.models.cosinet import Cosinet
 from wqa.models.dcbert import DecoupledTransformer
 from wqa.models.mhs import MultipleHeadsStudent
-from wqa.models.mspp import JointTransformer, ParagraphTransformer
+from wqa.models.mspp import ClaimTransformer, JointTransformer, ParagraphTransformer
 from wqa.models.network import Network
 from wqa.models.pairwise import PairwiseTransformer
 from wqa.models.reader import SpanReader
@@ -24,6 +24,7 @@ NETWORKS: Dict[str, Type[Network]] = {
     "dcbert": DecoupledTransformer,
     "mspp": JointTransformer,
     "mspp_pretraining": ParagraphTransformer,
+    "mspp_claims": ClaimTransformer,
     "reader": SpanReader,
     "cosinet": Cosinet,
     "compare_aggregate": CompareAggregate,

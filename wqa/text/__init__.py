@@ -1,6 +1,7 @@
 """Tokenizers, pairs, windows, masks, tokenized corpora, and batches by token budget."""
 
 from wqa.text.batching import bucketed, pack_batches, plan_batches, plan_by_question, split_rows
+from wqa.text.claims import OF_CLAIMS, EncodedClaim, PreparedClaims, encode_claim, prepare_claims
 from wqa.text.decoupled import SingleEncoder, SplitEncoder, SplitPair
 from wqa.text.encoding import Encoded, PairEncoder, pad_pairs
 from wqa.text.joint import JointEncoder, JointInput, pad_inputs
@@ -21,14 +22,17 @@ from wqa.text.words import WordTokenizer, embedding_matrix, split_words
 
 __all__ = [
     "Encoded",
+    "EncodedClaim",
     "JointEncoder",
     "JointInput",
     "ListEncoder",
     "Located",
     "Masked",
     "Masking",
+    "OF_CLAIMS",
     "PairEncoder",
     "PairStore",
+    "PreparedClaims",
     "PreparedQuestions",
     "SingleEncoder",
     "SplitEncoder",
@@ -43,6 +47,7 @@ __all__ = [
     "bucketed",
     "build_store",
     "embedding_matrix",
+    "encode_claim",
     "is_store",
     "load_tokenizer",
     "naming_file",
@@ -53,6 +58,7 @@ __all__ = [
     "plan_batches",
     "plan_by_question",
     "plan_lists",
+    "prepare_claims",
     "prepare_questions",
     "split_rows",
     "split_words",

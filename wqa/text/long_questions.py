@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from wqa.data import Question
 from wqa.data.files import PathLike
@@ -145,7 +145,12 @@ def naming_file(path: PathLike) -> Iterator[None]:
         raise type(error)(where, error.found, error.expected, error.mend) from None
 
 
-def note_long_questions(truncated: int, skipped: int, where: PathLike = "") -> None:
+def note_long_questions(
+    truncated: int,
+    skipped: int,
+    where: PathLike = "",
+    names: Tuple[str, str] = ("question", "candidates"),
+) -> None:
     """Print on standard error how many questions were truncated or skipped, if any.
 
     Parameters
@@ -156,16 +161,19 @@ def note_long_questions(truncated: int, skipped: int, where: PathLike = "") -> N
         Number of questions that were left out with their candidates.
     where : str or path-like
         The corpus; empty where the output names it.
+    names : (str, str)
+        What a question, and the texts beside it, are called.
     """
+    name, others = names
     parts = []
     if truncated:
-        parts.append(f"{_counted(truncated)} truncated")
+        parts.append(f"{_counted(truncated, name)} truncated")
     if skipped:
-        parts.append(f"{_counted(skipped)} skipped with all candidates")
+        parts.append(f"{_counted(skipped, name)} skipped with all {others}")
     if parts:
-        name = f"{where}: " if str(where) else ""
-        print(printable(f"note: {name}{', '.join(parts)}"), file=sys.stderr)
+        start = f"{where}: " if str(where) else ""
+        print(printable(f"note: {start}{', '.join(parts)}"), file=sys.stderr)
 
 
-def _counted(count: int) -> str:
-    return f"{count:,} over-long question{'s' if count > 1 else ''}"
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} over-long {name}{'s' if count > 1 else ''}"

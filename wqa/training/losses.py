@@ -85,3 +85,21 @@ def span_cross_entropy(
     log_probabilities = mx.nd.log_softmax(mx.nd.broadcast_add(logits, mask), axis=1)
     picked = mx.nd.pick(log_probabilities, mx.nd.expand_dims(targets, axis=1), axis=1)  # (B, 2)
     return -mx.nd.mean(picked, axis=1)
+
+
+def label_cross_entropy(logits: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
+    """Cross-entropy of the label of each row.
+
+    Parameters
+    ----------
+    logits : mxnet.nd.NDArray
+        (B, n) logits of the labels.
+    labels : mxnet.nd.NDArray
+        (B,) index of each row's label, from 0.
+
+    Returns
+    -------
+    mxnet.nd.NDArray
+        (B,) losses in nats.
+    """
+    return -mx.nd.pick(mx.nd.log_softmax(logits, axis=1), labels, axis=1)

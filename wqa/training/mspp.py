@@ -17,7 +17,8 @@ import numpy as np
 from wqa.config import TrainingConfig
 from wqa.errors import OptionError
 from wqa.models import Network, NetworkConfig
-from wqa.models.mspp import SINGLE_LABEL, SourceEncoder
+from wqa.models.mspp import SINGLE_LABEL
+from wqa.models.source_encoders import SourceEncoder
 from wqa.text import Tokenizer, bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.decoupled import SPECIALS
@@ -119,17 +120,7 @@ class MSPPTask(PairTask):
         groups = group_candidates(self.pairs.questions, self.encoder.k, rng)
         lengths = (self.pairs.lengths[:, 1][groups] * (groups >= 0)).sum(axis=1)
         size = max(1, tokens // self._longest)
-        block = len(groups)
-        if self.config.shuffle == "question":
-            block = size * _BATCHES_A_BLOCK  # neighbours in the data, which a file holds together
-        starts = np.arange(0, len(groups), block)
-        if rng is not None:
-            rng.shuffle(starts)
-        batches: List[np.ndarray] = []
-        for start in starts:
-            of_block = slice(start, start + block)
-            batches += _batches(groups[of_block], lengths[of_block], size, rng)
-        return batches
+        return [groups[rows] for rows in plan_rows(lengths, size, self.config.shuffle, rng)]
 
     def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
         inputs = []
@@ -152,16 +143,45 @@ class MSPPTask(PairTask):
         return {"loss": losses.sum(axis=1) / self.encoder.k}
 
 
-def _batches(
-    groups: np.ndarray, lengths: np.ndarray, size: int, rng: Optional[np.random.Generator]
+def plan_rows(
+    lengths: np.ndarray, size: int, shuffle: str, rng: Optional[np.random.Generator] = None
 ) -> List[np.ndarray]:
-    """Divide groups into batches of one size, of similar lengths so that little is padding."""
-    cuts = np.arange(size, len(groups), size)
-    if rng is None:
-        return np.split(groups, cuts)
-    order = np.lexsort((rng.random(len(groups)), lengths // BUCKET))
-    batches = np.split(groups[order], cuts)
-    return [batches[index] for index in rng.permutation(len(batches))]
+    """Divide inputs into batches of one size, of similar lengths so that little is padding.
+
+    Parameters
+    ----------
+    lengths : numpy.ndarray
+        (N,) tokens of each input.
+    size : int
+        Number of inputs of a batch; the last one may have fewer.
+    shuffle : {"pair", "question"}
+        Whether all inputs are shuffled together, or within blocks of neighbours in the data.
+    rng : numpy.random.Generator, optional
+        Shuffles the inputs and the batches; without it all are in the order of the data.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        Indices of the inputs of each batch. Their number does not depend on the shuffle.
+    """
+    count = len(lengths)
+    block = count
+    if shuffle == "question":
+        block = size * _BATCHES_A_BLOCK  # neighbours in the data, which a file holds together
+    starts = np.arange(0, count, block)
+    if rng is not None:
+        rng.shuffle(starts)
+    batches: List[np.ndarray] = []
+    for start in starts:
+        rows = np.arange(start, min(start + block, count))
+        cuts = np.arange(size, len(rows), size)
+        if rng is None:
+            batches += np.split(rows, cuts)
+            continue
+        order = np.lexsort((rng.random(len(rows)), lengths[rows] // BUCKET))
+        of_block = np.split(rows[order], cuts)
+        batches += [of_block[index] for index in rng.permutation(len(of_block))]
+    return batches
 
 
 def group_candidates(

@@ -19,7 +19,7 @@ from wqa.data.paragraph_examples import POSITIVE, ExampleSettings
 from wqa.data.paragraph_minima import Minima, note_left_out
 from wqa.data.paragraph_stream import ParagraphStream
 from wqa.models import NetworkConfig, network_type
-from wqa.models.mspp import PredictingEncoder
+from wqa.models.source_encoders import PredictingEncoder
 from wqa.text.masking import Masking
 from wqa.text.paragraphs import ParagraphEncoder
 from wqa.training.losses import cross_entropy

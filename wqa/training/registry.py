@@ -6,6 +6,7 @@ from typing import Dict, Type
 
 from wqa.errors import check_choice
 from wqa.training.cascade import CascadeTask
+from wqa.training.claims import ClaimTask
 from wqa.training.dcbert import DCBERTTask
 from wqa.training.exits import ExitTask
 from wqa.training.lists import ListTask
@@ -23,6 +24,7 @@ TASKS: Dict[str, Type[Task]] = {
     "dcbert": DCBERTTask,
     "mspp": MSPPTask,
     "mspp_pretraining": ParagraphTask,
+    "mspp_claims": ClaimTask,
     "reader": ReaderTask,
     "cosinet": ListTask,
     "compare_aggregate": ListTask,

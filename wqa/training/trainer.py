@@ -39,7 +39,7 @@ _UNDECAYED = ("bias", "gamma", "beta")
 
 
 #: Figures on dev that are numbers, not shares.
-_COUNTS = ("questions", "examples")
+_COUNTS = ("questions", "examples", "claims")
 
 
 class Trainer:
