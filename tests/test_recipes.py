@@ -99,6 +99,12 @@ RECIPES = {
         "table7_full.tsv": "Joint MSPP IE_k, FT IE_k",
         "table2_claims_wikiqa.txt": "Joint RoBERTa-Base, FT IE_k; Joint MSPP IE_k, FT IE_k (1",
     },
+    "mspp/table3": {
+        "table3.tsv": "Joint MSPP IE_k, FT AE_1",
+        "table8.tsv": "Joint RoBERTa-Base, FT IE_1",
+        "table3_claims.txt": "accuracy",
+        "mspp/claims_joint_IE_1_seed0/test.labels.jsonl": "predicted_label",
+    },
     "mspp/minilm_train": {"mspp/joint_row_ie_wikiqa_seed0/metrics.jsonl": "loss"},
     "mspp/minilm_tables": {
         "minilm_pretraining.txt": "mlm_loss",
@@ -491,7 +497,9 @@ def test_the_rows_of_mspp(tmp_path):
         "asnq_seeds": "-",
     }
     assert (joint["wikiqa_map"], joint["asnq_map"]) == ("70.00", "50.00")
-    with pytest.raises(AssertionError, match="error: .*a.json: no em; expected the figures of one"):
+    with pytest.raises(
+        AssertionError, match="error: .*a.json: no em; expected the figures of one run"
+    ):
         run_script(MSPP / "rows.py", table, "asnq", "em", "--row", "joint", one)
 
 
@@ -519,6 +527,33 @@ def test_systems_are_compared_over_seeds_and_over_questions(tmp_path):
     assert cells.split()[-2:] == ["0.500", f"{1 - 2**0.5 / 2:.3f}"]
     with pytest.raises(AssertionError, match="error: .*third"):
         run_script(*claims, "--pair", "first", "third")
+
+
+def test_labels_are_compared_over_claims(tmp_path):
+    """By the share of the claims whose label is right; ids are numbers in the files of labels."""
+    right = {"7": "SUPPORTS", "8": "REFUTES"}
+    lines = []
+    for key, label in right.items():
+        claim = {"id": key, "claim": "a cave", "evidence": ["some text"], "label": label}
+        lines.append(json.dumps(claim))
+    data = tmp_path / "dev.jsonl"
+    data.write_text("\n".join(lines) + "\n")
+
+    def labels(name, *predicted):
+        rows = []
+        for key, label in zip((7, 8), predicted):
+            rows.append(json.dumps({"id": key, "predicted_label": label}))
+        (tmp_path / name).write_text("\n".join(rows) + "\n")
+        return tmp_path / name
+
+    one = ("--system", "one", labels("one", "SUPPORTS", "SUPPORTS"))
+    all_right = ("--system", "all", labels("all", *right.values()))
+    few = ("--system", "few", labels("few", "SUPPORTS"))
+    claims = (MSPP / "claims.py", data, "accuracy", *one, *all_right)
+    cells = run_script(*claims, "--pair", "one", "all").splitlines()[2].split()
+    assert cells[:4] == ["accuracy", "0.500", "1.000", "0.500"] and cells[-1] == "nan"
+    with pytest.raises(AssertionError, match="error: .*few: other claims than the judgements"):
+        run_script(*claims, *few, "--pair", "one", "few")
 
 
 def test_the_first_candidates_of_a_ranker(tmp_path):

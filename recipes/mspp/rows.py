@@ -4,8 +4,8 @@
     python recipes/mspp/rows.py TABLE.tsv CORPUS METRIC,METRIC... \
         --row NAME FIGURES.json ... [--row ...]
 
-FIGURES.json is what `wqa evaluate --json` writes. The columns of a row for CORPUS are written anew;
-other rows and columns stay.
+FIGURES.json is what `wqa evaluate --json` writes, of questions or of claims. The columns of a row
+for CORPUS are written anew; other rows and columns stay.
 """
 
 import argparse
@@ -22,9 +22,11 @@ from wqa.evaluation.significance import over_seeds
 def figures_of(path, metrics):
     """Figures of one file, and the number of questions."""
     figures = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
+    if "claims" in figures:
+        figures["questions"] = figures["claims"]
     for name in metrics:
         if name not in figures:
-            raise DataError(path, f"no {name}", "the figures of one ranker by `wqa evaluate`")
+            raise DataError(path, f"no {name}", "the figures of one run by `wqa evaluate`")
     return {name: figures[name] for name in ("questions", *metrics)}
 
 

@@ -78,7 +78,7 @@ update_tokens() {  # SYSTEM CORPUS
 }
 batch_tokens() { echo "$TOKENS"; }      # SYSTEM CORPUS: of a mini-batch on each device
 joint_options() {  # [DEVIATION]: of joint models and their pre-training; that of the question's row of token types
-  echo "--k $K --segment-length $LENGTH --positions $POSITIONS --missing $MISSING --order $ORDER" \
+  echo "--k $K --segment-length $LENGTH --positions $POSITIONS --missing $MISSING" \
     "--aggregation $AGGREGATION --type-initialisation ${1:-$ROW_DEVIATION}"
 }
 head_of() { case $1 in *_ae) echo AE_k ;; *) echo IE_k ;; esac; }
@@ -105,7 +105,7 @@ pretraining_schedule() {
 prepare_documents() {
   if [ "${SMOKE:-0}" = 1 ]; then
     DOCUMENTS=$RUNS/mspp/documents/train.jsonl HELD_OUT=$RUNS/mspp/documents/dev.jsonl
-    [ -e "$DOCUMENTS" ] || "$python" recipes/mspp/builtin_paragraphs.py "$RUNS/mspp/documents"
+    [ -e "$DOCUMENTS" ] || "$python" recipes/mspp/builtin_corpora.py "$RUNS/mspp"
   fi
 }
 
@@ -130,10 +130,11 @@ fit() {  # SYSTEM CORPUS SEED: trains it where that was not done
       options=(pairwise "$corpus" --encoder "$ENCODER") ;;
     mspp_*)
       pretrain "$(head_of "$name")"
-      options=(mspp "$corpus" --init "$(pretrained_of "$(head_of "$name")")" --head "$(head_of "$name")" $(joint_options)) ;;
+      options=(mspp "$corpus" --init "$(pretrained_of "$(head_of "$name")")" --head "$(head_of "$name")" $(joint_options)
+        --order "$ORDER") ;;
     *)
       if [ "$name" != "${name/_row/}" ]; then row=1; fi
-      options=(mspp "$corpus" --encoder "$ENCODER" --head "$(head_of "$name")" $(joint_options $row)) ;;
+      options=(mspp "$corpus" --encoder "$ENCODER" --head "$(head_of "$name")" $(joint_options $row) --order "$ORDER") ;;
   esac
   TOKENS=$(batch_tokens "$name" "$corpus") UPDATE_TOKENS=$(update_tokens "$name" "$corpus") train \
     "mspp/${name}_${corpus}_seed$seed" "${options[@]}" --seed "$seed" --learning-rate "$(rate_of "$corpus")" \
