@@ -871,3 +871,20 @@ def test_no_traceback_in_a_real_process(tiny_run):
     assert (
         done.returncode == 2 and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     )
+
+
+@pytest.mark.parametrize(
+    "arguments, name, expected",
+    [
+        ([], "warmup_updates", 1000),
+        (["--warmup-share", "0.1"], "warmup_updates", 4000),
+        (["--schedule", "slanted"], "warmup_updates", 4000),
+        (["--warmup-updates", "7", "--warmup-share", "0.1"], "warmup_updates", 7),
+        ([], "tokens_per_update", 24576),
+        (["--accumulate", "2"], "tokens_per_update", 0),
+        (["--k", "2"], "tokens_per_update", 64 * 64 * 3),
+    ],
+)
+def test_a_default_of_a_system_gives_way_to_what_replaces_it(arguments, name, expected):
+    options = parse(["train", "mspp_claims", "--train", "x", "--out", "y", *arguments])
+    assert getattr(options, name) == expected

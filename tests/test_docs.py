@@ -14,6 +14,9 @@ from conftest import ROOT
 from tiny_encoder import write_tiny_encoder
 
 from wqa.cli import COMMANDS, parse
+from wqa.config import TrainingConfig
+from wqa.data import Claim, write_claims
+from wqa.training import train
 
 DOCS = ROOT / "docs"
 PAGES = [
@@ -212,6 +215,11 @@ def workplace(tmp_path_factory, tiny_run):
     (folder / "runs").mkdir()
     for name in ("quickstart", "cascade", "pairwise"):
         (folder / "runs" / name).symlink_to(tiny_run)
+    claims = folder / "claims.jsonl"
+    write_claims(claims, [Claim("1", "ice melts .", ("glacier caves .",), "SUPPORTS")])
+    config = TrainingConfig(max_updates=1, warmup_updates=0)
+    options = {"config": config, "k": 2, "segment_length": 50}
+    train("mspp_claims", str(claims), str(folder / "runs" / "claims"), str(encoder), **options)
     return folder
 
 

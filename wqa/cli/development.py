@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, List
 from wqa.cli.options import fields_of
 from wqa.config import EngineConfig
 from wqa.data import Question
+from wqa.errors import OptionError
 
 #: Takes the network, and returns its figures.
 Evaluator = Callable[[Any], Dict[str, float]]
@@ -30,6 +31,9 @@ def evaluator_factory(options: argparse.Namespace) -> Callable[[Any], Evaluator]
 
     kind = network_type(options.system).Config
     own_config = kind(**fields_of(options, kind))
+    if own_config.computes not in FACTORIES:
+        problem = f"data for a network that computes {own_config.computes}"
+        raise OptionError("dev", problem, "none")
     return FACTORIES[own_config.computes](options, own_config)
 
 

@@ -8,6 +8,12 @@ import dataclasses
 from wqa.cli.options import add_fields, fields_of, has_option
 from wqa.errors import OptionError
 
+#: Options that take the place of another, so that the system's default of that does not apply.
+_REPLACED_BY = {
+    "warmup_updates": ("warmup_share", "schedule"),
+    "tokens_per_update": ("accumulate",),
+}
+
 
 class HelpWithOwnOptions(argparse.Action):
     """Shows the help text, with the options of the system if one is named before."""
@@ -51,6 +57,8 @@ def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
 def set_training_defaults(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Set the defaults of the training to those of the system, which its own options may decide.
 
+    An option that takes the place of another one leaves out the system's default of that.
+
     Parameters
     ----------
     parser : argparse.ArgumentParser
@@ -65,4 +73,9 @@ def set_training_defaults(parser: argparse.ArgumentParser, options: argparse.Nam
         own = config(**fields_of(options, config))
     except (OptionError, AttributeError):  # raised again where the options are used; or for --help
         own = config()
-    parser.set_defaults(**own.training_defaults())
+    defaults = own.training_defaults()
+    for name, others in _REPLACED_BY.items():
+        given = [getattr(options, other, None) for other in others]
+        if given != [parser.get_default(other) for other in others]:
+            defaults.pop(name, None)
+    parser.set_defaults(**defaults)

@@ -42,7 +42,7 @@ AGGREGATIONS = ("mean", "sum")
 
 #: Claims of an update (appendix B.1).
 CLAIMS_AN_UPDATE = 64
-#: Greatest length of a segment.
+#: Greatest length of a segment, above the positions of all encoders.
 _MOST_LENGTH = 1 << 16
 
 

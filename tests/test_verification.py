@@ -1,0 +1,680 @@
+"""Fact verification by the joint model: its inputs, its training, verdicts, and the commands."""
+
+import importlib
+import json
+import math
+import re
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import needs_onednn, needs_precision
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.cli import main
+from wqa.config import BackboneConfig, EngineConfig, TrainingConfig, read_run_config
+from wqa.data import (
+    Claim,
+    ParagraphDocument,
+    builtin_path,
+    read_claims,
+    read_questions,
+    write_claims,
+    write_paragraphs,
+)
+from wqa.data.claims import LABELS, NO_EVIDENCE
+from wqa.errors import (
+    DataError,
+    InputError,
+    OptionError,
+    QuestionTooLong,
+    RunDirectoryError,
+    ScoreError,
+    TrainingStopped,
+)
+from wqa.evaluation import claim_evaluator, label_accuracy
+from wqa.inference import Verdict, Verifier, load_ranker, load_reader, load_verifier
+from wqa.inference.run_directory import run_kind
+from wqa.models import ClaimConfig, build_network
+from wqa.pretrained import read_backbone_config
+from wqa.text import encode_claim, load_tokenizer, prepare_claims
+from wqa.training import TASKS, Trainer, train
+from wqa.training.losses import label_cross_entropy
+from wqa.training.start import open_start
+
+pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
+
+fever = importlib.import_module("fever")
+
+SYSTEM = "mspp_claims"
+#: Sizes of inputs that fit the encoders of the tests.
+SIZES = {"k": 3, "segment_length": 24}
+SETTINGS = {
+    "learning_rate": 1e-2,
+    "warmup_updates": 2,
+    "tokens_per_batch": 800,
+    "tokens_per_update": 0,
+}
+ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
+HEADS = [{}, {"head": "AE_1"}, {"head": "AE_1", "aggregation": "sum"}]
+
+
+def make_claims(count=24):
+    """Claims of the built-in questions, with evidence of 0 to 5 pieces."""
+    claims = []
+    for number, question in enumerate(read_questions(builtin_path("train"))):
+        evidence = tuple(question.texts[: number % 6]) or (NO_EVIDENCE,)
+        label = LABELS[number % 3]
+        text = " ".join(question.question.split()[:12])
+        claims.append(Claim(f"C{number}", text, evidence, label))
+    return claims[:count]
+
+
+def make_encoder(folder, long_questions="error", **options):
+    return make_network(folder, **options).text_encoder(load_tokenizer(folder), 128, long_questions)
+
+
+def make_network(folder, system=SYSTEM, **options):
+    mx.random.seed(5)
+    network = build_network(system, read_backbone_config(folder), **{**SIZES, **options})
+    network.initialize(mx.init.Normal(0.3))
+    return network
+
+
+def make_verifier(folder, engine="mxnet", long_questions="error", **options):
+    network = make_network(folder, **options)
+    encoder = network.text_encoder(load_tokenizer(folder), 128, long_questions)
+    return Verifier(network, encoder, EngineConfig(engine=engine))
+
+
+@pytest.fixture(scope="module")
+def claim_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("claims") / "claims.jsonl"
+    write_claims(path, make_claims())
+    return path
+
+
+@pytest.fixture(scope="module")
+def claim_run(tmp_path_factory, tiny_encoder, claim_file):
+    """A run after a few updates."""
+    out = tmp_path_factory.mktemp("runs") / "claims"
+    config = TrainingConfig(max_updates=6, **SETTINGS)
+    train(SYSTEM, str(claim_file), str(out), str(tiny_encoder), config=config, **SIZES)
+    return out
+
+
+# Inputs
+
+
+def test_a_claim_is_read_with_its_first_k_pieces(tiny_encoder):
+    encoder = make_encoder(tiny_encoder)
+    evidence = ["cave", " ", "ice " * 30, "river", "glacier"]
+    encoded = encode_claim(encoder, "what is ice ?", evidence)
+    [expected] = encoder.encode("what is ice ?", ["cave", "ice " * 30, "river"])
+    np.testing.assert_array_equal(encoded.joint.token_ids, expected.token_ids)
+    assert encoded.joint.candidates == 3 and encoded.unread == 1
+    assert encoded.truncated == (False, False, True, False, False)
+    assert not encoded.claim_truncated
+
+
+@pytest.mark.parametrize("evidence", [(), [], [""], [" ", "\n"], [NO_EVIDENCE]])
+def test_a_claim_without_evidence_is_read_as_in_the_corpus(tiny_encoder, evidence):
+    encoder = make_encoder(tiny_encoder)
+    [expected] = encoder.encode("what is ice ?", ["no doc. "])
+    encoded = encode_claim(encoder, "what is ice ?", evidence)
+    np.testing.assert_array_equal(encoded.joint.token_ids, expected.token_ids)
+    assert encoded.truncated == (False,) * len(evidence) and encoded.unread == 0
+
+
+@pytest.fixture(scope="module")
+def shared_encoder(tiny_encoder):
+    return make_encoder(tiny_encoder)
+
+
+@given(st.lists(st.sampled_from(["", " ", "\x00", "cave", "ice " * 23, "a river"]), max_size=7))
+def test_every_piece_is_read_blank_or_counted(shared_encoder, evidence):
+    encoded = encode_claim(shared_encoder, "what ?", evidence)
+    filled = [text for text in evidence if text.strip()]
+    assert encoded.unread == max(0, len(filled) - 3)
+    assert 1 <= encoded.joint.candidates <= 3
+    cut = [text for text in filled[:3] if text == "ice " * 23]
+    assert sum(encoded.truncated) == len(cut)
+    assert len(encoded.truncated) == len(evidence)
+
+
+@pytest.mark.parametrize(
+    "claim, evidence, message",
+    [
+        ("", ["x"], "claim '': the claim is empty"),
+        (" \n", ["x"], "the claim is empty"),
+        ("\x00", ["x"], "the claim is empty"),
+        (3, ["x"], "claim 3: not a string and a list of strings"),
+        ("what ?", "cave", "not a string and a list of strings"),
+        ("what ?", ["cave", None], "not a string and a list of strings"),
+    ],
+)
+def test_what_is_no_claim_is_refused(tiny_encoder, claim, evidence, message):
+    with pytest.raises(InputError, match=message):
+        encode_claim(make_encoder(tiny_encoder), claim, evidence)
+
+
+def test_over_long_claims_follow_the_rule_for_questions(tiny_encoder):
+    claims = [Claim("C1", "ice " * 23, ("cave",)), Claim("C2", "ice " * 22, ("cave",))]
+    message = "^claim 'C1': 23 or more tokens; expected at most 22.*shorten the claim"
+    with pytest.raises(QuestionTooLong, match=message):
+        prepare_claims(claims, make_encoder(tiny_encoder))
+    prepared = prepare_claims(claims, make_encoder(tiny_encoder, "skip"))
+    assert [claim.id for claim in prepared.claims] == ["C2"] and prepared[1:] == (0, 1)
+    truncating = make_encoder(tiny_encoder, "truncate")
+    assert prepare_claims(claims, truncating) == (claims, 1, 0)
+    first, second = (encode_claim(truncating, claim.claim, claim.evidence) for claim in claims)
+    assert first.claim_truncated and not second.claim_truncated
+    np.testing.assert_array_equal(first.joint.token_ids, second.joint.token_ids)
+
+
+# Training
+
+
+def make_task(folder, path, config=None, system=SYSTEM, **options):
+    with open_start(str(folder)) as start:
+        own = ClaimConfig(**{**SIZES, **options})
+        return TASKS[system].create(system, start, own, str(path), config or TrainingConfig(), 128)
+
+
+def test_cross_entropy_by_hand():
+    logits = mx.nd.array([[0.0, 0.0, 0.0], [math.log(2), 0.0, 0.0], [1000.0, 0.0, -1000.0]])
+    losses = label_cross_entropy(logits, mx.nd.array([1, 0, 2])).asnumpy()
+    np.testing.assert_allclose(losses, [math.log(3), math.log(2), 2000], rtol=1e-5)
+
+
+def dense(layer, row):
+    """A dense layer outside MXNet."""
+    return layer.weight.data().asnumpy() @ row + layer.bias.data().asnumpy()
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("options", HEADS)
+def test_the_loss_by_hand(tiny_encoder, claim_file, options, hybrid):
+    task = make_task(tiny_encoder, claim_file, **options)
+    mx.random.seed(2)
+    task.network.initialize(mx.init.Normal(0.3))
+    task.hybridize(hybrid)
+    batch = task.batch(np.array([4, 0, 7]))  # evidence of 3 of 4, of none, and of 1
+    arrays = {name: mx.nd.array(array, dtype=array.dtype) for name, array in batch.items()}
+    assert batch["labels"].tolist() == [1, 0, 1]
+    assert (batch["marks"] >= 0).sum(axis=1).tolist() == [4, 2, 2]
+    assert task.pairs_of(batch) == 5
+    losses = task.losses(arrays, 1)["loss"].asnumpy()
+    hidden = task.network.backbone(
+        arrays["token_ids"], arrays["token_types"], arrays["valid_length"]
+    ).asnumpy()
+    head = task.network.head
+    for row, marks in enumerate(batch["marks"].astype(int)):
+        segments = hidden[row, marks[marks >= 0]]
+        read = segments[0]
+        if task.network.own_config.head == "AE_1":
+            read = segments.sum(axis=0)
+            if options.get("aggregation") != "sum":
+                read = read / len(segments)
+        inner = np.tanh(
+            head.dense.weight.data().asnumpy() @ read + head.dense.bias.data().asnumpy()
+        )
+        logits = head.out.weight.data().asnumpy() @ inner + head.out.bias.data().asnumpy()
+        expected = np.logaddexp.reduce(logits) - logits[int(batch["labels"][row])]
+        assert losses[row] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("shuffle", ["pair", "question"])
+def test_an_epoch_has_every_claim_once_in_batches_of_one_size(tiny_encoder, claim_file, shuffle):
+    task = make_task(tiny_encoder, claim_file, TrainingConfig(shuffle=shuffle))
+    assert task.max_length == 96
+    plans = [task.plan(5 * 96 + 1, rng) for rng in (None, *map(np.random.default_rng, (0, 1, 0)))]
+    for plan in plans:
+        assert sorted(np.concatenate(plan).tolist()) == list(range(24))
+        assert sorted(map(len, plan)) == [4, 5, 5, 5, 5]
+    orders = [np.concatenate(plan).tolist() for plan in plans]
+    assert orders[1] == orders[3] != orders[2] and orders[0] == list(range(24))
+    assert len(task.plan(1)) == 24
+
+
+def test_the_settings_of_the_paper_are_the_defaults(tiny_encoder, claim_file):
+    settings = ClaimConfig().training_defaults()
+    assert settings["learning_rate"] == 1e-5 and settings["warmup_updates"] == 1000
+    assert settings["tokens_per_update"] == 64 * 384
+    assert TASKS[SYSTEM].metric == "accuracy"
+    # An update then has 64 claims, whatever their lengths.
+    defaults = ClaimConfig(**SIZES).training_defaults()
+    assert make_task(tiny_encoder, claim_file).plan(defaults["tokens_per_update"])[0].shape == (24,)
+    assert defaults["tokens_per_update"] // 96 == 64
+
+
+def test_what_is_cut_skipped_or_not_read_is_said(tiny_encoder, tmp_path, capsys):
+    claims = [
+        Claim("1", "ice " * 30, ("cave",), LABELS[0]),
+        Claim("2", "ice", ("cave " * 30, "river", "ice", "a", "b"), LABELS[1]),
+    ]
+    path = tmp_path / "claims.jsonl"
+    write_claims(path, claims)
+    task = make_task(tiny_encoder, path, TrainingConfig(long_questions="skip"))
+    assert len(task.examples.inputs) == 1 and task.examples.labels.tolist() == [1]
+    assert capsys.readouterr().err.strip() == (
+        f"note: {path}: 1 evidence text cut to 24 tokens, 2 evidence texts not read, after the "
+        "first 3 of a claim, 1 over-long claim skipped"
+    )
+    with pytest.raises(QuestionTooLong, match=f"^{re.escape(str(path))}, claim '1': 23 or more"):
+        make_task(tiny_encoder, path)
+    write_claims(path, claims[:1])
+    with pytest.raises(DataError, match="all 1 are over-long, and skipped"):
+        make_task(tiny_encoder, path, TrainingConfig(long_questions="skip"))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"head": "IE_k"}, "head: 'IE_k'; expected one of IE_1, AE_1"),
+        ({"labels": 4}, "labels: 4; expected 3: SUPPORTS, NOT ENOUGH INFO, REFUTES"),
+        ({"label_names": ("a", "b")}, "label_names: 2 names of 3 labels"),
+        ({"k": 9}, r"24 x \(9 \+ 1\) = 240 tokens"),
+        ({"config": TrainingConfig(train_filter="clean")}, "train_filter: clean; expected all"),
+        ({"config": TrainingConfig(teachers=("x",), warmup_updates=0)}, "teachers"),
+    ],
+)
+def test_wrong_options_are_refused(tiny_encoder, claim_file, tmp_path, options, message):
+    with pytest.raises(OptionError, match=message):
+        out = str(tmp_path / "run")
+        settings = {"config": TrainingConfig(max_updates=1, **SETTINGS), **SIZES, **options}
+        train(SYSTEM, str(claim_file), out, str(tiny_encoder), **settings)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_wrong_data_are_refused(tiny_encoder, tmp_path, claim_file):
+    path = tmp_path / "claims.jsonl"
+    first = claim_file.read_text().splitlines()[0]
+    for line, message in (
+        (first.replace("SUPPORTS", "MAYBE").replace("C0", "C9"), "line 2: label is 'MAYBE'"),
+        ('{"id": "2", "claim": "x", "evidence": [], "label": "REFUTES"}', "line 2: evidence is"),
+        ('{"id": "2", "claim": "x", "evidence": ["y"]}', "line 2: no key 'label'"),
+    ):
+        path.write_text(f"{first}\n{line}\n")
+        with pytest.raises(DataError, match=message):
+            make_task(tiny_encoder, path)
+    path.write_text("")
+    with pytest.raises(DataError, match="the file holds no claim"):
+        make_task(tiny_encoder, path)
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "meta.json").write_text("{}")
+    with pytest.raises(DataError, match="a store, which has no claims"):
+        make_task(tiny_encoder, store)
+
+
+# What a training starts from
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory, tiny_encoder):
+    folder = tmp_path_factory.mktemp("documents")
+    paragraphs = [tuple(question.texts[:4]) for question in read_questions(builtin_path("train"))]
+    documents = []
+    for start in range(0, 12, 4):
+        documents.append(ParagraphDocument(f"D{start}", tuple(paragraphs[start : start + 4])))
+    write_paragraphs(folder / "documents.jsonl", documents)
+    out = folder / "run"
+    config = TrainingConfig(max_updates=2, warmup_updates=1, tokens_per_batch=400)
+    options = {"config": config, "hard": 1, "easy": 1, **SIZES}
+    train("mspp_pretraining", str(folder), str(out), str(tiny_encoder), **options)
+    return out
+
+
+def test_a_pretrained_run_gives_its_encoder_and_a_claim_run_its_head(
+    pretrained, claim_run, claim_file, tmp_path
+):
+    # A rate near 0 leaves what the training starts from.
+    config = TrainingConfig(**{**SETTINGS, "learning_rate": 1e-12}, max_updates=1)
+    lines = {}
+    for name, source in (("pretrained", pretrained), ("claims", claim_run)):
+        out = tmp_path / name
+        train(SYSTEM, str(claim_file), str(out), init=str(source), config=config, **SIZES)
+        lines[name] = (out / "metrics.jsonl").read_text().splitlines()[0]
+        theirs, ours = (mx.nd.load(str(run / "model.params")) for run in (source, out))
+        shared = [key for key in ours if key.startswith("backbone")]
+        assert len(shared) > 20
+        if name == "claims":
+            shared = list(ours)
+        for key in shared:
+            # Adam moves each value by the rate at most.
+            np.testing.assert_allclose(ours[key].asnumpy(), theirs[key].asnumpy(), atol=1e-9)
+    assert "(mspp_pretraining); new: head" in lines["pretrained"]
+    assert "(mspp_claims); kept: head" in lines["claims"]
+
+
+@pytest.mark.parametrize("name, value", [("k", 2), ("segment_length", 20)])
+def test_a_run_of_other_inputs_is_refused(pretrained, claim_file, tmp_path, name, value):
+    message = f"init: a run with {name}={SIZES[name]}; expected one with {name}={value}"
+    with pytest.raises(OptionError, match=message):
+        options = {"init": str(pretrained), **SIZES, name: value}
+        train(SYSTEM, str(claim_file), str(tmp_path / "run"), **options)
+
+
+def test_a_run_records_its_labels_in_their_order(claim_run, tmp_path):
+    content = json.loads((claim_run / "config.json").read_text())
+    assert content["network"]["label_names"] == ["SUPPORTS", "NOT ENOUGH INFO", "REFUTES"]
+    assert read_run_config(claim_run / "config.json").network["head"] == "IE_1"
+    for path in claim_run.iterdir():
+        if path.is_file():
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+    content["network"]["label_names"], content["sha256"] = ["REFUTES", "SUPPORTS", "x"], {}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(RunDirectoryError, match="3 labels, REFUTES, SUPPORTS, x; expected 3: SUPP"):
+        load_verifier(tmp_path)
+
+
+# Verdicts
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("options", HEADS)
+def test_a_verdict_is_the_softmax_of_the_network(tiny_encoder, engine, options):
+    verifier = make_verifier(tiny_encoder, engine, **options)
+    claims = make_claims(9)
+    verdicts = list(verifier.label_all(iter(claims)))
+    assert len({verdict.label for verdict in verdicts}) > 1
+    for claim, verdict in zip(claims, verdicts):
+        [joint, *_] = verifier.encoder.encode(claim.claim, claim.evidence)
+        inputs = [mx.nd.array(array, dtype=array.dtype) for array in verifier.encoder.pad([joint])]
+        [logits] = verifier.network(*inputs).asnumpy()
+        shares = np.exp(logits) / np.exp(logits).sum()
+        assert list(verdict.probabilities) == list(LABELS)
+        np.testing.assert_allclose(list(verdict.probabilities.values()), shares, atol=1e-4)
+        assert verdict.label == LABELS[int(shares.argmax())]
+        assert verdict.unread == max(0, len(claim.evidence) - 3)
+        alone = verifier.label(claim.claim, claim.evidence)
+        assert alone.label == verdict.label and alone[2:] == verdict[2:]
+        for label, value in alone.probabilities.items():
+            assert value == pytest.approx(verdict.probabilities[label], abs=1e-5)
+
+
+@needs_onednn
+@pytest.mark.parametrize("options", [{}, {"head": "AE_1", "positions": "slots"}])
+def test_onednn_has_the_verdicts_of_mxnet(family_encoder, options):
+    verifiers = [make_verifier(family_encoder, engine, **options) for engine in ("mxnet", "onednn")]
+    claims = [claim._replace(claim="where is it ?") for claim in make_claims(8)]
+    for slow, fast in zip(*(verifier.label_all(claims) for verifier in verifiers)):
+        values = list(fast.probabilities.values())
+        np.testing.assert_allclose(list(slow.probabilities.values()), values, atol=1e-4)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_evidence_may_be_missing(tiny_encoder, engine):
+    verifier = make_verifier(tiny_encoder, engine)
+    without = verifier.label("what is ice ?")
+    assert without == verifier.label("what is ice ?", [NO_EVIDENCE])._replace(truncated=())
+    assert sum(without.probabilities.values()) == pytest.approx(1)
+    assert list(verifier.label_all([])) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_logit_that_is_not_finite_names_its_claim(tiny_encoder, engine):
+    verifier = make_verifier(tiny_encoder, engine)
+    verifier.network.head.out.bias.set_data(mx.nd.array([0, np.nan, 0]))
+    with pytest.raises(ScoreError, match="claim 'C0', logits: nan for the label NOT ENOUGH INFO"):
+        list(verifier.label_all(make_claims(2)))
+
+
+def test_an_error_comes_after_the_verdicts_before_it(tiny_encoder):
+    verifier = make_verifier(tiny_encoder)
+    verdicts = verifier.label_all([*make_claims(2), Claim("C9", " ", ("x",))])
+    assert isinstance(next(verdicts), Verdict) and isinstance(next(verdicts), Verdict)
+    with pytest.raises(InputError, match="claim 'C9': the claim is empty"):
+        next(verdicts)
+
+
+def test_token_ids_of_another_tokenizer_are_refused(tiny_encoder):
+    sizes = {"units": 8, "hidden_size": 8, "num_layers": 1, "num_heads": 2}
+    network = build_network(SYSTEM, BackboneConfig(vocab_size=9, **sizes), **SIZES)
+    network.initialize()
+    verifier = Verifier(network, make_encoder(tiny_encoder))
+    with pytest.raises(InputError, match="claim 'what is ice .*token id .*ids from 0 to 8"):
+        verifier.label("what is ice ?", ["cave"])
+
+
+def test_networks_without_the_labels_of_claims_are_refused(tiny_encoder, tiny_run):
+    encoder = make_encoder(tiny_encoder)
+    with pytest.raises(OptionError, match="a ranker; expected a classifier of claims"):
+        Verifier(load_ranker(tiny_run).network, encoder)
+    # A converted joint model with a head of labels has no names of labels.
+    converted = make_network(tiny_encoder, "mspp", head="AE_1")
+    assert Verifier(converted, encoder).label("what is ice ?", ["cave"]).label in LABELS
+    with pytest.raises(OptionError, match="2 labels.*expected 3: SUPPORTS"):
+        Verifier(make_network(tiny_encoder, "mspp", head="IE_1", labels=2), encoder)
+
+
+# Development
+
+
+def test_an_evaluator_gives_label_accuracy_and_reads_current_parameters(tiny_encoder):
+    claims = make_claims(8)
+    verifiers = []
+
+    def build(network):
+        encoder = network.text_encoder(load_tokenizer(tiny_encoder), 128)
+        verifiers.append(Verifier(network, encoder))
+        return verifiers[-1]
+
+    network = make_network(tiny_encoder)
+    evaluator = claim_evaluator(claims, build, live=True)
+    network.head.out.weight.set_data(mx.nd.zeros((3, 16)))
+    for index, expected in enumerate((3 / 8, 3 / 8, 2 / 8)):  # labels in turn
+        bias = np.zeros(3)
+        bias[index] = 5
+        network.head.out.bias.set_data(mx.nd.array(bias))
+        assert evaluator(network) == {"claims": 8, "accuracy": expected}
+    assert len(verifiers) == 1
+    again = claim_evaluator(claims, build)
+    assert again(network) == again(network) and len(verifiers) == 3
+    with pytest.raises(DataError, match="claim 'C1': no label"):
+        claim_evaluator([claims[0], claims[1]._replace(label=None)], build)
+    with pytest.raises(DataError, match="claims: none"):
+        claim_evaluator([], build)
+
+
+# Runs and commands
+
+
+def write_release(folder):
+    """KernelGAT's files, in which the evidence tells the label."""
+    folder.mkdir()
+    words = {"SUPPORTS": "glacier", "REFUTES": "river", "NOT ENOUGH INFO": "water"}
+    for split, count in (("train", 30), ("dev", 12), ("test", 6)):
+        lines = []
+        for number in range(count):
+            label = LABELS[number % 3]
+            sentence = " ".join([words[label]] * 4)
+            evidence = [["Ice", 0, sentence, 0.5], ["Cave", 1, "what ?", 0.1]]
+            if number == 4:
+                evidence = []
+            key = f"{number + 100 * len(split)}"
+            fields = {"id": key, "claim": "ice is in a cave .", "label": label}
+            lines.append(json.dumps({**fields, "evidence": evidence}))
+        (folder / f"bert_{split}.json").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("head", [["--head", "IE_1"], ["--head", "AE_1", "--aggregation", "sum"]])
+def test_from_the_release_to_label_accuracy(tmp_path, tiny_encoder, capsys, head):
+    data, run = tmp_path / "fever", tmp_path / "run"
+    assert fever.main(["--archive", str(write_release(tmp_path / "in")), "--out", str(data)]) == 0
+    command = [
+        *("train", SYSTEM, "--encoder", str(tiny_encoder), "--train", str(data / "train.jsonl")),
+        *("--dev", str(data / "dev.jsonl"), "--out", str(run), "--k", "2", "--segment-length"),
+        *("24", "--epochs", "25", "--warmup-share", "0.1", "--learning-rate", "3e-3", *head),
+        *("--tokens-per-update", "720", "--eval-every", "15"),
+    ]
+    assert main(command) == 0, capsys.readouterr().err
+    shown = capsys.readouterr()
+    assert "best dev ACCURACY" in shown.out and "dev accuracy" in shown.err
+    figures = []
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        figures += [json.loads(line)["dev"]] if '"dev"' in line else []
+    assert all(set(entry) == {"claims", "accuracy"} for entry in figures)
+    best = max(entry["accuracy"] for entry in figures)
+    assert best > 0.5  # it learns from the evidence, as the claims are alike
+
+    evaluate = ["evaluate", str(run), "--data", str(data / "dev.jsonl")]
+    assert main([*evaluate, "--json", str(tmp_path / "figures.json")]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"12 claims, label accuracy {100 * best:.2f}\nlabel / predicted")
+    result = json.loads((tmp_path / "figures.json").read_text())
+    assert result["accuracy"] == best and result["labels"] == list(LABELS)
+    assert np.array(result["confusion"]).sum(axis=1).tolist() == [4, 4, 4]
+    assert np.trace(result["confusion"]) == round(12 * best)
+    assert result["unread_evidence"] == result["truncated_evidence"] == 0
+
+    # The same labels from Python, by either engine.
+    claims = list(read_claims(data / "dev.jsonl"))
+    for engine in ("mxnet", "auto"):
+        verdicts = load_verifier(run, engine=engine).label_all(claims)
+        predictions = {claim.id: verdict.label for claim, verdict in zip(claims, verdicts)}
+        scores = label_accuracy(predictions, claims)
+        assert [list(row) for row in scores.confusion] == result["confusion"]
+
+    # One claim.
+    evidence = tmp_path / "evidence.txt"
+    evidence.write_text("Ice. river river river river\nCave. what ?\nmore\n" + "cave " * 40 + "\n")
+    verify = ["verify", str(run), "--claim", "ice is in a cave .", "--evidence", str(evidence)]
+    assert main([*verify, "--json", "-"]) == 0
+    verdict = json.loads(capsys.readouterr().out)
+    expected = load_verifier(run).label("ice is in a cave .", evidence.read_text().splitlines())
+    assert verdict["label"] == expected.label and verdict["unread"] == 2
+    assert verdict["probabilities"] == pytest.approx(expected.probabilities, abs=1e-5)
+    assert main(verify) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].endswith(f"  {expected.label}")
+    assert lines[-1] == "2 of 4 pieces of evidence are not read"
+    assert main(verify[:4]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_a_training_stops_resumes_and_loads_with_the_same_labels(
+    tiny_encoder, claim_file, tmp_path, monkeypatch
+):
+    config = TrainingConfig(epochs=2, checkpoint_every=2, **SETTINGS)
+    runs = [str(tmp_path / name) for name in ("whole", "stopped")]
+    arguments = (SYSTEM, str(claim_file))
+    train(*arguments, runs[0], str(tiny_encoder), config=config, **SIZES)
+    step = Trainer._step
+
+    def stop(self, rate):
+        step(self, rate)
+        if self.state.update == 3:
+            raise TrainingStopped(2, "update 3", tmp_path)
+
+    monkeypatch.setattr(Trainer, "_step", stop)
+    with pytest.raises(TrainingStopped):
+        train(*arguments, runs[1], str(tiny_encoder), config=config, **SIZES)
+    monkeypatch.setattr(Trainer, "_step", step)
+    train(*arguments, runs[1], str(tiny_encoder), config=config, resume=True, **SIZES)
+    whole, resumed = (
+        (tmp_path / name / "model.params").read_bytes() for name in ("whole", "stopped")
+    )
+    assert whole == resumed
+    claims = make_claims(6)
+    first, second = (load_verifier(run, engine="mxnet").label_all(claims) for run in runs)
+    assert list(first) == list(second)
+
+
+@pytest.mark.parametrize(
+    "precision, tolerance",
+    [
+        pytest.param("bfloat16", 0.05, marks=needs_precision("bfloat16")),
+        pytest.param("int8", 0.1, marks=needs_precision("int8")),
+    ],
+)
+def test_lower_precisions_are_close(claim_run, claim_file, precision, tolerance, capsys):
+    if precision == "int8":
+        assert main(["quantize", str(claim_run), "--data", str(claim_file)]) == 0
+        assert "calibrated on 32 pairs" in capsys.readouterr().out
+    claims = make_claims(9)
+    exact = load_verifier(claim_run).label_all(claims)
+    close = load_verifier(claim_run, precision=precision).label_all(claims)
+    for one, other in zip(exact, close):
+        values = list(other.probabilities.values())
+        np.testing.assert_allclose(list(one.probabilities.values()), values, atol=tolerance)
+
+
+def test_runs_of_other_kinds_are_told_apart(claim_run, tiny_run, claim_file, capsys, tmp_path):
+    assert run_kind(claim_run) == "labels" and run_kind(tiny_run) == "scores"
+    assert run_kind("wo+rr") == run_kind(tmp_path) == run_kind("x" * 300) == ""
+    for load in (load_ranker, load_reader):
+        with pytest.raises(RunDirectoryError, match="a classifier of claims; .*`wqa verify`"):
+            load(claim_run)
+    with pytest.raises(RunDirectoryError, match="a ranker; expected a classifier of claims.*rank`"):
+        load_verifier(tiny_run)
+    with pytest.raises(RunDirectoryError, match="there is no such directory"):
+        load_verifier(tmp_path / "none")
+    assert main(["verify", str(tiny_run), "--claim", "x"]) == 2
+    assert "expected a classifier of claims" in capsys.readouterr().err
+    assert main(["evaluate", str(tiny_run), "--data", str(claim_file)]) == 2
+    assert "line 1" in capsys.readouterr().err
+    assert main(["evaluate", str(claim_run), "--data", str(builtin_path("dev"))]) == 2
+    assert "line 1: no key 'claim'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--drop-ratio", "0.3"],
+        ["--metrics", "map"],
+        ["--filter", "clean"],
+        ["--total", "30"],
+        ["--per-exit"],
+        ["--pool", "batch"],
+        ["--write-qrels", "x"],
+        ["--cache", "x"],
+    ],
+)
+def test_options_of_rankings_are_refused(claim_run, claim_file, capsys, arguments):
+    assert main(["evaluate", str(claim_run), "--data", str(claim_file), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {arguments[0]}") and "labels claims and ranks nothing" in error
+
+
+def test_over_long_claims_are_reported(claim_run, tmp_path, capsys):
+    path = tmp_path / "claims.jsonl"
+    claims = [Claim("1", "ice " * 30, ("cave " * 30,), LABELS[0])]
+    write_claims(path, [*claims, Claim("2", "ice", ("cave",) * 5, LABELS[1])])
+    evaluate = ["evaluate", str(claim_run), "--data", str(path)]
+    assert main(evaluate) == 2
+    assert f"{path}, claim '1': 23 or more tokens" in capsys.readouterr().err
+    assert main([*evaluate, "--long-questions", "truncate"]) == 0
+    shown = capsys.readouterr()
+    assert "note: 1 over-long claim truncated" in shown.err
+    assert shown.out.splitlines()[1] == "evidence: 1 shortened, 2 not read"
+    assert main([*evaluate, "--long-questions", "skip"]) == 0
+    shown = capsys.readouterr()
+    assert "note: 1 over-long claim skipped with all evidence" in shown.err
+    assert shown.out.startswith("1 claims, label accuracy") and "1 over-long left out" in shown.out
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--claim", " "], "the claim is empty"),
+        (["--claim", "ice " * 30], "claim .*: 23 or more tokens.*--long-questions truncate"),
+        (["--claim", "ice", "--evidence", "none.txt"], "none.txt: cannot be read"),
+    ],
+)
+def test_wrong_arguments_of_verify(claim_run, capsys, arguments, message):
+    assert main(["verify", str(claim_run), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and re.search(message, error)
+
+
+def test_an_empty_file_of_evidence_is_none(claim_run, tmp_path, capsys):
+    (tmp_path / "none.txt").write_text("")
+    shown = []
+    for more in ([], ["--evidence", str(tmp_path / "none.txt")]):
+        assert main(["verify", str(claim_run), "--claim", "ice", *more]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1] and shown[0].startswith("probability  label")
