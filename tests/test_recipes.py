@@ -85,6 +85,37 @@ RECIPES = {
         "minilm_first_stage.tsv": "cascade at 0",
         "logs/minilm_cosinet_wikiqa_0.metrics.jsonl": "loss",
     },
+    "mspp/pretrain": {
+        "mspp/pretrained_IE_k/metrics.jsonl": "mlm_loss",
+        "mspp/pretrained_AE_k/metrics.jsonl": "mspp",
+    },
+    "mspp/table1": {
+        "table1.tsv": "Joint MSPP AE_k, FT AE_k",
+        "table1_claims_wikiqa.txt": "t_test_seeds",
+    },
+    "mspp/table2": {
+        "table2.tsv": "Joint RoBERTa-Base, FT AE_k",
+        "table7.tsv": "its first five alone",
+        "table7_full.tsv": "Joint MSPP IE_k, FT IE_k",
+        "table2_claims_wikiqa.txt": "Joint RoBERTa-Base, FT IE_k; Joint MSPP IE_k, FT IE_k (1",
+    },
+    "mspp/table3": {
+        "table3.tsv": "Joint MSPP IE_k, FT AE_1",
+        "table8.tsv": "Joint RoBERTa-Base, FT IE_1",
+        "table3_claims.txt": "accuracy",
+        "mspp/claims_joint_IE_1_seed0/test.labels.jsonl": "predicted_label",
+    },
+    "mspp/minilm_train": {"mspp/joint_row_ie_wikiqa_seed0/metrics.jsonl": "loss"},
+    "mspp/minilm_tables": {
+        "minilm_pretraining.txt": "mlm_loss",
+        "minilm_wikiqa.tsv": "joint IE_k, row of the question from N(0, 1)",
+        "minilm_claims.txt": "pairwise; joint IE_k, MSPP",
+        "minilm_rerank.tsv": "pairwise, its first five alone",
+        "minilm_rerank_full.tsv": "joint IE_k, MSPP",
+        "minilm_rerank_claims.txt": "t_test_seeds",
+        "logs/minilm_pretrained_IE_k.metrics.jsonl": "mlm_loss",
+    },
+    "mspp/speed": {"speed_float32.txt": "pairwise, joint on its first 2"},
 }
 BENCH = ROOT / "recipes" / "bench"
 
@@ -437,6 +468,138 @@ def test_a_table_of_words_is_chosen(tmp_path):
     assert output == "best: wikiqa_map 71.20 (1.00)\n" and out.read_text() == "best\n"
     with pytest.raises(AssertionError, match="error: .*line 1"):
         run_script(COSINET / "choose.py", table, "squad_map", out)
+
+
+MSPP = ROOT / "recipes" / "mspp"
+
+
+def test_the_rows_of_mspp(tmp_path):
+    """Several systems at once, over seeds; another corpus keeps the columns of the first."""
+    for name, value in (("a", 0.5), ("b", 0.7)):
+        figures = {"questions": 4, "map": value, "p@1": 1.0, "mrr": 0.0}
+        (tmp_path / f"{name}.json").write_text(json.dumps(figures))
+    one, two = tmp_path / "a.json", tmp_path / "b.json"
+    table = tmp_path / "table.tsv"
+    for _ in range(2):  # rows are written anew, not twice
+        rows = ("--row", "pairwise", one, two, "--row", "joint", two)
+        run_script(MSPP / "rows.py", table, "wikiqa", "p@1,map", *rows)
+    run_script(MSPP / "rows.py", table, "asnq", "map", "--row", "joint", one)
+    pairwise, joint = read_rows(table)
+    assert pairwise == {
+        "row": "pairwise",
+        "drop_ratio": "0",
+        "wikiqa_p@1": "100.00 (0.00)",
+        "wikiqa_map": "60.00 (14.14)",
+        "wikiqa_questions": "4",
+        "wikiqa_seeds": "2",
+        "asnq_map": "-",
+        "asnq_questions": "-",
+        "asnq_seeds": "-",
+    }
+    assert (joint["wikiqa_map"], joint["asnq_map"]) == ("70.00", "50.00")
+    with pytest.raises(
+        AssertionError, match="error: .*a.json: no em; expected the figures of one run"
+    ):
+        run_script(MSPP / "rows.py", table, "asnq", "em", "--row", "joint", one)
+
+
+def test_systems_are_compared_over_seeds_and_over_questions(tmp_path):
+    """Two seeds each: of two questions the first system has none or one right, the second one or
+    two."""
+    (tmp_path / "qrels").write_text("q1 0 a 1\nq1 0 b 0\nq2 0 a 1\nq2 0 b 0\n")
+    orders = {"f0": ("ba", "ba"), "f1": ("ba", "ab"), "s0": ("ab", "ba"), "s1": ("ab", "ab")}
+    for name, ranked in orders.items():
+        lines = []
+        for qid, order in zip(("q1", "q2"), ranked):
+            lines += [f"{qid} Q0 {doc} {k} {-k} x" for k, doc in enumerate(order, 1)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    runs = {name: tmp_path / name for name in orders}
+    first = ("--system", "first", runs["f0"], runs["f1"])
+    second = ("--system", "second", runs["s0"], runs["s1"])
+    claims = (MSPP / "claims.py", tmp_path / "qrels", "p@1", *first, *second)
+    title, header, cells = run_script(*claims, "--pair", "first", "second").splitlines()[:3]
+    assert title == "# first; second (2 and 2 seeds)"
+    names = ["metric", "first", "second", "difference", "low", "high", "t_test", "t_test_seeds"]
+    assert header.split() == names
+    # Seeds: 0 and 0.5 beside 0.5 and 1, t = 0.5 / 0.3536 = sqrt 2 at two degrees of freedom, whose
+    # two-sided p is 1 - t / sqrt(t^2 + 2). Questions: changes of 1 and 0, t = 1 at one degree.
+    assert cells.split()[:4] == ["p@1", "0.250", "0.750", "0.500"]
+    assert cells.split()[-2:] == ["0.500", f"{1 - 2**0.5 / 2:.3f}"]
+    with pytest.raises(AssertionError, match="error: .*third"):
+        run_script(*claims, "--pair", "first", "third")
+
+
+def test_labels_are_compared_over_claims(tmp_path):
+    """By the share of the claims whose label is right; ids are numbers in the files of labels."""
+    right = {"7": "SUPPORTS", "8": "REFUTES"}
+    lines = []
+    for key, label in right.items():
+        claim = {"id": key, "claim": "a cave", "evidence": ["some text"], "label": label}
+        lines.append(json.dumps(claim))
+    data = tmp_path / "dev.jsonl"
+    data.write_text("\n".join(lines) + "\n")
+
+    def labels(name, *predicted):
+        rows = []
+        for key, label in zip((7, 8), predicted):
+            rows.append(json.dumps({"id": key, "predicted_label": label}))
+        (tmp_path / name).write_text("\n".join(rows) + "\n")
+        return tmp_path / name
+
+    one = ("--system", "one", labels("one", "SUPPORTS", "SUPPORTS"))
+    all_right = ("--system", "all", labels("all", *right.values()))
+    few = ("--system", "few", labels("few", "SUPPORTS"))
+    claims = (MSPP / "claims.py", data, "accuracy", *one, *all_right)
+    cells = run_script(*claims, "--pair", "one", "all").splitlines()[2].split()
+    assert cells[:4] == ["accuracy", "0.500", "1.000", "0.500"] and cells[-1] == "nan"
+    with pytest.raises(AssertionError, match="error: .*few: other claims than the judgements"):
+        run_script(*claims, *few, "--pair", "one", "few")
+
+
+def test_the_first_candidates_of_a_ranker(tmp_path):
+    """They keep their order, ids and labels; a question without a positive among them stays."""
+    texts = [("one apple", 1, "d0"), ("red apple pie", 0, "d1"), ("red apple", 0, "d2")]
+    candidates = [{"text": text, "label": label, "id": key} for text, label, key in texts]
+    questions = [
+        {"id": "q1", "question": "red apple pie", "candidates": candidates},
+        {"id": "q2", "question": "red apple pie", "candidates": candidates[1:]},
+    ]
+    data, out = tmp_path / "test.jsonl", tmp_path / "first"
+    data.write_text("".join(json.dumps(question) + "\n" for question in questions))
+    files = ("--questions", data, "no-all-negative", out / "some.jsonl")
+    files += ("--questions", data, "all", out / "all.jsonl")
+    run_script(MSPP / "first.py", "wo", "--keep", 2, *files)
+    [some] = read_questions(out / "some.jsonl")
+    assert [candidate.id for candidate in some.candidates] == ["d1", "d2"]
+    assert some.labels == (0, 0) and some.texts == ("red apple pie", "red apple")
+    assert [question.id for question in read_questions(out / "all.jsonl")] == ["q1", "q2"]
+    with pytest.raises(AssertionError, match="error: .*keep"):
+        run_script(MSPP / "first.py", "wo", "--keep", 0, *files)
+
+
+def test_the_figures_of_a_pretraining(tmp_path):
+    """The first evaluation, the best by p@1, and the last, beside chance."""
+    config = {"system": "mspp_pretraining", "network": {"k": 4}}
+    lines = ['{"update": 1, "loss": 9.0}']
+    for update, value in ((5, 0.25), (10, 0.75), (15, 0.5)):
+        figures = {"examples": 8, "p@1": value, "accuracy": 0.8, "accuracy_positive": value}
+        figures.update({"accuracy_hard": 0.9, "mlm_loss": 7 - value})
+        lines.append(json.dumps({"update": update, "dev": figures}))
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    output = run_script(MSPP / "pretraining.py", tmp_path).splitlines()
+    assert output[0] == "8 examples of held-out documents"
+    rows = [line.split() for line in output[1:]]
+    assert rows[0][2:] == ["p@1", "accuracy", "accuracy_positive", "accuracy_hard", "mlm_loss"]
+    assert rows[1:] == [
+        ["chance", "-", "25.00", "0.750", "0.000", "1.000", "-"],
+        ["first", "5", "25.00", "0.800", "0.250", "0.900", "6.750"],
+        ["best", "10", "75.00", "0.800", "0.750", "0.900", "6.250"],
+        ["last", "15", "50.00", "0.800", "0.500", "0.900", "6.500"],
+    ]
+    (tmp_path / "metrics.jsonl").write_text(lines[0] + "\n")
+    with pytest.raises(AssertionError, match="error: .*no evaluation; expected a training with"):
+        run_script(MSPP / "pretraining.py", tmp_path)
 
 
 def left_out(name, precision):

@@ -7,6 +7,7 @@ from wqa.data import Candidate, Question
 from wqa.errors import DataError, OptionError
 from wqa.evaluation import evaluate
 from wqa.evaluation.significance import (
+    between_seeds,
     compare,
     over_seeds,
     paired,
@@ -131,3 +132,22 @@ def test_over_seeds():
     ):
         with pytest.raises(DataError):
             over_seeds(rows)
+
+
+def test_the_t_test_between_seeds_by_hand():
+    # Means 1 and 3, both variances 2: t = 2 / sqrt(2 (1/2 + 1/2)) = sqrt 2, two degrees of freedom.
+    assert between_seeds([0, 2], [2, 4]) == pytest.approx(1 - math.sqrt(2) / 2)
+    # The order of the seeds does not matter, as they are not paired; their numbers may differ.
+    assert between_seeds([2, 0], [2, 4]) == between_seeds([0, 2], [2, 4])
+    # Means 1 and 3, variances 2 and 1: pooled (2 + 2) / 3, t = 2 / sqrt(4/3 (1/2 + 1/3)) = 1.897,
+    # three degrees of freedom.
+    a = 2 / math.sqrt(4 / 3 * 5 / 6) / math.sqrt(3)
+    tail = (math.atan(a) + a / (1 + a * a)) / math.pi
+    assert between_seeds([0, 2], [2, 3, 4]) == pytest.approx(1 - 2 * tail)
+
+
+def test_seeds_that_do_not_vary():
+    assert between_seeds([0.5, 0.5], [0.5, 0.5]) == 1
+    assert between_seeds([0.5, 0.5], [0.6, 0.6]) == 0
+    assert math.isnan(between_seeds([0.5], [0.6, 0.7]))
+    assert math.isnan(between_seeds([0.5, 0.6], [0.7]))

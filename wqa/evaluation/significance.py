@@ -327,6 +327,30 @@ def rank_correlation(
     return float(np.mean(values)), float(np.std(values))
 
 
+def between_seeds(first: Sequence[float], second: Sequence[float]) -> float:
+    """Student's t-test between two systems over their seeds.
+
+    The seeds of one system are independent of those of the other, so the samples are not paired;
+    their variances are taken as equal.
+
+    Parameters
+    ----------
+    first, second : sequence of float
+        A figure of each seed.
+
+    Returns
+    -------
+    float
+        Two-sided p-value; NaN if a system has fewer than two seeds. If no figure varies over the
+        seeds of either system it is 1 where the two are equal, otherwise 0.
+    """
+    if min(len(first), len(second)) < 2:
+        return float("nan")
+    if not np.ptp(first) and not np.ptp(second):
+        return float(first[0] == second[0])
+    return float(stats.ttest_ind(second, first).pvalue)
+
+
 def over_seeds(rows: Sequence[Mapping[str, float]]) -> Dict[str, Tuple[float, float]]:
     """Mean and sample standard deviation of every figure over runs that differ by their seed.
 

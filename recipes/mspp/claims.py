@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Compare systems of several seeds by Student's t-test, over the seeds and over the questions.
+
+    python recipes/mspp/claims.py JUDGEMENTS METRIC,METRIC... --system NAME RUN ... [--system ...] \
+        --pair NAME NAME [--pair ...]
+
+The RUNs are TREC runs, one a seed, and JUDGEMENTS are qrels. With the metric accuracy JUDGEMENTS
+are labelled claims, and the RUNs are files that labels.py wrote. Over the seeds the test is that of
+two independent samples. Over the questions it is paired, and a question counts by its mean over the
+seeds; low and high bound the difference in 95 % of bootstrap samples of the questions. A difference
+is the second system's figure less the first's.
+"""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+
+from wqa.data.claims import read_claims
+from wqa.errors import DataError, WqaError, check_choice
+from wqa.evaluation import read_qrels, read_run, table
+from wqa.evaluation.significance import between_seeds, compare, per_question_of_run
+
+
+def label_values(path, labels):
+    """1 for each claim whose label a file of labels has right, 0 for others."""
+    predicted = {}
+    for line in pathlib.Path(path).read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        predicted[str(entry["id"])] = entry["predicted_label"]
+    if set(predicted) != set(labels):
+        raise DataError(path, "other claims than the judgements", "a label for each of them")
+    return {"accuracy": {key: float(predicted[key] == labels[key]) for key in labels}}
+
+
+def reader_of(judgements, metrics):
+    """What reads the values of a RUN by metric and question."""
+    if metrics == ["accuracy"]:
+        labels = {claim.id: claim.label for claim in read_claims(judgements)}
+        return lambda path: label_values(path, labels)
+    judged = read_qrels(judgements)
+    return lambda path: per_question_of_run(read_run(path), judged, metrics)
+
+
+def over_questions(values):
+    """Mean of each question over the seeds."""
+    return {qid: statistics.fmean(value[qid] for value in values) for qid in values[0]}
+
+
+def row_of(metric, first, second):
+    """One comparison, from the values of the questions for each seed."""
+    means = []
+    for values in (first, second):
+        means.append([statistics.fmean(value.values()) for value in values])
+    comparison = compare(over_questions(first), over_questions(second), metric)
+    return {
+        "metric": metric,
+        "first": comparison.first,
+        "second": comparison.second,
+        "difference": comparison.difference,
+        "low": comparison.low,
+        "high": comparison.high,
+        "t_test": comparison.t_test,
+        "t_test_seeds": between_seeds(*means),
+    }
+
+
+def main(options):
+    """Print the comparisons."""
+    metrics = options.metrics.split(",")
+    read = reader_of(options.judgements, metrics)
+    values = {}
+    for name, *paths in options.system:
+        values[name] = list(map(read, paths))
+    for pair in options.pair:
+        rows = []
+        for name in pair:
+            check_choice("pair", name, values)
+        for metric in metrics:
+            sides = ([value[metric] for value in values[name]] for name in pair)
+            rows.append(row_of(metric, *sides))
+        seeds = " and ".join(str(len(values[name])) for name in pair)
+        print(f"# {pair[0]}; {pair[1]} ({seeds} seeds)\n{table(rows)}\n")
+
+
+def arguments():
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("judgements")
+    parser.add_argument("metrics")
+    parser.add_argument("--system", nargs="+", action="append", required=True)
+    parser.add_argument("--pair", nargs=2, action="append", required=True)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    try:
+        main(arguments())
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

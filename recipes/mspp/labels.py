@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Label claims by runs of `wqa train mspp_claims`, in the form that FEVER's scorer takes.
+
+    python recipes/mspp/labels.py CLAIMS.jsonl NAME [CLAIMS.jsonl NAME ...] --runs RUN ...
+
+Writes NAME into the folder of each RUN for each file of claims: JSONL with the id and
+predicted_label of each claim. The claims need no labels. predicted_evidence is empty, as label
+accuracy does not read it.
+"""
+
+import json
+import pathlib
+import sys
+
+from wqa.data.claims import read_claims
+from wqa.data.files import atomic_writer
+from wqa.errors import WqaError
+from wqa.inference import load_verifier
+
+
+def number_of(text):
+    """FEVER's ids are numbers there."""
+    return int(text) if text.isdecimal() else text
+
+
+def main(files, runs):
+    """Write the files of labels."""
+    for run in runs:
+        verifier = load_verifier(run, long_questions="truncate")
+        for data, name in zip(files[::2], files[1::2]):
+            claims = list(read_claims(data, labelled=False))
+            with atomic_writer(pathlib.Path(run) / name) as file:
+                for claim, verdict in zip(claims, verifier.label_all(claims)):
+                    line = {"id": number_of(claim.id), "predicted_label": verdict.label}
+                    file.write(json.dumps({**line, "predicted_evidence": []}) + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        divide = sys.argv.index("--runs")
+        main(sys.argv[1:divide], sys.argv[divide + 1 :])
+    except WqaError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

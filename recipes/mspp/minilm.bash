@@ -1,0 +1,36 @@
+# Settings of the recipes in small, which source this file.
+if [ "${SMOKE:-0}" = 1 ]; then
+  SEEDS=0
+else
+  data=${DATA:-data}
+  RUNS=${RUNS:-runs/mspp_minilm} ENCODER=minilm WIKIQA=$data/wikiqa PARAGRAPHS=${PARAGRAPHS:-$data/squad_paragraphs}
+  DOCUMENTS=$PARAGRAPHS/train.jsonl HELD_OUT=$PARAGRAPHS/dev.jsonl ARCHIVE=${ARCHIVE:-$data/dev-v2.0.json.gz}
+  SEEDS=${SEEDS:-0 1 2} PRECISION=${PRECISION:-bfloat16} POSITIONS=${POSITIONS:-tokens}
+  # Ours, not tuned: MiniLM and few updates need higher rates than RoBERTa-base and many.
+  PRETRAIN_RATE=${PRETRAIN_RATE:-1e-4} PRETRAIN_EPOCHS=${PRETRAIN_EPOCHS:-40}
+  RATE=${RATE:-5e-5} EPOCHS=${EPOCHS:-3} PATIENCE=0
+fi
+CORPORA=wikiqa
+. recipes/mspp/settings.bash
+SYSTEMS="joint_ie joint_row_ie mspp_ie"  # joint_row_ie draws the question's row of token types from N(0, 1)
+if [ "${SMOKE:-0}" != 1 ]; then
+  filter_of() { echo no-all-negative; }  # the 873 training questions with an answer, 8,672 pairs
+  warmup_of() { echo "--warmup-share 0.1"; }
+  # A mini-batch is an update: 2,000 tokens of pairs, or thirteen joint inputs, 4,096 tokens if all were as long as the longest.
+  update_tokens() { echo 0; }
+  batch_tokens() { case $1 in pairwise) echo 2000 ;; *) echo 4096 ;; esac; }
+  pretraining_schedule() {  # 18 updates of 32 examples an epoch
+    echo "--warmup-share 0.1 --epochs $PRETRAIN_EPOCHS --tokens-per-update $((32 * LENGTH * (K + 1)))"
+  }
+  prepare_documents() {
+    if [ ! -e "$PARAGRAPHS/stats.json" ]; then
+      "$python" data_scripts/paragraphs.py squad --archive "$ARCHIVE" --held-out 2 --out "$PARAGRAPHS"
+    fi
+  }
+fi
+title_of() { case $1 in
+  pairwise) echo "pairwise" ;;
+  joint_ie) echo "joint IE_k, row of the question from N(0, 0.02)" ;;
+  joint_row_ie) echo "joint IE_k, row of the question from N(0, 1)" ;;
+  mspp_ie) echo "joint IE_k, MSPP" ;;
+  esac; }

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Tables 1, 2 and 7 in small, the figures: evaluates on WikiQA's test what recipes/mspp/minilm_train.sh trained, on all
+# candidates (results/minilm_wikiqa.tsv), and behind the pairwise model on its first five (minilm_rerank.tsv: these alone, as
+# the paper counts; minilm_rerank_full.tsv: all candidates). Tests of the paper's claims: minilm_claims.txt,
+# minilm_rerank_claims.txt. What the pre-training reached on the held-out articles: minilm_pretraining.txt.
+#
+#   DATA=data recipes/mspp/minilm_tables.sh
+#   SMOKE=1 recipes/mspp/minilm_tables.sh
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. recipes/mspp/minilm.bash
+if [ "${SMOKE:-0}" = 1 ]; then recipes/mspp/minilm_train.sh; fi
+
+for name in pairwise $SYSTEMS; do
+  for seed in $SEEDS; do figures "$name" wikiqa "$seed"; done
+  row_of "$name" wikiqa
+done
+qrels=$(figures_of pairwise wikiqa "$FIRST_SEED").qrels
+write_rows "$RESULTS/minilm_wikiqa.tsv" wikiqa
+claims "$RESULTS/minilm_claims.txt" "$qrels"
+
+SYSTEMS="joint_ie mspp_ie"
+rerank_all wikiqa
+rerank_tables "$RESULTS/minilm_rerank.tsv" "$RESULTS/minilm_rerank_full.tsv" wikiqa
+claims "$RESULTS/minilm_rerank_claims.txt" "$qrels"
+"$python" recipes/mspp/pretraining.py "$(pretrained_of IE_k)" > "$RESULTS/minilm_pretraining.txt"
+cat "$RESULTS"/minilm_{pretraining.txt,wikiqa.tsv,claims.txt,rerank.tsv,rerank_full.tsv,rerank_claims.txt}
+keep_logs "$RUNS/mspp" minilm_

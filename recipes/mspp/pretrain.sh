@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Pre-training of the joint model (Di Liello et al. 2022, sections 3.4 and 4.2, appendix B.1): MSPP and masked tokens from the
+# plain encoder, 100,000 updates of 4,096 examples, once with each of the heads IE_k and AE_k. Stopped, it goes on where it
+# was.
+#
+#   for corpus in wikipedia bookcorpus openwebtext ccnews; do       # archives: docs/corpora.md
+#     python data_scripts/paragraphs.py $corpus --archive ARCHIVE --files 16 --out data/$corpus
+#     for file in data/$corpus/train/*; do ln -s "$PWD/$file" "data/pretraining/$corpus-$(basename $file)"; done
+#   done
+#   CTX=gpu:0-7 recipes/mspp/pretrain.sh     settings: recipes/mspp/settings.bash; HEADS=IE_k for one of the two
+#   SMOKE=1 recipes/mspp/pretrain.sh
+. "$(dirname "$0")/settings.bash"
+
+for head in ${HEADS:-IE_k AE_k}; do pretrain "$head"; done

@@ -1,0 +1,224 @@
+# Settings and functions of the recipes of MSPP (Di Liello et al. 2022), which source this file; those of recipes/settings.sh
+# hold as well. SETTINGS=paper, the default, takes what the paper says, SETTINGS=scripts what the authors' code does; their
+# results are table1.tsv and table1_scripts.tsv. SMOKE=1 takes the built-in corpus for every other, and pre-trains on it too.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+SETTINGS=${SETTINGS:-paper}
+if [ "${SMOKE:-0}" = 1 ]; then
+  SEEDS=${SEEDS:-0 1} LENGTH=24 PRETRAIN_RATE=1e-3 PRETRAIN_WARMUP=1 RATE=1e-3 WARMUP_UPDATES=1
+else
+  RUNS=${RUNS:-runs/mspp_$SETTINGS} RESULTS=${RESULTS:-recipes/mspp/results} LOGS=${LOGS:-recipes/mspp/logs}
+  SEEDS=${SEEDS:-0 1 2 3 4}
+fi
+# Sections 3.2 and B.1, and where the authors' code differs. Batches are of joint inputs, or of pairs. The code numbers the
+# tokens as RoBERTa does, lets a missing candidate stand as a segment without a text, draws the question's new row of token
+# types from N(0, 1), and sums in AE_1. It shuffles candidates at test time, of which the paper says nothing, so both do.
+case $SETTINGS in
+  paper)
+    : "${PRETRAIN_RATE:=5e-5}" "${PRETRAIN_CLIP:=1.0}" "${ASNQ_BATCH:=512}" "${BATCH:=32}" "${RATE:=2e-6}"
+    : "${WARMUP_UPDATES:=1000}" "${POSITIONS:=slots}" "${MISSING:=absent}" "${ROW_DEVIATION:=0.02}" "${AGGREGATION:=mean}"
+    VARIANT= ;;
+  scripts)
+    : "${PRETRAIN_RATE:=1e-4}" "${PRETRAIN_CLIP:=0}" "${ASNQ_BATCH:=2048}" "${BATCH:=128}" "${RATE:=1e-5}"
+    : "${WARMUP_UPDATES:=100}" "${POSITIONS:=tokens}" "${MISSING:=visible}" "${ROW_DEVIATION:=1}" "${AGGREGATION:=sum}"
+    VARIANT=_scripts ;;
+  *) echo "error: SETTINGS is $SETTINGS; expected paper or scripts" >&2; exit 2 ;;
+esac
+PRETRAIN_UPDATES=${PRETRAIN_UPDATES:-100000} PRETRAIN_BATCH=${PRETRAIN_BATCH:-4096} PRETRAIN_WARMUP=${PRETRAIN_WARMUP:-10000}
+ORDER=${ORDER:-shuffled}                # of candidates in ranking
+ASNQ_RATE=${ASNQ_RATE:-1e-5} ASNQ_WARMUP=${ASNQ_WARMUP:-5000} ASNQ_EPOCHS=${ASNQ_EPOCHS:-6} EPOCHS=${EPOCHS:-40}
+PATIENCE=${PATIENCE:-8}                 # of the code; the paper only says that it stops early
+TOKENS=${TOKENS:-12288}                 # of a mini-batch on each device: 32 joint inputs
+. recipes/settings.sh
+
+K=${K:-5} LENGTH=${LENGTH:-64}          # candidates of an input, tokens of a segment
+DOCUMENTS=${DOCUMENTS:-data/pretraining}                    # a folder of files of data_scripts/paragraphs.py
+HELD_OUT=${HELD_OUT:-}                  # documents to measure the pre-training on; none at the paper's scale
+CORPORA=${CORPORA:-asnq wikiqa trecqa}
+SYSTEMS=${SYSTEMS:-joint_ie joint_ae mspp_ie mspp_ae}       # beside the pairwise model
+ASNQ_EVAL_EVERY=${ASNQ_EVAL_EVERY:-2000}                    # ours: updates between two evaluations on ASNQ's dev
+METRICS=p@1,map,mrr
+FIRST_SEED=${SEEDS%% *}
+TEST_FILTER=clean                       # of dev and test (appendix A.2); the training questions are taken as they are
+mkdir -p "$RUNS/mspp"
+
+# A corpus such as wikiqa@2 is the first five candidates of each question, by the pairwise model of seed 2.
+train_of() { case $1 in
+  *@*) echo "$(first_of "$1")/train.jsonl" ;;
+  asnq) if [ "${system:-}" = pairwise ]; then echo "$RUNS/asnq.store"; else echo "${ASNQ_TRAIN:-$ASNQ/train.jsonl}"; fi ;;
+  wikiqa) echo "$WIKIQA/train.jsonl" ;;
+  trecqa) echo "${TRECQA_TRAIN:-$TRECQA/train-all.jsonl}" ;;
+  esac; }
+dev_of() { case $1 in
+  *@*) echo "$(first_of "$1")/dev.jsonl" ;;
+  asnq) echo "$ASNQ/dev.jsonl" ;;
+  wikiqa) echo "$WIKIQA/dev.jsonl" ;;
+  trecqa) echo "${TRECQA_DEV:-$TRECQA/dev-clean.jsonl}" ;;
+  esac; }
+test_of() { case $1 in
+  *@*) echo "$(first_of "$1")/test.jsonl" ;;
+  asnq) echo "$ASNQ/test.jsonl" ;;
+  wikiqa) echo "$WIKIQA/test.jsonl" ;;
+  trecqa) echo "${TRECQA_TEST:-$TRECQA/test-clean.jsonl}" ;;
+  esac; }
+filter_of() { echo all; }
+counted_of() { case $1 in *@*) echo all ;; *) echo "$TEST_FILTER" ;; esac; }  # of dev and test
+rate_of() { case $1 in asnq*) echo "$ASNQ_RATE" ;; *) echo "$RATE" ;; esac; }
+schedule_of() { case $1 in
+  asnq*) echo "--epochs $ASNQ_EPOCHS --eval-every $ASNQ_EVAL_EVERY" ;;
+  *) echo "--epochs $EPOCHS" ;;
+  esac; }
+warmup_of() { case $1 in asnq*) echo "--warmup-updates $ASNQ_WARMUP" ;; *) echo "--warmup-updates $WARMUP_UPDATES" ;; esac; }
+# Tokens of an update, of so many joint inputs as the longest can be; a pair of ASNQ has 67 padded tokens, one of WikiQA 43.
+update_tokens() {  # SYSTEM CORPUS
+  local batch=$BATCH pair=43
+  if [ "${SMOKE:-0}" = 1 ]; then echo "$UPDATE_TOKENS"; return; fi
+  case $2 in asnq*) batch=$ASNQ_BATCH pair=67 ;; esac
+  if [ "$1" = pairwise ]; then echo $((batch * pair)); else echo $((batch * LENGTH * (K + 1))); fi
+}
+batch_tokens() { echo "$TOKENS"; }      # SYSTEM CORPUS: of a mini-batch on each device
+joint_options() {  # [DEVIATION]: of joint models and their pre-training; that of the question's row of token types
+  echo "--k $K --segment-length $LENGTH --positions $POSITIONS --missing $MISSING" \
+    "--aggregation $AGGREGATION --type-initialisation ${1:-$ROW_DEVIATION}"
+}
+head_of() { case $1 in *_ae) echo AE_k ;; *) echo IE_k ;; esac; }
+
+pretrained_of() { echo "$RUNS/mspp/pretrained_$1"; }        # HEAD
+pretrain() {  # HEAD: section 3.4, MSPP and masked tokens, from the plain encoder
+  local run; run=$(pretrained_of "$1")
+  if [ -e "$run/model.params" ]; then return; fi
+  prepare_documents
+  echo "== $run"
+  "$wqa" train mspp_pretraining --encoder "$ENCODER" --train "$DOCUMENTS" ${HELD_OUT:+--dev "$HELD_OUT"} --out "$run" --resume \
+    --head "$1" $(joint_options) --learning-rate "$PRETRAIN_RATE" --weight-decay 0.01 --clip-norm "$PRETRAIN_CLIP" \
+    $(pretraining_schedule) --tokens-per-batch "$TOKENS" --ctx "$CTX" --precision "$PRECISION" \
+    ${limits[@]+"${limits[@]}"}
+}
+pretraining_schedule() {
+  if [ "${SMOKE:-0}" = 1 ]; then
+    echo "--warmup-updates $PRETRAIN_WARMUP --hard $((K - 3)) --easy 2"
+  else
+    echo "--warmup-updates $PRETRAIN_WARMUP --epochs 100000 --max-updates $PRETRAIN_UPDATES" \
+      "--tokens-per-update $((PRETRAIN_BATCH * LENGTH * (K + 1))) --hard $((K - 3)) --easy 2"
+  fi
+}
+prepare_documents() {
+  if [ "${SMOKE:-0}" = 1 ]; then
+    DOCUMENTS=$RUNS/mspp/documents/train.jsonl HELD_OUT=$RUNS/mspp/documents/dev.jsonl
+    [ -e "$DOCUMENTS" ] || "$python" recipes/mspp/builtin_corpora.py "$RUNS/mspp"
+  fi
+}
+
+# A system is pairwise, joint_ie or joint_ae from the plain encoder, joint_row_ie with the question's row of token types from
+# N(0, 1), or mspp_ie or mspp_ae from the pre-training with that head.
+run_of() { echo "$RUNS/mspp/$1_$2_seed$3"; }                # SYSTEM CORPUS SEED
+title_of() { case $1 in
+  pairwise) echo "Pairwise RoBERTa-Base" ;;
+  joint_ie) echo "Joint RoBERTa-Base, FT IE_k" ;;
+  joint_ae) echo "Joint RoBERTa-Base, FT AE_k" ;;
+  mspp_ie) echo "Joint MSPP IE_k, FT IE_k" ;;
+  mspp_ae) echo "Joint MSPP AE_k, FT AE_k" ;;
+  *) echo "$1" ;;
+  esac; }
+fit() {  # SYSTEM CORPUS SEED: trains it where that was not done
+  local name=$1 corpus=$2 seed=$3 row='' options=()
+  if [ -e "$(run_of "$@")/model.params" ]; then return; fi
+  case $corpus in *@*) rank_first "$corpus" ;; esac
+  case $name in
+    pairwise)
+      if [ "$corpus" = asnq ]; then tokenize_asnq; fi
+      options=(pairwise "$corpus" --encoder "$ENCODER") ;;
+    mspp_*)
+      pretrain "$(head_of "$name")"
+      options=(mspp "$corpus" --init "$(pretrained_of "$(head_of "$name")")" --head "$(head_of "$name")" $(joint_options)
+        --order "$ORDER") ;;
+    *)
+      if [ "$name" != "${name/_row/}" ]; then row=1; fi
+      options=(mspp "$corpus" --encoder "$ENCODER" --head "$(head_of "$name")" $(joint_options $row) --order "$ORDER") ;;
+  esac
+  TOKENS=$(batch_tokens "$name" "$corpus") UPDATE_TOKENS=$(update_tokens "$name" "$corpus") train \
+    "mspp/${name}_${corpus}_seed$seed" "${options[@]}" --seed "$seed" --learning-rate "$(rate_of "$corpus")" \
+    $(schedule_of "$corpus") --dev-filter "$(counted_of "$corpus")"
+}
+figures() {  # SYSTEM CORPUS SEED: of a system on a corpus, all candidates of a question in groups of k
+  local run; run=$(run_of "$@")
+  fit "$@"
+  TEST_FILTER=$(counted_of "$2") evaluate "$run/test.json" "$2" "$run" --metrics "$METRICS"
+}
+figures_of() { echo "$(run_of "$@")/test.json"; }           # SYSTEM CORPUS SEED
+
+# Re-ranking (Tables 2 and 7).
+first_of() { echo "$RUNS/mspp/first/$1"; }                  # CORPUS@SEED
+rank_first() {  # CORPUS@SEED: the pairwise model's first five, of training, dev and test questions
+  local corpus=${1%@*} seed=${1#*@} out run; out=$(first_of "$1") run=$(run_of pairwise "${1%@*}" "${1#*@}")
+  fit pairwise "$corpus" "$seed"
+  if [ "$out/test.jsonl" -nt "$run/model.params" ]; then return; fi
+  echo "== the first $K of $run"
+  "$python" recipes/mspp/first.py "$run" --keep "$K" --ctx "$device" \
+    --questions "$(train_of "$corpus")" "$(filter_of "$corpus")" "$out/train.jsonl" \
+    --questions "$(dev_of "$corpus")" "$TEST_FILTER" "$out/dev.jsonl" \
+    --questions "$(test_of "$corpus")" "$TEST_FILTER" "$out/test.jsonl"
+}
+sequence_of() { echo "$(run_of "$1" "$2@$3" "$3").sequence.json"; }  # SYSTEM CORPUS SEED: behind the pairwise model
+rerank() {  # SYSTEM CORPUS SEED: figures on the first five alone (figures_of), and on all candidates of the sequence
+  local file run; file=$(sequence_of "$@") run=$(run_of "$1" "$2@$3" "$3")
+  figures "$1" "$2@$3" "$3"
+  if [ ! "$file" -nt "$run/model.params" ]; then
+    echo "{\"rankers\": [\"$(realpath "$(run_of pairwise "$2" "$3")")\", \"$(realpath "$run")\"], \"keep\": $K}" > "$file"
+  fi
+  TEST_FILTER=$(counted_of "$2") evaluate "${file%.json}.test.json" "$2" "$file" --metrics "$METRICS"
+}
+sequence_figures_of() { local file; file=$(sequence_of "$@"); echo "${file%.json}.test.json"; }
+first_figures_of() { figures_of "$1" "$2@$3" "$3"; }
+pairwise_on_first_of() { echo "$(first_of "$2@$3")/pairwise.test.json"; }
+
+# Tables. A row collects the figures of a system over its seeds, and the claims compare the systems of rows.
+rows=() systems=()
+row() {  # TITLE FIGURES.json...
+  local title=$1 json; shift
+  rows+=(--row "$title" "$@")
+  systems+=(--system "$title")
+  for json in "$@"; do systems+=("$(ls "$json".*.trec)"); done
+}
+row_of() {  # SYSTEM CORPUS [FUNCTION [TITLE]]: over the seeds; FUNCTION SYSTEM CORPUS SEED names a file of figures
+  local seed files=()
+  for seed in $SEEDS; do files+=("$("${3:-figures_of}" "$1" "$2" "$seed")"); done
+  row "${4:-$(title_of "$1")}" "${files[@]}"
+}
+write_rows() {  # TABLE CORPUS [METRICS]
+  "$python" recipes/mspp/rows.py "$1" "$2" "${3:-$METRICS}" "${rows[@]}"
+}
+claims() {  # FILE QRELS: each system beside the pairwise model, and beside the same without MSPP
+  local name pairs=()
+  for name in $SYSTEMS; do pairs+=(--pair "$(title_of pairwise)" "$(title_of "$name")"); done
+  for name in $SYSTEMS; do
+    case " $SYSTEMS " in *" ${name/mspp/joint} "*)
+      if [ "$name" != "${name/mspp/joint}" ]; then
+        pairs+=(--pair "$(title_of "${name/mspp/joint}")" "$(title_of "$name")")
+      fi ;;
+    esac
+  done
+  "$python" recipes/mspp/claims.py "$2" "$METRICS" "${systems[@]}" "${pairs[@]}" > "$1"
+}
+rerank_all() {  # CORPUS: what the tables of re-ranking need
+  local corpus=$1 seed name
+  for seed in $SEEDS; do
+    figures pairwise "$corpus" "$seed"
+    rank_first "$corpus@$seed"
+    TEST_FILTER=all evaluate "$(pairwise_on_first_of pairwise "$corpus" "$seed")" "$corpus@$seed" \
+      "$(run_of pairwise "$corpus" "$seed")" --metrics "$METRICS"
+    for name in $SYSTEMS; do rerank "$name" "$corpus" "$seed"; done
+  done
+}
+rerank_tables() {  # TABLE FULL-TABLE CORPUS: on the first five alone, but the pairwise model's own row; on all candidates
+  local name
+  rows=() systems=()
+  row_of pairwise "$3"
+  for name in $SYSTEMS; do row_of "$name" "$3" first_figures_of; done
+  row_of pairwise "$3" pairwise_on_first_of "$(title_of pairwise), its first five alone"
+  write_rows "$1" "$3"
+  rows=() systems=()
+  row_of pairwise "$3"
+  for name in $SYSTEMS; do row_of "$name" "$3" sequence_figures_of; done
+  write_rows "$2" "$3"
+}
