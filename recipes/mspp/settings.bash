@@ -29,6 +29,7 @@ ORDER=${ORDER:-shuffled}                # of candidates in ranking
 ASNQ_RATE=${ASNQ_RATE:-1e-5} ASNQ_WARMUP=${ASNQ_WARMUP:-5000} ASNQ_EPOCHS=${ASNQ_EPOCHS:-6} EPOCHS=${EPOCHS:-40}
 PATIENCE=${PATIENCE:-8}                 # of the code; the paper only says that it stops early
 TOKENS=${TOKENS:-12288}                 # of a mini-batch on each device: 32 joint inputs
+PRETRAIN_TOKENS=${PRETRAIN_TOKENS:-$TOKENS}
 . recipes/settings.sh
 
 K=${K:-5} LENGTH=${LENGTH:-64}          # candidates of an input, tokens of a segment
@@ -91,7 +92,7 @@ pretrain() {  # HEAD: section 3.4, MSPP and masked tokens, from the plain encode
   echo "== $run"
   "$wqa" train mspp_pretraining --encoder "$ENCODER" --train "$DOCUMENTS" ${HELD_OUT:+--dev "$HELD_OUT"} --out "$run" --resume \
     --head "$1" $(joint_options) --learning-rate "$PRETRAIN_RATE" --weight-decay 0.01 --clip-norm "$PRETRAIN_CLIP" \
-    $(pretraining_schedule) --tokens-per-batch "$TOKENS" --ctx "$CTX" --precision "$PRECISION" \
+    $(pretraining_schedule) --tokens-per-batch "$PRETRAIN_TOKENS" --ctx "$CTX" --precision "$PRECISION" \
     ${limits[@]+"${limits[@]}"}
 }
 pretraining_schedule() {
