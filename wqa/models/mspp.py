@@ -43,6 +43,8 @@ AGGREGATIONS = ("mean", "sum")
 
 #: Claims of an update (appendix B.1).
 CLAIMS_AN_UPDATE = 64
+#: Groups of k candidates of an update (appendix B.1).
+GROUPS_AN_UPDATE = 32
 #: Greatest length of a segment, above the positions of all encoders.
 _MOST_LENGTH = 1 << 16
 
@@ -137,7 +139,13 @@ class MSPPConfig(NetworkConfig):
 
     def training_defaults(self) -> Dict[str, Any]:
         """Settings of appendix B.1 for WikiQA and TREC-QA, and the patience of the code."""
-        return {"epochs": 40, "learning_rate": 2e-6, "warmup_updates": 1000, "patience": 8}
+        return {
+            "epochs": 40,
+            "learning_rate": 2e-6,
+            "warmup_updates": 1000,
+            "patience": 8,
+            "tokens_per_update": GROUPS_AN_UPDATE * self.segment_length * (self.k + 1),
+        }
 
 
 class JointTransformer(Network):
@@ -310,13 +318,11 @@ class ParagraphConfig(MSPPConfig):
         return "paragraphs"
 
     def training_defaults(self) -> Dict[str, Any]:
-        """Settings of appendix B.1, but for the number of updates."""
-        return {
-            "learning_rate": 5e-5,
-            "warmup_updates": 10_000,
-            "weight_decay": 0.01,
-            "clip_norm": 1.0,
-        }
+        """Settings of appendix B.1, but for its 100,000 updates of 4,096 examples.
+
+        The warm-up is a tenth of the updates, as there, by the default of all trainings.
+        """
+        return {"learning_rate": 5e-5, "weight_decay": 0.01, "clip_norm": 1.0}
 
 
 class ParagraphTransformer(JointTransformer):
