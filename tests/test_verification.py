@@ -1,5 +1,6 @@
 """Fact verification by the joint model: its inputs, its training, verdicts, and the commands."""
 
+import dataclasses
 import importlib
 import json
 import math
@@ -225,6 +226,32 @@ def test_the_loss_by_hand(tiny_encoder, claim_file, options, hybrid):
         assert losses[row] == pytest.approx(expected, abs=1e-4)
 
 
+@needs_onednn
+@pytest.mark.parametrize("options", HEADS[:2])
+def test_onednn_has_the_gradients_of_mxnet(tiny_encoder, claim_file, tmp_path, options):
+    sizes = read_backbone_config(tiny_encoder)
+    rates = dict.fromkeys(("dropout", "attention_dropout", "head_dropout"), 0.0)
+    results = []
+    for engine in ("onednn", "mxnet"):
+        config = TrainingConfig(engine=engine, **SETTINGS)
+        task = make_task(tiny_encoder, claim_file, config, **options)
+        own = task.network.own_config
+        task.network = type(task.network)(dataclasses.replace(sizes, **rates), own)
+        mx.random.seed(3)
+        task.network.initialize(mx.init.Normal(0.3))
+        (tmp_path / engine).mkdir()
+        trainer = Trainer(task, config, tmp_path / engine)
+        assert bool(trainer._engines) == (engine == "onednn")
+        loss = trainer._backward([task.batch(np.arange(6))])
+        parameters = trainer._parameters.items()
+        results.append((loss, {name: part.grad().asnumpy() for name, part in parameters}))
+    (fast, computed), (slow, expected) = results
+    assert fast == pytest.approx(slow, abs=1e-4)
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(computed[name], gradient, atol=2e-4, err_msg=name)
+    assert np.abs(expected["head.out.weight"]).max() > 1e-3
+
+
 @pytest.mark.parametrize("shuffle", ["pair", "question"])
 def test_an_epoch_has_every_claim_once_in_batches_of_one_size(tiny_encoder, claim_file, shuffle):
     task = make_task(tiny_encoder, claim_file, TrainingConfig(shuffle=shuffle))
@@ -364,6 +391,15 @@ def test_a_run_records_its_labels_in_their_order(claim_run, tmp_path):
     for path in claim_run.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
+    # A converted joint model with such a head is a run of mspp, without names.
+    converted = {**content, "system": "mspp", "sha256": {}}
+    converted["network"] = {**content["network"]}
+    del converted["network"]["label_names"]
+    (tmp_path / "config.json").write_text(json.dumps(converted))
+    verdicts = [
+        load_verifier(run).label("what is ice ?", ["cave"]) for run in (claim_run, tmp_path)
+    ]
+    assert verdicts[0] == verdicts[1] and run_kind(tmp_path) == "labels"
     content["network"]["label_names"], content["sha256"] = ["REFUTES", "SUPPORTS", "x"], {}
     (tmp_path / "config.json").write_text(json.dumps(content))
     with pytest.raises(RunDirectoryError, match="3 labels, REFUTES, SUPPORTS, x; expected 3: SUPP"):
