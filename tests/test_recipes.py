@@ -94,7 +94,7 @@ RECIPES = {
         "table1_claims_wikiqa.txt": "t_test_seeds",
     },
     "mspp/table2": {
-        "table2.tsv": "Joint RoBERTa-Base, FT AE_k",
+        "table2.tsv": "Joint RoBERTa-Base, FT IE_k",
         "table7.tsv": "its first five alone",
         "table7_full.tsv": "Joint MSPP IE_k, FT IE_k",
         "table2_claims_wikiqa.txt": "Joint RoBERTa-Base, FT IE_k; Joint MSPP IE_k, FT IE_k (1",

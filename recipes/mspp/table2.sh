@@ -8,7 +8,7 @@
 #
 #   CTX=gpu:0-7 recipes/mspp/table2.sh       settings: recipes/mspp/settings.bash; SETTINGS=scripts as the authors' code
 #   SMOKE=1 recipes/mspp/table2.sh
-if [ "${SMOKE:-0}" = 1 ]; then SEEDS=0; fi
+if [ "${SMOKE:-0}" = 1 ]; then SEEDS=0 SYSTEMS="joint_ie mspp_ie"; fi
 . "$(dirname "$0")/settings.bash"
 table=$RESULTS/table7$VARIANT
 
