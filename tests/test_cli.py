@@ -600,6 +600,7 @@ REQUIRED = {
     "encode": ("run", "--documents", "d", "--out", "o"),
     "train": ("cascade", "--encoder", "e", "--train", "t", "--out", "o"),
     "rank": ("run", "--question", "q", "--candidates", "c"),
+    "completion": ("bash",),
     "convert": ("source", "out"),
     "demo": ("run",),
     "export": ("run", "out"),
