@@ -8,7 +8,7 @@ from wqa.cli import main, parse
 from wqa.cli.options import fields_of
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path
-from wqa.errors import OptionError
+from wqa.errors import OptionError, WqaError
 from wqa.models import network_type
 
 TEXT = """
@@ -52,6 +52,34 @@ def test_a_file_has_every_option(file):
     assert (config.learning_rate, config.warmup_updates, config.epochs) == (3e-5, 10, 7)
     assert (config.train_filter, config.teachers) == ("no-all-negative", ("a", "b"))
     assert config.seed == 0  # not in the file
+
+
+@pytest.mark.parametrize(
+    "line", ["warmup_share: 0.2", "schedule: slanted", "accumulate: 4"], ids=str
+)
+def test_a_file_replaces_defaults_of_the_system(file, line):
+    """Those of options that its own take the place of."""
+    text = f"system: mspp\nencoder: minilm\ntrain: t.jsonl\nout: o\n{line}\n"
+    config = training(parse(["train", "--config", file(text)]))
+    name, value = line.split(": ")
+    assert str(getattr(config, name)) == value
+    assert config.learning_rate == 2e-6  # the system's
+    flag = "--" + name.replace("_", "-")
+    command = ["train", "mspp", "--encoder", "minilm", "--train", "t.jsonl", "--out", "o"]
+    assert training(parse([*command, flag, value])) == config
+
+
+def test_an_abbreviated_flag_is_one_line(capsys):
+    command = ["train", "cascade", "--encoder", "minilm", "--train", "t.jsonl", "--out", "o"]
+    assert main([*command, "--tokens", "5"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_a_run_that_was_not_trained_here_gives_no_options(file):
+    record = {"system": "pairwise", "network": {"exits": [3]}, "max_length": 128}
+    path = file(json.dumps(record), "config.json")
+    with pytest.raises(WqaError):
+        parse(["train", "--config", path])
 
 
 def test_flags_win(file):

@@ -197,6 +197,16 @@ def test_a_path_trains_alone_without_a_warning():
     assert {parameter.grad_req for parameter in network.collect_params().values()} == {"write"}
 
 
+def test_constants_stay_what_they_are():
+    network = build_network("cosinet", rows=6, width=4)
+    vectors = network.vectors
+    for part in (network, network):
+        train_only(network, part)
+        assert vectors.grad_req == "null"
+    others = [p for p in network.collect_params().values() if p is not vectors]
+    assert {parameter.grad_req for parameter in others} == {"write"}
+
+
 def test_a_part_of_another_network():
     with pytest.raises(OptionError, match="part: parameter .* is none of the network's"):
         train_only(small_model(), small_model().path(0))

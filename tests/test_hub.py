@@ -9,7 +9,7 @@ import sys
 import pytest
 from conftest import child_environment
 
-from wqa.data.hub import is_hub_name
+from wqa.data.hub import hub_directory, is_hub_name
 from wqa.errors import EncoderError, MissingDependency
 from wqa.pretrained import locate_encoder
 
@@ -80,6 +80,18 @@ def test_a_network_that_does_not_answer(wqa):
     done = wqa("convert", "acme/tiny-bert", "out", HF_HUB_OFFLINE="0", HF_ENDPOINT=closed)
     assert done.returncode == 2
     assert "error: acme/tiny-bert: " in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("kind", [Exception, KeyError])
+def test_an_error_of_the_librarys_client_is_typed(monkeypatch, kind):
+    """Those of its HTTP client, such as of a proxy that refuses, have no base in common."""
+
+    def fail(name, only_cached):
+        raise kind("403 Forbidden")
+
+    monkeypatch.setattr("wqa.data.hub._snapshot", fail)
+    with pytest.raises(EncoderError, match="cannot be fetched .*403 Forbidden"):
+        hub_directory("owner/name")
 
 
 def test_names(tmp_path, monkeypatch):

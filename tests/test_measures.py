@@ -83,6 +83,12 @@ def test_unknown_measures_list_examples(name, capsys):
     assert "such as nDCG@20" in capsys.readouterr().err
 
 
+def test_a_measure_that_the_library_refuses_is_one_line(capsys):
+    data = str(builtin_path("dev"))
+    assert main(["evaluate", "wo", "--data", data, "--metrics", "AP(rel=0)"]) == 2
+    assert "relevance_level should be positive" in capsys.readouterr().err
+
+
 def test_a_measure_whose_library_is_missing():
     with pytest.raises(MissingDependency, match="metric 'alpha_nDCG@20'.*pyndeval"):
         metric("alpha_nDCG@20")
@@ -90,6 +96,8 @@ def test_a_measure_whose_library_is_missing():
 
 def test_without_the_library(monkeypatch):
     monkeypatch.setattr("wqa.evaluation.measures.importlib.util.find_spec", lambda name: None)
-    with pytest.raises(OptionError, match="'R@7'; expected map, .*: pip install ir-measures"):
+    with pytest.raises(
+        OptionError, match="'R@7'; expected map, .*: in a checkout of wqa: pip install -e '.\[ir\]'"
+    ):
         metric("R@7")  # no other test looks it up, and what is looked up stays known
     assert metrics_of([1], [1], metrics.METRICS)["map"] == 1

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Label claims by runs of `wqa train mspp_claims`, in the form that FEVER's scorer takes.
 
-    python recipes/mspp/labels.py CLAIMS.jsonl NAME [CLAIMS.jsonl NAME ...] --runs RUN ...
+    python recipes/mspp/labels.py FILE NAME [FILE NAME ...] --ctx DEVICE --runs RUN ...
 
-Writes NAME into the folder of each RUN for each file of claims: JSONL with the id and
+Writes NAME into the folder of each RUN for each FILE of claims: JSONL with the id and
 predicted_label of each claim. The claims need no labels. predicted_evidence is empty, as label
 accuracy does not read it.
 """
@@ -23,10 +23,10 @@ def number_of(text):
     return int(text) if text.isdecimal() else text
 
 
-def main(files, runs):
+def main(files, ctx, runs):
     """Write the files of labels."""
     for run in runs:
-        verifier = load_verifier(run, long_questions="truncate")
+        verifier = load_verifier(run, ctx=ctx, long_questions="truncate")
         for data, name in zip(files[::2], files[1::2]):
             claims = list(read_claims(data, labelled=False))
             with atomic_writer(pathlib.Path(run) / name) as file:
@@ -38,7 +38,7 @@ def main(files, runs):
 if __name__ == "__main__":
     try:
         divide = sys.argv.index("--runs")
-        main(sys.argv[1:divide], sys.argv[divide + 1 :])
+        main(sys.argv[1 : divide - 2], sys.argv[divide - 1], sys.argv[divide + 1 :])
     except WqaError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -58,7 +58,7 @@ for model in $MODELS; do
   systems+=(--system "$(model_title "$model")" "${labels[@]}")
   if [ "$model" != "$first" ]; then pairs+=(--pair "$(model_title "$first")" "$(model_title "$model")"); fi
 done
-"$python" recipes/mspp/labels.py "$FEVER/dev.jsonl" dev.labels.jsonl "$FEVER/test.jsonl" test.labels.jsonl --runs "${runs[@]}"
+"$python" recipes/mspp/labels.py "$FEVER/dev.jsonl" dev.labels.jsonl "$FEVER/test.jsonl" test.labels.jsonl --ctx "$device" --runs "${runs[@]}"
 "$python" recipes/mspp/rows.py "$RESULTS/table3$VARIANT.tsv" fever_dev accuracy "${rows[@]}"
 cp "$RESULTS/table3$VARIANT.tsv" "$RESULTS/table8$VARIANT.tsv"
 "$python" recipes/mspp/claims.py "$(dev_of fever)" accuracy "${systems[@]}" "${pairs[@]}" \

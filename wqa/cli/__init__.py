@@ -162,7 +162,7 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
         settings.check_keys(options.parser)
         settings.set_defaults(options.parser)
         options, _ = parser.parse_known_args(arguments)
-        set_training_defaults(options.parser, options)
+        set_training_defaults(options.parser, options, settings.values)
         settings.set_defaults(options.parser)
     options = parser.parse_args(arguments)
     options.command_line = ["wqa", *given]

@@ -17,9 +17,9 @@ from wqa.errors import MissingDependency, OptionError, how_to_install, shorten
 #: Greatest size of a file in bytes.
 LARGEST = 1 << 20
 
-#: Options that take the place of others: what the file says of those does not count where the
-#: command line has the first.
-_REPLACED = {
+#: Options that take the place of others: what a file or a system says of those does not count where
+#: the command line, or the file before the system, has the first.
+REPLACED = {
     "encoder": {"init"},
     "init": {"encoder"},
     "warmup_updates": {"warmup_share"},
@@ -112,8 +112,10 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     MissingDependency
         If it is YAML, and PyYAML is not installed.
     """
-    parser = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
-    for name in ("config", *_REPLACED):
+    parser = argparse.ArgumentParser(
+        add_help=False, argument_default=argparse.SUPPRESS, allow_abbrev=False
+    )
+    for name in ("config", *REPLACED):
         parser.add_argument("--" + name.replace("_", "-"), nargs="?")
     given = vars(parser.parse_known_args(list(arguments))[0])
     path = given.get("config")
@@ -122,7 +124,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     values = {name.replace("-", "_"): value for name, value in _read(path).items()}
     replaced: Set[str] = set()
     for name in given:
-        replaced |= _REPLACED.get(name, set())
+        replaced |= REPLACED.get(name, set())
     kept = {name: value for name, value in values.items() if name not in replaced}
     return Settings(path, {name: value for name, value in kept.items() if value is not None})
 
@@ -145,8 +147,12 @@ def _read(path: str) -> Dict[str, Any]:
         raise OptionError(path, f"cannot be read ({problem})", expected) from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise OptionError(path, shorten(values), "a mapping of options to values")
-    if isinstance(values.get("training"), dict):
-        return _options_of_run(read_run_config(path))
+    if {"system", "network"} <= set(values):
+        config = read_run_config(path)
+        if config.training is None:
+            expected = "the config.json of a run that `wqa train` wrote"
+            raise OptionError(path, "a run that was not trained here", expected)
+        return _options_of_run(config)
     return values
 
 

@@ -19,6 +19,7 @@ import sys
 from typing import Any, Iterator, List
 
 from wqa.cli.drops import add_drops, one_drop_setting
+from wqa.cli.messages import at_the_command_line
 from wqa.cli.options import add_long_questions, add_ranking, ranking_options
 from wqa.cli.rank import ranking_table, read_candidates
 from wqa.data import builtin_path, read_questions
@@ -65,7 +66,7 @@ def run(options: argparse.Namespace) -> None:
         try:
             ranking = ranker.rank(question, candidates, options.top_k, return_documents=True)
         except InputError as error:  # such as a question that is too long: the next one may fit
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {at_the_command_line(error, options.parser)}", file=sys.stderr)
             continue
         print("\n".join(kept_lines(ranking, ranker.capabilities)))
         print(ranking_table(ranking.to_dicts(), ranking.cost.relative), flush=True)

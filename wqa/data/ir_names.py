@@ -13,7 +13,7 @@ import os
 from typing import Any, Dict, Iterator, List, Set, Tuple, Union
 
 from wqa.data.records import Candidate, Question, check_document_ids
-from wqa.errors import DataError, MissingDependency, shorten
+from wqa.errors import DataError, MissingDependency, how_to_install, shorten
 
 #: Start of a name.
 PREFIX = "ir:"
@@ -105,7 +105,7 @@ def _load(name: str) -> Any:
             name,
             f"ir_datasets cannot be imported ({error})",
             "the library that knows this name",
-            "pip install ir_datasets, or name a file of canonical JSONL",
+            how_to_install("ir") + ", or name a file of canonical JSONL",
         ) from None
     try:
         with _reading(name):

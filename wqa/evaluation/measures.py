@@ -20,6 +20,7 @@ EXAMPLES = "a measure of ir-measures, such as nDCG@20, R@100, RBP(p=0.8) or Succ
 #: Errors of libraries that cannot compute a measure.
 _FAILURES = (
     ValueError,
+    TypeError,
     AssertionError,
     RuntimeError,
     OSError,

@@ -12,7 +12,7 @@ import re
 from typing import Callable, Dict, Optional, Sequence
 
 from wqa.data import Question
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, how_to_install, shorten
 from wqa.evaluation.measures import EXAMPLES, is_installed, measure
 from wqa.evaluation.retrieval import beyond_retrieval, hit, lost_by_ranking
 
@@ -159,7 +159,7 @@ def metric(name: str) -> Callable[[Grades, Grades], float]:
         return functools.partial(functions[match[1]], k=int(match[2]))
     other = measure(name)
     if other is None:
-        mend = "" if is_installed() else "for the latter: pip install ir-measures"
+        mend = "" if is_installed() else "for the latter: " + how_to_install("ir")
         raise OptionError("metrics", shorten(name), f"{NAMES}; or {EXAMPLES}", mend)
     return other
 

@@ -31,7 +31,7 @@ KINDS: Dict[str, Tuple[str, str]] = {
     "spans": ("a reader of spans", "load it with load_reader, or `wqa answer --reader`"),
     "paragraphs": (
         "a joint model that is pre-trained",
-        "fine-tune it with `wqa train mspp --init`, or mspp_claims",
+        "start the training of a joint model from it, with --init",
     ),
     "labels": ("a classifier of claims", "load it with load_verifier, or `wqa verify`"),
 }

@@ -14,7 +14,7 @@ import math
 from typing import Any, Iterable, List, Optional, Tuple
 
 import mxnet as mx
-from mxnet.gluon import HybridBlock, nn, rnn
+from mxnet.gluon import HybridBlock, Parameter, nn, rnn
 
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
@@ -136,6 +136,9 @@ class ListNetwork(Network):
             self.out = nn.Dense(
                 1, flatten=False, in_units=units, weight_initializer=mx.init.Xavier()
             )
+
+    def constants(self) -> List[Parameter]:
+        return [self.vectors]
 
     def make_encoder(self, width: int) -> None:
         """Make the blocks of `encode_words` and `encode_pairs`.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from mxnet.gluon import HybridBlock, ParameterDict, nn
+from mxnet.gluon import HybridBlock, Parameter, ParameterDict, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import check_exits, check_length
@@ -144,6 +144,15 @@ class Network(HybridBlock):
     @property
     def heads(self) -> List[Head]:
         """Heads on the encoder, one for each stage."""
+        return []
+
+    def constants(self) -> List[Parameter]:
+        """Parameters that no training changes.
+
+        Returns
+        -------
+        list of mxnet.gluon.Parameter
+        """
         return []
 
     def members(self) -> List[Network]:

@@ -26,8 +26,8 @@ def train_only(network: Network, part: Block) -> ParameterDict:
     Returns
     -------
     mxnet.gluon.ParameterDict
-        Parameters of the part. The other parameters of the network have no gradients, which saves
-        their memory.
+        Parameters of the part. The other parameters of the network, and its constants, have no
+        gradients, which saves their memory.
 
     Raises
     ------
@@ -45,6 +45,7 @@ def train_only(network: Network, part: Block) -> ParameterDict:
                 "a part of this network, such as network.path(0)",
             )
     trained = {id(parameter) for parameter in chosen.values()}
+    trained -= {id(parameter) for parameter in network.constants()}
     for parameter in parameters:
         parameter.grad_req = "write" if id(parameter) in trained else "null"
     return chosen

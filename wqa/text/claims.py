@@ -11,7 +11,7 @@ from typing import Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from wqa.data import Claim, Question
 from wqa.data.claims import NO_EVIDENCE
-from wqa.errors import InputError, shorten
+from wqa.errors import DataError, InputError, shorten
 from wqa.text.joint import JointEncoder, JointInput
 from wqa.text.long_questions import prepare_questions
 
@@ -115,7 +115,7 @@ def prepare_claims(claims: Iterable[Claim], encoder: JointEncoder) -> PreparedCl
     Parameters
     ----------
     claims : iterable of Claim
-        Claims with unique ids.
+        Claims.
     encoder : JointEncoder
         Encoder that labels them.
 
@@ -130,12 +130,25 @@ def prepare_claims(claims: Iterable[Claim], encoder: JointEncoder) -> PreparedCl
     DataError
         If all claims are skipped.
     """
-    by_id = {claim.id: claim for claim in claims}
-    questions = [Question(claim.id, claim.claim, ()) for claim in by_id.values()]
-    with _naming_claims():
-        prepared = prepare_questions(questions, [encoder])
-    kept = [by_id[question.id] for question in prepared.questions]
-    return PreparedClaims(kept, prepared.truncated, prepared.skipped)
+    kept = []
+    truncated = skipped = 0
+    for claim in claims:
+        question = Question(claim.id, claim.claim, ())
+        try:
+            with _naming_claims():
+                truncated += prepare_questions([question], [encoder]).truncated
+        except DataError:  # all of its questions, this one, are skipped
+            skipped += 1
+            continue
+        kept.append(claim)
+    if skipped and not kept:
+        raise DataError(
+            "the claims",
+            f"all {skipped:,} are over-long",
+            "a claim that fits a segment",
+            'raise segment_length, or set long_questions="truncate"',
+        )
+    return PreparedClaims(kept, truncated, skipped)
 
 
 @contextlib.contextmanager

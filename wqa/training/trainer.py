@@ -40,10 +40,6 @@ Evaluator = Callable[[Network], Dict[str, float]]
 _UNDECAYED = ("bias", "gamma", "beta")
 
 
-#: Figures on dev that are numbers, not shares.
-_COUNTS = ("questions", "examples", "claims")
-
-
 class Trainer:
     """Trains the network of a task by Adam with one of the schedules.
 
@@ -316,7 +312,7 @@ class Trainer:
         for name, value in figures.items():
             if name.endswith("loss"):
                 shown.append(f"{name} {value:.4f}")
-            elif name not in _COUNTS:
+            elif not isinstance(value, int):  # a whole number is a count
                 shown.append(f"{name} {100 * value:.2f}")
         LOGGER.info(f"update {state.update}: dev " + ", ".join(shown))
         figure = self._deciding_figure(figures)
