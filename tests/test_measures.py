@@ -97,7 +97,8 @@ def test_a_measure_whose_library_is_missing():
 def test_without_the_library(monkeypatch):
     monkeypatch.setattr("wqa.evaluation.measures.importlib.util.find_spec", lambda name: None)
     with pytest.raises(
-        OptionError, match="'R@7'; expected map, .*: in a checkout of wqa: pip install -e '.\[ir\]'"
+        OptionError,
+        match=r"'R@7'; expected map, .*: in a checkout of wqa: pip install -e '.\[ir\]'",
     ):
         metric("R@7")  # no other test looks it up, and what is looked up stays known
     assert metrics_of([1], [1], metrics.METRICS)["map"] == 1
