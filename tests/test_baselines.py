@@ -317,11 +317,12 @@ def test_a_run_of_the_same_name_comes_first(tiny_run, tmp_path, monkeypatch, cap
     assert "wo/config.json" in error_of(capsys, "evaluate", "wo", "--data", TEST)
 
 
-def test_an_unknown_name_lists_the_baselines(capsys):
+def test_an_unknown_name_lists_the_baselines(capsys, tmp_path):
+    (tmp_path / "candidates.txt").write_text("ice\n")
     error = error_of(capsys, "evaluate", "wo-rr", "--data", TEST)
     assert "wo-rr: there is no such directory" in error and "rr, wo, wo+rr, random:SEED" in error
     assert "RUN: 'random:x'; expected random:SEED" in error_of(
-        capsys, "rank", "random:x", "--question", "q", "--candidates", TEST
+        capsys, "rank", "random:x", "--question", "q", "--candidates", tmp_path / "candidates.txt"
     )
 
 

@@ -442,7 +442,8 @@ def test_a_training_stops_resumes_and_loads_with_the_same_scores(
     common = [
         *("train", "mspp", "--encoder", str(tiny_encoder), "--train", dev, "--dev", dev),
         *("--k", "3", "--segment-length", "32", "--positions", "slots", "--epochs", "2"),
-        *("--tokens-per-batch", "500", "--warmup-updates", "1", "--learning-rate", "0.01"),
+        *("--tokens-per-batch", "500", "--tokens-per-update", "0"),
+        *("--warmup-updates", "1", "--learning-rate", "0.01"),
         *("--checkpoint-every", "4", "--log-every", "2", "--patience", "0"),
     ]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"

@@ -474,7 +474,7 @@ def alive():
 
 @pytest.mark.parametrize("buffer_size", [2, 5])
 def test_no_more_documents_than_the_buffer_are_held(tmp_path, buffer_size):
-    corpus(tmp_path / "in", documents=30)
+    corpus(tmp_path / "in", documents=10)
     gc.collect()
     before, most = alive(), 0
     for _ in stream_of(tmp_path / "in", buffer_size).examples(0):

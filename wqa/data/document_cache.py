@@ -304,8 +304,13 @@ class _Entries:
         check_size(self.path, state.end)
         self.content = np.zeros(0, np.uint8)
         if state.end:  # an empty file cannot be mapped
+            try:
+                mapped = np.memmap(self.path, np.uint8, "r", shape=state.end)
+            except FileNotFoundError:  # a writer has deleted it since its size was checked
+                check_size(self.path, state.end)
+                raise
             # A plain array: slices of a memmap are slow to make.
-            self.content = np.memmap(self.path, np.uint8, "r", shape=state.end).view(np.ndarray)
+            self.content = mapped.view(np.ndarray)
         #: Starts of entries whose checksums were compared.
         self.checked: Set[int] = checked or set()
 
