@@ -154,7 +154,7 @@ def test_without_a_network(call, tmp_path, monkeypatch):
 
 def test_without_the_library(monkeypatch, call):
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
-    with pytest.raises(MissingDependency, match="pip install ir_datasets"):
+    with pytest.raises(MissingDependency, match=r"pip install -e '\.\[ir\]'"):
         list(read_questions("ir:wikir/en1k/test"))
     code, _, err = call("evaluate", "wo", "--data", "ir:wikir/en1k/test")
-    assert code == 2 and "pip install ir_datasets" in err
+    assert code == 2 and "pip install -e '.[ir]'" in err

@@ -274,7 +274,7 @@ def test_a_paragraph_of_10_000_sentences_takes_time_by_its_length():
 def test_a_corpus_without_the_sentence_splitter(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pysbd", None)
     archive = news(tmp_path / "x.jsonl", 1)
-    assert "wqa[corpora]" in refusal(capsys, "ccnews", archive, tmp_path / "out")
+    assert "pip install -e '.[corpora]'" in refusal(capsys, "ccnews", archive, tmp_path / "out")
 
 
 @pytest.mark.parametrize(

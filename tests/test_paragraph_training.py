@@ -365,7 +365,9 @@ def test_a_pretrained_run_is_not_quantized(pretrained, capsys):
 
 
 def test_a_pretrained_run_ranks_nothing(pretrained):
-    with pytest.raises(RunDirectoryError, match="pre-trained.*train mspp --init"):
+    with pytest.raises(
+        RunDirectoryError, match="pre-trained.*start the training of a joint model from it"
+    ):
         load_ranker(pretrained)
 
 

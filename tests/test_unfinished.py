@@ -47,8 +47,10 @@ def test_an_unfinished_run_names_the_command_that_resumes_it(update, stopped, ca
     assert (run / "checkpoints").is_dir() == (update > 0)
     resume = shlex.join(["wqa", *command]) + " --resume"
     data = str(builtin_path("dev"))
+    (tmp_path / "candidates.txt").write_text("ice\n")
+    candidates = str(tmp_path / "candidates.txt")
     uses = [
-        ["rank", str(run), "--question", "q", "--candidates", data],
+        ["rank", str(run), "--question", "q", "--candidates", candidates],
         ["evaluate", str(run), "--data", data],
         ["train", "cascade", "--init", str(run), "--train", data, "--out", str(tmp_path / "next")],
     ]

@@ -133,7 +133,7 @@ fit() {  # SYSTEM CORPUS SEED: trains it where that was not done
       options=(pairwise "$corpus" --encoder "$ENCODER") ;;
     mspp_*)
       pretrain "$(head_of "$name")"
-      options=(mspp "$corpus" --init "$(pretrained_of "$(head_of "$name")")" --head "$(head_of "$name")" $(joint_options)
+      options=(mspp "$corpus" --init "$(pretrained_of "$(head_of "$name")")" --head "$(head_of "$name")" $(joint_options 0)
         --order "$ORDER") ;;
     *)
       if [ "$name" != "${name/_row/}" ]; then row=1; fi

@@ -23,11 +23,11 @@ dev_of() { echo "$FEVER/dev.jsonl"; }
 warmup_of() { echo "--warmup-updates $CLAIMS_WARMUP"; }
 
 head_in() { echo "${1: -4}"; }            # MODEL: that of fine-tuning
-start_of() {  # MODEL
+start_of() {  # MODEL: with the options of the inputs; what is pre-trained keeps its row of token types
   local head=${1#*_}
   case $1 in
-    joint_*) echo "--encoder $ENCODER" ;;
-    *) echo "--init $(pretrained_of "${head%_*_*}")" ;;
+    joint_*) echo "--encoder $ENCODER $(joint_options)" ;;
+    *) echo "--init $(pretrained_of "${head%_*_*}") $(joint_options 0)" ;;
   esac
 }
 model_title() {  # MODEL: the row of the tables
@@ -47,7 +47,7 @@ for model in $MODELS; do
   for seed in $SEEDS; do
     run=$(verifier_of "$model" "$seed")
     UPDATE_TOKENS=$((CLAIMS_BATCH * LENGTH * (K + 1))) train "mspp/claims_${model}_seed$seed" mspp_claims fever \
-      $(start_of "$model") --head "$(head_in "$model")" $(joint_options) --seed "$seed" --learning-rate "$CLAIMS_RATE" \
+      $(start_of "$model") --head "$(head_in "$model")" --seed "$seed" --learning-rate "$CLAIMS_RATE" \
       --epochs "$CLAIMS_EPOCHS" --long-questions truncate
     if [ ! "$run/dev.json" -nt "$run/model.params" ]; then
       "$wqa" evaluate "$run" --data "$(dev_of fever)" --ctx "$device" --long-questions truncate --json "$run/dev.json"
