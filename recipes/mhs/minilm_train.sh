@@ -3,7 +3,7 @@
 # are as unlike as one encoder allows: transferred from half of SQuAD 2.0's development set, with the classifier on the mean, and
 # with that on the first position, each with a seed of its own. alpha and tau are chosen on dev with the first seed.
 #
-#   DATA=data recipes/mhs/minilm_train.sh    two to three hours on two cores; then minilm_tables.sh
+#   DATA=data recipes/mhs/minilm_train.sh    two hours on two cores; then minilm_tables.sh
 #   SMOKE=1 recipes/mhs/minilm_train.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
