@@ -49,7 +49,7 @@ RECIPES = {
         "minilm_wikiqa.tsv": "MHS B2_3H1",
         "minilm_claims.txt": "spearman",
         "minilm_cost.txt": "mhs",
-        "minilm_grid_kd_rr.tsv": "dev_map",
+        "minilm_grid_kd_rr.txt": "dev_map",
         "minilm_agreement/agreement.tsv": "head 3",
         "logs/minilm_cascade_seed_0.metrics.jsonl": "loss",
     },

@@ -64,7 +64,7 @@ cat "$RESULTS/minilm_claims.txt"
 
 # The grids, and the logs of the rankers in the tables; those of the other points of a grid stay with the runs.
 for name in kd kd_sum kd_rr mhs; do
-  cp "$base/minilm_${name}_wikiqa/grid.tsv" "$RESULTS/minilm_grid_$name.tsv"
+  cp "$base/minilm_${name}_wikiqa/grid.tsv" "$RESULTS/minilm_grid_$name.txt"
 done
 for run in "$base"/minilm_{transferred,start} "${teachers[@]}" "${alone[@]}" "${kd[@]}" "${kd_sum[@]}" "${kd_rr[@]}" "${mhs[@]}" \
     "${cascade[@]}"; do

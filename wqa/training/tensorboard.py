@@ -54,8 +54,14 @@ class TensorBoardLog:
             with storage_errors(self._folder):
                 # Figures that a killed process wrote for this update and later ones do not count.
                 # A thread writes; its queue has no bound, as it would block on a full disk.
+                # A file of its own, also within the second of the file before.
+                suffix = f".{update}"
                 self._writer = self._make(
-                    self._folder, purge_step=update, max_queue=0, flush_secs=10
+                    self._folder,
+                    purge_step=update,
+                    max_queue=0,
+                    flush_secs=10,
+                    filename_suffix=suffix,
                 )
         for name, value in line.items():
             if isinstance(value, dict):
