@@ -11,6 +11,7 @@ from scipy.special import expit
 
 from wqa.data import Candidate, Question
 from wqa.errors import InputError, OptionError, ScoreError, shorten
+from wqa.inference.calibrated import is_probability
 from wqa.inference.cost import Cost
 from wqa.inference.relevance import decreasing
 
@@ -43,8 +44,10 @@ class Ranking:
         (k,) whether the candidate was dropped on the way. By default those that the last stage did
         not score, but for blank ones.
     probabilities : numpy.ndarray
-        (k,) probability of being an answer; 0 for a blank candidate. By default the sigmoid of each
-        score.
+        (k,) probability of being an answer, calibrated where the run was; 0 for a blank candidate.
+        By default the sigmoid of each score.
+    threshold : float or None
+        Least relevance of a first candidate that answers the question, of a calibrated run.
 
     Raises
     ------
@@ -62,6 +65,7 @@ class Ranking:
     documents: Tuple[Candidate, ...] = ()
     dropped: np.ndarray = None  # type: ignore[assignment]
     probabilities: np.ndarray = None  # type: ignore[assignment]
+    threshold: Optional[float] = None
 
     def __post_init__(self) -> None:
         filled = ~np.asarray(self.blank, dtype=bool)
@@ -110,6 +114,34 @@ class Ranking:
             ranked = np.asarray(values)[self.order]
             differs |= ranked[1:] != ranked[:-1]
         return differs
+
+    def answered(self, threshold: Optional[float] = None) -> bool:
+        """Tell whether the first candidate answers the question, or none of them does.
+
+        Parameters
+        ----------
+        threshold : float, optional
+            Least relevance of an answer, from 0 to 1; by default that of the calibrated run.
+
+        Returns
+        -------
+        bool
+            False if the first candidate is blank or its relevance is below the threshold.
+
+        Raises
+        ------
+        OptionError
+            If the threshold is out of range, or there is none, as the run is not calibrated.
+        """
+        if threshold is None:
+            threshold = self.threshold
+        if threshold is None:
+            mend = "calibrate the run with `wqa calibrate`, or give a number"
+            raise OptionError("threshold", "none", "that of a calibrated run", mend)
+        if not is_probability(threshold):
+            raise OptionError("threshold", shorten(threshold), "a number from 0 to 1")
+        first = self.order[0]
+        return not self.blank[first] and bool(self.relevance[first] >= threshold)
 
     @property
     def scored_by_stage(self) -> np.ndarray:

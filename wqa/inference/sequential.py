@@ -7,7 +7,7 @@ rankers share no computation. The paper's SR consists of independently trained m
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, NamedTuple, Sequence
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -26,7 +26,8 @@ class SequentialRanker(Ranker):
     The ranking begins with the candidates of the last ranker, in its order. The candidates that the
     ranker before it dropped follow in that ranker's order, and so on. ``scores``,
     ``probabilities`` and ``exits`` are those of the last ranker that scored a candidate;
-    ``exit_scores`` has one row a ranker.
+    ``exit_scores`` has one row a ranker. The threshold is the last ranker's, which scores the first
+    candidate.
 
     A ranker gets the candidates that are left in the order in which they came, never in that of the
     ranker before it, and with their ranks among all candidates. So a ranker that reads the order
@@ -110,6 +111,7 @@ class _State:
         self._exit_scores = np.full((rankers, count), np.nan)
         self._dropped = np.zeros(count, dtype=bool)
         self._probabilities = np.zeros(count)
+        self._threshold: Optional[float] = None
         self._steps: List[_Step] = []
 
     def left(self) -> Question:
@@ -125,6 +127,7 @@ class _State:
         self._blank[self.alive[blank]] = True
         self._exit_scores[index, self.alive] = np.where(blank, np.nan, ranking.scores)
         self._probabilities[self.alive] = ranking.probabilities
+        self._threshold = ranking.threshold
         # What a ranker dropped at an exit of its own it may yet hand on.
         self._dropped[self.alive] = ranking.dropped
         count = int((~blank).sum())
@@ -149,6 +152,7 @@ class _State:
             exit_scores=self._exit_scores,
             dropped=self._dropped & ~self._blank,
             probabilities=self._probabilities,
+            threshold=self._threshold,
         )
 
     def _cost(self) -> Cost:

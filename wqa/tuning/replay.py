@@ -78,6 +78,7 @@ class ReplayedRanker(Ranker):
             cost=_share_of(ranking.cost, share),
             exit_scores=ranking.exit_scores[:, part],
             probabilities=ranking.probabilities[part],
+            threshold=ranking.threshold,
         )
 
 
