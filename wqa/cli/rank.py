@@ -80,13 +80,14 @@ def run(options: argparse.Namespace) -> None:
     if options.long_questions == "truncate":
         note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)
     rows = ranking.to_dicts()
-    result = {"question": question, "cost": ranking.cost.relative, "ranking": rows}
+    result: Dict[str, Any] = {"question": question, "cost": ranking.cost.relative, "ranking": rows}
     text = ranking_table(rows, ranking.cost.relative)
     if options.threshold is not None:
-        least = ranking.threshold if threshold is None else threshold
-        result.update(answered=ranking.answered(threshold), threshold=least)
+        if threshold is None:
+            threshold = ranking.threshold
+        result.update(answered=ranking.answered(threshold), threshold=threshold)
         if not result["answered"]:
-            text = f"none of these: {_refusal(rows[0], least)}"
+            text = f"none of these: {_refusal(result)}"
     show(text, result, options.json)
 
 
@@ -251,11 +252,13 @@ def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
     return "\n".join(lines)
 
 
-def _refusal(first: Dict[str, Any], threshold: float) -> str:
+def _refusal(result: Dict[str, Any]) -> str:
     """Why the first candidate does not answer the question."""
+    first = result["ranking"][0]
     if first["blank"]:
         return "no candidate has text"
-    return f"the relevance of the first, {first['relevance']:.4f}, is below {threshold:.4f}"
+    relevance, threshold = first["relevance"], result["threshold"]
+    return f"the relevance of the first, {relevance:.4f}, is below {threshold:.4f}"
 
 
 def _notes(row: Dict[str, Any]) -> List[str]:
