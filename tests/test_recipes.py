@@ -127,6 +127,12 @@ def recipe_out(tmp_path_factory):
     return tmp_path_factory.mktemp("recipes")
 
 
+def write_command(path, line):
+    with open(path, "w") as file:
+        file.write(f"#!/bin/sh\n{line}")
+    os.chmod(path, 0o755)
+
+
 @pytest.fixture(scope="session")
 def wqa_command():
     """The command line as a script, all calls of which one process answers."""
@@ -138,15 +144,20 @@ def wqa_command():
         with subprocess.Popen(serve, env=child_environment(), **streams) as process:
             assert process.stdout.readline() == b"ready\n"
             command = os.path.join(folder, "wqa")
-            with open(command, "w") as file:
-                python = f'"{sys.executable}" -I -S'
-                file.write(f'#!/bin/sh\nexec {python} "{server}" run "{address}" "$@"\n')
-            os.chmod(command, 0o755)
+            python = f'"{sys.executable}"'
+            ask = f'exec {python} -I -S "{server}" run "{address}"'
+            write_command(command, f'{ask} "$@"\n')
+            # What is no script of the recipes, such as ``python -c``, runs by itself.
+            write_command(
+                command + "_python",
+                f'case "$1" in recipes/*) {ask} python "$@" ;; *) exec {python} "$@" ;; esac\n',
+            )
             yield command
 
 
 def run_recipe(name, out, folder, wqa_command, **settings):
-    variables = {"SMOKE": "1", "OUT": str(out), "WQA": wqa_command, "PYTHON": sys.executable}
+    variables = {"SMOKE": "1", "OUT": str(out), "WQA": wqa_command}
+    variables["PYTHON"] = f"{wqa_command}_python"
     variables.update(settings)
     return subprocess.run(
         ["bash", str(ROOT / "recipes" / f"{name}.sh")],
