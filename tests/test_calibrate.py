@@ -22,7 +22,9 @@ from wqa.errors import DataError, OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation.reliability import expected_calibration_error, negative_log_likelihood
 from wqa.evaluation.triggering import best_threshold
 from wqa.inference import (
+    RANKERS,
     Calibration,
+    CascadeRanker,
     EnsembleRanker,
     SequentialRanker,
     load_ranker,
@@ -270,6 +272,34 @@ def test_an_ensemble_has_the_mean_of_calibrated_probabilities(calibrated):
     np.testing.assert_allclose(as_before.probabilities, expit(as_before.scores), rtol=1e-9)
     assert ranking.threshold is None
     np.testing.assert_array_equal(np.argsort(-ranking.relevance, kind="stable"), ranking.order)
+
+
+@pytest.mark.parametrize("kind", ["sequence", "ensemble"])
+def test_a_run_whose_ranker_has_rankers(kind, copy, dev, monkeypatch):
+    """The ranker of a system may be one of several rankers, which is calibrated as a whole."""
+
+    def build(network, encoder, **options):
+        inside = CascadeRanker(network, encoder, **{**options, "system": "inside"})
+        if kind == "ensemble":
+            return EnsembleRanker([inside, load_ranker("rr")])
+        return SequentialRanker([load_ranker("rr"), inside])
+
+    monkeypatch.setitem(RANKERS, "cascade", build)
+    result = calibrate(copy, dev, engine="mxnet")
+    ranking = load_ranker(copy, engine="mxnet").rank(QUESTION, TEXTS)
+    assert len(result.exits) == len(ranking.exit_scores)
+    last = result.calibration.temperatures[-1]
+    np.testing.assert_allclose(ranking.probabilities, expit(ranking.scores / last))
+    assert last != 1 and ranking.threshold == result.triggering.threshold
+    follows(ranking)
+
+
+def test_a_ranker_that_does_not_use_its_calibration(copy, dev, monkeypatch):
+    monkeypatch.setitem(RANKERS, "cascade", lambda *network, **options: load_ranker("rr"))
+    before = (copy / "calibration.json").read_bytes()
+    with pytest.raises(OptionError, match="rr, whose ranker does not use calibrations"):
+        calibrate(copy, dev, engine="mxnet")
+    assert (copy / "calibration.json").read_bytes() == before
 
 
 # None of these

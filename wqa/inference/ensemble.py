@@ -206,7 +206,11 @@ class EnsembleRanker(Ranker):
         """The ranking of one question from those of all rankers."""
         scores = log_odds_of_mean(np.stack([ranking.scores for ranking in ranked]), self._weights)
         blank = np.isneginf(scores)
+        exit_scores = np.where(blank, np.nan, scores)[None]
         probabilities = np.stack([ranking.probabilities for ranking in ranked])
+        mean = np.minimum(np.array(self._weights) @ probabilities, 1.0)
+        if self.calibration.temperatures:  # that of a run whose ranker is an ensemble
+            mean = self.calibration.probabilities(exit_scores)
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
         return Ranking(
             order=np.argsort(-scores, kind="stable"),
@@ -215,8 +219,9 @@ class EnsembleRanker(Ranker):
             truncated=np.any([ranking.truncated for ranking in ranked], axis=0),
             blank=blank,
             cost=_sum([ranking.cost for ranking in ranked]),
-            exit_scores=np.where(blank, np.nan, scores)[None],
-            probabilities=np.minimum(np.array(self._weights) @ probabilities, 1.0),
+            exit_scores=exit_scores,
+            probabilities=mean,
+            threshold=self.calibration.threshold,
         )
 
 

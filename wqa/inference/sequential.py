@@ -13,6 +13,7 @@ import numpy as np
 
 from wqa.data import Question
 from wqa.errors import OptionError
+from wqa.inference.calibrated import Calibration
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import Drop, DropRatio, Keep
 from wqa.inference.lookahead import LookAhead, with_size
@@ -87,7 +88,7 @@ class SequentialRanker(Ranker):
             rankings = ranker.rank_all([state.left() for state in running])
             for state, ranking in zip(running, rankings):
                 state.update(index, ranking, drop)
-        return [state.ranking() for state in states]
+        return [state.ranking(self.calibration) for state in states]
 
 
 class _Step(NamedTuple):
@@ -137,8 +138,13 @@ class _State:
         self._tail.insert(0, order[kept:])
         self._head, self.alive = order[:kept], np.sort(order[:kept])
 
-    def ranking(self) -> Ranking:
+    def ranking(self, calibration: Calibration) -> Ranking:
         """The ranking after the last ranker."""
+        probabilities, threshold = self._probabilities, self._threshold
+        if calibration.temperatures:  # that of a run whose ranker is a sequence
+            of_scores = calibration.probabilities(self._exit_scores)
+            probabilities = np.where(self._blank, 0.0, of_scores)
+            threshold = calibration.threshold
         order = np.concatenate([self._head, *self._tail])
         # What only a later ranker finds blank is behind that ranker's drops until here.
         order = order[np.argsort(self._blank[order], kind="stable")]
@@ -151,8 +157,8 @@ class _State:
             cost=self._cost(),
             exit_scores=self._exit_scores,
             dropped=self._dropped & ~self._blank,
-            probabilities=self._probabilities,
-            threshold=self._threshold,
+            probabilities=probabilities,
+            threshold=threshold,
         )
 
     def _cost(self) -> Cost:

@@ -20,12 +20,13 @@ from wqa.data.baselines import parse_baseline
 from wqa.data.digests import forget_digests, record_digests
 from wqa.data.files import PathLike, sha256
 from wqa.data.locks import lock_output
-from wqa.errors import DataError, RunDirectoryError
+from wqa.errors import DataError, OptionError, RunDirectoryError
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.evaluation.reliability import expected_calibration_error, negative_log_likelihood
 from wqa.evaluation.triggering import Triggering, best_threshold
 from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
 from wqa.inference.load import load_ranker
+from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_ranker_file
 from wqa.inference.ranking import Ranking
 from wqa.tuning.result import tuning_record
@@ -144,6 +145,8 @@ def calibrate(
         has an answer as its first candidate.
     RunDirectoryError
         If there is no run directory of a ranker.
+    OptionError
+        If the ranker does not use its calibration.
     QuestionTooLong
         If a question is over-long, and neither truncated nor skipped.
     OutputLocked, StorageError
@@ -179,6 +182,7 @@ def calibrate(
             prepared.truncated,
             prepared.skipped,
         )
+        _check_use(ranker, questions[0], result.calibration)
         choice = {"bins": bins, "precision": options.get("precision", "float32")}
         _store(folder, result, tuning_record(choice, data, "all", prepared))
     return result
@@ -242,6 +246,18 @@ def _check_run(folder: pathlib.Path) -> None:
         )
 
 
+def _check_use(ranker: Ranker, question: Question, calibration: Calibration) -> None:
+    """Refuse a ranker of a type that does not rank with its calibration."""
+    ranker.calibration = calibration
+    [ranking] = ranker.rank_all([question])
+    if ranking.threshold != calibration.threshold:
+        raise OptionError(
+            "run",
+            f"{ranker.capabilities.system}, whose ranker does not use calibrations",
+            "rankings with the probabilities and the threshold of `Ranker.calibration`",
+        )
+
+
 def _scored(
     rankings: Sequence[Ranking], questions: Sequence[Question], data: PathLike
 ) -> Tuple[np.ndarray, np.ndarray]:
@@ -265,6 +281,8 @@ def _scored(
 
 
 def _fit(layer: int, scores: np.ndarray, labels: np.ndarray, bins: int) -> ExitCalibration:
+    scored = ~np.isnan(scores)  # a candidate can be blank to some rankers of a sequence
+    scores, labels = scores[scored], labels[scored]
     temperature = fit_temperature(scores, labels)
     scaled = scores / temperature
     return ExitCalibration(
