@@ -161,7 +161,8 @@ def _result(item: Any) -> Dict[str, Any]:
     for rank, entry in enumerate(item.documents, 1):
         document = entry.document
         fields = {"rank": rank, "id": document.id, "retrieval_score": entry.retrieval_score}
-        documents.append({**fields, "score": entry.score})
+        score = None if entry.relevance == 0 else entry.score  # a blank document has none
+        documents.append({**fields, "score": score, "relevance": entry.relevance})
     answers = []
     for answer in item.answers:
         document = item.documents[answer.document].document

@@ -9,15 +9,17 @@ Candidates are read one a line. Lines of a file that ends in .jsonl or .jsonl.gz
 the candidates of canonical JSONL: {"text": ..., "id": ..., "meta": {...}}; --json writes their
 fields. The table shows rank, score (log-odds of being an answer), the layer at which the candidate
 was last scored, and the sentence. --drop-ratio or --keep drops candidates at each exit. --json
-writes all fields.
+writes all fields. --threshold says "none of these" in place of the table where the relevance of the
+first candidate is below the threshold that `wqa calibrate` stored in the run, or below a number.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
-from typing import Any, Dict, List, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 from wqa.cli.drops import add_drops, one_drop_setting
 from wqa.cli.options import add_long_questions, add_ranking, ranking_options
@@ -45,6 +47,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top-k", type=int, metavar="K", help="show the first K only (default: all)"
     )
+    parser.add_argument(
+        "--threshold",
+        nargs="?",
+        const="",
+        metavar="X",
+        help='say "none of these" where the relevance of the first is below X, 0 to 1 (without X: '
+        "below the threshold of the calibrated run)",
+    )
     add_json(parser)
     add_ranking(parser, with_cache=False)  # a cache knows documents by ids
     add_long_questions(parser, ("error", "truncate"))
@@ -57,6 +67,7 @@ def run(options: argparse.Namespace) -> None:
     question = utf8_argument(options.question)
     candidates = read_candidates(options.candidates)
     setting = one_drop_setting(options.drops)
+    threshold = threshold_of(options.threshold)
     # MXNet takes a second to load, longer than the errors above need.
     from wqa.data import Question
     from wqa.inference import load_ranker
@@ -69,8 +80,44 @@ def run(options: argparse.Namespace) -> None:
     if options.long_questions == "truncate":
         note_long_questions(ranker.prepare([Question("", question, ())]).truncated, 0)
     rows = ranking.to_dicts()
-    result = {"question": question, "cost": ranking.cost.relative, "ranking": rows}
-    show(ranking_table(rows, ranking.cost.relative), result, options.json)
+    result: Dict[str, Any] = {"question": question, "cost": ranking.cost.relative, "ranking": rows}
+    text = ranking_table(rows, ranking.cost.relative)
+    if options.threshold is not None:
+        if threshold is None:
+            threshold = ranking.threshold
+        result.update(answered=ranking.answered(threshold), threshold=threshold)
+        if not result["answered"]:
+            text = f"none of these: {_refusal(result)}"
+    show(text, result, options.json)
+
+
+def threshold_of(text: Optional[str]) -> Optional[float]:
+    """Read the threshold that the command line gives.
+
+    Parameters
+    ----------
+    text : str or None
+        Value of ``--threshold``; empty for that of the run, None without the option.
+
+    Returns
+    -------
+    float or None
+        The number, None where there is none.
+
+    Raises
+    ------
+    OptionError
+        If it is no number from 0 to 1.
+    """
+    if not text:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1:
+        raise OptionError("threshold", shorten(text), "a number from 0 to 1")
+    return value
 
 
 def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
@@ -203,6 +250,15 @@ def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
         lines.append(f"{row['rank']:4} {score:>8} {row['exit']:5}  {text}")
     lines.append(f"cost {100 * cost:.0f} % of the full encoder")
     return "\n".join(lines)
+
+
+def _refusal(result: Dict[str, Any]) -> str:
+    """Why the first candidate does not answer the question."""
+    first = result["ranking"][0]
+    if first["blank"]:
+        return "no candidate has text"
+    relevance, threshold = first["relevance"], result["threshold"]
+    return f"the relevance of the first, {relevance:.4f}, is below {threshold:.4f}"
 
 
 def _notes(row: Dict[str, Any]) -> List[str]:

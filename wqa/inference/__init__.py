@@ -2,6 +2,7 @@
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.inference.baselines import BASELINES, Baseline
+from wqa.inference.calibrated import Calibration
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.cost import Cost, relative_cost
 from wqa.inference.dropping import Drop
@@ -26,6 +27,7 @@ __all__ = [
     "Answered",
     "BASELINES",
     "Baseline",
+    "Calibration",
     "CascadeRanker",
     "Capabilities",
     "Cost",

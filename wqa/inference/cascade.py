@@ -381,6 +381,8 @@ class QuestionGroup:
             blank=reached == 0,
             cost=self._cost(start, end, reached),
             exit_scores=exit_scores,
+            probabilities=self._ranker.calibration.probabilities(exit_scores),
+            threshold=self._ranker.calibration.threshold,
         )
 
     def _cost(self, start: int, end: int, reached: np.ndarray) -> Cost:

@@ -71,10 +71,12 @@ def _is_weight(value: Any) -> bool:
 class EnsembleRanker(Ranker):
     """Rankers that all rank all candidates, by the weighted mean of their probabilities.
 
-    ``scores`` are the log-odds of the mean, ``exits`` the last layer at which any ranker scored a
-    candidate, ``truncated`` says whether it lost tokens in any ranker. ``exit_scores`` has one row:
-    an ensemble is one stage, and drops nothing. ``cost`` is the sum over the rankers, relative to
-    the largest of their full networks.
+    ``scores`` are the log-odds of the mean at temperature 1, so that calibrations of runs change
+    neither the order nor what tuned weights are worth. ``probabilities`` are the mean of those that
+    the rankers give. ``exits`` is the last layer at which any ranker scored a candidate,
+    ``truncated`` says whether it lost tokens in any ranker. ``exit_scores`` has one row: an
+    ensemble is one stage, and drops nothing. ``cost`` is the sum over the rankers, relative to the
+    largest of their full networks.
 
     Parameters
     ----------
@@ -204,6 +206,11 @@ class EnsembleRanker(Ranker):
         """The ranking of one question from those of all rankers."""
         scores = log_odds_of_mean(np.stack([ranking.scores for ranking in ranked]), self._weights)
         blank = np.isneginf(scores)
+        exit_scores = np.where(blank, np.nan, scores)[None]
+        probabilities = np.stack([ranking.probabilities for ranking in ranked])
+        mean = np.minimum(np.array(self._weights) @ probabilities, 1.0)
+        if self.calibration.temperatures:  # that of a run whose ranker is an ensemble
+            mean = self.calibration.probabilities(exit_scores)
         exits = np.max([ranking.exits for ranking in ranked], axis=0)
         return Ranking(
             order=np.argsort(-scores, kind="stable"),
@@ -212,7 +219,9 @@ class EnsembleRanker(Ranker):
             truncated=np.any([ranking.truncated for ranking in ranked], axis=0),
             blank=blank,
             cost=_sum([ranking.cost for ranking in ranked]),
-            exit_scores=np.where(blank, np.nan, scores)[None],
+            exit_scores=exit_scores,
+            probabilities=mean,
+            threshold=self.calibration.threshold,
         )
 
 

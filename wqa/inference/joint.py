@@ -238,6 +238,8 @@ class JointRanker(Ranker):
             blank=blank,
             cost=self._cost(encoded, positions),
             exit_scores=exit_scores,
+            probabilities=self.calibration.probabilities(exit_scores),
+            threshold=self.calibration.threshold,
         )
 
     def _check_scores(

@@ -158,6 +158,8 @@ class ListRanker(Ranker):
             blank=blank,
             cost=cost,
             exit_scores=exit_scores,
+            probabilities=self.calibration.probabilities(exit_scores),
+            threshold=self.calibration.threshold,
         )
 
     def _cost(self, encoded: EncodedList, scored: ListScores) -> Cost:

@@ -15,6 +15,7 @@ from wqa.data.cached_documents import CachedDocuments
 from wqa.data.files import PathLike
 from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.baselines import build_baseline
+from wqa.inference.calibrated import read_calibration
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.decoupled import DecoupledRanker
 from wqa.inference.dropping import DropRatio, Keep
@@ -120,6 +121,7 @@ def load_ranker(
     hidden_bytes: int = 1 << 29,
     long_questions: str = "error",
     cache: Union[PathLike, CachedDocuments, None] = None,
+    calibrated: bool = True,
     **options: Any,
 ) -> Ranker:
     """Load the ranker of a run directory, a sequence of rankers, an ensemble or a baseline.
@@ -161,6 +163,9 @@ def load_ranker(
     cache : str, path-like or CachedDocuments, optional
         Document cache, as `wqa encode` writes it, for a run that encodes documents by themselves,
         and for such runs in a sequence or an ensemble.
+    calibrated : bool
+        Whether probabilities are those that `wqa calibrate` fitted, where it did. Scores and order
+        are the same without.
     **options
         Further keywords of the system's ranker, such as those of `CascadeRanker`.
 
@@ -191,7 +196,7 @@ def load_ranker(
             raise OptionError("cache", problem, "a run that encodes documents by themselves")
         options["cache"] = CachedDocuments.of(cache)
     if is_ranker_file(path):
-        options["long_questions"] = long_questions
+        options.update(long_questions=long_questions, calibrated=calibrated)
         return _load_file(path, drop_ratio, keep, config, options)
     if isinstance(drop_ratio, str):
         if drop_ratio != "tuned":
@@ -200,7 +205,7 @@ def load_ranker(
     drops = {"drop_ratio": drop_ratio, "keep": keep}
     if _is_huggingface(path):
         return _load_classifier(path, config, long_questions, {**drops, **options})
-    return _load_run(path, config, long_questions, {**drops, **options})
+    return _load_run(path, config, long_questions, calibrated, {**drops, **options})
 
 
 def _load_baseline(
@@ -279,7 +284,11 @@ def reads_cache(run: Union[str, os.PathLike[str]]) -> bool:
 
 
 def _load_run(
-    folder: pathlib.Path, engine: EngineConfig, long_questions: str, options: Dict[str, Any]
+    folder: pathlib.Path,
+    engine: EngineConfig,
+    long_questions: str,
+    calibrated: bool,
+    options: Dict[str, Any],
 ) -> Ranker:
     try:
         is_directory = folder.is_dir()
@@ -295,7 +304,10 @@ def _load_run(
     run = load_run(folder, engine.ctx, engine.precision, long_questions, "scores")
     if engine.precision == "int8":
         options["quantized"] = run.quantized
-    return build_ranker(run.config.system, run.network, run.encoder, engine=engine, **options)
+    ranker = build_ranker(run.config.system, run.network, run.encoder, engine=engine, **options)
+    if calibrated:
+        ranker.calibration = read_calibration(folder, run.config, ranker.capabilities.stages)
+    return ranker
 
 
 def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:

@@ -30,11 +30,14 @@ class RetrievedDocument(NamedTuple):
         Score of the index.
     score : float or None
         Log-odds of the ranker; None without a ranker.
+    relevance : float or None
+        Relevance, as `wqa.inference.Ranking.relevance`; None without a ranker.
     """
 
     document: Document
     retrieval_score: float
     score: Optional[float]
+    relevance: Optional[float] = None
 
 
 class Answered(NamedTuple):
@@ -179,7 +182,8 @@ class Pipeline:
             documents = retrieved[number]
             ordered = []
             for index in ranking.order.tolist():
-                ordered.append(documents[index]._replace(score=float(ranking.scores[index])))
+                score, relevance = float(ranking.scores[index]), float(ranking.relevance[index])
+                ordered.append(documents[index]._replace(score=score, relevance=relevance))
             retrieved[number] = ordered
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from wqa.data import Candidate, Question
 from wqa.data.records import check_document_ids
 from wqa.errors import InputError, shorten
+from wqa.inference.calibrated import Calibration
 from wqa.inference.dropping import Drop, DropRatio, Keep, check_drops
 from wqa.inference.ranking import Ranking, check_top
 from wqa.text import PairEncoder, PreparedQuestions, prepare_questions
@@ -96,6 +97,9 @@ class Ranker:
     #: Rule by which evaluation orders candidates that tie, a name of `wqa.evaluation.ties.TIES`. It
     #: is pessimistic where a ranker has few distinct scores by its nature.
     ties = "trec"
+    #: How the ranker's probabilities follow from its scores; that of its run once it is loaded. A
+    #: ranker gives its rankings ``calibration.probabilities(exit_scores)`` and the threshold.
+    calibration = Calibration()
     #: Whether rankers of the type read the encodings of documents from a cache, keyword ``cache``.
     takes_cache = False
 
@@ -249,7 +253,8 @@ class Ranker:
         pairs : iterable of (str, str)
             Questions and texts.
         probabilities : bool
-            Whether to return probabilities, from 0 to 1, in place of log-odds.
+            Whether to return probabilities, from 0 to 1, in place of log-odds; calibrated ones
+            where the run was calibrated.
 
         Returns
         -------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -10,7 +11,9 @@ from scipy.special import expit
 
 from wqa.data import Candidate, Question
 from wqa.errors import InputError, OptionError, ScoreError, shorten
+from wqa.inference.calibrated import is_probability
 from wqa.inference.cost import Cost
+from wqa.inference.relevance import decreasing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +43,11 @@ class Ranking:
     dropped : numpy.ndarray
         (k,) whether the candidate was dropped on the way. By default those that the last stage did
         not score, but for blank ones.
+    probabilities : numpy.ndarray
+        (k,) probability of being an answer, calibrated where the run was; 0 for a blank candidate.
+        By default the sigmoid of each score.
+    threshold : float or None
+        Least relevance of a first candidate that answers the question, of a calibrated run.
 
     Raises
     ------
@@ -56,6 +64,8 @@ class Ranking:
     exit_scores: np.ndarray
     documents: Tuple[Candidate, ...] = ()
     dropped: np.ndarray = None  # type: ignore[assignment]
+    probabilities: np.ndarray = None  # type: ignore[assignment]
+    threshold: Optional[float] = None
 
     def __post_init__(self) -> None:
         filled = ~np.asarray(self.blank, dtype=bool)
@@ -70,11 +80,68 @@ class Ranking:
             scores = np.append(self.exit_scores[:, candidate], self.scores[candidate])
             value = scores[~np.isfinite(scores)][-1]
             raise score_error("scores", f"candidate {candidate + 1}", value)
+        if self.probabilities is None:
+            object.__setattr__(self, "probabilities", expit(self.scores))
+
+    @functools.cached_property
+    def relevance(self) -> np.ndarray:
+        """(k,) float64 in [0, 1] that strictly decreases along ``order``.
+
+        It is the probability where probabilities follow the order, and is lowered below the
+        candidates above where they do not, as `wqa.inference.relevance` has it. It differs by at
+        least 2^-22 of itself between candidates, but for those that tie, which have the same. A
+        candidate with text has a relevance above 0, a blank one 0, and 0 stands for those that
+        `top` left out. Where scores are no log-odds, as the counts of the baseline ``wo``,
+        relevance tells the order alone.
+        """
+        relevance = np.zeros(len(self.scores))
+        blank = np.asarray(self.blank, dtype=bool)
+        filled = np.flatnonzero(~blank[self.order])  # places in the order
+        order = np.asarray(self.order)[filled]
+        differs = self.differs[filled[1:] - 1]
+        relevance[order] = decreasing(self.probabilities[order], differs, len(relevance))
+        return relevance
 
     @property
-    def probabilities(self) -> np.ndarray:
-        """(k,) probability of being an answer that each score stands for; 0 for a blank one."""
-        return expit(self.scores)
+    def differs(self) -> np.ndarray:
+        """(n - 1,) whether a candidate of the order does not tie with the one before it.
+
+        Candidates tie if the same stages scored them, and the last of these scores are equal.
+        """
+        stages = np.count_nonzero(~np.isnan(self.exit_scores), axis=0)
+        differs = np.zeros(len(self.order) - 1, dtype=bool)
+        for values in (stages, self.exits, self.scores):
+            ranked = np.asarray(values)[self.order]
+            differs |= ranked[1:] != ranked[:-1]
+        return differs
+
+    def answered(self, threshold: Optional[float] = None) -> bool:
+        """Tell whether the first candidate answers the question, or none of them does.
+
+        Parameters
+        ----------
+        threshold : float, optional
+            Least relevance of an answer, from 0 to 1; by default that of the calibrated run.
+
+        Returns
+        -------
+        bool
+            False if the first candidate is blank or its relevance is below the threshold.
+
+        Raises
+        ------
+        OptionError
+            If the threshold is out of range, or there is none, as the run is not calibrated.
+        """
+        if threshold is None:
+            threshold = self.threshold
+        if threshold is None:
+            mend = "calibrate the run with `wqa calibrate`, or give a number"
+            raise OptionError("threshold", "none", "that of a calibrated run", mend)
+        if not is_probability(threshold):
+            raise OptionError("threshold", shorten(threshold), "a number from 0 to 1")
+        first = self.order[0]
+        return not self.blank[first] and bool(self.relevance[first] >= threshold)
 
     @property
     def scored_by_stage(self) -> np.ndarray:
@@ -110,19 +177,19 @@ class Ranking:
         -------
         list of dict
             For each candidate ``rank``, from 1; ``index``, from 0; ``score``, None for a blank
-            candidate; ``probability``; ``exit``; and the flags ``dropped``, ``truncated`` and
-            ``blank``. With `documents` also ``id`` and ``meta``, None where there is none, and
-            ``text``.
+            candidate; ``relevance``; ``probability``; ``exit``; and the flags ``dropped``,
+            ``truncated`` and ``blank``. With `documents` also ``id`` and ``meta``, None where there
+            is none, and ``text``.
         """
         rows = []
-        probabilities = self.probabilities
         for rank, index in enumerate(self.order.tolist(), 1):
             score, blank = float(self.scores[index]), bool(self.blank[index])
             row: Dict[str, Any] = {
                 "rank": rank,
                 "index": index,
                 "score": None if blank else score,
-                "probability": float(probabilities[index]),
+                "relevance": float(self.relevance[index]),
+                "probability": float(self.probabilities[index]),
                 "exit": int(self.exits[index]),
                 "dropped": bool(self.dropped[index]),
                 "truncated": bool(self.truncated[index]),

@@ -7,12 +7,13 @@ rankers share no computation. The paper's SR consists of independently trained m
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, NamedTuple, Sequence
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from wqa.data import Question
 from wqa.errors import OptionError
+from wqa.inference.calibrated import Calibration
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import Drop, DropRatio, Keep
 from wqa.inference.lookahead import LookAhead, with_size
@@ -24,8 +25,10 @@ class SequentialRanker(Ranker):
     """Rankers in sequence, each of which ranks the candidates that the one before it kept.
 
     The ranking begins with the candidates of the last ranker, in its order. The candidates that the
-    ranker before it dropped follow in that ranker's order, and so on. ``scores`` and ``exits`` are
-    those of the last ranker that scored a candidate; ``exit_scores`` has one row a ranker.
+    ranker before it dropped follow in that ranker's order, and so on. ``scores``,
+    ``probabilities`` and ``exits`` are those of the last ranker that scored a candidate;
+    ``exit_scores`` has one row a ranker. The threshold is the last ranker's, which scores the first
+    candidate.
 
     A ranker gets the candidates that are left in the order in which they came, never in that of the
     ranker before it, and with their ranks among all candidates. So a ranker that reads the order
@@ -85,7 +88,7 @@ class SequentialRanker(Ranker):
             rankings = ranker.rank_all([state.left() for state in running])
             for state, ranking in zip(running, rankings):
                 state.update(index, ranking, drop)
-        return [state.ranking() for state in states]
+        return [state.ranking(self.calibration) for state in states]
 
 
 class _Step(NamedTuple):
@@ -108,6 +111,8 @@ class _State:
         self._truncated, self._blank = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         self._exit_scores = np.full((rankers, count), np.nan)
         self._dropped = np.zeros(count, dtype=bool)
+        self._probabilities = np.zeros(count)
+        self._threshold: Optional[float] = None
         self._steps: List[_Step] = []
 
     def left(self) -> Question:
@@ -122,6 +127,8 @@ class _State:
         self._truncated[self.alive] |= ranking.truncated
         self._blank[self.alive[blank]] = True
         self._exit_scores[index, self.alive] = np.where(blank, np.nan, ranking.scores)
+        self._probabilities[self.alive] = ranking.probabilities
+        self._threshold = ranking.threshold
         # What a ranker dropped at an exit of its own it may yet hand on.
         self._dropped[self.alive] = ranking.dropped
         count = int((~blank).sum())
@@ -131,10 +138,18 @@ class _State:
         self._tail.insert(0, order[kept:])
         self._head, self.alive = order[:kept], np.sort(order[:kept])
 
-    def ranking(self) -> Ranking:
+    def ranking(self, calibration: Calibration) -> Ranking:
         """The ranking after the last ranker."""
+        probabilities, threshold = self._probabilities, self._threshold
+        if calibration.temperatures:  # that of a run whose ranker is a sequence
+            of_scores = calibration.probabilities(self._exit_scores)
+            probabilities = np.where(self._blank, 0.0, of_scores)
+            threshold = calibration.threshold
+        order = np.concatenate([self._head, *self._tail])
+        # What only a later ranker finds blank is behind that ranker's drops until here.
+        order = order[np.argsort(self._blank[order], kind="stable")]
         return Ranking(
-            order=np.concatenate([self._head, *self._tail]),
+            order=order,
             scores=self._scores,
             exits=self._exits,
             truncated=self._truncated,
@@ -142,6 +157,8 @@ class _State:
             cost=self._cost(),
             exit_scores=self._exit_scores,
             dropped=self._dropped & ~self._blank,
+            probabilities=probabilities,
+            threshold=threshold,
         )
 
     def _cost(self) -> Cost:

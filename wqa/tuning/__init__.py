@@ -1,10 +1,12 @@
-"""Drop ratios, which exits to use, what sequences hand on, and weights of ensembles, chosen on
-development questions.
+"""Drop ratios, which exits to use, what sequences hand on, weights of ensembles, and calibration,
+all chosen on development questions.
 
 Soldaini and Moschitti 2020, section 5.5, and section 6 for the exits; Matsubara et al. 2022,
-section 3.2, for the weights; Bonadiman and Moschitti 2020, section 5.4, for sequences.
+section 3.2, for the weights; Bonadiman and Moschitti 2020, section 5.4, for sequences;
+Guo et al. 2017 for calibration.
 """
 
+from wqa.tuning.calibration import Calibrated, ExitCalibration, calibrate, fit_temperature
 from wqa.tuning.configurations import (
     GRID,
     Configuration,
@@ -20,13 +22,17 @@ from wqa.tuning.sequences import KEEPS, tune_sequence
 from wqa.tuning.weights import TunedWeights, tune_weights
 
 __all__ = [
+    "Calibrated",
     "Configuration",
+    "ExitCalibration",
     "GRID",
     "KEEPS",
     "Picked",
     "ScoredQuestions",
     "TunedWeights",
     "Tuning",
+    "calibrate",
+    "fit_temperature",
     "full_grid",
     "pareto_front",
     "pick",

@@ -1,0 +1,86 @@
+"""Calibrate a run's probabilities, and whether it answers at all, on development questions.
+
+examples:
+  wqa calibrate runs/wikiqa --data data/wikiqa/dev.jsonl
+  wqa rank runs/wikiqa --question "how are glacier caves formed ?" --candidates sentences.txt \\
+      --threshold
+
+A temperature for each exit is fitted by maximum likelihood, with nothing dropped. The threshold is
+the relevance of a first candidate from which on it answers its question, with the best F1 over the
+questions: an answer is right if this candidate is. Both are written to calibration.json in the run
+directory. Every command that ranks uses the temperatures; scores and order do not change. The table
+has the negative log-likelihood (nll) and the expected calibration error (ece) of each exit, before
+and after. Keep questions without an answer in the data: they teach the threshold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from typing import TYPE_CHECKING, List
+
+from wqa.cli.options import add_long_questions, add_ranking, ranking_options
+from wqa.cli.output import add_json, show
+from wqa.errors import OptionError, printable
+
+if TYPE_CHECKING:
+    from wqa.tuning import Calibrated
+
+LOGGER = logging.getLogger(__name__)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``wqa calibrate`` to its parser."""
+    parser.add_argument("run", metavar="RUN", help="run directory")
+    parser.add_argument(
+        "--data",
+        required=True,
+        metavar="FILE",
+        help="labelled development questions, canonical JSONL",
+    )
+    parser.add_argument(
+        "--bins",
+        type=int,
+        default=15,
+        metavar="M",
+        help="bins of the expected calibration error (default: 15)",
+    )
+    add_json(parser)
+    add_ranking(parser)
+    add_long_questions(parser)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run ``wqa calibrate`` and print the figures."""
+    from wqa.text import note_long_questions
+    from wqa.tuning import calibrate
+
+    if options.bins < 1:
+        raise OptionError("bins", options.bins, "a whole number above 0")
+    result = calibrate(
+        options.run, options.data, options.bins, progress=True, **ranking_options(options)
+    )
+    note_long_questions(result.truncated_questions, result.skipped_questions, options.data)
+    for figures in result.exits:
+        if figures.at_limit:
+            LOGGER.warning(
+                f"exit {figures.exit}: the temperature is at its limit, {figures.temperature:g}"
+            )
+    if result.answerable == result.questions:
+        LOGGER.warning(f"{printable(options.data)}: every question has an answer")
+    show("\n".join(_lines(result)), result.to_dict(), options.json)
+
+
+def _lines(result: Calibrated) -> List[str]:
+    from wqa.evaluation import table
+
+    best = result.triggering
+    return [
+        f"{result.questions} questions, {result.answerable} with an answer; "
+        f"{result.candidates} candidates, {result.positives} answers",
+        table([figures._asdict() for figures in result.exits]),
+        f"threshold {best.threshold:.3f}: answers {best.answered} questions, "
+        f"precision {100 * best.precision:.2f}, recall {100 * best.recall:.2f}, "
+        f"F1 {100 * best.f1:.2f}",
+        f"stored in {printable(str(result.path))}",
+    ]

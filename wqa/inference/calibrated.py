@@ -1,0 +1,157 @@
+"""Calibrated probabilities of a run, which `wqa calibrate` stores in ``calibration.json``.
+
+A temperature for each exit divides its log-odds before the sigmoid (Guo et al. 2017, "On
+Calibration of Modern Neural Networks", section 4.2), so that no exit orders its candidates
+differently.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import numbers
+import pathlib
+from typing import Any, Optional, Tuple
+
+import numpy as np
+from scipy.special import expit
+
+from wqa.config import RunConfig, read_json
+from wqa.data.digests import check_digest
+from wqa.data.files import sha256
+from wqa.errors import RunDirectoryError, shorten
+
+#: Least and greatest temperature of an exit.
+TEMPERATURES = (0.01, 100.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """How probabilities follow from log-odds. By default by the sigmoid alone.
+
+    Attributes
+    ----------
+    temperatures : tuple of float
+        T of each stage; empty for 1 at every stage.
+    threshold : float or None
+        Least relevance of a first candidate that answers its question; None where none was fitted.
+    """
+
+    temperatures: Tuple[float, ...] = ()
+    threshold: Optional[float] = None
+
+    def probabilities(self, exit_scores: np.ndarray) -> np.ndarray:
+        """Probabilities of candidates by the last stage that scored each.
+
+        Parameters
+        ----------
+        exit_scores : numpy.ndarray
+            (N, k) log-odds after each stage, NaN where a candidate was not scored.
+
+        Returns
+        -------
+        numpy.ndarray
+            (k,) sigmoid(s / T); 0 for a candidate that no stage scored.
+        """
+        scored = ~np.isnan(exit_scores)
+        stages, candidates = scored.shape
+        last = stages - 1 - scored[::-1].argmax(axis=0)
+        scores = exit_scores[last, np.arange(candidates)]
+        temperatures = np.array(self.temperatures or (1.0,) * stages)
+        return np.where(scored.any(axis=0), expit(scores / temperatures[last]), 0.0)
+
+
+def calibration_path(folder: pathlib.Path) -> pathlib.Path:
+    """File of a run's calibration.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory.
+
+    Returns
+    -------
+    pathlib.Path
+        The file, which may not exist.
+    """
+    return folder / "calibration.json"
+
+
+def read_calibration(folder: pathlib.Path, config: RunConfig, stages: int) -> Calibration:
+    """Read the calibration of a run.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory.
+    config : RunConfig
+        Content of its ``config.json``.
+    stages : int
+        Number of stages of its ranker.
+
+    Returns
+    -------
+    Calibration
+        That of the run; the default where the run was not calibrated.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the file is damaged or missing, does not fit the ranker, or was fitted to the scores of
+        other weights.
+    """
+    path = calibration_path(folder)
+    mend = f"calibrate the run with `wqa calibrate {folder} --data DEV`"
+    check_digest(path, config.sha256, mend)
+    try:
+        values = read_json(path)
+    except FileNotFoundError:
+        return Calibration()
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read ({error})"
+        raise RunDirectoryError(path, problem, "what `wqa calibrate` writes", mend) from None
+    values = values if isinstance(values, dict) else {}
+    weights = folder / "model.params"
+    if values.get("model_sha256") != (config.sha256.get(weights.name) or sha256(weights)):
+        raise RunDirectoryError(
+            path,
+            "was fitted to the scores of other weights than model.params",
+            "the calibration of this run",
+            mend,
+        )
+    temperatures: Any = values.get("temperatures")
+    threshold: Any = values.get("threshold")
+    if not _are_temperatures(temperatures, stages):
+        expected = f"{stages} numbers from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g}"
+        problem = f"temperatures is {shorten(temperatures)}"
+        raise RunDirectoryError(path, problem, f"{expected}, one for each exit", mend)
+    if not is_probability(threshold):
+        problem = f"threshold is {shorten(threshold)}"
+        raise RunDirectoryError(path, problem, "a number from 0 to 1", mend)
+    return Calibration(tuple(map(float, temperatures)), float(threshold))
+
+
+def _are_temperatures(values: Any, stages: int) -> bool:
+    least, greatest = TEMPERATURES
+    if not isinstance(values, list) or len(values) != stages:
+        return False
+    return all(_is_number(value) and least <= value <= greatest for value in values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_probability(value: Any) -> bool:
+    """Tell whether a value is a number from 0 to 1.
+
+    Parameters
+    ----------
+    value : Any
+        The value.
+
+    Returns
+    -------
+    bool
+        False for NaN, and for True and False.
+    """
+    return _is_number(value) and 0 <= value <= 1
