@@ -99,7 +99,7 @@ def _score_in_partitions(options: argparse.Namespace) -> None:
     from wqa.data.stopping import stop_on_signals
     from wqa.evaluation import write_run
 
-    shard = parse_shard(options.shard or "1/1")
+    shard = parse_shard("1/1" if options.shard is None else options.shard)
     keywords = ranking_options(options)
     if "cache" in keywords:
         # A path: the rankers of other processes count what they look up by themselves.

@@ -44,6 +44,8 @@ _START = {"read": 0, **dict.fromkeys(COUNTS, 0)}
 
 #: Options that `score_settings` has.
 _SCORE_OPTIONS = ("cache", "long_questions", "precision")
+#: Defaults of the options of rankers that a command line always gives.
+_POOL = {"pool": "question", "pool_size": 128}
 
 
 def score_settings(
@@ -103,7 +105,10 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
         The options of the engine, whether oneDNN is there for ``engine="auto"``, the number of
         threads, and the versions of the libraries, in values of JSON.
     """
-    settings = {name: value for name, value in options.items() if name not in _SCORE_OPTIONS}
+    settings: Dict[str, Any] = dict(_POOL)
+    for name, value in options.items():
+        if name not in _SCORE_OPTIONS and value is not None:
+            settings[name] = value
     settings["engine"] = options.get("engine", "auto")
     settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]
     settings["onednn"] = available()
