@@ -281,9 +281,12 @@ def test_an_address_that_does_not_answer(monkeypatch, job):
 
 
 def test_what_ray_cannot_start_is_an_error(monkeypatch):
+    """A time limit of Ray's own, on a busy machine, is tried again."""
+    errors = ["it timed out", "no room\nmore"]
+
     def init(**options):
         assert options["include_dashboard"] is False and os.environ["OMP_NUM_THREADS"] == "3"
-        raise RuntimeError("no room\nmore")
+        raise RuntimeError(errors.pop(0))
 
     fake = types.SimpleNamespace(init=init, shutdown=lambda: None, __version__="2.60.0")
     monkeypatch.setitem(sys.modules, "ray", fake)
@@ -333,7 +336,7 @@ def workers_of(pid):
     return [child for child, command in descendants(pid).items() if "ray::Worker" in command]
 
 
-def wait_for(condition, process, seconds=240):
+def wait_for(condition, process, seconds=400):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = condition()
@@ -379,7 +382,7 @@ def test_kills_of_a_worker_and_of_the_driver(tiny_run, tmp_path, popen):
     before, total = scored(), len(read_manifest(folder).partitions)
     assert 0 < before < total, "nothing was left to resume"
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path
+        command, env=environment, capture_output=True, text=True, timeout=600, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "figures.json").read_text())

@@ -6,8 +6,8 @@
 
 The rate is that of one worker: of `wqa score` the pairs over the seconds that all partitions took,
 added up over whoever scored them; of `wqa bench` the candidates a second of its first row, or of
-the row with --drop-ratio. The pairs are taken to be as long as the measured ones, and the workers to
-be as fast; what it costs to read, to plan and to merge is not in it.
+the row with --drop-ratio. The pairs are taken to be as long as the measured ones, and the workers
+to be as fast; what it costs to read, to plan and to merge is not in it.
 """
 
 import argparse

@@ -42,6 +42,9 @@ LOGGER = logging.getLogger(__name__)
 CONNECT_TIMEOUT = 10.0
 #: Seconds in which a worker must begin while no other works.
 BEGIN_TIMEOUT = 900.0
+#: Attempts to start Ray on this machine, each of which Ray gives half a minute: a busy machine may
+#: need more.
+START_ATTEMPTS = 4
 #: Times that a worker may die before it has begun.
 MOST_LOST = 3
 #: Port of Ray's clients.
@@ -373,8 +376,11 @@ def _start_local(ray: Any, cluster: str, count: int, threads: int) -> None:
         _start(
             ray,
             cluster,
+            START_ATTEMPTS,
             address="local",
             num_cpus=count * threads,
+            include_dashboard=False,
+            log_to_driver=False,
             object_store_memory=_STORE,
             _node_ip_address="127.0.0.1",
         )
@@ -383,13 +389,15 @@ def _start_local(ray: Any, cluster: str, count: int, threads: int) -> None:
             os.environ["OMP_NUM_THREADS"] = before
 
 
-def _start(ray: Any, cluster: str, **options: Any) -> None:
-    if "num_cpus" in options:
-        options.update(include_dashboard=False, log_to_driver=False)
+def _start(ray: Any, cluster: str, attempts: int = 1, **options: Any) -> None:
     try:
         ray.init(logging_level=logging.ERROR, **options)
     except Exception as error:  # Ray has no type of its own for this
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        if attempts > 1 and "timed out" in reason:
+            ray.shutdown()
+            _start(ray, cluster, attempts - 1, **options)
+            return
         raise ClusterError(
             "cluster",
             f"{cluster} does not answer, or does not start ({reason})",
