@@ -21,7 +21,8 @@ from wqa.cli import main
 from wqa.cluster import ScoringJob, score_on_cluster
 from wqa.cluster.hand_out import ATTEMPTS, MOST_IN_A_ROW, HandOut
 from wqa.cluster.manifest import read_manifest
-from wqa.cluster.ray_cluster import Outcome, Worker, connect
+from wqa.cluster.ray_cluster import Outcome, Worker
+from wqa.cluster.ray_connection import connect
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.data.stopping import StopRequest
 from wqa.errors import ClusterError, MissingDependency, OptionError, Stopped
@@ -106,7 +107,7 @@ def ray(monkeypatch):
     """Take a fake of Ray with two workers; the test sets its deaths."""
     fake = FakeRay()
 
-    @ray_module.contextlib.contextmanager
+    @contextlib.contextmanager
     def connected(cluster, threads, on_gpus):
         yield fake, 2
 
