@@ -64,6 +64,11 @@ setup(
             "pysbd"
         ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
         "tensorboard": ["tensorboardX"],  # the files of `wqa train --log-dir`, without TensorFlow
+        # `wqa score --cluster`; grpcio is for ray:// addresses. Older Pythons have no such Ray.
+        "ray": [
+            "ray==2.60.0; python_version >= '3.10'",
+            "grpcio>=1.42; python_version >= '3.10'",
+        ],
         "completion": ["shtab"],  # `wqa completion`
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],

@@ -22,6 +22,7 @@ from wqa.data import Candidate, Question, builtin_path, read_questions, write_qu
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.digests import ranker_digest
 from wqa.data.locks import lock_output
+from wqa.data.partitions import estimated_tokens
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong, RunDirectoryError
 from wqa.inference import load_ranker, score_in_memory, write_scores
@@ -37,10 +38,8 @@ def data(tmp_path_factory):
     return path
 
 
-@pytest.fixture
-def small_chunks(monkeypatch):
-    """Several chunks of the few questions."""
-    monkeypatch.setattr(scoring_module, "CHUNK_CANDIDATES", 20)
+#: Estimated tokens of which the few questions make several partitions.
+SMALL = 600
 
 
 def arrays_of(folder):
@@ -173,14 +172,16 @@ def test_a_filter_keeps_questions(tiny_run, tmp_path):
         write_scores(tiny_run, data, tmp_path / "filtered", "clean")
 
 
-def test_over_long_questions(tiny_run, tmp_path, capsys, small_chunks):
+def test_over_long_questions(tiny_run, tmp_path, capsys):
     long = [Question(f"L{index}", "the " * 60, QUESTIONS[0].candidates) for index in range(6)]
     data = tmp_path / "long.jsonl"
     write_questions(data, [*QUESTIONS[:2], *long, QUESTIONS[2]])
     with pytest.raises(QuestionTooLong, match="long.jsonl, question 'L0'"):
         write_scores(tiny_run, data, tmp_path / "error")
     # Chunks that consist of skipped questions are among them.
-    meta = write_scores(tiny_run, data, tmp_path / "skip", long_questions="skip")
+    meta = write_scores(
+        tiny_run, data, tmp_path / "skip", long_questions="skip", partition_tokens=SMALL
+    )
     assert (meta["questions"], meta["skipped_questions"]) == (3, 6)
     known = np.concatenate([candidate_keys(question) for question in QUESTIONS[:3]])
     assert StoredScores(tmp_path / "skip").keys.tolist() == known.tolist()
@@ -190,11 +191,9 @@ def test_over_long_questions(tiny_run, tmp_path, capsys, small_chunks):
     assert StoredScores(tmp_path / "truncate").meta["questions"] == 9
 
 
-def test_what_is_wrong_is_found_before_anything_is_scored(
-    tiny_run, data, tmp_path, small_chunks, monkeypatch
-):
+def test_what_is_wrong_is_found_before_anything_is_scored(tiny_run, data, tmp_path, monkeypatch):
     """On the last line, hours later in a large corpus."""
-    monkeypatch.setattr(scoring_module, "_score_chunk", None)
+    monkeypatch.setattr(scoring_module, "score_questions", None)
     long = Question("long", "the " * 80, QUESTIONS[0].candidates)
     write_questions(tmp_path / "long.jsonl", [*QUESTIONS, long])
     with pytest.raises(QuestionTooLong, match="long.jsonl, question 'long'"):
@@ -209,18 +208,18 @@ def test_what_is_wrong_is_found_before_anything_is_scored(
         write_scores(tiny_run, tmp_path / "bare.jsonl", tmp_path / "out")
 
 
-def test_memory_holds_one_chunk(tiny_run, data, monkeypatch, small_chunks):
+def test_memory_holds_one_partition(tiny_run, data, monkeypatch):
     sizes = []
-    score_chunk = scoring_module._score_chunk
+    real = scoring_module.score_questions
 
     def counted(ranker, questions, *more):
-        sizes.append([len(question.candidates) for question in questions])
-        return score_chunk(ranker, questions, *more)
+        sizes.append([estimated_tokens(question) for question in questions])
+        return real(ranker, questions, *more)
 
-    monkeypatch.setattr(scoring_module, "_score_chunk", counted)
-    score_in_memory(tiny_run, data)
+    monkeypatch.setattr(scoring_module, "score_questions", counted)
+    score_in_memory(tiny_run, data, partition_tokens=SMALL)
     assert len(sizes) > 2 and sum(map(len, sizes)) == 9
-    assert all(sum(chunk[:-1]) < 20 for chunk in sizes)
+    assert all(sum(part) <= SMALL for part in sizes)
 
 
 # Resumption
@@ -245,37 +244,37 @@ def kill_at_commit(monkeypatch, number):
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_stopped_command_continues_to_the_same_bits(
-    tiny_run, data, tmp_path, number, small_chunks, monkeypatch
+    tiny_run, data, tmp_path, number, monkeypatch
 ):
-    write_scores(tiny_run, data, tmp_path / "whole")
+    write_scores(tiny_run, data, tmp_path / "whole", partition_tokens=SMALL)
     with monkeypatch.context() as patch:
         kill_at_commit(patch, number)
         with pytest.raises(Killed):
-            write_scores(tiny_run, data, tmp_path / "out")
+            write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL)
     assert not (tmp_path / "out").exists()
     scored = []
-    score_chunk = scoring_module._score_chunk
+    real = scoring_module.score_questions
 
     def counted(ranker, questions, *more):
         scored.extend(questions)
-        return score_chunk(ranker, questions, *more)
+        return real(ranker, questions, *more)
 
-    monkeypatch.setattr(scoring_module, "_score_chunk", counted)
-    meta = write_scores(tiny_run, data, tmp_path / "out")
+    monkeypatch.setattr(scoring_module, "score_questions", counted)
+    meta = write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL)
     assert (len(scored) < 9) == (number > 1)  # what was committed is not scored again
     assert arrays_of(tmp_path / "out") == arrays_of(tmp_path / "whole")
     assert meta == StoredScores(tmp_path / "whole").meta
     # A whole folder is kept as it is.
     monkeypatch.setattr(scoring_module, "_score", None)
-    assert write_scores(tiny_run, data, tmp_path / "out") == meta
+    assert write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL) == meta
 
 
-def test_a_killed_process_is_continued(tiny_run, data, tmp_path, small_chunks):
-    small = "import wqa.inference.scoring_runs as module; module.CHUNK_CANDIDATES = 20"
-    command = ["score", str(tiny_run), "--data", str(data), "--out"]
+def test_a_killed_process_is_continued(tiny_run, data, tmp_path):
+    size = ["--partition-tokens", str(SMALL)]
+    command = ["score", str(tiny_run), "--data", str(data), *size, "--out"]
     killer = ("wqa.data.array_writer", "ArrayWriter.commit", "2", "before")
     killed = subprocess.run(
-        [sys.executable, "-c", small + KILLER, *killer, *command, str(tmp_path / "out")],
+        [sys.executable, "-c", KILLER, *killer, *command, str(tmp_path / "out")],
         capture_output=True,
         text=True,
         timeout=120,
@@ -291,19 +290,19 @@ def test_a_killed_process_is_continued(tiny_run, data, tmp_path, small_chunks):
 
 @pytest.mark.parametrize("name, value", [("read", 0), ("pairs", 1), ("blank", -1), ("other", 1)])
 def test_progress_that_contradicts_the_arrays_starts_again(
-    tiny_run, data, tmp_path, small_chunks, monkeypatch, name, value
+    tiny_run, data, tmp_path, monkeypatch, name, value
 ):
     with monkeypatch.context() as patch:
         kill_at_commit(patch, 3)
         with pytest.raises(Killed):
-            write_scores(tiny_run, data, tmp_path / "out")
+            write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL)
     path = tmp_path / ".out.partial" / "journal.json"
     journal = json.loads(path.read_text())
     journal["progress"][name] = value
     path.write_text(json.dumps(journal))
-    meta = write_scores(tiny_run, data, tmp_path / "out")
+    meta = write_scores(tiny_run, data, tmp_path / "out", partition_tokens=SMALL)
     assert meta["questions"] == 9 and "other" not in meta
-    memory = score_in_memory(tiny_run, data)
+    memory = score_in_memory(tiny_run, data, partition_tokens=SMALL)
     assert memory.scores.tobytes() == arrays_of(tmp_path / "out")[1]
 
 
@@ -321,6 +320,10 @@ def test_a_folder_of_other_scores_is_kept(tiny_run, data, tmp_path, capsys):
         write_scores(tiny_run, tmp_path / "other.jsonl", out)
     with pytest.raises(DataError, match="made with long_questions 'error'; expected 'skip'"):
         write_scores(tiny_run, data, out, long_questions="skip")
+    with pytest.raises(DataError, match="made with partition_tokens None; expected 600"):
+        write_scores(tiny_run, data, out, partition_tokens=SMALL)
+    with pytest.raises(OptionError, match="partition_tokens: 0; expected a whole number from 1"):
+        write_scores(tiny_run, data, out, partition_tokens=0)
     shutil.copytree(tiny_run, tmp_path / "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     config["max_length"] = 48

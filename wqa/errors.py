@@ -89,6 +89,10 @@ class ProcessError(WqaError):
     """A forked process that uses what only its parent has."""
 
 
+class ClusterError(WqaError):
+    """A cluster that does not answer, or work that failed on it."""
+
+
 class OutputLocked(StorageError):
     """An output that another process writes to.
 

@@ -1,21 +1,30 @@
-"""Score the candidates of a corpus by a ranker, once, to teach other rankers.
+"""Score the candidates of a corpus by a ranker: to teach others, or on many machines.
 
 examples:
   wqa score runs/electra_large --data data/wikiqa/train.jsonl --out scores/electra_large
   wqa train pairwise --encoder encoders/electra-base --train data/wikiqa/train.jsonl \\
       --out runs/student --teachers scores/electra_large --alpha 0.1 --tau 3 ...
+  wqa score runs/cascade --data data/asnq/test.jsonl --out runs/asnq --format trec --shard 3/64
+  wqa score runs/cascade --data data/asnq/test.jsonl --out runs/asnq --cluster local:2
 
 RUN is whatever `wqa rank` takes: a run, a classifier, the file of a sequence, a baseline. The
 folder holds a score, the log-odds of being an answer, and a key for each candidate, by which a
 training finds it; candidates in other data have other keys. If the command is stopped, the same
 command continues it, and writes the same bits.
+
+--shard and --cluster divide the questions into partitions, which wait in OUT.partitions until all
+are scored; whoever scores the last one merges them. Shards may run in any order, at once, on any
+machines that share the folder and have the same --threads.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
+from typing import Any, Dict
 
 from wqa.cli.options import add_filter, add_long_questions, add_ranking, ranking_options
+from wqa.cli.output import add_json, show
 from wqa.errors import printable
 
 
@@ -26,15 +35,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", required=True, metavar="FILE", help="questions to score, canonical JSONL"
     )
     parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
+    parser.add_argument(
+        "--format",
+        default="logits",
+        choices=("logits", "jsonl", "trec"),
+        help="logits, arrays for `wqa train --teachers`; jsonl, scores and order of each question; "
+        "trec, a run (default: logits)",
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--shard", metavar="I/N", help="score the I-th of N shares of the partitions, I from 1"
+    )
+    where.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="score on Ray: local, local:N for N workers on this machine, ray://HOST[:PORT]; "
+        "--threads are those of a worker (default: 1)",
+    )
+    where.add_argument(
+        "--merge", action="store_true", help="score nothing; merge what shards have scored"
+    )
+    parser.add_argument(
+        "--partition-tokens",
+        type=int,
+        default=1 << 18,
+        metavar="N",
+        help="estimated tokens of the questions that are scored together (default: 262144)",
+    )
     add_filter(parser, "--filter", "all", "questions to score")
     add_ranking(parser)
     add_long_questions(parser)
+    add_json(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa score`` and print the counts."""
+    divided = options.shard is not None or options.cluster is not None or options.merge
+    if divided or options.format != "logits":
+        _score_in_partitions(options)
+        return
     from wqa.inference import write_scores
-    from wqa.text import note_long_questions
 
     meta = write_scores(
         options.run,
@@ -42,10 +82,70 @@ def run(options: argparse.Namespace) -> None:
         options.out,
         options.filter,
         progress=True,
+        partition_tokens=options.partition_tokens,
         **ranking_options(options),
     )
+    _show(options, meta, {})
+
+
+def _score_in_partitions(options: argparse.Namespace) -> None:
+    from wqa.cluster import (
+        ScoringJob,
+        merge_shards,
+        parse_shard,
+        score_on_cluster,
+        score_partitions,
+    )
+    from wqa.data.stopping import stop_on_signals
+    from wqa.evaluation import write_run
+
+    shard = parse_shard("1/1" if options.shard is None else options.shard)
+    keywords = ranking_options(options)
+    if "cache" in keywords:
+        # A path: the rankers of other processes count what they look up by themselves.
+        options.cache = keywords["cache"] = str(keywords["cache"].path)
+    job = ScoringJob(
+        options.run,
+        options.data,
+        options.out,
+        options.filter,
+        options.format,
+        options.partition_tokens,
+        keywords,
+    )
+    options.resume_command = shlex.join(options.command_line)
+    shared: Dict[str, Any] = {"progress": True, "run_writer": write_run}
+    with stop_on_signals() as stop:
+        if options.merge:
+            report = merge_shards(job, **shared)
+        elif options.cluster is not None:
+            report = score_on_cluster(job, options.cluster, stop=stop, **shared)
+        else:
+            report = score_partitions(job, shard, stop=stop, **shared)
+    figures = report._asdict()
+    meta = figures.pop("meta")
+    if meta is not None:
+        _show(options, meta, figures)
+        return
+    state = f"{report.missing:,} are missing"
+    if not report.missing:
+        state = "another process merges them"
+    text = f"{printable(str(job.folder))}: {report.scored:,} of {report.partitions:,} partitions "
+    show(f"{text}scored, {state}", {"out": options.out, **figures}, options.json)
+
+
+def _show(options: argparse.Namespace, meta: Dict[str, Any], figures: Dict[str, Any]) -> None:
+    from wqa.text import note_long_questions
+
     note_long_questions(meta["truncated_questions"], meta["skipped_questions"], options.data)
-    print(
+    text = (
         f"{printable(options.out)}: {meta['questions']:,} questions, {meta['pairs']:,} candidates, "
         f"{meta['blank']:,} blank, scored by {printable(options.run)} ({meta['system']})"
     )
+    if figures.get("seconds"):
+        rate = meta["pairs"] / figures["seconds"]
+        text += (
+            f"\n{figures['partitions']:,} partitions took {figures['seconds']:,.1f} s of their "
+            f"workers, {rate:,.0f} candidates a second of one worker"
+        )
+    show(text, {"out": options.out, **figures, "meta": meta}, options.json)

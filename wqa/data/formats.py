@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Tuple
 from wqa.data.files import PathLike, sha256
 from wqa.data.ir_names import is_ir_name, read_dataset
 from wqa.data.json_lines import checked_utf8, json_value, meta_of, object_of, text_of, write_lines
-from wqa.data.lines import text_lines
+from wqa.data.lines import bounded_lines, decoded_lines, open_lines, text_lines
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, shorten
 
@@ -41,24 +41,78 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
     MissingDependency
         If the name is one of `ir_datasets`, which is not installed.
     """
+    for question, _ in read_placed_questions(path, with_candidates):
+        yield question
+
+
+def read_placed_questions(
+    path: PathLike, with_candidates: bool = True
+) -> Iterator[Tuple[Question, int]]:
+    """Read canonical JSONL as `read_questions` does, with the position of each question.
+
+    Parameters
+    ----------
+    path, with_candidates
+        As `read_questions` takes them.
+
+    Yields
+    ------
+    question : Question
+        A question.
+    end : int
+        Number of bytes, unpacked, up to the end of its line; 0 in a dataset of `ir_datasets`.
+
+    Raises
+    ------
+    DataError, MissingDependency
+        As `read_questions` raises them.
+    """
     if is_ir_name(path):
-        yield from read_dataset(str(path), with_candidates)
+        for question in read_dataset(str(path), with_candidates):
+            yield question, 0
         return
     lines_of_ids: Dict[str, int] = {}
-    for number, line in text_lines(path, LONGEST_QUESTION):
-        where = f"{path}, line {number}"
-        question = _question(json_value(line, where), where, with_candidates)
-        if question.id in lines_of_ids:
-            raise DataError(
-                where,
-                f"question id {shorten(question.id)} is on line {lines_of_ids[question.id]} too",
-                "ids that are unique in a file",
-                "rename one of the two",
-            )
-        lines_of_ids[question.id] = number
-        yield question
+    with open_lines(path) as file:
+        lines = bounded_lines(file, path, LONGEST_QUESTION)
+        for number, line in decoded_lines(lines, path):
+            where = f"{path}, line {number}"
+            question = parse_question(line, where, with_candidates)
+            if question.id in lines_of_ids:
+                raise DataError(
+                    where,
+                    f"question id {shorten(question.id)} is on line "
+                    f"{lines_of_ids[question.id]} too",
+                    "ids that are unique in a file",
+                    "rename one of the two",
+                )
+            lines_of_ids[question.id] = number
+            yield question, file.tell()
     if not lines_of_ids:
         raise DataError(path, "the file holds no question", "one JSON object a line")
+
+
+def parse_question(line: str, where: str, with_candidates: bool = True) -> Question:
+    """Parse one line of canonical JSONL.
+
+    Parameters
+    ----------
+    line : str
+        The line.
+    where : str
+        Its file and number, for messages.
+    with_candidates : bool
+        Whether the question must have candidates.
+
+    Returns
+    -------
+    Question
+
+    Raises
+    ------
+    DataError
+        If the line is not canonical.
+    """
+    return _question(json_value(line, where), where, with_candidates)
 
 
 def data_digest(path: PathLike) -> str:

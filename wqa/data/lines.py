@@ -58,9 +58,13 @@ def without_mark(content: bytes) -> bytes:
 
 
 def bounded_lines(
-    file: IO[bytes], where: object, longest: int = LONGEST_LINE, largest: Optional[int] = None
+    file: IO[bytes],
+    where: object,
+    longest: int = LONGEST_LINE,
+    largest: Optional[int] = None,
+    first: int = 1,
 ) -> Iterator[Tuple[int, bytes]]:
-    """Read the lines of an open file.
+    """Read the lines of an open file, from its position on.
 
     Parameters
     ----------
@@ -72,19 +76,20 @@ def bounded_lines(
         Greatest length of a line in bytes.
     largest : int, optional
         Greatest length of the whole file in bytes, unpacked; by default it is not bounded.
+    first : int
+        Number of the line at the position of the file.
 
     Yields
     ------
     tuple of int and bytes
-        Number of the line, counted from 1, and the line with its line end; the first one without a
-        byte order mark.
+        Number of the line and the line with its line end; line 1 without a byte order mark.
 
     Raises
     ------
     DataError
         If the file cannot be read, or it or a line is longer than it may be.
     """
-    number = total = 0
+    number, total = first - 1, 0
     read_line = functools.partial(file.readline, longest + 1)
     try:
         for line in iter(read_line, b""):
@@ -150,6 +155,34 @@ def decoded_lines(lines: Iterable[Tuple[int, bytes]], where: object) -> Iterator
         yield number, line
 
 
+def open_lines(path: PathLike) -> IO[bytes]:
+    """Open a file of lines for reading bytes, as `open_bytes` does.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; it is unpacked if its name ends in ``.gz``.
+
+    Returns
+    -------
+    file object
+        The open file.
+
+    Raises
+    ------
+    DataError
+        If it cannot be opened.
+    """
+    try:
+        return open_bytes(path)
+    except FileNotFoundError:
+        raise DataError(path, "cannot be read (no such file)", mend="check the path") from None
+    except OSError as error:
+        raise DataError(
+            path, f"cannot be read ({error.strerror})", "a file", "check the path"
+        ) from None
+
+
 def text_lines(
     path: PathLike, longest: int = LONGEST_LINE, largest: Optional[int] = None
 ) -> Iterator[Tuple[int, str]]:
@@ -174,13 +207,5 @@ def text_lines(
     DataError
         If the file cannot be read, is not UTF-8, or it or a line is longer than it may be.
     """
-    try:
-        file = open_bytes(path)
-    except FileNotFoundError:
-        raise DataError(path, "cannot be read (no such file)", mend="check the path") from None
-    except OSError as error:
-        raise DataError(
-            path, f"cannot be read ({error.strerror})", "a file", "check the path"
-        ) from None
-    with file:
+    with open_lines(path) as file:
         yield from decoded_lines(bounded_lines(file, path, longest, largest), path)

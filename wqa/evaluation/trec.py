@@ -157,7 +157,7 @@ def trec_order(scores: Dict[str, float]) -> List[str]:
 
 
 def write_run(
-    path: PathLike, questions: Sequence[Question], rankings: Iterable, tag: str = "wqa"
+    path: PathLike, questions: Iterable[Question], rankings: Iterable, tag: str = "wqa"
 ) -> None:
     """Write rankings as a run that trec_eval orders in the same way.
 
@@ -171,7 +171,7 @@ def write_run(
     ----------
     path : str or path-like
         The run file.
-    questions : sequence of Question
+    questions : iterable of Question
         The questions that were ranked. Candidates are named by their document ids.
     rankings : iterable of Ranking
         One a question, in the same order.

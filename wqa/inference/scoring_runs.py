@@ -1,48 +1,138 @@
 """Scores of a ranker for all candidates of a corpus, computed once, for the training of others.
 
-The questions are ranked in chunks that depend on the corpus alone, and a folder of scores is
+The questions are ranked in partitions that depend on the corpus alone, and a folder of scores is
 committed after each of them. So the scores of a command that was stopped and continued are, to the
-bit, those of one that was not. Memory holds one chunk.
+bit, those of one that was not. Memory holds one partition. `wqa.cluster` scores the same partitions
+on several machines.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import os
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, Mapping, Union
 
 import numpy as np
 
-from wqa.data import FILTERS, Question, read_questions
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import reusable_folder
 from wqa.data.cached_documents import CachedDocuments
 from wqa.data.digests import ranker_digest
 from wqa.data.files import PathLike
-from wqa.data.filters import filter_rule, known_labels
-from wqa.data.formats import data_digest
+from wqa.data.filters import filter_rule
+from wqa.data.formats import data_digest, read_placed_questions
 from wqa.data.locks import lock_output
+from wqa.data.partitions import PARTITION_TOKENS, group_questions
 from wqa.data.progress import progress_bar
-from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, StoredScores, candidate_keys
-from wqa.errors import DataError
+from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, StoredScores
+from wqa.errors import OptionError, shorten
 from wqa.inference.load import load_ranker
 from wqa.inference.ranker import Ranker
-from wqa.inference.ranking import Ranking, question_name
-from wqa.text import PreparedQuestions, naming_file
-
-#: Candidates after which a chunk ends.
-CHUNK_CANDIDATES = 4096
+from wqa.inference.scored_questions import (
+    ScoredQuestions,
+    checked_groups,
+    passing,
+    score_questions,
+)
+from wqa.models.runtime import library_versions
+from wqa.onednn import available
 
 #: Progress of a command that starts: the questions that were read, and the counts of the folder.
 _START = {"read": 0, **dict.fromkeys(COUNTS, 0)}
 
 
-class _Chunk(NamedTuple):
-    """Scores of the candidates of consecutive questions."""
+#: Options that `score_settings` has.
+_SCORE_OPTIONS = ("cache", "long_questions", "precision")
+#: Defaults of the options of rankers that a command line always gives.
+_POOL = {"pool": "question", "pool_size": 128}
 
-    keys: np.ndarray
-    scores: np.ndarray
-    counts: Dict[str, int]  # by the names of `_START`
+
+def score_settings(
+    run: Union[str, os.PathLike[str]],
+    data: PathLike,
+    filter: str,
+    partition_tokens: int,
+    options: Mapping[str, Any],
+) -> Dict[str, Any]:
+    """What scores depend on, but for the machine.
+
+    Parameters
+    ----------
+    run, data, filter, partition_tokens
+        As `write_scores` takes them.
+    options : dict
+        Keywords of `wqa.inference.load_ranker`.
+
+    Returns
+    -------
+    dict of str to Any
+        For ``meta.json``, but for ``system``: digests and options, in values of JSON.
+
+    Raises
+    ------
+    WqaError
+        If the ranker or the questions cannot be read.
+    """
+    precision = options.get("precision", "float32")
+    settings = {
+        "data_sha256": data_digest(data),
+        "filter": filter,
+        "long_questions": options.get("long_questions", "error"),
+        "precision": precision,
+        "ranker_sha256": ranker_digest(run, precision),
+    }
+    if options.get("cache") is not None:
+        settings["document_cache"] = str(CachedDocuments.of(options["cache"]).path)
+    if partition_tokens != PARTITION_TOKENS:
+        settings["partition_tokens"] = partition_tokens
+    return settings
+
+
+def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
+    """What the last bits of scores depend on beside `score_settings`.
+
+    Products on other numbers of threads are rounded differently.
+
+    Parameters
+    ----------
+    options : dict
+        Keywords of `wqa.inference.load_ranker`.
+
+    Returns
+    -------
+    dict of str to Any
+        The options of the engine, whether oneDNN is there for ``engine="auto"``, the number of
+        threads, and the versions of the libraries, in values of JSON.
+    """
+    settings: Dict[str, Any] = dict(_POOL)
+    for name, value in options.items():
+        if name not in _SCORE_OPTIONS and value is not None:
+            settings[name] = value
+    settings["engine"] = options.get("engine", "auto")
+    settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]
+    settings["onednn"] = available()
+    # `wqa.models` sets the variable where it is not set.
+    settings["threads"] = options.get("threads") or int(os.environ["OMP_NUM_THREADS"])
+    settings.update(library_versions())
+    return json.loads(json.dumps(settings))
+
+
+def check_partition_tokens(count: object) -> None:
+    """Check a size of partitions.
+
+    Parameters
+    ----------
+    count : Any
+        The value of ``partition_tokens``.
+
+    Raises
+    ------
+    OptionError
+        If it is not a whole number from 1.
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise OptionError("partition_tokens", shorten(count), "a whole number from 1")
 
 
 def write_scores(
@@ -51,6 +141,7 @@ def write_scores(
     out: PathLike,
     filter: str = "all",
     progress: bool = False,
+    partition_tokens: int = PARTITION_TOKENS,
     **options: Any,
 ) -> Dict[str, Any]:
     """Score the candidates of a corpus, and write the scores to a folder.
@@ -70,6 +161,8 @@ def write_scores(
         Questions to score.
     progress : bool
         Show a bar on standard error.
+    partition_tokens : int
+        Most estimated tokens of the questions that are ranked together.
     **options
         Keywords of `wqa.inference.load_ranker`, such as ``precision`` and ``long_questions``.
 
@@ -86,32 +179,24 @@ def write_scores(
         folder of other scores, cannot be written, or another process writes it.
     """
     filter_rule(filter)
+    check_partition_tokens(partition_tokens)
     with lock_output(out):
         ranker = load_ranker(run, **options)
-        precision = options.get("precision", "float32")
-        made_with = {
-            "data_sha256": data_digest(data),
-            "filter": filter,
-            "long_questions": options.get("long_questions", "error"),
-            "system": ranker.capabilities.system,
-            "precision": precision,
-            "ranker_sha256": ranker_digest(run, precision),
-        }
-        if options.get("cache") is not None:
-            made_with["document_cache"] = str(CachedDocuments.of(options["cache"]).path)
+        made_with = score_settings(run, data, filter, partition_tokens, options)
+        made_with["system"] = ranker.capabilities.system
         if reusable_folder(out, FORMAT, "folder of scores", made_with) is not None:
             return StoredScores(out).meta
-        total = _check_questions(ranker, data, filter)
+        total = _count_questions(ranker, data, filter, partition_tokens)
         with ArrayWriter(out, FORMAT, TYPES, made_with) as writer:
             if not _can_continue(writer):
                 writer.restart()
                 writer.progress = dict(_START)
             start = writer.progress["read"]
-            chunks = _score(ranker, data, filter, start)
-            for chunk in _with_bar(chunks, total, start, progress):
-                writer.append("keys", chunk.keys)
-                writer.append("scores", chunk.scores)
-                for name, count in chunk.counts.items():
+            scored = _score(ranker, data, filter, partition_tokens, start)
+            for part in _with_bar(scored, total, start, progress):
+                for name in TYPES:
+                    writer.append(name, part.arrays[name])
+                for name, count in part.counts.items():
                     writer.progress[name] += count
                 writer.commit()
             counts = {name: writer.progress[name] for name in COUNTS}
@@ -124,13 +209,14 @@ def score_in_memory(
     data: PathLike,
     filter: str = "all",
     progress: bool = False,
+    partition_tokens: int = PARTITION_TOKENS,
     **options: Any,
 ) -> CandidateScores:
     """Score the candidates of a corpus.
 
     Parameters
     ----------
-    run, data, filter, progress
+    run, data, filter, progress, partition_tokens
         As `write_scores` takes them.
     **options
         Keywords of `wqa.inference.load_ranker`.
@@ -146,24 +232,20 @@ def score_in_memory(
         If the ranker or the questions cannot be read, or a question cannot be ranked.
     """
     filter_rule(filter)
+    check_partition_tokens(partition_tokens)
     ranker = load_ranker(run, **options)
-    total = _check_questions(ranker, data, filter)
-    chunks = list(_with_bar(_score(ranker, data, filter), total, 0, progress))
-    keys = np.concatenate([chunk.keys for chunk in chunks])
-    scores = np.concatenate([chunk.scores for chunk in chunks])
-    return CandidateScores(keys, scores)
+    total = _count_questions(ranker, data, filter, partition_tokens)
+    scored = _score(ranker, data, filter, partition_tokens)
+    keys, scores = [], []
+    for part in _with_bar(scored, total, 0, progress):
+        keys.append(part.arrays["keys"])
+        scores.append(part.arrays["scores"])
+    return CandidateScores(np.concatenate(keys), np.concatenate(scores))
 
 
-def _check_questions(ranker: Ranker, data: PathLike, filter: str) -> int:
+def _count_questions(ranker: Ranker, data: PathLike, filter: str, limit: int) -> int:
     """Number of questions; what cannot be read or ranked is an error now, not hours later."""
-    total = kept = 0
-    for read, questions in _chunks(data, filter):
-        total += read
-        with naming_file(data):
-            kept += len(_prepare(ranker, questions).questions)
-    if not kept:
-        raise DataError(data, "no question is left to score", "at least one", "check the options")
-    return total
+    return sum(group.read for group in checked_groups(ranker, data, filter, limit))
 
 
 def _can_continue(writer: ArrayWriter) -> bool:
@@ -178,82 +260,20 @@ def _can_continue(writer: ArrayWriter) -> bool:
     return progress["pairs"] == writer.count("keys") == writer.count("scores")
 
 
-def _with_bar(chunks: Iterable[_Chunk], total: int, start: int, progress: bool) -> Iterator[_Chunk]:
-    """Chunks, with a bar of the questions that were read."""
+def _with_bar(
+    parts: Iterable[ScoredQuestions], total: int, start: int, progress: bool
+) -> Iterator[ScoredQuestions]:
+    """Scored partitions, with a bar of the questions that were read."""
     with progress_bar(total, "scoring", "question", progress, start) as bar:
-        for chunk in chunks:
-            yield chunk
-            bar.update(chunk.counts["read"])
+        for part in parts:
+            yield part
+            bar.update(part.counts["read"])
 
 
-def _score(ranker: Ranker, data: PathLike, filter: str, start: int = 0) -> Iterator[_Chunk]:
-    """Scores of the questions from a line of a corpus on, chunk by chunk."""
-    for read, questions in _chunks(data, filter, start):
-        yield _score_chunk(ranker, questions, read, data)
-
-
-def _chunks(data: PathLike, filter: str, start: int = 0) -> Iterator[Tuple[int, List[Question]]]:
-    """Questions of each chunk that pass the filter, after the number of those that were read."""
-    waiting: List[Question] = []
-    read = candidates = 0
-    for question in itertools.islice(read_questions(data), start, None):
-        read += 1
-        with naming_file(data):
-            passes = _passes(question, filter)
-        if passes:
-            waiting.append(question)
-            candidates += len(question.candidates)
-        if candidates >= CHUNK_CANDIDATES:
-            yield read, waiting
-            waiting, read, candidates = [], 0, 0
-    if read:
-        yield read, waiting
-
-
-def _passes(question: Question, filter: str) -> bool:
-    if filter != "all":
-        known_labels(question)  # a filter takes a candidate without a label for neither kind
-    return FILTERS[filter](question)
-
-
-def _score_chunk(ranker: Ranker, questions: List[Question], read: int, data: PathLike) -> _Chunk:
-    keys = [np.zeros(0, TYPES["keys"])]
-    scores = [np.zeros(0, TYPES["scores"])]
-    blank = 0
-    with naming_file(data):
-        prepared = _prepare(ranker, questions)
-        # A list gives the same groups of questions each time, and so the same bits.
-        for question, ranking in zip(prepared.questions, ranker.rank_all(prepared.questions)):
-            _check_count(question, ranking)
-            keys.append(candidate_keys(question))
-            scores.append(np.asarray(ranking.scores, TYPES["scores"]))
-            blank += int(np.count_nonzero(ranking.blank))
-    counts = {
-        "read": read,
-        "questions": len(prepared.questions),
-        "pairs": sum(map(len, keys)),
-        "blank": blank,
-        "truncated_questions": prepared.truncated,
-        "skipped_questions": prepared.skipped,
-    }
-    return _Chunk(np.concatenate(keys), np.concatenate(scores), counts)
-
-
-def _check_count(question: Question, ranking: Ranking) -> None:
-    if len(ranking.scores) != len(question.candidates):
-        raise DataError(
-            question_name(question),
-            f"{len(ranking.scores)} scores",
-            f"one for each of its {len(question.candidates)} candidates",
-            "mend the ranker",
-        )
-
-
-def _prepare(ranker: Ranker, questions: List[Question]) -> PreparedQuestions:
-    """Apply the rule for over-long questions, of which a chunk may consist."""
-    if not questions:
-        return PreparedQuestions([])
-    try:
-        return ranker.prepare(questions)
-    except DataError:  # the ranker skips them all
-        return PreparedQuestions([], 0, len(questions))
+def _score(
+    ranker: Ranker, data: PathLike, filter: str, limit: int, start: int = 0
+) -> Iterator[ScoredQuestions]:
+    """Scores of the questions from a line of a corpus on, partition by partition."""
+    placed = itertools.islice(read_placed_questions(data), start, None)
+    for group in group_questions(placed, passing(data, filter), limit):
+        yield score_questions(ranker, group.questions, group.read, data)

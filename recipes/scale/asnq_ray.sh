@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Scores of all 23.7 million pairs of ASNQ by one ranker, on a Ray cluster. What is scored stays when a worker, a machine or
+# this command dies; the same command goes on.
+#
+#   RUN=runs/cascade_paper/cascade/transfer CLUSTER=ray://head recipes/scale/asnq_ray.sh
+#   CLUSTER=local recipes/scale/asnq_ray.sh      one worker for each processor of this machine
+#   SMOKE=1 recipes/scale/asnq_ray.sh            in this process, without Ray
+. "$(dirname "$0")/settings.bash"
+
+where=(--shard 1/1)
+if [ -n "$CLUSTER" ]; then where=(--cluster "$CLUSTER"); fi
+for split in $SPLITS; do
+  score "$split" ray "${where[@]}"
+  arithmetic "$split" ray
+done

@@ -1,0 +1,34 @@
+# Settings and functions of the recipes of scale, which source this file; those of recipes/settings.sh hold as well.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+if [ "${SMOKE:-0}" = 1 ]; then
+  SPLITS=${SPLITS:-dev test} SHARDS=${SHARDS:-3} CLUSTER=${CLUSTER-} THREADS=1 PARTITION_TOKENS=2000
+else
+  RESULTS=${RESULTS:-recipes/scale/results}
+fi
+. recipes/settings.sh
+
+RUN=${RUN:-$RUNS/cascade/transfer}      # the ranker: whatever `wqa rank` takes
+SPLITS=${SPLITS:-train dev test}        # files of ASNQ
+SHARDS=${SHARDS:-1}                     # shares of the partitions, without Slurm
+CLUSTER=${CLUSTER-local}                # local, local:N, ray://HOST[:PORT]; empty for this process
+THREADS=${THREADS:-${SLURM_CPUS_PER_TASK:-1}}               # of each worker, the same everywhere: they decide the last bits
+PARTITION_TOKENS=${PARTITION_TOKENS:-262144}
+FORMAT=${FORMAT:-trec}                  # trec, jsonl, or logits for `wqa train --teachers`
+WORKERS=${WORKERS:-16 256 1024}         # of the arithmetic
+mkdir -p "$RUNS/scale"
+
+score() {  # SPLIT NAME OPTIONS...
+  local split=$1 name=$2; shift 2
+  "$wqa" score "$RUN" --data "$ASNQ/$split.jsonl" --out "$RUNS/scale/$name/$split" --format "$FORMAT" --ctx "$device" \
+    --precision "$PRECISION" --threads "$THREADS" --partition-tokens "$PARTITION_TOKENS" \
+    --json "$RUNS/scale/$name.$split.json" "$@"
+}
+
+# SPLIT NAME: of the command that merged, as the others know the rate of their own shard alone.
+arithmetic() {
+  if "$python" recipes/scale/arithmetic.py --is-measured "$RUNS/scale/$2.$1.json"; then
+    "$python" recipes/scale/arithmetic.py "$RUNS/scale/$2.$1.json" --threads "$THREADS" --workers $WORKERS \
+      | tee "$RESULTS/$2_$1.txt"
+  fi
+}

@@ -1,0 +1,139 @@
+"""Partitions of a corpus: every question once, in order, within bounds; read again by bytes."""
+
+import gzip
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wqa.data import Candidate, Question, read_questions, write_questions
+from wqa.data.formats import read_placed_questions
+from wqa.data.partitions import (
+    Partition,
+    PartitionReader,
+    estimated_tokens,
+    group_questions,
+    partitions_of,
+)
+from wqa.errors import DataError
+
+
+def everything(question):
+    return True
+
+
+def test_tokens_are_estimated_from_characters():
+    """Two pairs: 3 special tokens each, and (2 x 5 + 9 + 4) // 4 = 5 of text."""
+    question = Question("q", "who ?", (Candidate("the moon."), Candidate("rain")))
+    assert estimated_tokens(question) == 2 * 3 + 5
+
+
+TEXTS = st.text("abc é", max_size=12).map(lambda text: f"a{text}")
+QUESTIONS = st.lists(
+    st.tuples(TEXTS, st.lists(TEXTS, min_size=1, max_size=4), st.booleans()), min_size=1, max_size=9
+)
+
+
+def questions_of(parts):
+    questions = []
+    for number, (text, candidates, passes) in enumerate(parts):
+        records = tuple(Candidate(candidate, int(passes)) for candidate in candidates)
+        questions.append(Question(f"q{number}", text, records))
+    return questions
+
+
+def has_answer(question):
+    return question.labels[0] == 1
+
+
+@settings(max_examples=80)
+@given(QUESTIONS, st.integers(1, 60))
+def test_every_question_is_in_one_group_in_order_and_within_bounds(parts, limit):
+    questions = questions_of(parts)
+    groups = list(group_questions(((q, 0) for q in questions), has_answer, limit))
+    kept = [question for group in groups for question in group.questions]
+    assert kept == list(filter(has_answer, questions))
+    assert sum(group.read for group in groups) == len(questions)
+    for group in groups:
+        assert group.read >= 1
+        assert group.tokens == sum(map(estimated_tokens, group.questions))
+        # A question of more tokens is alone, without those that count none.
+        assert group.tokens <= limit or group.read == 1
+    for group, following in zip(groups, groups[1:]):
+        # No group ends early: the next question would have exceeded the limit.
+        tokens = [estimated_tokens(question) for question in following.questions[:1]]
+        assert group.tokens + sum(tokens) > limit
+
+
+@settings(max_examples=40)
+@given(QUESTIONS, st.integers(1, 60))
+def test_the_groups_after_one_do_not_depend_on_those_before(parts, limit):
+    placed = [(question, 0) for question in questions_of(parts)]
+    groups = list(group_questions(placed, has_answer, limit))
+    first = groups[0].read
+    assert list(group_questions(placed[first:], has_answer, limit)) == groups[1:]
+
+
+@settings(max_examples=40)
+@given(QUESTIONS, st.integers(1, 60), st.sampled_from(["plain", "mark", "gz", "no end"]))
+def test_partitions_are_read_again_in_any_order(tmp_path_factory, parts, limit, form):
+    questions = questions_of(parts)
+    path = tmp_path_factory.mktemp("data") / ("q.jsonl.gz" if form == "gz" else "q.jsonl")
+    write_questions(path, questions)
+    if form == "mark":
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    if form == "no end":
+        path.write_bytes(path.read_bytes()[:-1])
+    partitions = list(
+        partitions_of(group_questions(read_placed_questions(path), everything, limit))
+    )
+    content = path.read_bytes()
+    if form == "gz":
+        content = gzip.decompress(content)
+    assert (partitions[0].start, partitions[-1].end) == (0, len(content))
+    assert [part.start for part in partitions[1:]] == [part.end for part in partitions[:-1]]
+    first_line = 0
+    with PartitionReader(path) as reader:
+        for part in partitions:
+            assert part.line == first_line + 1
+            expected = questions[first_line : first_line + part.read]
+            assert part.candidates == sum(len(question.candidates) for question in expected)
+            assert reader.read(part) == expected
+            first_line += part.read
+        assert first_line == len(questions)
+        assert reader.read(partitions[0]) == questions[: partitions[0].read]
+
+
+def test_a_corpus_is_not_held_in_memory(tmp_path):
+    """The groups that are gone are freed: the generator holds one."""
+    path = tmp_path / "many.jsonl"
+    write_questions(path, [Question(f"q{n}", "who ?", (Candidate("rain"),)) for n in range(50)])
+    placed = read_placed_questions(path)
+    first = next(group_questions(placed, everything, 20))
+    # Four questions of 5 tokens each; the fifth is read ahead.
+    assert (len(first.questions), first.tokens) == (4, 20)
+    assert next(placed)[0].id == "q5"
+
+
+def test_errors_name_the_line_of_the_file(jsonl):
+    line = json.dumps({"id": "q", "question": "who ?", "candidates": [{"text": "rain"}]})
+    path = jsonl(line, line.replace('"q"', '"r"'), "{")
+    start = len(line) + 1
+    with PartitionReader(path) as reader:
+        assert reader.read(Partition(start, 2 * start, 2, 1, 1, 1, 4))[0].id == "r"
+        with pytest.raises(DataError, match="line 3: malformed JSON"):
+            reader.read(Partition(start, 2 * start + 2, 2, 2, 2, 2, 8))
+    with pytest.raises(DataError, match="no.jsonl: cannot be read"):
+        PartitionReader("no.jsonl").read(Partition(0, 5, 1, 1, 1, 1, 4))
+    damaged = jsonl(line, name="damaged.jsonl.gz")
+    damaged.write_bytes(damaged.read_bytes()[:-12])
+    with pytest.raises(DataError, match="damaged.jsonl.gz: cannot be read"):
+        PartitionReader(damaged).read(Partition(100_000, 200_000, 2, 1, 1, 1, 4))
+
+
+def test_positions_do_not_change_what_is_read(jsonl):
+    line = json.dumps({"id": "é", "question": "who ?", "candidates": [{"text": "rain"}]})
+    path = jsonl(line)
+    [(question, end)] = read_placed_questions(path)
+    assert [question] == list(read_questions(path)) and end == len(path.read_bytes())

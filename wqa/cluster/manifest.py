@@ -1,0 +1,227 @@
+"""The manifest of a scoring: what its partitions are, and what all who score them must agree on.
+
+It is written once, by whoever comes first. Everybody else compares: digests of the ranker and the
+questions, the options, and what the last bits depend on, such as the number of threads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
+
+from wqa.config import read_json
+from wqa.data.files import atomic_writer
+from wqa.data.partitions import Partition
+from wqa.errors import DataError, OptionError, shorten
+
+#: Changes whenever older manifests, or files of partitions, can no longer be read.
+FORMAT = 1
+#: Greatest size of a manifest in bytes.
+LARGEST = 1 << 30
+
+_NAME = "manifest.json"
+
+
+class Manifest(NamedTuple):
+    """What a scoring consists of.
+
+    Attributes
+    ----------
+    made_with : dict
+        Settings that the scores depend on, as `wqa.inference.scoring_runs.score_settings` has
+        them, and ``system``.
+    computed_by : dict
+        Settings that their last bits depend on, as `machine_settings` has them.
+    partitions : list of Partition
+        The partitions in order.
+    digest : str
+        SHA-256 of all of this, which the files of partitions name.
+    """
+
+    made_with: Dict[str, Any]
+    computed_by: Dict[str, Any]
+    partitions: List[Partition]
+    digest: str
+
+
+def partitions_folder(out: pathlib.Path) -> pathlib.Path:
+    """Folder of the manifest and of the partitions that are scored, until they are merged.
+
+    Parameters
+    ----------
+    out : pathlib.Path
+        Folder of the merged scores.
+
+    Returns
+    -------
+    pathlib.Path
+        ``OUT.partitions``, beside it.
+    """
+    return out.with_name(f"{out.name}.partitions")
+
+
+def write_manifest(
+    folder: pathlib.Path,
+    made_with: Mapping[str, Any],
+    computed_by: Mapping[str, Any],
+    partitions: Iterable[Partition],
+) -> Manifest:
+    """Write a manifest; the file appears when it is whole.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Folder of the partitions.
+    made_with, computed_by : dict
+        The settings.
+    partitions : iterable of Partition
+        All partitions of the corpus, in order.
+
+    Returns
+    -------
+    Manifest
+
+    Raises
+    ------
+    StorageError
+        If it cannot be written.
+    """
+    manifest = _manifest(dict(made_with), dict(computed_by), list(partitions))
+    with atomic_writer(folder / _NAME) as file:
+        file.write(f'{{"format": {FORMAT},\n')
+        for name in ("made_with", "computed_by"):
+            file.write(f'"{name}": {json.dumps(getattr(manifest, name))},\n')
+        file.write(f'"sha256": "{manifest.digest}",\n"partitions": [\n')
+        rows = [json.dumps(row) for row in _rows(manifest.partitions)]
+        file.write(",\n".join(rows) + "\n]}\n")
+    return manifest
+
+
+def read_manifest(folder: pathlib.Path) -> Optional[Manifest]:
+    """Read the manifest of a folder.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Folder of the partitions; it need not exist.
+
+    Returns
+    -------
+    Manifest or None
+        None where the folder has none.
+
+    Raises
+    ------
+    DataError
+        If it is damaged or of another version.
+    OptionError
+        If the path is no folder, or a folder with other files.
+    """
+    path = folder / _NAME
+    try:
+        value = read_json(path, LARGEST)
+    except FileNotFoundError:
+        _refuse_other_files(folder)
+        return None
+    except (OSError, ValueError) as error:
+        raise _damaged(path, f"cannot be read ({error})") from None
+    try:
+        if value["format"] != FORMAT:
+            raise _damaged(path, f"format {shorten(value['format'])}", f"format {FORMAT}")
+        manifest = _manifest(
+            dict(value["made_with"]), dict(value["computed_by"]), _partitions(value["partitions"])
+        )
+        recorded = value["sha256"]
+    except (KeyError, TypeError, ValueError):
+        raise _damaged(path, "is no manifest, or one that is not whole") from None
+    if recorded != manifest.digest:
+        raise _damaged(path, f"SHA-256 {manifest.digest}", shorten(recorded, 70))
+    return manifest
+
+
+def check_manifest(manifest: Manifest, folder: pathlib.Path, expected: Mapping[str, Any]) -> None:
+    """Check that a manifest is that of a command.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        The manifest.
+    folder : pathlib.Path
+        Its folder, for messages.
+    expected : dict
+        Settings of the command, all of a manifest's or some.
+
+    Raises
+    ------
+    DataError
+        At the first setting that differs.
+    """
+    stored = {**manifest.made_with, **manifest.computed_by}
+    names = [*expected, *(name for name in stored if name in _OPTIONAL and name not in expected)]
+    for name in names:
+        if stored.get(name) != expected.get(name):
+            mend = f"repeat the command that began it, or delete {folder}, or choose another folder"
+            if name == "threads":
+                mend = f"give threads={stored.get(name)} on every machine, or delete {folder}"
+            raise DataError(
+                folder / _NAME,
+                f"made with {name} {shorten(stored.get(name), 70)}",
+                shorten(expected.get(name), 70),
+                mend,
+            )
+
+
+#: Settings that are absent where they have their default.
+_OPTIONAL = ("document_cache", "partition_tokens")
+
+
+def _manifest(
+    made_with: Dict[str, Any], computed_by: Dict[str, Any], partitions: List[Partition]
+) -> Manifest:
+    content = [FORMAT, made_with, computed_by, _rows(partitions)]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode("utf-8")).hexdigest()
+    return Manifest(made_with, computed_by, partitions, digest)
+
+
+def _rows(partitions: Iterable[Partition]) -> List[List[int]]:
+    """Partitions without what follows from those before: where they begin."""
+    rows = []
+    for part in partitions:
+        rows.append([part.end, part.read, part.questions, part.candidates, part.tokens])
+    return rows
+
+
+def _partitions(rows: Any) -> List[Partition]:
+    partitions = []
+    start, line = 0, 1
+    for end, read, questions, candidates, tokens in rows:
+        for number in (end, read, questions, candidates, tokens):
+            if type(number) is not int:
+                raise ValueError("a row of other values than whole numbers")
+        if end <= start or read < 1:
+            raise ValueError("a partition without a question")
+        partitions.append(Partition(start, end, line, read, questions, candidates, tokens))
+        start, line = end, line + read
+    if not partitions:
+        raise ValueError("no partition")
+    return partitions
+
+
+def _damaged(path: pathlib.Path, problem: str, expected: str = "a whole manifest") -> DataError:
+    return DataError(path, problem, expected, f"delete {path.parent}, then run the command again")
+
+
+def _refuse_other_files(folder: pathlib.Path) -> None:
+    """Refuse a folder with other files than a killed writer of the manifest leaves."""
+    if not folder.exists():
+        return
+    if folder.is_dir() and all(entry.name.startswith(f".{_NAME}.") for entry in folder.iterdir()):
+        return
+    raise OptionError(
+        "out",
+        f"{folder} is beside it, with other files",
+        "a path beside which the partitions can be written",
+        "choose another path, or move that folder",
+    )

@@ -1,0 +1,255 @@
+"""Merged scores: the folder of arrays for teachers, JSON lines, or a TREC run."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional
+
+import numpy as np
+
+from wqa.config import read_json
+from wqa.data.array_writer import ArrayWriter
+from wqa.data.arrays import ArrayFolder, reusable_folder
+from wqa.data.files import atomic_writer, sha256
+from wqa.data.json_lines import write_lines
+from wqa.data.records import Candidate, Question
+from wqa.data.scores import COUNTS, FORMAT, TYPES
+from wqa.errors import DataError, OptionError, shorten
+from wqa.inference.scored_questions import ScoredQuestions
+
+#: Writes a TREC run: a path, questions and their rankings, as `wqa.evaluation.write_run` does.
+RunWriter = Callable[[pathlib.Path, Iterable[Question], Iterable[Any]], None]
+
+#: Files of the outputs that are one file.
+FILES = {"jsonl": "scores.jsonl", "trec": "run.trec"}
+
+_MEND = "delete the folder, or choose another one"
+
+
+class StoredRanking(NamedTuple):
+    """What the file of a partition holds of a ranking; the names are those of `Ranking`."""
+
+    order: np.ndarray
+    scores: np.ndarray
+    exits: np.ndarray
+    stages: np.ndarray
+
+    @property
+    def exit_scores(self) -> np.ndarray:
+        """(N, k) NaN where a stage did not score a candidate, and 0 where it did."""
+        count = int(self.stages.max(initial=1))
+        scored = np.arange(count)[:, None] < self.stages
+        return np.where(scored, 0.0, np.nan)
+
+
+def finished(
+    out: pathlib.Path, output: str, made_with: Mapping[str, Any]
+) -> Optional[Dict[str, Any]]:
+    """``meta.json`` of scores that are merged.
+
+    Parameters
+    ----------
+    out : pathlib.Path
+        Folder of the scores.
+    output : {"logits", "jsonl", "trec"}
+        Their form.
+    made_with : dict
+        Settings that the scores depend on.
+
+    Returns
+    -------
+    dict or None
+        None where the folder can be written.
+
+    Raises
+    ------
+    DataError
+        If it holds scores of other settings, or is damaged.
+    OptionError
+        If it is a file, or a folder with other files.
+    """
+    if out.is_file():
+        raise OptionError("out", f"{out}, a file", "the path of a folder to make")
+    if not out.exists():
+        return None
+    if not (out / "meta.json").is_file():
+        _refuse_other_files(out, output)
+        return None
+    if output == "logits":
+        folder = ArrayFolder(out, FORMAT, "folder of scores", "choose another folder", COUNTS)
+        folder.check_made_with(made_with, _MEND)
+        return folder.meta
+    meta = _read_meta(out, output)
+    for name, expected in made_with.items():
+        if meta.get(name) != expected:
+            problem = f"made with {name} {shorten(meta.get(name), 70)}"
+            raise DataError(out, problem, shorten(expected, 70), _MEND)
+    return meta
+
+
+def _read_meta(out: pathlib.Path, output: str) -> Dict[str, Any]:
+    path = out / FILES[output]
+    try:
+        meta = read_json(out / "meta.json")
+        if meta.get("output") != output:
+            raise OptionError("out", f"{out}, a folder with other files", f"a folder of {output}")
+        size = path.stat().st_size
+    except (OSError, ValueError, AttributeError) as error:
+        problem = f"cannot be read ({error})"
+        raise DataError(out, problem, f"a whole folder of {output}", _MEND) from None
+    if size != meta.get("bytes"):
+        raise DataError(path, f"{size} bytes", f"{shorten(meta.get('bytes'))} bytes", _MEND)
+    return meta
+
+
+def _refuse_other_files(out: pathlib.Path, output: str) -> None:
+    """Refuse a folder with files that no merge leaves that was stopped."""
+    for entry in out.iterdir():
+        is_left = entry.name == FILES.get(output) or entry.suffix == ".tmp"
+        if output == "logits":
+            is_left = entry.suffix == ".bin" or entry.name == "journal.json"
+        if not is_left:
+            found = f"{out}, a folder with other files"
+            raise OptionError("out", found, "the path of a folder to make")
+
+
+def write_arrays(
+    out: pathlib.Path,
+    made_with: Mapping[str, Any],
+    parts: Iterable[ScoredQuestions],
+    facts: Mapping[str, Any],
+) -> None:
+    """Write the folder of arrays that `wqa.inference.write_scores` would write.
+
+    Parameters
+    ----------
+    out : pathlib.Path
+        Folder to make.
+    made_with : dict
+        Settings that the scores depend on.
+    parts : iterable of ScoredQuestions
+        The partitions, in order.
+    facts : dict
+        Further fields of ``meta.json``; the counts are added to them.
+
+    Raises
+    ------
+    DataError, OptionError, StorageError
+        If the folder holds something else, or cannot be written.
+    """
+    if reusable_folder(out, FORMAT, "folder of scores", made_with) is not None:
+        return
+    counts = dict.fromkeys(COUNTS, 0)
+    with ArrayWriter(out, FORMAT, TYPES, made_with) as writer:
+        writer.restart()  # what a scoring in one process has left
+        for part in parts:
+            for name in TYPES:
+                writer.append(name, part.arrays[name])
+            _add(counts, part)
+        writer.finish({**counts, **facts})
+
+
+def write_file(
+    out: pathlib.Path,
+    output: str,
+    made_with: Mapping[str, Any],
+    parts: Iterable[ScoredQuestions],
+    facts: Mapping[str, Any],
+    run_writer: Optional[RunWriter] = None,
+) -> None:
+    """Write JSON lines or a TREC run, and ``meta.json`` beside it.
+
+    Parameters
+    ----------
+    out : pathlib.Path
+        Folder to make.
+    output : {"jsonl", "trec"}
+        Form of the scores.
+    made_with, parts, facts
+        As `write_arrays` takes them.
+    run_writer : callable, optional
+        Writes a TREC run.
+
+    Raises
+    ------
+    DataError
+        If an id has no place in a TREC run.
+    StorageError
+        If a file cannot be written.
+    """
+    counts = dict.fromkeys(COUNTS, 0)
+    path = out / FILES[output]
+    counted = _counted(parts, counts)
+    if output == "jsonl":
+        write_lines(path, _lines(counted))
+    elif run_writer is not None:
+        _write_run(path, counted, run_writer)
+    meta = {
+        "format": FORMAT,
+        "output": output,
+        **made_with,
+        **counts,
+        **facts,
+        "bytes": path.stat().st_size,
+        "sha256": sha256(path),
+    }
+    with atomic_writer(out / "meta.json") as file:
+        json.dump(meta, file, indent=2)
+        file.write("\n")
+
+
+def _counted(parts: Iterable[ScoredQuestions], counts: Dict[str, int]) -> Iterator[ScoredQuestions]:
+    for part in parts:
+        _add(counts, part)
+        yield part
+
+
+def _add(counts: Dict[str, int], part: ScoredQuestions) -> None:
+    for name in counts:
+        counts[name] += part.counts[name]
+
+
+def _rankings(part: ScoredQuestions) -> Iterator[StoredRanking]:
+    """The ranking of each question of a partition."""
+    start = 0
+    for length in part.lengths:
+        values = {}
+        for name in StoredRanking._fields:
+            values[name] = part.arrays[name][start : start + length]
+        yield StoredRanking(**values)
+        start += length
+
+
+def _lines(parts: Iterable[ScoredQuestions]) -> Iterator[str]:
+    """A JSON object for each question; the score of a blank candidate is null."""
+    for part in parts:
+        for (id, document_ids), ranking in zip(part.names, _rankings(part)):
+            fields = [f'"id": {json.dumps(id, ensure_ascii=False)}']
+            if document_ids is not None:
+                fields.append(f'"candidates": {json.dumps(document_ids, ensure_ascii=False)}')
+            # Nine digits tell all numbers of single precision apart.
+            scores = [f"{score:.9g}" for score in ranking.scores.tolist()]
+            scores = ["null" if score == "-inf" else score for score in scores]
+            fields.append(f'"order": {json.dumps(ranking.order.tolist())}')
+            fields.append(f'"scores": [{", ".join(scores)}]')
+            fields.append(f'"exits": {json.dumps(ranking.exits.tolist())}')
+            yield "{" + ", ".join(fields) + "}"
+
+
+def _write_run(path: pathlib.Path, parts: Iterable[ScoredQuestions], run_writer: RunWriter) -> None:
+    waiting: List[StoredRanking] = []
+
+    def questions() -> Iterator[Question]:
+        for part in parts:
+            for (id, ids), ranking in zip(part.names, _rankings(part)):
+                waiting.append(ranking)
+                document_ids = ids or [None] * len(ranking.scores)
+                candidates = tuple(Candidate("", None, document) for document in document_ids)
+                yield Question(id, "", candidates)
+
+    def rankings() -> Iterator[StoredRanking]:
+        while waiting:
+            yield waiting.pop()
+
+    run_writer(path, questions(), rankings())

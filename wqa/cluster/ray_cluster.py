@@ -1,0 +1,258 @@
+"""Partitions scored by the actors of a Ray cluster.
+
+The driver hands partitions out one by one, and keeps no scores: an actor writes the file of a
+partition before it answers. So neither an actor nor the driver takes anything with it when it dies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import platform
+import time
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from wqa.cluster.hand_out import HandOut
+from wqa.cluster.manifest import Manifest, read_manifest
+from wqa.cluster.partition_files import is_scored
+from wqa.cluster.ray_connection import connect
+from wqa.cluster.scorer import PartitionScorer, ScoringJob
+from wqa.data.progress import progress_bar
+from wqa.data.stopping import StopRequest
+from wqa.errors import ClusterError, Stopped, printable
+
+LOGGER = logging.getLogger(__name__)
+
+#: Seconds in which a worker must begin while no other works.
+BEGIN_TIMEOUT = 900.0
+#: Times that a worker may die before it has begun.
+MOST_LOST = 3
+#: Seconds after which the driver looks at its signals again.
+_PAUSE = 0.5
+
+
+class Outcome(NamedTuple):
+    """What a worker answers.
+
+    Attributes
+    ----------
+    error : str
+        What went wrong; empty if nothing did.
+    merged : bool
+        Whether the scores were merged before.
+    """
+
+    error: str = ""
+    merged: bool = False
+
+
+class Worker:
+    """Scores partitions in a process of its own; each call answers with an `Outcome`.
+
+    Parameters
+    ----------
+    job : ScoringJob
+        The job.
+    folder : str
+        Working directory, to which the job's paths are relative.
+    """
+
+    def __init__(self, job: ScoringJob, folder: str) -> None:
+        self._job, self._folder = job, folder
+        self._scorer: Optional[PartitionScorer] = None
+        self._manifest: Optional[Manifest] = None
+
+    def begin(self) -> Outcome:
+        """Load the ranker, and read or write the manifest."""
+        return _outcome(self._begin)
+
+    def score(self, index: int) -> Outcome:
+        """Score a partition."""
+        return _outcome(self._score, index)
+
+    def _begin(self) -> Outcome:
+        os.chdir(self._folder)
+        self._scorer = PartitionScorer(self._job)
+        if self._scorer.finished() is not None:
+            return Outcome(merged=True)
+        self._manifest = self._scorer.open_manifest()
+        return Outcome()
+
+    def _score(self, index: int) -> Outcome:
+        assert self._scorer is not None and self._manifest is not None
+        self._scorer.score(self._manifest, index)
+        return Outcome()
+
+
+def _outcome(function: Callable[..., Outcome], *arguments: Any) -> Outcome:
+    try:
+        return function(*arguments)
+    except Exception as error:
+        # Text, as the types of all errors need not be known to the driver's Python.
+        name = "" if str(error) else type(error).__name__
+        return Outcome(f"worker on {platform.node()}: {error}{name}")
+
+
+def score_on_ray(
+    job: ScoringJob, cluster: str, progress: bool = False, stop: Optional[StopRequest] = None
+) -> Tuple[Optional[Manifest], int]:
+    """Score what is not scored of a job.
+
+    Parameters
+    ----------
+    job : ScoringJob
+        The job.
+    cluster : str
+        ``local``, ``local:N`` or ``ray://HOST[:PORT]``.
+    progress : bool
+        Show a bar on standard error.
+    stop : StopRequest, optional
+        Once it holds a signal, the workers are ended.
+
+    Returns
+    -------
+    manifest : Manifest or None
+        None where the scores are merged already.
+    scored : int
+        Number of partitions that were scored now.
+
+    Raises
+    ------
+    ClusterError, MissingDependency, OptionError, Stopped
+        As `wqa.cluster.score_on_cluster` raises them.
+    """
+    threads = job.options.get("threads") or 1
+    on_gpus = str(job.options.get("ctx", "cpu")).startswith("gpu")
+    job = dataclasses.replace(job, options={**job.options, "threads": threads})
+    with connect(cluster, threads, on_gpus) as (ray, count):
+        # Python gives no process to an actor that dies by itself: `_Cluster` makes a new one.
+        actor = ray.remote(Worker).options(
+            num_cpus=threads, num_gpus=int(on_gpus), max_restarts=0, max_task_retries=0
+        )
+        pool = _Cluster(ray, actor, job, count)
+        with progress_bar(0, "scoring", "candidate", progress) as bar:
+            return pool.run(stop or StopRequest(), bar)
+
+
+class _Cluster:
+    """The actors of a job, and what each of them does."""
+
+    def __init__(self, ray: Any, actor: Any, job: ScoringJob, count: int) -> None:
+        self._ray, self._actor, self._job = ray, actor, job
+        self._running: Dict[Any, Tuple[Any, Optional[int]]] = {}  # by the reference of the answer
+        self._idle: List[Any] = []
+        self._lost = 0  # actors that died, one after another, before they had begun
+        self._refused: List[str] = []  # what those said that cannot begin
+        self._manifest: Optional[Manifest] = None
+        self._work: Optional[HandOut] = None
+        for _ in range(count):
+            self._add_actor()
+
+    def _add_actor(self) -> None:
+        worker = self._actor.remote(self._job, os.getcwd())
+        self._running[worker.begin.remote()] = (worker, None)
+
+    def run(self, stop: StopRequest, bar: Any) -> Tuple[Optional[Manifest], int]:
+        """Hand partitions out until all are scored, or have failed."""
+        last = time.monotonic()
+        while self._work is None or not self._work.is_done:
+            if stop.signal:
+                where = f"{self._job.folder}, {self._work.scored if self._work else 0} partitions"
+                raise Stopped(stop.signal, where, "they are in the folder")
+            self._hand_out()
+            answers, _ = self._ray.wait(list(self._running), num_returns=1, timeout=_PAUSE)
+            if answers or any(index is not None for _, index in self._running.values()):
+                last = time.monotonic()
+            for reference in answers:
+                worker, index = self._running.pop(reference)
+                outcome = self._answer(reference)
+                if outcome is not None and outcome.merged:
+                    return None, 0
+                if index is None:
+                    self._begun(worker, outcome, bar)
+                else:
+                    self._scored(worker, index, outcome, bar)
+            self._check_workers(time.monotonic() - last)
+        self._work.raise_failed(self._manifest, self._job.data)
+        return self._manifest, self._work.scored
+
+    def _hand_out(self) -> None:
+        while self._work is not None and self._idle:
+            index = self._work.take()
+            if index is None:
+                return
+            worker = self._idle.pop()
+            self._running[worker.score.remote(index)] = (worker, index)
+
+    def _answer(self, reference: Any) -> Optional[Outcome]:
+        """What a worker answers; None if it has died."""
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayActorError:
+            return None
+        except self._ray.exceptions.RayError as error:
+            return Outcome(f"{type(error).__name__}: {error}".partition("\n")[0])
+
+    def _begun(self, worker: Any, outcome: Optional[Outcome], bar: Any) -> None:
+        if outcome is None:
+            self._lost += 1
+            if self._lost < MOST_LOST * (1 + len(self._running)):
+                self._add_actor()
+            else:
+                self._refused.append("workers die before they have begun; look at Ray's logs")
+        elif outcome.error:
+            LOGGER.warning(printable(f"a worker cannot begin: {outcome.error}"))
+            self._refused.append(outcome.error)
+            self._ray.kill(worker)
+        else:
+            self._lost = 0
+            self._idle.append(worker)
+            if self._work is None:
+                self._plan(bar)
+
+    def _plan(self, bar: Any) -> None:
+        """Take what is to do from the manifest, which the first worker has read or written."""
+        manifest = read_manifest(self._job.folder)
+        if manifest is None:
+            raise ClusterError(
+                self._job.folder,
+                "the workers have written a manifest, but it is not here",
+                "a folder that all machines share",
+            )
+        left = []
+        for index, partition in enumerate(manifest.partitions):
+            bar.total += partition.candidates
+            if is_scored(self._job.folder, manifest, index):
+                bar.update(partition.candidates)
+            else:
+                left.append(index)
+        self._manifest, self._work = manifest, HandOut(left)
+
+    def _scored(self, worker: Any, index: int, outcome: Optional[Outcome], bar: Any) -> None:
+        assert self._work is not None and self._manifest is not None
+        if outcome is None:
+            LOGGER.warning(f"a worker died while it scored partition {index}; another takes over")
+            self._work.fail(index, "the worker died")
+            self._add_actor()
+            return
+        self._idle.append(worker)
+        if outcome.error:
+            self._work.fail(index, outcome.error)
+        else:
+            self._work.succeed(index)
+            bar.update(self._manifest.partitions[index].candidates)
+
+    def _check_workers(self, waited: float) -> None:
+        """Raise an error where nobody works any more."""
+        if self._work is not None and self._work.is_done:
+            return
+        if not self._running and not self._idle:
+            raise ClusterError("cluster", "no worker can begin", mend=self._refused[-1])
+        if waited > BEGIN_TIMEOUT:
+            raise ClusterError(
+                "cluster",
+                f"no worker has begun for {BEGIN_TIMEOUT:.0f} s",
+                "free processors for at least one",
+                "what is scored stays; run the command again when the cluster has room",
+            )
