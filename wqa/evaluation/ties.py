@@ -104,8 +104,8 @@ def ties_of(ranker: Any, ties: Optional[str] = None) -> str:
 def break_ties(ranking: Any, question: Question, ties: str = "trec") -> List[int]:
     """Order of a ranking, with candidates that tie by their document ids, descending.
 
-    Candidates tie if the same stages scored them, and the last of these scores are equal. Which of
-    them a drop ratio dropped does not change: it follows the order in which the ranker got them.
+    `wqa.inference.Ranking.differs` says which tie. Which of them a drop ratio dropped does not
+    change: it follows the order in which the ranker got them.
 
     Parameters
     ----------
@@ -122,15 +122,8 @@ def break_ties(ranking: Any, question: Question, ties: str = "trec") -> List[int
         Candidate indices, best first.
     """
     order = [int(index) for index in getattr(ranking, "order", ranking)]
-    exit_scores = getattr(ranking, "exit_scores", None)
-    if exit_scores is None or len(order) < 2:
-        return order
-    stages = np.count_nonzero(~np.isnan(exit_scores), axis=0)
-    differs = np.zeros(len(order) - 1, dtype=bool)
-    for values in (stages, ranking.exits, ranking.scores):
-        ranked = np.asarray(values)[order]
-        differs |= ranked[1:] != ranked[:-1]
-    if differs.all():
+    differs = getattr(ranking, "differs", None)
+    if differs is None or differs.all():
         return order
     document_ids = question.document_ids
     bounds = [0, *(np.flatnonzero(differs) + 1).tolist(), len(order)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.special import expit
 from wqa.data import Candidate, Question
 from wqa.errors import InputError, OptionError, ScoreError, shorten
 from wqa.inference.cost import Cost
+from wqa.inference.relevance import decreasing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +42,9 @@ class Ranking:
     dropped : numpy.ndarray
         (k,) whether the candidate was dropped on the way. By default those that the last stage did
         not score, but for blank ones.
+    probabilities : numpy.ndarray
+        (k,) probability of being an answer; 0 for a blank candidate. By default the sigmoid of each
+        score.
 
     Raises
     ------
@@ -56,6 +61,7 @@ class Ranking:
     exit_scores: np.ndarray
     documents: Tuple[Candidate, ...] = ()
     dropped: np.ndarray = None  # type: ignore[assignment]
+    probabilities: np.ndarray = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         filled = ~np.asarray(self.blank, dtype=bool)
@@ -70,11 +76,40 @@ class Ranking:
             scores = np.append(self.exit_scores[:, candidate], self.scores[candidate])
             value = scores[~np.isfinite(scores)][-1]
             raise score_error("scores", f"candidate {candidate + 1}", value)
+        if self.probabilities is None:
+            object.__setattr__(self, "probabilities", expit(self.scores))
+
+    @functools.cached_property
+    def relevance(self) -> np.ndarray:
+        """(k,) float64 in [0, 1] that strictly decreases along ``order``.
+
+        It is the probability where probabilities follow the order, and is lowered below the
+        candidates above where they do not, as `wqa.inference.relevance` has it. It differs by at
+        least 2^-22 of itself between candidates, but for those that tie, which have the same. A
+        candidate with text has a relevance above 0, a blank one 0, and 0 stands for those that
+        `top` left out. Where scores are no log-odds, as the counts of the baseline ``wo``,
+        relevance tells the order alone.
+        """
+        relevance = np.zeros(len(self.scores))
+        blank = np.asarray(self.blank, dtype=bool)
+        filled = np.flatnonzero(~blank[self.order])  # places in the order
+        order = np.asarray(self.order)[filled]
+        differs = self.differs[filled[1:] - 1]
+        relevance[order] = decreasing(self.probabilities[order], differs, len(relevance))
+        return relevance
 
     @property
-    def probabilities(self) -> np.ndarray:
-        """(k,) probability of being an answer that each score stands for; 0 for a blank one."""
-        return expit(self.scores)
+    def differs(self) -> np.ndarray:
+        """(n - 1,) whether a candidate of the order does not tie with the one before it.
+
+        Candidates tie if the same stages scored them, and the last of these scores are equal.
+        """
+        stages = np.count_nonzero(~np.isnan(self.exit_scores), axis=0)
+        differs = np.zeros(len(self.order) - 1, dtype=bool)
+        for values in (stages, self.exits, self.scores):
+            ranked = np.asarray(values)[self.order]
+            differs |= ranked[1:] != ranked[:-1]
+        return differs
 
     @property
     def scored_by_stage(self) -> np.ndarray:
@@ -110,19 +145,19 @@ class Ranking:
         -------
         list of dict
             For each candidate ``rank``, from 1; ``index``, from 0; ``score``, None for a blank
-            candidate; ``probability``; ``exit``; and the flags ``dropped``, ``truncated`` and
-            ``blank``. With `documents` also ``id`` and ``meta``, None where there is none, and
-            ``text``.
+            candidate; ``relevance``; ``probability``; ``exit``; and the flags ``dropped``,
+            ``truncated`` and ``blank``. With `documents` also ``id`` and ``meta``, None where there
+            is none, and ``text``.
         """
         rows = []
-        probabilities = self.probabilities
         for rank, index in enumerate(self.order.tolist(), 1):
             score, blank = float(self.scores[index]), bool(self.blank[index])
             row: Dict[str, Any] = {
                 "rank": rank,
                 "index": index,
                 "score": None if blank else score,
-                "probability": float(probabilities[index]),
+                "relevance": float(self.relevance[index]),
+                "probability": float(self.probabilities[index]),
                 "exit": int(self.exits[index]),
                 "dropped": bool(self.dropped[index]),
                 "truncated": bool(self.truncated[index]),

@@ -24,8 +24,9 @@ class SequentialRanker(Ranker):
     """Rankers in sequence, each of which ranks the candidates that the one before it kept.
 
     The ranking begins with the candidates of the last ranker, in its order. The candidates that the
-    ranker before it dropped follow in that ranker's order, and so on. ``scores`` and ``exits`` are
-    those of the last ranker that scored a candidate; ``exit_scores`` has one row a ranker.
+    ranker before it dropped follow in that ranker's order, and so on. ``scores``,
+    ``probabilities`` and ``exits`` are those of the last ranker that scored a candidate;
+    ``exit_scores`` has one row a ranker.
 
     A ranker gets the candidates that are left in the order in which they came, never in that of the
     ranker before it, and with their ranks among all candidates. So a ranker that reads the order
@@ -108,6 +109,7 @@ class _State:
         self._truncated, self._blank = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         self._exit_scores = np.full((rankers, count), np.nan)
         self._dropped = np.zeros(count, dtype=bool)
+        self._probabilities = np.zeros(count)
         self._steps: List[_Step] = []
 
     def left(self) -> Question:
@@ -122,6 +124,7 @@ class _State:
         self._truncated[self.alive] |= ranking.truncated
         self._blank[self.alive[blank]] = True
         self._exit_scores[index, self.alive] = np.where(blank, np.nan, ranking.scores)
+        self._probabilities[self.alive] = ranking.probabilities
         # What a ranker dropped at an exit of its own it may yet hand on.
         self._dropped[self.alive] = ranking.dropped
         count = int((~blank).sum())
@@ -133,8 +136,11 @@ class _State:
 
     def ranking(self) -> Ranking:
         """The ranking after the last ranker."""
+        order = np.concatenate([self._head, *self._tail])
+        # What only a later ranker finds blank is behind that ranker's drops until here.
+        order = order[np.argsort(self._blank[order], kind="stable")]
         return Ranking(
-            order=np.concatenate([self._head, *self._tail]),
+            order=order,
             scores=self._scores,
             exits=self._exits,
             truncated=self._truncated,
@@ -142,6 +148,7 @@ class _State:
             cost=self._cost(),
             exit_scores=self._exit_scores,
             dropped=self._dropped & ~self._blank,
+            probabilities=self._probabilities,
         )
 
     def _cost(self) -> Cost:

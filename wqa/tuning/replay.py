@@ -77,6 +77,7 @@ class ReplayedRanker(Ranker):
             blank=blank,
             cost=_share_of(ranking.cost, share),
             exit_scores=ranking.exit_scores[:, part],
+            probabilities=ranking.probabilities[part],
         )
 
 

@@ -1,0 +1,294 @@
+"""Relevance follows the order of every ranker, also where scores do not."""
+
+import json
+import math
+
+import mxnet as mx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.data import Candidate, Question
+from wqa.data.word_vectors import WordVectors
+from wqa.inference import (
+    EnsembleRanker,
+    Ranker,
+    Ranking,
+    SequentialRanker,
+    build_ranker,
+    load_ranker,
+)
+from wqa.inference.cost import FREE
+from wqa.inference.relevance import LEAST, STEP, decreasing
+from wqa.models import NETWORKS, build_network
+from wqa.pretrained import read_backbone_config
+from wqa.text import WordTokenizer, embedding_matrix, load_tokenizer
+
+#: Options of a tiny network of each system that ranks.
+SYSTEMS = {
+    "cascade": {"exits": (1, 2, 3)},
+    "pairwise": {},
+    "mhs": {"body": 1, "heads": 2, "exits": (1,)},
+    "dcbert": {"layers": 3, "exits": (1, 2, 3), "question_length": 12},
+    "mspp": {"k": 3, "segment_length": 20},
+    "cosinet": {"recurrent": "birnn"},
+    "compare_aggregate": {},
+}
+SENTENCE = "what is a glacier ice the moon slow bright body of river rock tea whistle"
+WORDS = SENTENCE.split()
+
+
+def initialised(network):
+    mx.random.seed(3)
+    network.initialize(mx.init.Normal(0.4))
+    return network
+
+
+def ranker_of(system, folder, **options):
+    """A ranker of random weights; its scores do not follow from exit to exit."""
+    kind = NETWORKS[system]
+    if hasattr(kind.Config(), "rows"):
+        vectors = np.random.default_rng(1).normal(size=(len(WORDS), 4)).astype(np.float32)
+        table = WordVectors(WORDS, vectors)
+        tokenizer, matrix = WordTokenizer.of_table(table, 8), embedding_matrix(table, 8)
+        network = build_network(system, rows=len(matrix), width=4, **SYSTEMS[system])
+        initialised(network).vectors.set_data(mx.nd.array(matrix))
+    else:
+        tokenizer = load_tokenizer(folder)
+        network = initialised(
+            build_network(system, read_backbone_config(folder), **SYSTEMS[system])
+        )
+    encoder = network.text_encoder(tokenizer, 48)
+    return build_ranker(system, network, encoder, **options)
+
+
+def follows(ranking):
+    """Check a ranking's relevance; returns the relevance in order."""
+    relevance = ranking.relevance
+    assert relevance.dtype == np.float64 and relevance.shape == ranking.scores.shape
+    np.testing.assert_array_equal(np.argsort(-relevance, kind="stable"), ranking.order)
+    assert relevance.min() >= 0 and relevance.max() <= 1
+    np.testing.assert_array_equal(relevance == 0, ranking.blank)
+    rows = list(zip(ranking.order[:-1], ranking.order[1:]))
+    for above, below in rows:
+        if ranking.blank[below]:
+            continue
+        alike = ranking.scores[above] == ranking.scores[below]
+        stages = [set(np.flatnonzero(~np.isnan(ranking.exit_scores[:, i]))) for i in (above, below)]
+        if alike and stages[0] == stages[1] and ranking.exits[above] == ranking.exits[below]:
+            assert relevance[above] == relevance[below]
+        else:
+            assert np.float32(relevance[above]) > np.float32(relevance[below])
+    first = ranking.order[0]
+    if not ranking.blank[first] and ranking.probabilities[first] > 1e-30:
+        assert relevance[first] == ranking.probabilities[first]
+    for row, index in zip(ranking.to_dicts(), ranking.order):
+        assert row["relevance"] == relevance[index] and math.isfinite(row["score"] or 0)
+        json.dumps(row, allow_nan=False)
+    return relevance[ranking.order]
+
+
+def ranking_of(stages, blank=()):
+    """A cascade's ranking: scores after each stage, NaN where a candidate was not scored."""
+    stages = np.array(stages, dtype=float)
+    reached = (~np.isnan(stages)).sum(axis=0)
+    count = stages.shape[1]
+    is_blank = reached == 0
+    scores = np.full(count, -np.inf)
+    for index in np.flatnonzero(~is_blank):
+        scores[index] = stages[reached[index] - 1, index]
+    order = np.lexsort((np.arange(count), -scores, -reached))
+    return Ranking(order, scores, reached, is_blank & False, is_blank, FREE, stages)
+
+
+def sigmoid(score):
+    return 1 / (1 + math.exp(-score))
+
+
+# By hand
+
+
+def test_a_dropped_candidate_comes_below_the_survivors():
+    none = math.nan
+    # Exits 1 and 2: candidates 0 and 3 are dropped, with scores above the last survivor's.
+    ranking = ranking_of([[3.0, 4.0, 5.0, 3.5, none], [none, -1.0, 2.0, none, none]])
+    assert ranking.order.tolist() == [2, 1, 3, 0, 4]
+    low = sigmoid(-1)
+    expected = [sigmoid(2), low, low * (1 - STEP), low * (1 - STEP) ** 2, 0.0]
+    np.testing.assert_allclose(follows(ranking), expected, rtol=1e-12)
+    assert ranking.relevance[2] == ranking.probabilities[2]
+    assert ranking.relevance[1] == ranking.probabilities[1]
+    assert ranking.scores.tolist() == [3.0, -1.0, 2.0, 3.5, -math.inf]
+    np.testing.assert_allclose(ranking.probabilities[[0, 3]], [sigmoid(3), sigmoid(3.5)])
+
+
+def test_probabilities_that_follow_the_order_stay():
+    scores = np.array([[0.5, -2.0, 3.0, -7.5, 0.4]])
+    ranking = ranking_of(scores)
+    follows(ranking)
+    np.testing.assert_array_equal(ranking.relevance, ranking.probabilities)
+
+
+def test_candidates_that_tie_have_one_relevance():
+    none = math.nan
+    # The first exit scores 0, 1 and 2 alike; 2 is dropped there and does not tie with the others.
+    ranking = ranking_of([[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, none, none]])
+    top = sigmoid(1)
+    assert follows(ranking)[:2].tolist() == [top, top]
+    assert ranking.relevance[2] == pytest.approx(top * (1 - STEP), rel=1e-12)
+    assert ranking.relevance[3] == 0.5
+
+
+def test_ties_of_unequal_probabilities_take_the_least():
+    values = decreasing(np.array([0.75, 0.5, 0.6, 0.6]), np.array([True, False, True]), 4)
+    np.testing.assert_allclose(values, [0.75, 0.5, 0.5, 0.5 * (1 - STEP)], rtol=1e-12)
+    assert values[1] == values[2]
+    assert decreasing(np.zeros(0), np.zeros(0, dtype=bool), 0).shape == (0,)
+
+
+@pytest.mark.parametrize("value", [800.0, -800.0, 40.0, -120.0])
+def test_saturated_probabilities_of_two_thousand_candidates(value):
+    count = 2000
+    scores = value + np.arange(count)[::-1] * 1e-4
+    ranked = follows(ranking_of(scores[None]))
+    assert len(set(ranked.astype(np.float32).tolist())) == count
+    if value > 0:
+        assert ranked[0] == 1 and ranked[-1] > 1 - 1e-3
+    elif value < -700:
+        assert LEAST < ranked[-1] < ranked[0] < LEAST * 1.001
+
+
+def test_the_top_has_the_relevance_of_the_whole():
+    rng = np.random.default_rng(0)
+    stages = rng.normal(size=(2, 30)) * 60
+    stages[1, stages[0] < 0] = np.nan
+    ranking = ranking_of(stages)
+    for count in (1, 7, 30):
+        top = ranking.top(count)
+        np.testing.assert_array_equal(top.relevance[top.order], ranking.relevance[top.order])
+        left_out = np.delete(top.relevance, top.order)
+        assert not left_out.any() and len(left_out) == 30 - count
+        assert [row["relevance"] for row in top.to_dicts()] == top.relevance[top.order].tolist()
+
+
+def test_all_blank():
+    ranking = ranking_of([[math.nan, math.nan]])
+    assert follows(ranking).tolist() == [0, 0]
+    assert [row["score"] for row in ranking.to_dicts()] == [None, None]
+
+
+# Properties
+
+#: Scores of two exits: usual ones, ties, and ones whose probabilities are saturated.
+SCORES = st.one_of(
+    st.floats(-1e4, 1e4, allow_subnormal=False),
+    st.floats(-6, 6, allow_subnormal=False),
+    st.sampled_from([0.0, 1.0, 40.0, -40.0, 745.2, -745.2, 3e38, -3e38]),
+)
+
+
+@given(st.lists(st.tuples(SCORES, SCORES, st.integers(0, 2)), min_size=1, max_size=60))
+def test_any_cascade(rows):
+    stages = np.full((2, len(rows)), np.nan)
+    for index, (early, late, reached) in enumerate(rows):
+        stages[:reached, index] = (early, late)[:reached]
+    follows(ranking_of(stages))
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=80),
+    st.data(),
+)
+def test_any_probabilities(values, data):
+    ties = st.lists(st.booleans(), min_size=len(values) - 1, max_size=len(values) - 1)
+    differs = np.array(data.draw(ties), dtype=bool)
+    probabilities = np.array(values)
+    corrected = decreasing(probabilities, differs, len(values))
+    assert corrected.max() <= 1 and corrected.min() > 0
+    single = corrected.astype(np.float32)
+    np.testing.assert_array_equal(single[1:] < single[:-1], differs)
+    np.testing.assert_array_equal(corrected[1:] < corrected[:-1], differs)
+    # What needs no correction has none, and nothing is raised but from practically 0.
+    assert (corrected <= np.maximum(probabilities, LEAST * 1.001)).all()
+    again = decreasing(corrected, differs, len(values))
+    np.testing.assert_allclose(again, corrected, rtol=1e-12)
+
+
+# Every system
+
+TEXTS = st.lists(
+    st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), min_size=1, max_size=12
+)
+
+
+def test_every_system_is_here():
+    ranks = {name for name, kind in NETWORKS.items() if kind.Config().computes == "scores"}
+    assert set(SYSTEMS) == ranks
+
+
+@pytest.fixture(scope="module", params=[*SYSTEMS, "sequence", "ensemble", "pools"])
+def ranker(request, tiny_encoder):
+    made = {}
+    for system in {"cascade", "cosinet", "mspp", request.param} & set(SYSTEMS):
+        made[system] = ranker_of(system, tiny_encoder)
+        if made[system].capabilities.stages > 1:
+            made[system].set_drops(0.4)
+    if request.param == "sequence":
+        first = load_ranker("bm25")
+        rankers = [first, made["cascade"], made["cosinet"], made["mspp"]]
+        return SequentialRanker(rankers, 0.3)
+    if request.param == "ensemble":
+        return EnsembleRanker([made["cascade"], load_ranker("wo"), made["mspp"]])
+    if request.param == "pools":
+        return ranker_of("cascade", tiny_encoder, drop_ratio=0.5, pool="batch", pool_size=3)
+    return made[request.param]
+
+
+def test_relevance_follows_the_order_of_every_system(ranker):
+    @given(st.lists(TEXTS, min_size=1, max_size=3))
+    def check(lists):
+        questions = []
+        for number, texts in enumerate(lists):
+            candidates = tuple(Candidate(text) for text in texts)
+            questions.append(Question(f"q{number}", "what is a glacier", candidates))
+        for ranking in ranker.rank_all(questions):
+            follows(ranking)
+
+    check()
+
+
+def test_some_scores_did_not_follow(tiny_encoder):
+    """The property above would be empty if scores followed the order by themselves."""
+    ranker = ranker_of("cascade", tiny_encoder, drop_ratio=0.4)
+    texts = [" ".join(WORDS[start : start + 4]) for start in range(12)]
+    ranking = ranker.rank("what is a glacier", texts)
+    follows(ranking)
+    assert (np.diff(ranking.scores[ranking.order]) > 0).any()
+
+
+@pytest.mark.parametrize("name", ["rr", "wo", "wo+rr", "random:3", "bm25"])
+@given(texts=TEXTS)
+def test_relevance_follows_the_order_of_baselines(name, texts):
+    follows(load_ranker(name).rank("what is the slow ice of a glacier", texts))
+
+
+class Reads(Ranker):
+    """Scores 0 but for the texts that it cannot read, which are blank to it."""
+
+    def __init__(self, blank):
+        self._blank = blank
+
+    def rank_all(self, questions):
+        for question in questions:
+            blank = np.array([text in self._blank for text in question.texts])
+            stages = np.where(blank, np.nan, [float(len(text)) for text in question.texts])
+            yield ranking_of(stages[None])
+
+
+def test_a_candidate_that_only_the_second_ranker_finds_blank_comes_last():
+    ranker = SequentialRanker([Reads(()), Reads(("cccc",))], keep=3)
+    ranking = ranker.rank("?", ["aa", "b", "cccc", "ddd", "", "eeeee"])
+    assert ranking.order.tolist() == [5, 3, 0, 1, 4, 2]
+    assert ranking.blank.tolist() == [False, False, True, False, False, False]
+    follows(ranking)
