@@ -81,22 +81,6 @@ class Answered(NamedTuple):
     full_seconds: float = 0.0
 
 
-def relevance(ranking: Ranking) -> np.ndarray:
-    """Relevance of the candidates, which does not rise along the order.
-
-    Parameters
-    ----------
-    ranking : Ranking
-        A ranking.
-
-    Returns
-    -------
-    numpy.ndarray
-        (k,) values in [0, 1], by candidate; 0 for a blank one.
-    """
-    return _not_rising(ranking.probabilities, ranking.order)
-
-
 def raw_scores(ranking: Ranking) -> np.ndarray:
     """Log-odds of the candidates, which do not rise along the order.
 
@@ -111,35 +95,8 @@ def raw_scores(ranking: Ranking) -> np.ndarray:
         (k,) finite values, by candidate.
     """
     scores = np.where(ranking.blank, BLANK_SCORE, ranking.scores)
-    return _not_rising(scores, ranking.order)
-
-
-def _not_rising(values: np.ndarray, order: np.ndarray) -> np.ndarray:
-    falling = np.array(values, dtype=float)
-    falling[order] = np.minimum.accumulate(falling[order])
-    return falling
-
-
-def rows(ranking: Ranking, top: Optional[int] = None) -> List[Dict[str, Any]]:
-    """The candidates in their order, as `Ranking.to_dicts` returns them, with their relevance.
-
-    Parameters
-    ----------
-    ranking : Ranking
-        A ranking.
-    top : int, optional
-        Number of candidates; all by default.
-
-    Returns
-    -------
-    list of dict
-        For each candidate also ``relevance``.
-    """
-    values = relevance(ranking).tolist()
-    dicts = ranking.top(top).to_dicts()
-    for row in dicts:
-        row["relevance"] = values[row["index"]]
-    return dicts
+    scores[ranking.order] = np.minimum.accumulate(scores[ranking.order])
+    return scores
 
 
 def own_fields(row: Dict[str, Any]) -> Dict[str, Any]:
@@ -148,7 +105,7 @@ def own_fields(row: Dict[str, Any]) -> Dict[str, Any]:
     Parameters
     ----------
     row : dict
-        Candidate, as `rows` returns it.
+        Candidate, as `Ranking.to_dicts` returns it.
 
     Returns
     -------

@@ -11,6 +11,8 @@ from wqa.errors import DataError, OptionError
 
 #: Environment variable with the key that clients send.
 API_KEY = "WQA_API_KEY"
+#: Environment variable with the folder where workers keep their metrics, prometheus_client's own.
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 #: Most candidates of a request, whatever the options say.
 MOST_CANDIDATES = 100_000
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, NamedTuple
 
 from wqa.inference.ranking import Ranking
-from wqa.serve.answers import Answered, RankRequest, cost, own_fields, raw_scores, rows, tokens
+from wqa.serve.answers import Answered, RankRequest, cost, own_fields, raw_scores, tokens
 from wqa.serve.errors import STATUSES, RequestError
 from wqa.serve.fields import Fields
 
@@ -84,7 +84,7 @@ def _read_cohere_2(fields: Fields) -> RankRequest:
 def _cohere_results(answered: Answered) -> List[Dict[str, Any]]:
     request = answered.request
     results = []
-    for row in rows(answered.ranking, request.top):
+    for row in answered.ranking.top(request.top).to_dicts():
         index = row["index"]
         result = {"index": index, "relevance_score": row["relevance"], **own_fields(row)}
         if request.return_documents:  # strict clients do not take a document that is null
@@ -154,7 +154,7 @@ def _answer_tei(answered: Answered) -> List[Dict[str, Any]]:
         )
     scores = raw_scores(ranking).tolist()
     ranks = []
-    for row in rows(ranking):
+    for row in ranking.to_dicts():
         index = row["index"]
         score = scores[index] if request.raw_scores else row["relevance"]
         rank = {"index": index, "score": score, **own_fields(row)}
@@ -189,7 +189,7 @@ def _answer_own(answered: Answered) -> Dict[str, Any]:
 
 def _own_ranking(answered: Answered, ranking: Ranking, seconds: float) -> Dict[str, Any]:
     by_candidate = ranking.exit_scores.T.tolist()
-    candidates = rows(ranking)
+    candidates = ranking.to_dicts()
     for row in candidates:
         row["text"] = answered.request.texts[row["index"]]
         scores = by_candidate[row["index"]]

@@ -102,9 +102,9 @@ class Exchange:
         ranked = await self._rank(rank_request)
         return self._dialect.answer(ranked)
 
-    async def _read(self) -> bytes:
+    async def _read(self) -> bytearray:
         """Read the body, which is refused before it is whole where it is too large or too slow."""
-        config, chunks, size = self._service.config, [], 0
+        timeout, body = self._service.config.timeout, bytearray()
         declared = self._request.headers.get("content-length", "")
         if declared.isdigit() and len(declared) < 20:
             self._check_size(int(declared))
@@ -113,18 +113,17 @@ class Exchange:
             try:
                 message = await asyncio.wait_for(self._request.receive(), max(left, 0.001))
             except asyncio.TimeoutError:
-                found = f"took more than {config.timeout:g} seconds"
-                raise RequestError("slow", "body", found) from None
+                late = f"took more than {timeout:g} seconds"
+                raise RequestError("slow", "body", late) from None
             if message["type"] == "http.disconnect":
                 raise RequestError("gone", "client", "closed the connection")
             chunk = message.get("body", b"")
-            size += len(chunk)
-            self._check_size(size)
+            self._check_size(len(body) + len(chunk))
             self._hold(len(chunk))
-            chunks.append(chunk)
+            body += chunk
             if not message.get("more_body", False):
                 self._is_read = True
-                return b"".join(chunks)
+                return body
 
     def _check_size(self, size: int) -> None:
         most = self._service.config.max_bytes
@@ -135,8 +134,8 @@ class Exchange:
         self._held += size
         self._service.held_bytes += size
         if self._service.held_bytes > self._service.config.queue_bytes:
-            found = "holds as many bytes of requests as it may"
-            raise RequestError("busy", "service", found, retry_after=1)
+            full = "holds as many bytes of requests as it may"
+            raise RequestError("busy", "service", full, retry_after=1)
 
     async def _rank(self, request: RankRequest) -> Answered:
         ratios = [request.drop_ratio]
@@ -183,8 +182,8 @@ class Exchange:
                 if pending and gone in done:
                     raise RequestError("gone", "client", "closed the connection")
                 if not done:
-                    found = f"no ranking within {self._service.config.timeout:g} seconds"
-                    raise RequestError("deadline", "service", found)
+                    late = f"no ranking within {self._service.config.timeout:g} seconds"
+                    raise RequestError("deadline", "service", late)
         finally:
             gone.cancel()
 

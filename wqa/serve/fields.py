@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from wqa.errors import shorten
 from wqa.serve.config import ServeConfig
 from wqa.serve.errors import RequestError
 
 
-def parse_body(raw: bytes) -> Dict[str, Any]:
+def parse_body(raw: Union[bytes, bytearray]) -> Dict[str, Any]:
     """Parse the body of a request.
 
     Parameters
     ----------
-    raw : bytes
+    raw : bytes or bytearray
         The body.
 
     Returns
@@ -32,8 +32,8 @@ def parse_body(raw: bytes) -> Dict[str, Any]:
     try:
         body = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
-        found = f"byte {error.start} is not UTF-8"
-        raise RequestError("syntax", "body", found, "JSON in UTF-8") from None
+        problem = f"byte {error.start} is not UTF-8"
+        raise RequestError("syntax", "body", problem, "JSON in UTF-8") from None
     except RecursionError:
         raise RequestError("syntax", "body", "it is nested too deeply", "a JSON object") from None
     except ValueError as error:
@@ -171,8 +171,8 @@ class Fields:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:
-            found = "holds half a surrogate pair"
-            raise RequestError("value", name, found, "whole characters") from None
+            problem = "holds half a surrogate pair"
+            raise RequestError("value", name, problem, "whole characters") from None
 
 
 def _text_of(document: Any, keys: Sequence[str], name: str, index: int) -> str:

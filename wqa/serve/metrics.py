@@ -13,9 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from wqa.inference.ranking import Ranking
-
-#: Names the folder of the workers' values.
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+from wqa.serve.config import METRICS_FOLDER
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -76,7 +74,7 @@ class Metrics:
     def text(self) -> bytes:
         """The values, those of all workers where there are several."""
         registry = self._registry
-        if FOLDER in os.environ:
+        if METRICS_FOLDER in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
         return generate_latest(registry)

@@ -55,7 +55,8 @@ def create_app(
     from wqa.serve.service import Service
 
     load = functools.partial(_load, run, options)
-    return build_app(Service(load, config or ServeConfig(), ranker_name(run)))
+    precision = options.get("precision", "float32")
+    return build_app(Service(load, config or ServeConfig(), ranker_name(run), precision))
 
 
 def _load(run: Any, options: Any) -> Any:

@@ -31,10 +31,18 @@ class Service:
         Limits and the key.
     name : str
         Name of the ranker, which answers give as that of the model.
+    precision : str
+        Precision of its products.
     """
 
-    def __init__(self, load: Callable[[], Ranker], config: ServeConfig, name: str) -> None:
-        self.config, self.name = config, name
+    def __init__(
+        self,
+        load: Callable[[], Ranker],
+        config: ServeConfig,
+        name: str,
+        precision: str = "float32",
+    ) -> None:
+        self.config, self.name, self.precision = config, name, precision
         self.owner = RankerThread(load, config)
         self.metrics = Metrics()
         #: Called when the ranker is loaded, and with the exception where it is not.

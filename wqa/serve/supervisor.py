@@ -19,7 +19,7 @@ import time
 from typing import Any, List
 
 from wqa.errors import WqaError
-from wqa.serve.config import ServeConfig
+from wqa.serve.config import METRICS_FOLDER, ServeConfig
 from wqa.serve.logs import json_logs, log
 from wqa.serve.server import FAILED, LATE, log_failure, work
 
@@ -82,16 +82,15 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
     int
         Exit status: 0; 1 where a worker did not stop in time; 2 where none can load the ranker.
     """
+    # Not at the top: it chooses how values are kept when it is imported, by the environment.
     from prometheus_client.multiprocess import mark_process_dead
-
-    from wqa.serve.metrics import FOLDER
 
     stopping: List[int] = []
     numbers = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(number, lambda got, frame: stopping.append(got)) for number in numbers]
     folder = tempfile.mkdtemp(prefix="wqa_metrics_")
-    earlier = os.environ.get(FOLDER)
-    os.environ[FOLDER] = folder
+    earlier = os.environ.get(METRICS_FOLDER)
+    os.environ[METRICS_FOLDER] = folder
     workers: List[_Worker] = []
     try:
         for _ in range(config.workers):
@@ -107,9 +106,9 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
         for number, handler in zip(numbers, before):
             signal.signal(number, handler)
         if earlier is None:
-            del os.environ[FOLDER]
+            del os.environ[METRICS_FOLDER]
         else:
-            os.environ[FOLDER] = earlier
+            os.environ[METRICS_FOLDER] = earlier
         shutil.rmtree(folder, ignore_errors=True)
 
 
