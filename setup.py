@@ -83,7 +83,6 @@ setup(
             "fastapi",
             "uvicorn",
             "prometheus-client",
-            "httpx",  # starlette's TestClient
         ],
     },
     entry_points={"console_scripts": ["wqa=wqa.__main__:main"]},

@@ -409,8 +409,11 @@ def test_requests_that_wait_are_ranked_together():
         ranker = Controlled()
         async with running(ranker, group_candidates=8) as app:
             tasks = [await start_ranking(app, ranker, question="q0")]
-            tasks += [start(app, "/v2/rerank", question=f"q{number}") for number in range(1, 6)]
-            tasks.insert(4, start(app, "/api/rank", question="other", drop_ratio=0.5))
+            for name in ("q1", "q2", "q3", "other", "q4", "q5"):
+                path, fields = "/v2/rerank", {}
+                if name == "other":
+                    path, fields = "/api/rank", {"drop_ratio": 0.5}
+                tasks.append(start(app, path, question=name, **fields))
             await waits(app, 6)
             ranker.gate.set()
             answers = await asyncio.gather(*tasks)

