@@ -70,6 +70,7 @@ setup(
             "grpcio>=1.42; python_version >= '3.10'",
         ],
         "completion": ["shtab"],  # `wqa completion`
+        "serve": ["fastapi", "uvicorn", "prometheus-client"],  # `wqa serve`
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
         # Corpora as ir:NAME, and metrics that are not built in.
@@ -84,6 +85,9 @@ setup(
             "optuna>=3",
             "tensorboardX",
             "shtab",
+            "fastapi",
+            "uvicorn",
+            "prometheus-client",
         ],
     },
     entry_points={"console_scripts": ["wqa=wqa.__main__:main"]},

@@ -34,6 +34,7 @@ from wqa.cli import (
     report,
     retrieve,
     score,
+    serve,
     tokenize,
     train,
     tune,
@@ -76,6 +77,7 @@ COMMANDS = {
     "quantize": quantize,
     "report": report,
     "score": score,
+    "serve": serve,
     "tokenize": tokenize,
     "tune": tune,
 }

