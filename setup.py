@@ -68,6 +68,7 @@ setup(
         ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
         "tensorboard": ["tensorboardX"],  # the files of `wqa train --log-dir`, without TensorFlow
         "completion": ["shtab"],  # `wqa completion`
+        "serve": ["fastapi", "uvicorn", "prometheus-client"],  # `wqa serve`
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
         # Rankers as parts of these, `wqa.adapters`; they work beside MXNet's numpy.
@@ -86,6 +87,9 @@ setup(
             "optuna>=3",
             "tensorboardX",
             "shtab",
+            "fastapi",
+            "uvicorn",
+            "prometheus-client",
         ],
     },
     entry_points={"console_scripts": ["wqa=wqa.__main__:main"]},

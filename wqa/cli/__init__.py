@@ -33,6 +33,7 @@ from wqa.cli import (
     report,
     retrieve,
     score,
+    serve,
     tokenize,
     train,
     tune,
@@ -74,6 +75,7 @@ COMMANDS = {
     "quantize": quantize,
     "report": report,
     "score": score,
+    "serve": serve,
     "tokenize": tokenize,
     "tune": tune,
 }

@@ -20,6 +20,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_exits
+from wqa.config.fields import option
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.backbone import Backbone, EncoderLayer, LayerStack, break_cycles
 from wqa.models.heads import Head, Stage
@@ -65,23 +66,15 @@ class DCBERTConfig(NetworkConfig):
         variant without transformer layers has several layers.
     """
 
-    layers: int = dataclasses.field(default=1, metadata={"help": "interaction layers"})
-    exits: Tuple[int, ...] = dataclasses.field(
-        default=(),
-        metadata={
-            "help": "interaction layers with a classifier, separated by commas (default: the last)"
-        },
+    layers: int = option(1, "interaction layers")
+    exits: Tuple[int, ...] = option(
+        (), "interaction layers with a classifier, separated by commas (default: the last)"
     )
-    trained_exits: str = dataclasses.field(
-        default="uniform",
-        metadata={"help": "exits that an update trains: one, drawn uniformly or by depth, or all"},
+    trained_exits: str = option(
+        "uniform", "exits that an update trains: one, drawn uniformly or by depth, or all"
     )
-    question_length: int = dataclasses.field(
-        default=64, metadata={"help": "greatest length of a question in tokens"}
-    )
-    interaction: str = dataclasses.field(
-        default="transformer", metadata={"help": "what runs on the encodings of both texts"}
-    )
+    question_length: int = option(64, "greatest length of a question in tokens")
+    interaction: str = option("transformer", "what runs on the encodings of both texts")
 
     #: Values that some fields are limited to.
     CHOICES = {

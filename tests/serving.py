@@ -1,0 +1,108 @@
+"""A service in this process, without a network: a ranker to control, calls of its application."""
+
+import asyncio
+import contextlib
+import json
+import threading
+
+from wqa.inference.baselines import WordOverlap
+from wqa.serve.app import build_app
+from wqa.serve.config import ServeConfig
+from wqa.serve.service import Service
+
+
+class Controlled(WordOverlap):
+    """Ranks by word overlap when its gate is open. It notes the sizes of the groups that it gets.
+
+    A question with the candidate ``explode`` raises an exception that quotes a text.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.begun = threading.Semaphore(0)
+        self.groups = []
+        self.threads = set()
+
+    def rank_all(self, questions):
+        questions = list(questions)
+        self.groups.append([question.question for question in questions])
+        self.threads.add(threading.current_thread().name)
+        self.begun.release()
+        assert self.gate.wait(20)
+        for question in questions:
+            if "explode" in question.texts:
+                raise ValueError("the secret text")
+            yield self._rank(question)
+
+
+class Answer:
+    """Status, headers and body of a response; no status where there is none."""
+
+    def __init__(self):
+        self.status, self.headers, self.body = None, {}, b""
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+def serving(ranker, **settings):
+    """Application of a ranker; a function in place of one loads it."""
+    load = ranker if not hasattr(ranker, "rank_all") else lambda: ranker
+    return build_app(Service(load, ServeConfig(**settings), "tested"))
+
+
+@contextlib.asynccontextmanager
+async def running(ranker, **settings):
+    """Application of a ranker that is loaded."""
+    app = serving(ranker, **settings)
+    async with app.router.lifespan_context(app):
+        while app.state.service.owner.ranker is None:
+            await asyncio.sleep(0.001)
+        yield app
+
+
+async def call(app, path, body=b"", method="POST", headers=(), chunks=None, then=None):
+    """Call an application.
+
+    ``chunks`` are parts of the body in place of it, as an asynchronous iterator. Then the client
+    waits for the answer, or for the awaitable ``then``, after which it has gone away.
+    """
+    answer = Answer()
+    if not isinstance(body, bytes):
+        body = json.dumps(body).encode()
+    parts = chunks if chunks is not None else one_part(body)
+    messages = receiving(parts, then)
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            answer.status = message["status"]
+            answer.headers = {key.decode(): value.decode() for key, value in message["headers"]}
+        else:
+            answer.body += message["body"]
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": b"",
+        "headers": [(key.lower().encode(), value.encode()) for key, value in headers],
+    }
+    await app(scope, messages.__anext__, send)
+    return answer
+
+
+async def one_part(body):
+    yield body
+
+
+async def receiving(parts, then):
+    async for part in parts:
+        yield {"type": "http.request", "body": part, "more_body": True}
+    yield {"type": "http.request", "body": b"", "more_body": False}
+    if then is not None:
+        await then
+        yield {"type": "http.disconnect"}
+    await asyncio.Event().wait()

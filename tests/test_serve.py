@@ -1,0 +1,687 @@
+"""The service in this process: dialects, limits, the queue, what clients do to it."""
+
+import asyncio
+import dataclasses
+import json
+import logging
+import threading
+
+import numpy as np
+import pytest
+from conftest import ROOT
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import Controlled, call, running, serving
+
+from wqa.errors import DataError, MissingDependency, OptionError, RunDirectoryError
+from wqa.inference import load_ranker
+from wqa.serve import ServeConfig, create_app, read_api_key
+from wqa.serve.dialects import DIALECTS
+from wqa.serve.errors import RequestError
+from wqa.serve.fields import Fields, parse_body
+from wqa.serve.logs import json_logs
+
+QUESTION = "how do glacier caves form ?"
+TEXTS = ["Water melts the ice .", "Glacier caves form in ice .", " ", "A cave ."]
+#: Word overlap puts them in this order.
+ORDER = [1, 0, 3, 2]
+
+
+def body_for(path, texts=TEXTS, question=QUESTION, **fields):
+    """Body of a request in the dialect of a path."""
+    names = {"/rerank": ("query", "texts"), "/api/rank": ("question", "candidates")}
+    question_name, texts_name = names.get(path, ("query", "documents"))
+    return {question_name: question, texts_name: texts, **fields}
+
+
+def answer(path, body=None, ranker=None, settings=(), **options):
+    """Answer of a service that answers this request alone."""
+
+    async def run():
+        async with running(ranker or Controlled(), **dict(settings)) as app:
+            return await call(app, path, body_for(path) if body is None else body, **options)
+
+    return asyncio.run(run())
+
+
+def message_of(path, response):
+    """Message of an error in the dialect of a path."""
+    body = response.json
+    if path in ("/v1/rerank", "/v2/rerank"):
+        assert set(body) == {"id", "message"} | ({"detail"} if path == "/v1/rerank" else set())
+        assert body["id"] == response.headers["x-request-id"]
+        assert body.get("detail", body["message"]) == body["message"]
+        return body["message"]
+    if path == "/rerank":
+        assert set(body) == {"error", "error_type"}
+        return body["error"]
+    assert set(body) == {"id", "error", "kind"}
+    return body["error"]
+
+
+OWN = {"probability", "exit", "dropped", "truncated", "blank"}
+
+
+# Dialects
+
+
+def test_cohere_and_jina_share_an_answer():
+    body = body_for("/v1/rerank", model="any", top_n=2, return_documents=True, max_chunks_per_doc=3)
+    response = answer("/v1/rerank", body)
+    assert response.status == 200
+    got = response.json
+    assert got["id"] == response.headers["x-request-id"]
+    assert got["model"] == "tested"
+    assert got["usage"] == {"total_tokens": 0, "prompt_tokens": 0}
+    assert got["meta"] == {"api_version": {"version": "1"}, "billed_units": {"search_units": 0}}
+    assert [row["index"] for row in got["results"]] == ORDER[:2]
+    first = got["results"][0]
+    assert set(first) == {"index", "relevance_score", "document"} | OWN
+    assert first["document"] == {"text": TEXTS[1]}
+    assert set(got["cost"]) == {"relative", "multiply_adds", "full_multiply_adds"}
+
+
+def test_cohere_2_leaves_documents_out():
+    got = answer("/v2/rerank", body_for("/v2/rerank", max_tokens_per_doc=4096, priority=0)).json
+    assert set(got) == {"id", "results", "meta", "cost", "seconds"}
+    assert got["meta"]["api_version"] == {"version": "2"}
+    assert [row["index"] for row in got["results"]] == ORDER
+    assert all(set(row) == {"index", "relevance_score"} | OWN for row in got["results"])
+
+
+def test_documents_as_objects_keep_their_other_fields():
+    documents = [{"text": "ice", "id": 7}, "glacier caves", {"text": " "}]
+    body = {"query": QUESTION, "documents": documents, "return_documents": True}
+    results = answer("/v1/rerank", body).json["results"]
+    assert [row["document"] for row in results] == [{"text": "glacier caves"}, *documents[::2]]
+
+
+def test_rank_fields_choose_the_texts_of_objects():
+    documents = [{"title": "caves", "body": "of a glacier"}, {"title": "glacier caves form"}]
+    body = {"query": "glacier caves form", "documents": documents, "return_documents": True}
+    refused = answer("/v1/rerank", body)
+    assert refused.status == 400
+    assert "documents[0]: has no text" in message_of("/v1/rerank", refused)
+    body["rank_fields"] = ["title", "body"]
+    results = answer("/v1/rerank", body).json["results"]
+    assert [row["index"] for row in results] == [1, 0]
+    assert results[1]["document"] == {"text": "caves\nof a glacier", **documents[0]}
+
+
+def test_tei_answers_with_a_bare_list_that_its_scores_order():
+    got = answer("/rerank").json
+    assert [row["index"] for row in got] == ORDER
+    scores = [row["score"] for row in got]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[-1] == 0
+    assert all(set(row) == {"index", "score"} | OWN for row in got)
+    raw = answer("/rerank", body_for("/rerank", raw_scores=True, return_text=True)).json
+    assert [row["text"] for row in raw] == [TEXTS[index] for index in ORDER]
+    assert [row["score"] for row in raw] == [3.0, 0.0, 0.0, -100.0]  # words in common
+
+
+def test_tei_info():
+    got = answer("/info", b"", method="GET").json
+    assert got["model_id"] == "tested"
+    assert set(got["model_type"]) == {"reranker"}
+    assert got["max_client_batch_size"] == 10_000
+    assert got["max_concurrent_requests"] == 128
+
+
+@pytest.fixture(scope="module")
+def cascade(tiny_run):
+    return load_ranker(tiny_run, drop_ratio=0.3)
+
+
+def test_scores_of_every_dialect_follow_the_order(cascade):
+    texts = [f"glacier caves {word} in ice" for word in ("form", "melt", "a", "of", "the")]
+    texts.insert(2, "  ")
+    expected = cascade.rank(QUESTION, texts)
+    assert expected.dropped.any()
+    scores = {"/rerank": "score", "/api/rank": "relevance"}
+    for path in DIALECTS:
+        got = answer(path, body_for(path, texts), cascade).json
+        if path != "/rerank":
+            got = got["candidates" if path == "/api/rank" else "results"]
+        assert [row["index"] for row in got] == expected.order.tolist(), path
+        values = [row[scores.get(path, "relevance_score")] for row in got]
+        assert np.allclose(values, expected.relevance[expected.order]), path
+        assert sorted(values, reverse=True) == values
+        assert [row["dropped"] for row in got] == expected.dropped[expected.order].tolist()
+        assert [row["exit"] for row in got] == expected.exits[expected.order].tolist()
+
+
+def test_tokens_are_those_of_the_pairs(cascade):
+    texts = ["a b", "glacier caves", ""]
+    usage = answer("/v1/rerank", body_for("/v1/rerank", texts), cascade).json["usage"]
+    pairs = cascade.encoder.encode(QUESTION, texts[:2])
+    assert usage["total_tokens"] == sum(pair.length for pair in pairs)
+
+
+def test_truncated_candidates_are_refused_only_where_tei_is_told_so(cascade):
+    texts = ["short", "ice " * 200]
+    for truncate in (True, None):
+        got = answer("/rerank", body_for("/rerank", texts, truncate=truncate), cascade).json
+        assert {row["index"]: row["truncated"] for row in got} == {0: False, 1: True}
+    refused = answer("/rerank", body_for("/rerank", texts, truncate=False), cascade)
+    assert refused.status == 413
+    assert refused.json["error_type"] == "Validation"
+    assert "texts[1]: loses tokens" in refused.json["error"]
+
+
+def test_own_endpoint_shows_what_each_exit_did(cascade):
+    texts = [f"word {number} of ice" for number in range(10)]
+    body = {"question": QUESTION, "candidates": texts, "drop_ratio": 0.5, "compare": True}
+    before = cascade.drops
+    got = answer("/api/rank", body, cascade).json
+    assert cascade.drops == before
+    cascade.set_drops(0.5)
+    expected = cascade.rank(QUESTION, texts)
+    cascade.set_drops()
+    full = cascade.rank(QUESTION, texts)
+    cascade.set_drops(0.3)
+    assert got["order"] == expected.order.tolist()
+    assert got["exits"] == [1, 2, 3]
+    assert got["cost"]["relative"] == pytest.approx(expected.cost.relative)
+    for place, row in enumerate(got["candidates"]):
+        index = row["index"]
+        assert (row["rank"], row["text"]) == (place + 1, texts[index])
+        assert row["score"] == pytest.approx(float(expected.scores[index]), abs=1e-5)
+        scored = [score is not None for score in row["exit_scores"]]
+        assert scored == (~np.isnan(expected.exit_scores[:, index])).tolist()
+        assert row["dropped"] == (not scored[-1])
+    assert sum(row["dropped"] for row in got["candidates"]) == 7  # 5 of 10, then 2 of 5
+    assert got["without_dropping"]["order"] == full.order.tolist()
+    assert got["without_dropping"]["cost"]["relative"] == pytest.approx(1.0)
+    assert answer("/api/rank", {**body, "compare": False}, cascade).json["without_dropping"] is None
+
+
+def test_ranker_describes_itself(cascade):
+    got = answer("/api/ranker", b"", cascade, method="GET").json
+    assert (got["system"], got["exits"], got["num_layers"]) == ("cascade", [1, 2, 3], 3)
+    assert got["drop_ratios"] == [0.3, 0.3, 0.0]
+    assert got["keep"] == [None, None, None]
+    assert got["limits"]["candidates"] == 10_000
+
+
+def test_a_sequence_without_dropping_keeps_the_drops_of_its_rankers(cascade):
+    from wqa.inference import SequentialRanker
+    from wqa.serve.owner import dropping
+
+    inner = load_ranker("wo")
+    cascade.set_drops([0.3, None, None], [None, 2, None])
+    sequence = SequentialRanker([inner, cascade], keep=3)
+    before = (sequence.drops, inner.drops, cascade.drops)
+    with dropping(sequence, 0.0):
+        assert not any(drop.discards for drop in (*sequence.drops, *cascade.drops))
+    with dropping(sequence, 0.4):
+        assert [drop.ratio for drop in sequence.drops] == [0.4, 0.0]
+        assert cascade.drops == before[2]
+    assert (sequence.drops, inner.drops, cascade.drops) == before
+    cascade.set_drops(0.3)
+
+
+# Bad input
+
+
+@pytest.mark.parametrize("path", list(DIALECTS))
+@pytest.mark.parametrize(
+    "raw, words",
+    [
+        (b"", "is not JSON"),
+        (b"{", "is not JSON"),
+        (b'{"query": NaN}', "NaN is no JSON"),
+        (b"[]", "expected a JSON object"),
+        (b'{"query": "\x01"}', "is not JSON"),
+        (b'{"query": "\xff"}', "is not UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b'{"a": ' + b"1" * 5000 + b"}", ""),
+    ],
+)
+def test_a_body_that_is_no_json(path, raw, words):
+    response = answer(path, raw)
+    assert response.status in (400, 422)
+    assert words in message_of(path, response)
+
+
+WRONG = [
+    (lambda path: {}, "is missing"),
+    (lambda path: body_for(path, texts=[]), "must not be empty"),
+    (lambda path: body_for(path, texts="ice"), "expected a list of texts"),
+    (lambda path: body_for(path, texts=["ice", 3]), "[1]: is 3; expected a text"),
+    (lambda path: body_for(path, texts=["ice", None]), "[1]: is None; expected a text"),
+    (lambda path: body_for(path, texts=[["ice"]]), "[0]: is ['ice']; expected a text"),
+    (lambda path: body_for(path, question=3), "is 3; expected a text"),
+    (lambda path: body_for(path, question=" \n"), "is empty; expected the text"),
+    (lambda path: body_for(path, question="\ud800"), "holds half a surrogate pair"),
+    (lambda path: body_for(path, texts=["a", "\udc00"]), "[1]: holds half a surrogate pair"),
+]
+
+
+@pytest.mark.parametrize("path", list(DIALECTS))
+@pytest.mark.parametrize("body, words", WRONG)
+def test_wrong_values(path, body, words):
+    response = answer(path, body(path))
+    assert response.status == (400 if path in ("/v1/rerank", "/v2/rerank") else 422)
+    assert words in message_of(path, response)
+
+
+@pytest.mark.parametrize(
+    "path, fields, words",
+    [
+        ("/v1/rerank", {"top_n": 0}, "top_n: is 0"),
+        ("/v1/rerank", {"top_n": True}, "top_n: is True"),
+        ("/v2/rerank", {"top_n": 1.5}, "top_n: is 1.5"),
+        ("/v1/rerank", {"return_documents": "yes"}, "expected true or false"),
+        ("/v1/rerank", {"rank_fields": []}, "rank_fields: is []"),
+        ("/v1/rerank", {"documents": [{"text": 3}]}, "documents[0]: holds 3"),
+        ("/rerank", {"raw_scores": 1}, "raw_scores: is 1"),
+        ("/rerank", {"texts": [{"text": "ice"}]}, "texts[0]: is {'text': 'ice'}"),
+        ("/api/rank", {"drop_ratio": 1}, "drop_ratio: is 1"),
+        ("/api/rank", {"drop_ratio": "0.3"}, "drop_ratio: is '0.3'"),
+        ("/api/rank", {"drop_ratio": 10**400}, "drop_ratio: is 1000"),
+    ],
+)
+def test_wrong_values_of_a_dialect(path, fields, words):
+    response = answer(path, {**body_for(path), **fields})
+    assert response.status == (422 if path in ("/rerank", "/api/rank") else 400)
+    assert words in message_of(path, response)
+
+
+@pytest.mark.parametrize("path", list(DIALECTS))
+def test_control_characters_and_unknown_fields_are_taken(path):
+    texts = ["a\x00b\x1b[2J", "\u202e glacier", "\U0001f9ca ice"]
+    response = answer(path, body_for(path, texts, unknown={"a": [1]}, top_k=1))
+    assert response.status == 200
+    assert len(response.json if path == "/rerank" else list(response.json.values())[1]) == 3
+
+
+@pytest.mark.parametrize("path", list(DIALECTS))
+def test_too_many_candidates(path):
+    for count, settings in ((100_001, {"max_candidates": 100_000}), (4, {"max_candidates": 3})):
+        response = answer(path, body_for(path, ["a"] * count), settings=settings)
+        assert response.status == 413
+        expected = f"has {count:,} entries; expected at most {settings['max_candidates']:,}"
+        assert expected in message_of(path, response)
+
+
+@pytest.mark.parametrize("path", list(DIALECTS))
+def test_too_many_characters(path):
+    texts = ["a", "b" * 51]
+    response = answer(path, body_for(path, texts), settings={"max_characters": 50})
+    assert response.status == 413
+    assert "[1]: has 51 characters" in message_of(path, response)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=3), values),
+    max_leaves=8,
+)
+NAMES = ("query", "documents", "texts", "question", "candidates", "top_n", "rank_fields", "text")
+
+
+@given(
+    path=st.sampled_from(list(DIALECTS)),
+    body=st.dictionaries(st.sampled_from([*NAMES, "drop_ratio", "truncate"]), JSON),
+    valid=st.booleans(),
+)
+def test_any_body_is_read_or_refused(path, body, valid):
+    if valid:
+        body = {**body_for(path), **body}
+    try:
+        request = DIALECTS[path].read(Fields(body, ServeConfig()))
+    except RequestError as error:
+        assert error.kind in ("value", "size")
+        return
+    assert request.question.strip()
+    assert request.texts and all(isinstance(text, str) for text in request.texts)
+    assert len(request.documents) == len(request.texts)
+
+
+@given(st.binary(max_size=30))
+def test_any_bytes_are_parsed_or_refused(raw):
+    try:
+        assert isinstance(parse_body(raw), dict)
+    except RequestError as error:
+        assert error.kind == "syntax"
+
+
+def test_a_body_is_refused_before_it_is_whole():
+    sent = []
+
+    async def chunks():
+        for _ in range(200):
+            sent.append(1)
+            yield b"x" * (1 << 20)
+
+    async def run():
+        async with running(Controlled(), max_bytes=1 << 22) as app:
+            response = await call(app, "/v2/rerank", chunks=chunks())
+            assert app.state.service.held_bytes == 0
+            return response
+
+    response = asyncio.run(run())
+    assert response.status == 413
+    assert response.headers["connection"] == "close"
+    assert "at most 4,194,304" in response.json["message"]
+    assert len(sent) == 5
+    sent.clear()
+    headers = [("content-length", str(200 << 20))]
+    response = answer("/v2/rerank", headers=headers, chunks=chunks())
+    assert (response.status, sent) == (413, [])
+
+
+def test_a_slow_client_is_refused():
+    async def chunks():
+        yield b"{"
+        await asyncio.sleep(5)
+        raise AssertionError("it is waited for")
+
+    response = answer("/rerank", settings={"timeout": 0.05}, chunks=chunks())
+    assert response.status == 408
+    assert "body: took more than 0.05 seconds" in response.json["error"]
+
+
+def test_wrong_keys():
+    settings = {"api_key": "käy"}
+    for path in DIALECTS:
+        for headers in ([], [("Authorization", "Bearer other")], [("Authorization", "Basic käy")]):
+            response = answer(path, settings=settings, headers=headers)
+            assert response.status == 401
+            assert response.headers["www-authenticate"] == "Bearer"
+            assert "invalid api token" in message_of(path, response)
+    for path in ("/info", "/metrics", "/api/ranker"):
+        assert answer(path, b"", settings=settings, method="GET").status == 401
+    for path in ("/health", "/ready"):
+        assert answer(path, b"", settings=settings, method="GET").status == 200
+
+    for scheme in ("Bearer", "bearer"):
+        headers = [("Authorization", f"{scheme} käy")]
+        assert answer("/rerank", settings=settings, headers=headers).status == 200
+
+
+# The queue
+
+
+def test_requests_that_wait_are_ranked_together():
+    async def run():
+        ranker = Controlled()
+        async with running(ranker, group_candidates=8) as app:
+            tasks = [await start_ranking(app, ranker, question="q0")]
+            for name in ("q1", "q2", "q3", "other", "q4", "q5"):
+                path, fields = "/v2/rerank", {}
+                if name == "other":
+                    path, fields = "/api/rank", {"drop_ratio": 0.5}
+                tasks.append(start(app, path, question=name, **fields))
+            await waits(app, 6)
+            ranker.gate.set()
+            answers = await asyncio.gather(*tasks)
+            assert [answer.status for answer in answers] == [200] * 7
+            return ranker
+
+    ranker = asyncio.run(run())
+    # Each has four candidates; those with another drop ratio are in a group of their own.
+    assert ranker.groups == [["q0"], ["q1", "q2"], ["q3", "q4"], ["other"], ["q5"]]
+    assert ranker.threads == {"wqa ranker"}
+
+
+def start(app, path, question=QUESTION, **fields):
+    return asyncio.ensure_future(call(app, path, body_for(path, question=question, **fields)))
+
+
+async def start_ranking(app, ranker, **fields):
+    """Start a request, and wait until the ranker has it; it is ranked when the gate is opened."""
+    ranker.gate.clear()
+    task = start(app, "/v2/rerank", **fields)
+    await asyncio.get_running_loop().run_in_executor(None, ranker.begun.acquire)
+    return task
+
+
+async def waits(app, count):
+    """Wait until as many requests wait for the ranker."""
+    for _ in range(2000):
+        if app.state.service.owner.waiting == count:
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError(f"{app.state.service.owner.waiting} wait")
+
+
+def test_a_full_queue_refuses():
+    async def run():
+        ranker = Controlled()
+        async with running(ranker, queue=2) as app:
+            first = await start_ranking(app, ranker)
+            tasks = [first, start(app, "/v2/rerank"), start(app, "/v2/rerank")]
+            await waits(app, 2)
+            refused = [await call(app, path, body_for(path)) for path in DIALECTS]
+            ranker.gate.set()
+            assert [answer.status for answer in await asyncio.gather(*tasks)] == [200] * 3
+            return refused
+
+    for path, response in zip(DIALECTS, asyncio.run(run())):
+        assert response.status == 429
+        assert int(response.headers["retry-after"]) >= 1
+        assert "2 requests wait" in message_of(path, response)
+        if path == "/rerank":
+            assert response.json["error_type"] == "Overloaded"
+
+
+def test_bodies_that_are_held_are_bounded():
+    async def run():
+        ranker = Controlled()
+        async with running(ranker, max_bytes=1000, queue_bytes=1200) as app:
+            held = await start_ranking(app, ranker, texts=["a" * 800])
+            refused = await call(app, "/v2/rerank", body_for("/v2/rerank", ["b" * 800]))
+            ranker.gate.set()
+            assert (await held).status == 200
+            assert app.state.service.held_bytes == 0
+            later = await call(app, "/v2/rerank", body_for("/v2/rerank", ["b" * 800]))
+            return refused.status, later.status
+
+    assert asyncio.run(run()) == (429, 200)
+
+
+def test_a_deadline_skips_what_waits():
+    async def run():
+        ranker = Controlled()
+        async with running(ranker, timeout=0.3) as app:
+            tasks = [await start_ranking(app, ranker, question="first")]
+            tasks += [start(app, path, question=path) for path in DIALECTS]
+            answers = await asyncio.gather(*tasks)
+            service = app.state.service
+            service.config = dataclasses.replace(service.config, timeout=20)
+            ranker.gate.set()
+            later = await call(app, "/v2/rerank", body_for("/v2/rerank", question="later"))
+            return ranker, answers, later
+
+    ranker, answers, later = asyncio.run(run())
+    for path, response in zip(["/v2/rerank", *DIALECTS], answers):
+        assert response.status == 504
+        assert "no ranking within 0.3 seconds" in message_of(path, response)
+    assert later.status == 200
+    assert ranker.groups == [["first"], ["later"]]
+
+
+def test_a_client_that_goes_away_is_skipped():
+    async def run():
+        ranker = Controlled()
+        async with running(ranker) as app:
+            first = await start_ranking(app, ranker, question="first")
+            gone = asyncio.Event()
+            left = asyncio.ensure_future(
+                call(app, "/v2/rerank", body_for("/v2/rerank"), then=gone.wait())
+            )
+            last = start(app, "/v2/rerank", question="last")
+            await waits(app, 2)
+            gone.set()
+            assert (await left).status == 499
+            ranker.gate.set()
+            assert (await first).status == (await last).status == 200
+            return ranker
+
+    assert asyncio.run(run()).groups == [["first"], ["last"]]
+
+
+def test_a_client_that_goes_away_while_it_sends():
+    async def run():
+        async with running(Controlled()) as app:
+
+            async def receive():
+                return {"type": "http.disconnect"}
+
+            sent = []
+
+            async def send(message):
+                sent.append(message)
+
+            scope = {"type": "http", "method": "POST", "path": "/rerank", "query_string": b""}
+            await app({**scope, "headers": []}, receive, send)
+            return sent[0]["status"]
+
+    assert asyncio.run(run()) == 499
+
+
+def test_a_request_that_fails_takes_no_other_with_it(capsys):
+    async def run():
+        ranker = Controlled()
+        async with running(ranker) as app:
+            first = await start_ranking(app, ranker, question="first")
+            tasks = [start(app, "/v2/rerank", question="good")]
+            tasks += [start(app, path, texts=["explode"]) for path in DIALECTS if path[1] != "a"]
+            tasks += [start(app, "/v2/rerank", question="fine")]
+            await waits(app, 5)
+            ranker.gate.set()
+            await first
+            return await asyncio.gather(*tasks)
+
+    with json_logs():
+        answers = asyncio.run(run())
+    assert [response.status for response in answers] == [200, 500, 500, 424, 200]
+    assert answers[3].json == {"error": "service: internal error", "error_type": "Backend"}
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert {"group_failed", "ranking_failed"} <= {line["event"] for line in lines}
+    assert "secret" not in json.dumps(lines)
+
+
+def test_an_error_of_the_question_is_the_clients(cascade):
+    response = answer("/v2/rerank", body_for("/v2/rerank", question="ice " * 300), cascade)
+    assert response.status == 400
+    assert "tokens" in response.json["message"]
+
+
+# Logs, metrics, health
+
+
+def test_logs_hold_no_texts(capsys):
+    with json_logs():
+        answer("/v2/rerank", body_for("/v2/rerank", ["a private text"], "a private question"))
+        answer("/v2/rerank", body_for("/v2/rerank", ["a private text", 3]))
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert "private" not in json.dumps(lines)
+    requests = [line for line in lines if line["event"] == "request"]
+    assert [(line["status"], line.get("refused")) for line in requests] == [
+        (200, None),
+        (400, "value"),
+    ]
+    assert requests[0]["candidates"] == 1
+    assert {"id", "path", "seconds", "waited", "group", "dropped", "time"} <= set(requests[0])
+    assert logging.getLogger("wqa").propagate
+
+
+def test_metrics(cascade):
+    async def run():
+        async with running(cascade) as app:
+            texts = [f"ice {number}" for number in range(10)]
+            await call(app, "/v2/rerank", body_for("/v2/rerank", texts))
+            await call(app, "/rerank", b"{")
+            return (await call(app, "/metrics", method="GET")).body.decode()
+
+    lines = asyncio.run(run()).splitlines()
+    assert 'wqa_requests_total{path="/v2/rerank",status="200"} 1.0' in lines
+    assert 'wqa_requests_total{path="/rerank",status="400"} 1.0' in lines
+    assert "wqa_candidates_total 10.0" in lines
+    assert 'wqa_dropped_candidates_total{exit="1"} 3.0' in lines
+    assert 'wqa_dropped_candidates_total{exit="2"} 2.0' in lines
+    assert 'wqa_request_seconds_count{path="/v2/rerank"} 1.0' in lines
+    assert "wqa_queue_requests 0.0" in lines
+
+
+def test_requests_wait_while_the_ranker_is_loaded():
+    go = threading.Event()
+
+    def load():
+        assert go.wait(20)
+        return Controlled()
+
+    async def run():
+        app = serving(load)
+        async with app.router.lifespan_context(app):
+            early = start(app, "/v2/rerank")
+            await waits(app, 1)
+            states = [(await call(app, path, method="GET")).status for path in ("/ready", "/info")]
+            health = await call(app, "/health", method="GET")
+            go.set()
+            assert (await early).status == 200
+            app.state.service.is_draining = lambda: True
+            draining = await call(app, "/ready", method="GET")
+            return [*states, health.status, draining.status]
+
+    assert asyncio.run(run()) == [503, 503, 200, 503]
+
+
+def test_a_ranker_that_cannot_be_loaded_is_reported():
+    async def run():
+        failures = []
+        app = create_app("no-such-run")
+        app.state.service.on_loaded = failures.append
+        async with app.router.lifespan_context(app):
+            while not failures:
+                await asyncio.sleep(0.005)
+        return failures[0]
+
+    assert isinstance(asyncio.run(run()), RunDirectoryError)
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"port": 65536},
+        {"timeout": 0},
+        {"drain": float("inf")},
+        {"workers": 0},
+        {"queue": 0},
+        {"max_candidates": 100_001},
+        {"max_bytes": 10, "queue_bytes": 9},
+    ],
+)
+def test_settings_out_of_range(settings):
+    with pytest.raises(OptionError) as caught:
+        ServeConfig(**settings)
+    assert caught.value.where in settings
+
+
+def test_the_key_is_read_and_not_shown(tmp_path, monkeypatch):
+    path = tmp_path / "key"
+    path.write_text("secret\n")
+    monkeypatch.setenv("WQA_API_KEY", "other")
+    assert (read_api_key(str(path)), read_api_key()) == ("secret", "other")
+    monkeypatch.delenv("WQA_API_KEY")
+    assert read_api_key() is None
+    assert "secret" not in repr(ServeConfig(api_key="secret"))
+    for content in (b"", b"two words", b"\xff"):
+        path.write_bytes(content)
+        with pytest.raises(DataError):
+            read_api_key(str(path))
+    with pytest.raises(DataError, match="cannot be read"):
+        read_api_key(str(tmp_path / "absent"))
+
+
+def test_missing_libraries_name_the_extra(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependency, match=r"\.\[serve\]"):
+        create_app("wo")
+    assert '"serve": [' in (ROOT / "setup.py").read_text(encoding="utf-8")

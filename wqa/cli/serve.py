@@ -1,0 +1,54 @@
+"""Serve a ranker over HTTP, for clients of Cohere's, Jina's and TEI's rerank APIs.
+
+examples:
+  wqa serve runs/wikiqa
+  wqa serve runs/wikiqa --drop-ratio 0.3 --port 8080 --workers 2 --api-key-file key.txt
+  curl http://127.0.0.1:8080/v2/rerank -d '{"query": "how are glacier caves formed ?",
+      "documents": ["Ice melts .", "Glaciers are rivers of ice ."]}'
+
+Endpoints are /v1/rerank (Cohere's and Jina's), /v2/rerank (Cohere's), /rerank and /info (Text
+Embeddings Inference's), /api/rank and /api/ranker (our own, with the scores of every exit),
+/health, /ready and /metrics. Requests that wait are ranked together. The key that clients send is
+that of --api-key-file or of the environment variable WQA_API_KEY. Logs are lines of JSON on
+standard error, without questions and candidates. SIGTERM and Ctrl-C end the service after the
+requests that it has accepted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+from wqa.cli.drops import add_drops, one_drop_setting
+from wqa.cli.options import (
+    add_fields,
+    add_long_questions,
+    add_ranking,
+    fields_of,
+    ranking_options,
+)
+from wqa.serve import ServeConfig, read_api_key, serve
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``wqa serve`` to its parser."""
+    parser.add_argument(
+        "run", metavar="RUN", help="run directory, .json file, or a baseline such as wo+rr"
+    )
+    add_fields(parser, ServeConfig)
+    parser.add_argument(
+        "--api-key-file",
+        metavar="FILE",
+        help="file with the key that clients send (default: the variable WQA_API_KEY, or no key)",
+    )
+    add_drops(parser)
+    add_ranking(parser, with_cache=False)
+    add_long_questions(parser, ("error", "truncate"))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run ``wqa serve`` until it is stopped."""
+    config = ServeConfig(**fields_of(options, ServeConfig))
+    config = dataclasses.replace(config, api_key=read_api_key(options.api_key_file))
+    setting = one_drop_setting(options.drops)
+    return serve(options.run, config, **setting.arguments, **ranking_options(options))

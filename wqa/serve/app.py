@@ -1,0 +1,157 @@
+"""The application: endpoints of the dialects, of the ranker itself and of whoever watches over it.
+
+Bodies are checked by `wqa.serve.fields`, not by pydantic: a thousand documents then cost a
+millisecond, and errors have the shape of their dialect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from typing import Any, AsyncIterator, Awaitable, Callable, Dict
+
+from fastapi import FastAPI, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+import wqa
+from wqa.serve.dialects import DIALECTS, Dialect
+from wqa.serve.errors import RequestError
+from wqa.serve.exchange import Exchange, json_response
+from wqa.serve.service import Service
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+def build_app(service: Service) -> FastAPI:
+    """Build the application of a service.
+
+    Parameters
+    ----------
+    service : Service
+        The service.
+
+    Returns
+    -------
+    FastAPI
+        Application whose start loads the ranker; ``app.state.service`` is the service.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await service.open()
+        try:
+            yield
+        finally:
+            await service.close()
+
+    # The pages of documentation that FastAPI makes read scripts from elsewhere.
+    app = FastAPI(
+        title="wqa", version=wqa.__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
+    app.state.service = service
+    for path, dialect in DIALECTS.items():
+        app.add_api_route(path, _ranking_endpoint(service, dialect, path), methods=["POST"])
+    for path, values in _VALUES.items():
+        app.add_api_route(path, _value_endpoint(service, values), methods=["GET"])
+    app.add_api_route("/health", _health, methods=["GET"])
+    app.add_api_route("/ready", _ready_endpoint(service), methods=["GET"])
+    app.add_api_route("/metrics", _metrics_endpoint(service), methods=["GET"])
+    return app
+
+
+def _ranking_endpoint(service: Service, dialect: Dialect, path: str) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return await Exchange(service, dialect, path, request).response()
+
+    return endpoint
+
+
+def _info(service: Service) -> Dict[str, Any]:
+    """What Text Embeddings Inference says of itself."""
+    config = service.config
+    return {
+        "model_id": service.name,
+        "model_sha": None,
+        "model_dtype": service.precision,
+        "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
+        "max_concurrent_requests": config.queue,
+        "max_input_length": getattr(service.ranker.encoder, "max_length", None),
+        "max_batch_tokens": None,
+        "max_batch_requests": None,
+        "max_client_batch_size": config.max_candidates,
+        "auto_truncate": True,
+        "tokenization_workers": 1,
+        "version": wqa.__version__,
+        "sha": None,
+        "docker_label": None,
+    }
+
+
+def _describe(service: Service) -> Dict[str, Any]:
+    """The ranker, for the page."""
+    capabilities, config = service.ranker.capabilities, service.config
+    return {
+        "model": service.name,
+        "system": capabilities.system,
+        "exits": service.exits,
+        "num_layers": capabilities.num_layers,
+        "stages": capabilities.stages,
+        "drop_ratios": service.ranker.drop_ratio,
+        "keep": [drop.keep or None for drop in service.ranker.drops],
+        "limits": {
+            "bytes": config.max_bytes,
+            "candidates": config.max_candidates,
+            "characters": config.max_characters,
+            "seconds": config.timeout,
+        },
+        "version": wqa.__version__,
+    }
+
+
+_VALUES: Dict[str, Callable[[Service], Dict[str, Any]]] = {
+    "/info": _info,
+    "/api/ranker": _describe,
+}
+
+
+def _value_endpoint(service: Service, value: Callable[[Service], Dict[str, Any]]) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        try:
+            service.check_key(request)
+            return json_response(value(service))
+        except RequestError as error:
+            return _plain_refusal(error)
+
+    return endpoint
+
+
+def _metrics_endpoint(service: Service) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        try:
+            service.check_key(request)
+        except RequestError as error:
+            return _plain_refusal(error)
+        return Response(service.metrics.text(), 200, None, CONTENT_TYPE_LATEST)
+
+    return endpoint
+
+
+def _plain_refusal(error: RequestError) -> Response:
+    dialect = DIALECTS["/api/rank"]
+    headers = {"www-authenticate": "Bearer"} if error.kind == "key" else {}
+    return json_response(dialect.error(error, str(uuid.uuid4())), dialect.status(error), headers)
+
+
+async def _health(request: Request) -> Response:
+    return json_response({"status": "ok"})
+
+
+def _ready_endpoint(service: Service) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        if service.is_draining():
+            return json_response({"status": "draining"}, 503)
+        if service.owner.ranker is None:
+            return json_response({"status": "loading"}, 503)
+        return json_response({"status": "ready"})
+
+    return endpoint

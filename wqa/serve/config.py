@@ -1,0 +1,120 @@
+"""Configuration of the service: where it listens, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Optional
+
+from wqa.config.fields import option
+from wqa.errors import DataError, OptionError
+
+#: Environment variable with the key that clients send.
+API_KEY = "WQA_API_KEY"
+#: Environment variable with the folder where workers keep their metrics, prometheus_client's own.
+METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+#: Most candidates of a request, whatever the options say.
+MOST_CANDIDATES = 100_000
+
+
+@dataclasses.dataclass(frozen=True)
+class ServeConfig:
+    """Settings of the service.
+
+    Parameters
+    ----------
+    host : str
+        Address to listen on.
+    port : int
+        Port to listen on; 0 for any that is free.
+    workers : int
+        Number of processes, each with a ranker of its own.
+    timeout : float
+        Seconds from the start of a request to its answer. A request that takes longer is answered
+        504, or 408 while its body is still being read.
+    drain : float
+        Seconds that requests have to finish after SIGTERM.
+    queue : int
+        Most requests of a process that wait for its ranker; further ones are answered 429.
+    queue_bytes : int
+        Most bytes of all bodies that a process reads or holds; further requests are answered 429.
+    group_candidates : int
+        Most candidates that are ranked together; a request with more is ranked by itself.
+    max_bytes : int
+        Most bytes of the body of a request.
+    max_candidates : int
+        Most candidates of a request.
+    max_characters : int
+        Most characters of a question or a candidate.
+    api_key : str, optional
+        Key that clients send as ``Authorization: Bearer KEY``; without it all clients are served.
+
+    Raises
+    ------
+    OptionError
+        If a value is out of range.
+    """
+
+    host: str = option("127.0.0.1", "address to listen on")
+    port: int = option(8080, "port to listen on; 0 for any that is free")
+    workers: int = option(1, "processes, each with a ranker of its own")
+    timeout: float = option(30.0, "seconds from the start of a request to its answer")
+    drain: float = option(30.0, "seconds that requests have to finish after SIGTERM")
+    queue: int = option(128, "requests of a process that wait; further ones are answered 429")
+    queue_bytes: int = option(1 << 28, "bytes of all bodies that a process holds; else 429")
+    group_candidates: int = option(256, "candidates of several requests that are ranked together")
+    max_bytes: int = option(1 << 24, "bytes of the body of a request")
+    max_candidates: int = option(10_000, "candidates of a request")
+    max_characters: int = option(100_000, "characters of a question or a candidate")
+    # No option: the arguments of a process are not secret. Nor does a message show it.
+    api_key: Optional[str] = dataclasses.field(default=None, repr=False, metadata={"option": False})
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise OptionError("port", self.port, "a whole number from 0 to 65535")
+        for name in ("timeout", "drain"):
+            seconds = getattr(self, name)
+            if not 0 < seconds <= 86_400:
+                raise OptionError(name, seconds, "seconds above 0, at most a day")
+        least_one = ("workers", "queue", "queue_bytes", "group_candidates", "max_bytes")
+        for name in (*least_one, "max_candidates", "max_characters"):
+            if getattr(self, name) < 1:
+                raise OptionError(name, getattr(self, name), "a whole number from 1")
+        if self.max_candidates > MOST_CANDIDATES:
+            raise OptionError("max_candidates", self.max_candidates, f"at most {MOST_CANDIDATES:,}")
+        if self.queue_bytes < self.max_bytes:
+            expected = f"at least {self.max_bytes:,}, the bytes of one request"
+            raise OptionError("queue_bytes", self.queue_bytes, expected)
+
+
+def read_api_key(path: Optional[str] = None) -> Optional[str]:
+    """Read the key that clients send, from a file or the environment.
+
+    Parameters
+    ----------
+    path : str, optional
+        File with the key, in one line; by default the environment variable ``WQA_API_KEY``.
+
+    Returns
+    -------
+    str or None
+        The key; None where neither is given.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read, or holds no key or several lines.
+    """
+    if path is None:
+        return os.environ.get(API_KEY, "").strip() or None
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(1 << 16).strip()
+    except OSError as error:
+        raise DataError(path, f"cannot be read ({error.strerror})", mend="check the path") from None
+    except UnicodeDecodeError:
+        raise DataError(path, "is not UTF-8", "a key in one line") from None
+    if not text or len(text.split()) > 1:
+        found = "holds no key" if not text else "holds white space inside the key"
+        raise DataError(path, found, "a key in one line")
+    return text

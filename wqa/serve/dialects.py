@@ -1,0 +1,219 @@
+"""Dialects of existing clients: their field names, the shapes of their answers, their errors.
+
+Cohere's v1 and Jina's API share the path ``/v1/rerank`` and nearly all of their fields. One answer
+serves both: it has the ``id`` and ``meta`` of Cohere's, the ``model`` and ``usage`` of Jina's, and
+an error has Cohere's ``message`` and Jina's ``detail``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, NamedTuple
+
+from wqa.inference.ranking import Ranking
+from wqa.serve.answers import Answered, RankRequest, cost, own_fields, raw_scores, tokens
+from wqa.serve.errors import STATUSES, RequestError
+from wqa.serve.fields import Fields
+
+#: Kinds of errors by which Text Embeddings Inference names its own; all others are ``Validation``.
+_TEI_TYPES = {
+    "busy": "Overloaded",
+    "deadline": "Overloaded",
+    "draining": "Unhealthy",
+    "failed": "Backend",
+    "key": "Unauthorized",
+}
+
+
+class Dialect(NamedTuple):
+    """A dialect.
+
+    Attributes
+    ----------
+    read : callable
+        Takes `Fields` and returns the `RankRequest`.
+    answer : callable
+        Takes an `Answered` and returns the value of JSON to answer with.
+    error : callable
+        Takes a `RequestError` and the id of its request, and returns the body of its answer.
+    statuses : dict of str to int
+        Statuses of kinds of errors that are not those of `wqa.serve.errors.STATUSES`.
+    """
+
+    read: Callable[[Fields], RankRequest]
+    answer: Callable[[Answered], Any]
+    error: Callable[[RequestError, str], Dict[str, Any]]
+    statuses: Dict[str, int]
+
+    def status(self, error: RequestError) -> int:
+        """HTTP status of an error.
+
+        Parameters
+        ----------
+        error : RequestError
+            The error.
+
+        Returns
+        -------
+        int
+        """
+        return self.statuses.get(error.kind, STATUSES[error.kind])
+
+
+def _read_cohere_1(fields: Fields) -> RankRequest:
+    documents, texts = fields.documents("documents", fields.names("rank_fields", ("text",)))
+    return RankRequest(
+        question=fields.question("query"),
+        texts=texts,
+        documents=documents,
+        top=fields.count("top_n"),
+        return_documents=bool(fields.flag("return_documents")),
+    )
+
+
+def _read_cohere_2(fields: Fields) -> RankRequest:
+    documents, texts = fields.documents("documents")
+    return RankRequest(
+        question=fields.question("query"),
+        texts=texts,
+        documents=documents,
+        top=fields.count("top_n"),
+        return_documents=bool(fields.flag("return_documents")),
+    )
+
+
+def _cohere_results(answered: Answered) -> List[Dict[str, Any]]:
+    request = answered.request
+    results = []
+    for row in answered.ranking.top(request.top).to_dicts():
+        index = row["index"]
+        result = {"index": index, "relevance_score": row["relevance"], **own_fields(row)}
+        if request.return_documents:  # strict clients do not take a document that is null
+            result["document"] = _document(request.documents[index], request.texts[index])
+        results.append(result)
+    return results
+
+
+def _document(document: Any, text: str) -> Dict[str, Any]:
+    if isinstance(document, dict):
+        return {"text": text, **document}
+    return {"text": text}
+
+
+def _answer_cohere_1(answered: Answered) -> Dict[str, Any]:
+    count = tokens(answered.ranking)
+    return {
+        **_answer_cohere(answered, "1"),
+        "model": answered.model,
+        "usage": {"total_tokens": count, "prompt_tokens": count},
+    }
+
+
+def _answer_cohere_2(answered: Answered) -> Dict[str, Any]:
+    return _answer_cohere(answered, "2")
+
+
+def _answer_cohere(answered: Answered, version: str) -> Dict[str, Any]:
+    return {
+        "id": answered.id,
+        "results": _cohere_results(answered),
+        "meta": {"api_version": {"version": version}, "billed_units": {"search_units": 0}},
+        "cost": cost(answered.ranking),
+        "seconds": answered.seconds,
+    }
+
+
+def _error_cohere_1(error: RequestError, id: str) -> Dict[str, Any]:
+    return {**_error_cohere_2(error, id), "detail": str(error)}
+
+
+def _error_cohere_2(error: RequestError, id: str) -> Dict[str, Any]:
+    return {"id": id, "message": str(error)}
+
+
+def _read_tei(fields: Fields) -> RankRequest:
+    texts = fields.texts("texts")
+    return RankRequest(
+        question=fields.question("query"),
+        texts=texts,
+        documents=texts,
+        return_documents=bool(fields.flag("return_text")),
+        raw_scores=bool(fields.flag("raw_scores")),
+        refuse_truncated=fields.flag("truncate") is False,
+    )
+
+
+def _answer_tei(answered: Answered) -> List[Dict[str, Any]]:
+    request, ranking = answered.request, answered.ranking
+    if request.refuse_truncated and ranking.truncated.any():
+        index = int(ranking.truncated.argmax())
+        raise RequestError(
+            "size",
+            f"texts[{index}]",
+            "loses tokens to the length limit",
+            "shorter texts where truncate is false",
+        )
+    scores = raw_scores(ranking).tolist()
+    ranks = []
+    for row in ranking.to_dicts():
+        index = row["index"]
+        score = scores[index] if request.raw_scores else row["relevance"]
+        rank = {"index": index, "score": score, **own_fields(row)}
+        if request.return_documents:
+            rank["text"] = request.texts[index]
+        ranks.append(rank)
+    return ranks
+
+
+def _error_tei(error: RequestError, id: str) -> Dict[str, Any]:
+    return {"error": str(error), "error_type": _TEI_TYPES.get(error.kind, "Validation")}
+
+
+def _read_own(fields: Fields) -> RankRequest:
+    texts = fields.texts("candidates")
+    return RankRequest(
+        question=fields.question("question"),
+        texts=texts,
+        documents=texts,
+        drop_ratio=fields.share("drop_ratio"),
+        compare=bool(fields.flag("compare")),
+    )
+
+
+def _answer_own(answered: Answered) -> Dict[str, Any]:
+    full = None
+    if answered.full is not None:
+        full = _own_ranking(answered, answered.full, answered.full_seconds)
+    ranking = _own_ranking(answered, answered.ranking, answered.seconds)
+    return {"id": answered.id, **ranking, "without_dropping": full}
+
+
+def _own_ranking(answered: Answered, ranking: Ranking, seconds: float) -> Dict[str, Any]:
+    by_candidate = ranking.exit_scores.T.tolist()
+    candidates = ranking.to_dicts()
+    for row in candidates:
+        row["text"] = answered.request.texts[row["index"]]
+        scores = by_candidate[row["index"]]
+        # NaN, which is not equal to itself, stands for an exit that did not score the candidate.
+        row["exit_scores"] = [score if score == score else None for score in scores]
+    return {
+        "order": ranking.order.tolist(),
+        "candidates": candidates,
+        "exits": answered.exits,
+        "cost": cost(ranking),
+        "seconds": seconds,
+    }
+
+
+def _error_own(error: RequestError, id: str) -> Dict[str, Any]:
+    return {"id": id, "error": str(error), "kind": error.kind}
+
+
+_COHERE_STATUSES = {"value": 400}
+
+#: Dialects by the path of their endpoint.
+DIALECTS: Dict[str, Dialect] = {
+    "/v1/rerank": Dialect(_read_cohere_1, _answer_cohere_1, _error_cohere_1, _COHERE_STATUSES),
+    "/v2/rerank": Dialect(_read_cohere_2, _answer_cohere_2, _error_cohere_2, _COHERE_STATUSES),
+    "/rerank": Dialect(_read_tei, _answer_tei, _error_tei, {"failed": 424}),
+    "/api/rank": Dialect(_read_own, _answer_own, _error_own, {}),
+}

@@ -1,0 +1,223 @@
+"""A request for a ranking, from its first byte to its answer.
+
+Whatever comes of it is answered in the words of its dialect, and leaves a line in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from typing import Any, Dict, List, Optional, Set
+
+from fastapi import Request, Response
+
+from wqa.errors import InputError, WqaError
+from wqa.inference.ranking import Ranking
+from wqa.serve.answers import Answered, RankRequest
+from wqa.serve.dialects import Dialect
+from wqa.serve.errors import RequestError
+from wqa.serve.fields import Fields, parse_body
+from wqa.serve.logs import log, log_exception
+from wqa.serve.owner import Job
+from wqa.serve.service import Service
+
+
+def json_response(value: Any, status: int = 200, headers: Optional[Dict] = None) -> Response:
+    """Make a response of a value of JSON.
+
+    Parameters
+    ----------
+    value : Any
+        The value.
+    status : int
+        HTTP status.
+    headers : dict of str to str, optional
+        Further headers.
+
+    Returns
+    -------
+    Response
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(text.encode("utf-8"), status, headers, "application/json")
+
+
+class Exchange:
+    """A request for a ranking, on its way to an answer.
+
+    Parameters
+    ----------
+    service : Service
+        The service.
+    dialect : Dialect
+        Dialect of the client.
+    path : str
+        Path of the endpoint.
+    request : Request
+        The request.
+    """
+
+    def __init__(self, service: Service, dialect: Dialect, path: str, request: Request) -> None:
+        self._service, self._dialect = service, dialect
+        self._path, self._request = path, request
+        self._start = time.monotonic()
+        self._deadline = self._start + service.config.timeout
+        self._id = str(uuid.uuid4())
+        self._held, self._is_read = 0, False
+        self._jobs: List[Job] = []
+
+    async def response(self) -> Response:
+        """Answer the request, whatever comes of it."""
+        error: Optional[RequestError] = None
+        try:
+            response = json_response(await self._answer(), headers={"x-request-id": self._id})
+        except RequestError as refused:
+            error = refused
+        except InputError as refused:
+            error = RequestError(
+                "value", refused.where, refused.found, refused.expected, refused.mend
+            )
+        except WqaError as failed:
+            error = RequestError("failed", failed.where, failed.found, failed.expected, failed.mend)
+        except asyncio.CancelledError:
+            self._log(503, "cancelled")
+            raise
+        except Exception as failed:
+            log_exception("request_failed", failed)
+            error = RequestError("failed", "service", "internal error")
+        finally:
+            self._service.held_bytes -= self._held
+        if error is not None:
+            response = self._refusal(error)
+        self._log(response.status_code, error.kind if error else "")
+        return response
+
+    async def _answer(self) -> Any:
+        self._service.check_key(self._request)
+        raw = await self._read()
+        rank_request = self._dialect.read(Fields(parse_body(raw), self._service.config))
+        del raw
+        ranked = await self._rank(rank_request)
+        return self._dialect.answer(ranked)
+
+    async def _read(self) -> bytearray:
+        """Read the body, which is refused before it is whole where it is too large or too slow."""
+        timeout, body = self._service.config.timeout, bytearray()
+        declared = self._request.headers.get("content-length", "")
+        if declared.isdigit() and len(declared) < 20:
+            self._check_size(int(declared))
+        while True:
+            left = self._deadline - time.monotonic()
+            try:
+                message = await asyncio.wait_for(self._request.receive(), max(left, 0.001))
+            except asyncio.TimeoutError:
+                late = f"took more than {timeout:g} seconds"
+                raise RequestError("slow", "body", late) from None
+            if message["type"] == "http.disconnect":
+                raise RequestError("gone", "client", "closed the connection")
+            chunk = message.get("body", b"")
+            self._check_size(len(body) + len(chunk))
+            self._hold(len(chunk))
+            body += chunk
+            if not message.get("more_body", False):
+                self._is_read = True
+                return body
+
+    def _check_size(self, size: int) -> None:
+        most = self._service.config.max_bytes
+        if size > most:
+            raise RequestError("size", "body", f"has {size:,} bytes or more", f"at most {most:,}")
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._service.held_bytes += size
+        if self._service.held_bytes > self._service.config.queue_bytes:
+            full = "holds as many bytes of requests as it may"
+            raise RequestError("busy", "service", full, retry_after=1)
+
+    async def _rank(self, request: RankRequest) -> Answered:
+        ratios = [request.drop_ratio]
+        if request.compare and request.drop_ratio != 0:
+            ratios.append(0.0)
+        for ratio in ratios:
+            self._jobs.append(Job(request.question, request.texts, ratio, self._deadline))
+        try:
+            for job in self._jobs:
+                self._service.owner.submit(job)
+            self._service.metrics.set_queue(self._service.owner.waiting)
+            await self._wait()
+        finally:
+            for job in self._jobs:
+                job.cancel()
+            self._service.metrics.set_queue(self._service.owner.waiting)
+        for job in self._jobs:
+            if job.error is not None:
+                raise job.error
+            self._service.metrics.count_ranking(_ranking_of(job), job.group)
+        first, last = self._jobs[0], self._jobs[-1]
+        return Answered(
+            request,
+            self._id,
+            self._service.name,
+            self._service.exits,
+            _ranking_of(first),
+            first.seconds,
+            _ranking_of(last) if request.compare else None,
+            last.seconds,
+        )
+
+    async def _wait(self) -> None:
+        """Wait for the rankings, unless the client goes away or the deadline passes first."""
+        gone = asyncio.ensure_future(_until_gone(self._request))
+        pending: Set[asyncio.Future] = {job.future for job in self._jobs}
+        try:
+            while pending:
+                left = self._deadline - time.monotonic()
+                done, _ = await asyncio.wait(
+                    {gone, *pending}, timeout=max(left, 0), return_when=asyncio.FIRST_COMPLETED
+                )
+                pending -= done
+                if pending and gone in done:
+                    raise RequestError("gone", "client", "closed the connection")
+                if not done:
+                    late = f"no ranking within {self._service.config.timeout:g} seconds"
+                    raise RequestError("deadline", "service", late)
+        finally:
+            gone.cancel()
+
+    def _refusal(self, error: RequestError) -> Response:
+        headers = {"x-request-id": self._id}
+        if error.retry_after is not None:
+            headers["retry-after"] = str(error.retry_after)
+        if error.kind == "key":
+            headers["www-authenticate"] = "Bearer"
+        if not self._is_read:
+            headers["connection"] = "close"  # the rest of the body is not read
+        status = self._dialect.status(error)
+        return json_response(self._dialect.error(error, self._id), status, headers)
+
+    def _log(self, status: int, refused: str) -> None:
+        seconds = time.monotonic() - self._start
+        self._service.metrics.count_request(self._path, status, seconds)
+        fields: Dict[str, Any] = {"id": self._id, "path": self._path, "status": status}
+        fields["seconds"] = round(seconds, 6)
+        if refused:
+            fields["refused"] = refused
+        for job in self._jobs[:1]:
+            fields.update(candidates=job.size, waited=round(job.waited, 6), group=job.group)
+            if job.ranking is not None:
+                fields["dropped"] = int(job.ranking.dropped.sum())
+        log("request", **fields)
+
+
+def _ranking_of(job: Job) -> Ranking:
+    if job.ranking is None:
+        raise RequestError("failed", "service", "the ranker returned no ranking")
+    return job.ranking
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,189 @@
+"""Fields of a request's body. Fields that a dialect does not name are ignored."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+
+from wqa.errors import shorten
+from wqa.serve.config import ServeConfig
+from wqa.serve.errors import RequestError
+
+
+def parse_body(raw: Union[bytes, bytearray]) -> Dict[str, Any]:
+    """Parse the body of a request.
+
+    Parameters
+    ----------
+    raw : bytes or bytearray
+        The body.
+
+    Returns
+    -------
+    dict of str to Any
+        Its JSON object.
+
+    Raises
+    ------
+    RequestError
+        If it is not UTF-8, or no JSON object.
+    """
+    try:
+        body = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError as error:
+        problem = f"byte {error.start} is not UTF-8"
+        raise RequestError("syntax", "body", problem, "JSON in UTF-8") from None
+    except RecursionError:
+        raise RequestError("syntax", "body", "it is nested too deeply", "a JSON object") from None
+    except ValueError as error:
+        raise RequestError("syntax", "body", f"is not JSON ({error})", "a JSON object") from None
+    if not isinstance(body, dict):
+        raise RequestError("syntax", "body", f"is {shorten(body)}", "a JSON object")
+    return body
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+class Fields:
+    """The fields of a body, checked when they are read. A field that is null counts as absent.
+
+    Parameters
+    ----------
+    body : dict of str to Any
+        The body, as `parse_body` returns it.
+    config : ServeConfig
+        Limits of candidates and characters.
+    """
+
+    def __init__(self, body: Dict[str, Any], config: ServeConfig) -> None:
+        self._body, self._config = body, config
+
+    def question(self, name: str) -> str:
+        """The text of a question, which is not blank."""
+        text = self._body.get(name)
+        if text is None:
+            raise RequestError("value", name, "is missing", "the text of a question")
+        self._check_texts([text], lambda index: name)
+        if not text.strip():
+            raise RequestError("value", name, "is empty", "the text of a question")
+        return text
+
+    def texts(self, name: str) -> List[str]:
+        """The texts of candidates."""
+        texts = self._candidates(name)
+        self._check_texts(texts, lambda index: f"{name}[{index}]")
+        return texts
+
+    def documents(self, name: str, keys: Sequence[str] = ("text",)) -> Tuple[List[Any], List[str]]:
+        """Candidates that are texts or objects, and the text of each.
+
+        Parameters
+        ----------
+        name : str
+            Name of the field.
+        keys : sequence of str
+            Keys whose texts make up that of an object, in their order; it has at least one of them.
+
+        Returns
+        -------
+        documents : list
+            The candidates as they came.
+        texts : list of str
+            Their texts.
+        """
+        documents = self._candidates(name)
+        texts = documents
+        if any(isinstance(document, dict) for document in documents):
+            texts = [_text_of(item, keys, name, index) for index, item in enumerate(documents)]
+        self._check_texts(texts, lambda index: f"{name}[{index}]")
+        return documents, texts
+
+    def names(self, name: str, default: Sequence[str]) -> Sequence[str]:
+        """A list of names."""
+        names = self._body.get(name)
+        if names is None:
+            return default
+        is_list = isinstance(names, list) and names
+        if not is_list or not all(isinstance(item, str) for item in names):
+            raise RequestError("value", name, f"is {shorten(names)}", "a list of names")
+        return names
+
+    def flag(self, name: str) -> Optional[bool]:
+        """True or false; None where it is absent."""
+        value = self._body.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise RequestError("value", name, f"is {shorten(value)}", "true or false")
+        return value
+
+    def count(self, name: str) -> Optional[int]:
+        """A whole number from 1; None where it is absent."""
+        value = self._body.get(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise RequestError("value", name, f"is {shorten(value)}", "a whole number from 1")
+        return value
+
+    def share(self, name: str) -> Optional[float]:
+        """A number from 0 up to, not including, 1; None where it is absent."""
+        value = self._body.get(name)
+        if value is None:
+            return None
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not is_number or not 0 <= value < 1 or not math.isfinite(value):
+            expected = "a number from 0 up to, not including, 1"
+            raise RequestError("value", name, f"is {shorten(value)}", expected)
+        return float(value)
+
+    def _candidates(self, name: str) -> List[Any]:
+        values = self._body.get(name)
+        if values is None:
+            raise RequestError("value", name, "is missing", "a list of at least one text")
+        if not isinstance(values, list):
+            raise RequestError("value", name, f"is {shorten(values)}", "a list of texts")
+        if not values:
+            raise RequestError("value", name, "list must not be empty", "at least one text")
+        most = self._config.max_candidates
+        if len(values) > most:
+            raise RequestError("size", name, f"has {len(values):,} entries", f"at most {most:,}")
+        return values
+
+    def _check_texts(self, texts: Sequence[Any], name_of: Any) -> None:
+        """Check that values are texts of UTF-8 within the limit of characters."""
+        try:
+            "".join(texts).encode("utf-8")  # a fast check of all at once
+            if len(max(texts, key=len)) <= self._config.max_characters:
+                return
+        except (TypeError, UnicodeEncodeError):
+            pass
+        for index, text in enumerate(texts):
+            self._check_text(text, name_of(index))
+
+    def _check_text(self, text: Any, name: str) -> None:
+        most = self._config.max_characters
+        if not isinstance(text, str):
+            raise RequestError("value", name, f"is {shorten(text)}", "a text")
+        if len(text) > most:
+            raise RequestError("size", name, f"has {len(text):,} characters", f"at most {most:,}")
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            problem = "holds half a surrogate pair"
+            raise RequestError("value", name, problem, "whole characters") from None
+
+
+def _text_of(document: Any, keys: Sequence[str], name: str, index: int) -> str:
+    """The text of a document, which is a text itself or an object."""
+    if not isinstance(document, dict):
+        return document
+    parts = [document[key] for key in keys if document.get(key) is not None]
+    if not parts:
+        expected = "an object with " + " or ".join(keys)
+        raise RequestError("value", f"{name}[{index}]", "has no text", expected)
+    for part in parts:
+        if not isinstance(part, str):
+            raise RequestError("value", f"{name}[{index}]", f"holds {shorten(part)}", "texts")
+    return "\n".join(parts)

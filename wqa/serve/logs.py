@@ -1,0 +1,91 @@
+"""Structured logs: a JSON object a line, on standard error. No question or candidate is in them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import traceback
+from typing import Any, Iterator
+
+LOGGER = logging.getLogger(__name__)
+
+
+def log(event: str, **fields: Any) -> None:
+    """Log an event.
+
+    Parameters
+    ----------
+    event : str
+        Name of the event.
+    **fields : Any
+        Values of JSON.
+    """
+    LOGGER.info(event, extra={"fields": fields})
+
+
+def log_exception(event: str, error: BaseException) -> None:
+    """Log an exception: its type and where it was raised, not its message, which may quote a text.
+
+    Parameters
+    ----------
+    event : str
+        Name of the event.
+    error : BaseException
+        The exception.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in frames]
+    log(event, error=type(error).__name__, places=places[-8:])
+
+
+class JsonLines(logging.Handler):
+    """Writes a line for each record; what standard error does not take is dropped."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line.
+
+        Parameters
+        ----------
+        record : logging.LogRecord
+            The record; ``fields`` in it are those of `log`.
+        """
+        line = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "process": os.getpid(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.name != LOGGER.name:
+            line["logger"] = record.name
+        if record.exc_info and record.exc_info[0] is not None:
+            line["error"] = record.exc_info[0].__name__
+        stream = sys.stderr
+        if stream is None:
+            return
+        with contextlib.suppress(OSError, ValueError):  # a closed pipe or terminal, a full disk
+            stream.write(json.dumps(line, default=str) + "\n")
+            stream.flush()
+
+
+@contextlib.contextmanager
+def json_logs() -> Iterator[None]:
+    """Log the package and the server in JSON inside the block."""
+    names = ("wqa", "uvicorn")
+    before = []
+    for name in names:
+        logger = logging.getLogger(name)
+        before.append((logger, list(logger.handlers), logger.level, logger.propagate))
+        logger.handlers[:] = [JsonLines()]
+        logger.propagate = False
+        logger.setLevel(logging.INFO if name == "wqa" else logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, handlers, level, propagate in before:
+            logger.handlers[:] = handlers
+            logger.setLevel(level)
+            logger.propagate = propagate

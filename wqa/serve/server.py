@@ -1,0 +1,261 @@
+"""The server: a socket, and the processes that answer what comes in."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import math
+import os
+import pathlib
+import signal
+import socket
+from typing import Any, Callable, Iterator, Optional, Union
+
+from wqa.errors import MissingDependency, OptionError, WqaError, how_to_install
+from wqa.serve.config import ServeConfig
+from wqa.serve.logs import json_logs, log
+
+#: Exit status of a process that could not load its ranker, and of one that stopped too late.
+FAILED, LATE = 2, 1
+#: Connections that wait to be accepted.
+_BACKLOG = 2048
+#: Seconds for which a connection without a request is kept, longer than those of most clients.
+_KEEP_ALIVE = 75
+
+_LIBRARIES = ("fastapi", "uvicorn", "prometheus_client")
+
+
+def create_app(
+    run: Union[str, os.PathLike[str]], config: Optional[ServeConfig] = None, **options: Any
+) -> Any:
+    """Build the application, for a server of your own.
+
+    Parameters
+    ----------
+    run : str or path-like
+        What `wqa.inference.load_ranker` takes.
+    config : ServeConfig, optional
+        Limits and the key. Host, port, workers and drain are for `serve`.
+    **options
+        Keywords of `wqa.inference.load_ranker`.
+
+    Returns
+    -------
+    fastapi.FastAPI
+        An ASGI application, whose lifespan loads the ranker.
+
+    Raises
+    ------
+    MissingDependency
+        If a library of the extra ``serve`` is missing.
+    """
+    check_installed()
+    from wqa.serve.app import build_app
+    from wqa.serve.service import Service
+
+    load = functools.partial(_load, run, options)
+    precision = options.get("precision", "float32")
+    return build_app(Service(load, config or ServeConfig(), ranker_name(run), precision))
+
+
+def _load(run: Any, options: Any) -> Any:
+    from wqa.inference import load_ranker
+
+    return load_ranker(run, **options)
+
+
+def ranker_name(run: Union[str, os.PathLike[str]]) -> str:
+    """Name of a ranker in answers: that of its folder or file.
+
+    Parameters
+    ----------
+    run : str or path-like
+        What `wqa.inference.load_ranker` takes.
+
+    Returns
+    -------
+    str
+    """
+    return pathlib.Path(os.path.abspath(run)).name
+
+
+def check_installed() -> None:
+    """Check that the libraries of the service are installed.
+
+    Raises
+    ------
+    MissingDependency
+        If one is missing.
+    """
+    for name in _LIBRARIES:
+        if importlib.util.find_spec(name) is None:
+            raise MissingDependency(
+                "serve", f"{name} is not installed", "its libraries", how_to_install("serve")
+            )
+
+
+def serve(
+    run: Union[str, os.PathLike[str]], config: Optional[ServeConfig] = None, **options: Any
+) -> int:
+    """Serve a ranker until SIGTERM or SIGINT; requests then have some time to finish.
+
+    Parameters
+    ----------
+    run : str or path-like
+        What `wqa.inference.load_ranker` takes.
+    config : ServeConfig, optional
+        Where to listen, limits and the key.
+    **options
+        Keywords of `wqa.inference.load_ranker`. With several workers the processors are divided
+        among them, where ``threads`` does not say otherwise.
+
+    Returns
+    -------
+    int
+        Exit status: 0, or 1 where a request did not finish in time.
+
+    Raises
+    ------
+    MissingDependency
+        If a library of the extra ``serve`` is missing.
+    OptionError
+        If the address cannot be listened on.
+    WqaError
+        If the ranker cannot be loaded.
+    """
+    check_installed()
+    config = config or ServeConfig()
+    listener = listen(config.host, config.port)
+    if config.workers > 1 and options.get("threads") is None:
+        share = len(os.sched_getaffinity(0)) // config.workers
+        options["threads"] = max(1, share)
+    with json_logs(), listener:
+        host, port = listener.getsockname()[:2]
+        log("listening", host=host, port=port, workers=config.workers)
+        if config.workers == 1:
+            return work(listener, run, config, options)
+        from wqa.serve.supervisor import supervise
+
+        return supervise(listener, run, config, options)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Listen on an address.
+
+    Parameters
+    ----------
+    host : str
+        Name or address.
+    port : int
+        Port; 0 for any that is free.
+
+    Returns
+    -------
+    socket.socket
+
+    Raises
+    ------
+    OptionError
+        If that is not possible.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except (OSError, UnicodeError) as error:
+        raise OptionError(
+            "host and port",
+            f"{host} and {port} cannot be listened on ({error})",
+            "an address of this machine, and a port that is free",
+        ) from None
+
+
+def work(
+    listener: socket.socket,
+    run: Any,
+    config: ServeConfig,
+    options: Any,
+    on_ready: Callable[[], None] = lambda: None,
+) -> int:
+    """Load a ranker and answer requests in this process, until it is told to stop.
+
+    Parameters
+    ----------
+    listener : socket.socket
+        Socket that listens.
+    run : str or path-like
+        What `wqa.inference.load_ranker` takes.
+    config : ServeConfig
+        Limits and the key.
+    options : dict
+        Keywords of `wqa.inference.load_ranker`.
+    on_ready : callable
+        Called when the ranker is loaded.
+
+    Returns
+    -------
+    int
+        Exit status, as that of `serve`.
+
+    Raises
+    ------
+    WqaError
+        If the ranker cannot be loaded.
+    """
+    import uvicorn
+
+    app = create_app(run, config, **options)
+    service = app.state.service
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE,
+            timeout_graceful_shutdown=math.ceil(config.drain),
+        )
+    )
+    failures = []
+
+    def loaded(error: Optional[BaseException]) -> None:
+        if error is None:
+            on_ready()
+            return
+        failures.append(error)
+        server.should_exit = True
+
+    service.on_loaded = loaded
+    service.is_draining = lambda: server.should_exit
+    with _stopped_quietly():
+        server.run(sockets=[listener])
+    if failures:
+        raise failures[0]
+    log("stopped")
+    if service.owner.is_alive:  # it would crash in the end of the interpreter
+        log("late", seconds=config.drain)
+        os._exit(LATE)
+    return 0
+
+
+@contextlib.contextmanager
+def _stopped_quietly() -> Iterator[None]:
+    """Let a signal that stops the server do no more; uvicorn raises it again at its end."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda number, frame: None) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before):
+            signal.signal(number, handler)
+
+
+def log_failure(error: WqaError) -> None:
+    """Log why a worker cannot begin.
+
+    Parameters
+    ----------
+    error : WqaError
+        The error of its ranker.
+    """
+    log("failed", error=type(error).__name__, message=str(error))

@@ -1,0 +1,118 @@
+"""The service: a ranker, its limits, its metrics, its key."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from typing import Callable, List, Optional
+
+from fastapi import Request
+
+from wqa.inference.ranker import Ranker
+from wqa.serve.config import ServeConfig
+from wqa.serve.errors import RequestError
+from wqa.serve.logs import log
+from wqa.serve.metrics import Metrics
+from wqa.serve.owner import RankerThread
+
+#: Seconds for which the end of the service waits for the group that is being ranked.
+_JOIN = 5.0
+
+
+class Service:
+    """A ranker, and what its endpoints share.
+
+    Parameters
+    ----------
+    load : callable
+        Loads the ranker, in the thread that owns it.
+    config : ServeConfig
+        Limits and the key.
+    name : str
+        Name of the ranker, which answers give as that of the model.
+    precision : str
+        Precision of its products.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Ranker],
+        config: ServeConfig,
+        name: str,
+        precision: str = "float32",
+    ) -> None:
+        self.config, self.name, self.precision = config, name, precision
+        self.owner = RankerThread(load, config)
+        self.metrics = Metrics()
+        #: Called when the ranker is loaded, and with the exception where it is not.
+        self.on_loaded: Callable[[Optional[BaseException]], None] = _ignore
+        #: Whether the server has been told to stop.
+        self.is_draining: Callable[[], bool] = bool
+        self.held_bytes = 0
+        self._loading: Optional[asyncio.Task] = None
+
+    async def open(self) -> None:
+        """Begin to load the ranker; requests wait for it meanwhile."""
+        self._loading = asyncio.ensure_future(self._load())
+
+    async def _load(self) -> None:
+        start = time.monotonic()
+        try:
+            await self.owner.start()
+        except Exception as error:
+            self.on_loaded(error)
+            return
+        log("ready", model=self.name, seconds=round(time.monotonic() - start, 3))
+        self.on_loaded(None)
+
+    async def close(self) -> None:
+        """End the thread of the ranker."""
+        if self._loading is not None:
+            self._loading.cancel()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self.owner.close, _JOIN)
+
+    @property
+    def ranker(self) -> Ranker:
+        """The ranker.
+
+        Raises
+        ------
+        RequestError
+            If it is not loaded.
+        """
+        if self.owner.ranker is None:
+            raise RequestError("draining", "ranker", "is not loaded yet", mend="try again")
+        return self.owner.ranker
+
+    @property
+    def exits(self) -> List[int]:
+        """Layer of each stage, or its number where stages are not layers of one encoder."""
+        capabilities = self.ranker.capabilities
+        return list(capabilities.exits) or list(range(1, capabilities.stages + 1))
+
+    def check_key(self, request: Request) -> None:
+        """Check the key of a request.
+
+        Raises
+        ------
+        RequestError
+            If the service has a key and the request has not the same.
+        """
+        if self.config.api_key is None:
+            return
+        given = request.headers.get("authorization", "")
+        scheme, _, key = given.partition(" ")
+        # Headers are decoded as Latin-1, so that this restores their bytes.
+        is_same = hmac.compare_digest(
+            key.strip().encode("latin-1"), self.config.api_key.encode("utf-8")
+        )
+        if scheme.lower() != "bearer" or not is_same:
+            raise RequestError(
+                "key", "Authorization", "invalid api token", "Bearer and the key of the service"
+            )
+
+
+def _ignore(error: Optional[BaseException]) -> None:
+    pass

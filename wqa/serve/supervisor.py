@@ -1,0 +1,170 @@
+"""Several processes, each with a ranker of its own, behind one socket.
+
+A worker that dies is started again, the others go on. Workers are spawned, not forked, so that none
+has a copy of MXNet's threads and locks.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from typing import Any, List
+
+from wqa.errors import WqaError
+from wqa.serve.config import METRICS_FOLDER, ServeConfig
+from wqa.serve.logs import json_logs, log
+from wqa.serve.server import FAILED, LATE, log_failure, work
+
+#: Seconds before a worker is started again that died as soon as it was ready, at first and at most.
+_DELAY, _LONGEST_DELAY = 1.0, 30.0
+#: Seconds beyond the drain after which a worker that does not stop is killed.
+_PATIENCE = 10.0
+#: Seconds between two looks at the workers.
+_TICK = 0.2
+
+
+class _Worker:
+    """A process, which is started again when it dies."""
+
+    def __init__(self, arguments: Any) -> None:
+        self._arguments = arguments
+        self._context = multiprocessing.get_context("spawn")
+        self.delay, self.start_at = 0.0, 0.0
+        self.start()
+
+    def start(self) -> None:
+        self._receiver, sender = self._context.Pipe(duplex=False)
+        self.process = self._context.Process(target=_run, args=(*self._arguments, sender))
+        self.process.start()
+        sender.close()
+        self.is_ready, self.is_dead = False, False
+        log("worker_started", worker=self.process.pid)
+
+    def look(self) -> None:
+        """See whether the ranker is loaded, and whether the process has died."""
+        if not self.is_ready and self._receiver.poll():
+            try:
+                self.is_ready = bool(self._receiver.recv())
+                self.delay = 0.0
+            except EOFError:
+                pass
+        if not self.is_dead and not self.process.is_alive():
+            self.is_dead = True
+            self._receiver.close()
+            self.start_at = time.monotonic() + self.delay
+            self.delay = min(max(_DELAY, 2 * self.delay), _LONGEST_DELAY)
+
+
+def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: Any) -> int:
+    """Run workers until SIGTERM or SIGINT.
+
+    Parameters
+    ----------
+    listener : socket.socket
+        Socket that listens, which the workers share.
+    run : str or path-like
+        What `wqa.inference.load_ranker` takes.
+    config : ServeConfig
+        Settings; ``workers`` is the number of processes.
+    options : dict
+        Keywords of `wqa.inference.load_ranker`.
+
+    Returns
+    -------
+    int
+        Exit status: 0; 1 where a worker did not stop in time; 2 where none can load the ranker.
+    """
+    # Not at the top: it chooses how values are kept when it is imported, by the environment.
+    from prometheus_client.multiprocess import mark_process_dead
+
+    stopping: List[int] = []
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, lambda got, frame: stopping.append(got)) for number in numbers]
+    folder = tempfile.mkdtemp(prefix="wqa_metrics_")
+    earlier = os.environ.get(METRICS_FOLDER)
+    os.environ[METRICS_FOLDER] = folder
+    workers: List[_Worker] = []
+    try:
+        for _ in range(config.workers):
+            workers.append(_Worker((listener, run, config, options)))
+        while not stopping:
+            multiprocessing.connection.wait(_sentinels(workers), _TICK)
+            for worker in workers:
+                if _tend(worker, mark_process_dead, folder) == FAILED:
+                    return FAILED
+        return 0 if _stop(workers, listener, config.drain) else LATE
+    finally:
+        _stop(workers, listener, 0)
+        for number, handler in zip(numbers, before):
+            signal.signal(number, handler)
+        if earlier is None:
+            del os.environ[METRICS_FOLDER]
+        else:
+            os.environ[METRICS_FOLDER] = earlier
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sentinels(workers: List[_Worker]) -> List[int]:
+    return [worker.process.sentinel for worker in workers if not worker.is_dead]
+
+
+def _tend(worker: _Worker, mark_dead: Any, folder: str) -> int:
+    """Start a worker again that has died; the status `FAILED` where it cannot load its ranker."""
+    was_dead = worker.is_dead
+    worker.look()
+    if not worker.is_dead:
+        return 0
+    if not was_dead:
+        status = worker.process.exitcode
+        log("worker_died", worker=worker.process.pid, status=status)
+        mark_dead(worker.process.pid, folder)
+        if status == FAILED and not worker.is_ready:
+            return FAILED
+    if time.monotonic() >= worker.start_at:
+        worker.start()
+    return 0
+
+
+def _stop(workers: List[_Worker], listener: socket.socket, drain: float) -> bool:
+    """Stop all workers; whether all stopped by themselves, and in time."""
+    listener.close()
+    for worker in workers:
+        if worker.process.is_alive():
+            worker.process.terminate()
+    end = time.monotonic() + drain + _PATIENCE
+    stopped = True
+    for worker in workers:
+        worker.process.join(max(0, end - time.monotonic()))
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+        if not worker.is_dead and worker.process.exitcode:
+            stopped = False
+    return stopped
+
+
+def _run(listener: socket.socket, run: Any, config: ServeConfig, options: Any, sender: Any) -> None:
+    """The process of a worker."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with json_logs():
+        try:
+            status = work(listener, run, config, options, lambda: sender.send(True))
+        except WqaError as error:
+            log_failure(error)
+            status = FAILED
+    sys.exit(status)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
