@@ -22,6 +22,7 @@ setup(
     package_data={
         "wqa": ["py.typed"],
         "wqa.data.builtin": ["*.jsonl"],
+        "wqa.serve": ["page/*"],
     },
     python_requires=">=3.8,<3.12",
     install_requires=[
@@ -90,6 +91,7 @@ setup(
             "fastapi",
             "uvicorn",
             "prometheus-client",
+            "playwright",  # drives the Chromium of the machine; it downloads none by itself
         ],
     },
     entry_points={"console_scripts": ["wqa=wqa.__main__:main"]},
