@@ -17,7 +17,7 @@ import wqa
 from wqa.serve.dialects import DIALECTS, Dialect
 from wqa.serve.errors import RequestError
 from wqa.serve.exchange import Exchange, json_response
-from wqa.serve.page_routes import page_router
+from wqa.serve.page_routes import add_page
 from wqa.serve.service import Service
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -57,7 +57,7 @@ def build_app(service: Service) -> FastAPI:
     app.add_api_route("/health", _health, methods=["GET"])
     app.add_api_route("/ready", _ready_endpoint(service), methods=["GET"])
     app.add_api_route("/metrics", _metrics_endpoint(service), methods=["GET"])
-    app.include_router(page_router())
+    add_page(app)
     return app
 
 

@@ -8,9 +8,9 @@ needs no key; its requests do.
 from __future__ import annotations
 
 import pathlib
-from typing import Dict, Tuple
+from typing import Callable, Dict, Tuple
 
-from fastapi import APIRouter
+from fastapi import FastAPI
 from fastapi.responses import FileResponse
 
 FOLDER = pathlib.Path(__file__).parent / "page"
@@ -37,21 +37,20 @@ HEADERS = {
 }
 
 
-def page_router() -> APIRouter:
-    """Routes of the page and its files.
+def add_page(app: FastAPI) -> None:
+    """Add the page and its files to an application.
 
-    Returns
-    -------
-    fastapi.APIRouter
-        Routes for GET and HEAD, which stand in no schema.
+    Parameters
+    ----------
+    app : FastAPI
+        Application, whose schema does not get these routes.
     """
-    router = APIRouter(include_in_schema=False)
     for path, (name, kind) in FILES.items():
-        router.add_api_route(path, _sender(name, kind), methods=["GET", "HEAD"])
-    return router
+        send = _sender(name, kind)
+        app.add_api_route(path, send, methods=["GET", "HEAD"], include_in_schema=False)
 
 
-def _sender(name: str, kind: str):
+def _sender(name: str, kind: str) -> Callable[[], FileResponse]:
     """Endpoint that sends one file."""
 
     def send() -> FileResponse:
