@@ -19,7 +19,11 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["wqa", "wqa.*"]),
-    package_data={"wqa": ["py.typed"], "wqa.data.builtin": ["*.jsonl"]},
+    package_data={
+        "wqa": ["py.typed"],
+        "wqa.data.builtin": ["*.jsonl"],
+        "wqa.serve": ["page/*"],
+    },
     python_requires=">=3.8,<3.12",
     install_requires=[
         "gluonnlp==0.10.0",
@@ -73,6 +77,10 @@ setup(
         "serve": ["fastapi", "uvicorn", "prometheus-client"],  # `wqa serve`
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
+        # Rankers as parts of these, `wqa.adapters`; they work beside MXNet's numpy.
+        "pyterrier": ["python-terrier>=0.11"],
+        "langchain": ["langchain-core>=0.2"],
+        "llamaindex": ["llama-index-core>=0.11"],
         # Corpora as ir:NAME, and metrics that are not built in.
         "ir": ["ir_datasets>=0.5", "ir-measures>=0.3", "cwl-eval"],
         "test": [
@@ -88,6 +96,7 @@ setup(
             "fastapi",
             "uvicorn",
             "prometheus-client",
+            "playwright",  # drives the Chromium of the machine; it downloads none by itself
         ],
     },
     entry_points={"console_scripts": ["wqa=wqa.__main__:main"]},

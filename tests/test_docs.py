@@ -1,6 +1,7 @@
 """The documentation: links, names, commands and examples, and the tutorials from start to end."""
 
 import ast
+import importlib.util
 import os
 import pathlib
 import re
@@ -255,11 +256,25 @@ def examples(page):
     return "\n".join(text for rest, text in blocks(page, "python") if "title=" not in rest)
 
 
+def needed(code):
+    """Libraries that a program imports beside the package, by the names of their modules."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module)
+    return {name.split(".")[0] for name in names} - {"wqa"}
+
+
 EXAMPLES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
 @pytest.mark.parametrize("page", [page for page in EXAMPLES if examples(page)], ids=page_id)
 def test_python_examples_run(page, workplace):
+    for library in sorted(needed(examples(page))):
+        if importlib.util.find_spec(library) is None:
+            pytest.skip(f"{library} is not installed")
     done = run_in(workplace, sys.executable, "-c", examples(page))
     assert done.returncode == 0, done.stderr
     assert done.stdout

@@ -33,6 +33,7 @@ LAYERS = {
     "tuning": {"errors", "config", "data", "evaluation", "text", "models", "inference"},
     "serve": {"errors", "config", "data", "inference"},
     "cluster": {"errors", "config", "data", "inference"},
+    "adapters": {"errors", "data", "inference"},
 }
 #: May import every layer.
 TOP = ("cli", "__main__", "__init__")

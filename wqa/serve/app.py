@@ -17,6 +17,7 @@ import wqa
 from wqa.serve.dialects import DIALECTS, Dialect
 from wqa.serve.errors import RequestError
 from wqa.serve.exchange import Exchange, json_response
+from wqa.serve.page_routes import add_page
 from wqa.serve.service import Service
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -56,6 +57,7 @@ def build_app(service: Service) -> FastAPI:
     app.add_api_route("/health", _health, methods=["GET"])
     app.add_api_route("/ready", _ready_endpoint(service), methods=["GET"])
     app.add_api_route("/metrics", _metrics_endpoint(service), methods=["GET"])
+    add_page(app)
     return app
 
 
@@ -95,6 +97,7 @@ def _describe(service: Service) -> Dict[str, Any]:
         "system": capabilities.system,
         "exits": service.exits,
         "num_layers": capabilities.num_layers,
+        "stage_layers": capabilities.stage_layers,
         "stages": capabilities.stages,
         "drop_ratios": service.ranker.drop_ratio,
         "keep": [drop.keep or None for drop in service.ranker.drops],

@@ -1,0 +1,124 @@
+"""The Dockerfile, read as Docker reads it. No test builds the image."""
+
+import fnmatch
+import json
+import re
+import shlex
+
+from conftest import ROOT
+
+from wqa.cli import parse
+
+KNOWN = {"FROM", "RUN", "COPY", "ENV", "USER", "WORKDIR", "EXPOSE", "HEALTHCHECK"}
+KNOWN |= {"ENTRYPOINT", "CMD"}
+
+
+def instructions(text):
+    """Instructions of a Dockerfile and what follows them, comments left out, lines joined."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", " ", "\n".join(lines))
+    pairs = [line.split(None, 1) for line in joined.splitlines() if line.strip()]
+    return [(name, rest.strip()) for name, rest in pairs]
+
+
+DOCKERFILE = instructions((ROOT / "Dockerfile").read_text(encoding="utf-8"))
+LAST_STAGE = DOCKERFILE[max(i for i, (name, _) in enumerate(DOCKERFILE) if name == "FROM") :]
+
+
+def all_of(name, lines=DOCKERFILE):
+    return [rest for instruction, rest in lines if instruction == name]
+
+
+def is_sent(path):
+    """Whether .dockerignore leaves a path in the context; the last pattern that matches decides."""
+    sent = True
+    for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines():
+        pattern = line.strip()
+        if not pattern or pattern.startswith("#"):
+            continue
+        keeps = pattern.startswith("!")
+        pattern = pattern.lstrip("!")
+        parents = [path, *map(str, path_parents(path))]
+        if pattern.startswith("**/"):
+            matches = any(fnmatch.fnmatch(parent.split("/")[-1], pattern[3:]) for parent in parents)
+        else:
+            matches = any(fnmatch.fnmatch(parent, pattern) for parent in parents)
+        if matches:
+            sent = keeps
+    return sent
+
+
+def path_parents(path):
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def test_every_instruction_is_known():
+    assert {name for name, _ in DOCKERFILE} == KNOWN
+    assert DOCKERFILE[0][0] == "FROM"
+
+
+def test_stages_are_slim_images_of_the_last_python_that_mxnet_takes():
+    stages = [rest.split() for rest in all_of("FROM")]
+    assert [stage[0] for stage in stages] == ["python:3.11-slim"] * 2
+    names = {stage[2] for stage in stages if len(stage) == 3}
+    for rest in all_of("COPY", LAST_STAGE):
+        assert re.match(r"--from=(\S+)", rest)[1] in names
+
+
+def test_what_is_copied_exists_and_is_sent_to_the_build():
+    sources = []
+    for rest in all_of("COPY"):
+        if not rest.startswith("--from"):
+            sources += rest.split()[:-1]
+    assert "setup.py" in sources and "./wqa" in [f"./{source}" for source in sources]
+    for source in sources:
+        assert (ROOT / source).exists() and is_sent(source), source
+    assert is_sent("wqa/serve/page/page.js")
+    assert not is_sent("wqa/serve/__pycache__/app.pyc")
+    for source in (".git", ".venv", "runs", "runs/cascade/model.params", "data", "tests"):
+        assert not is_sent(source), source
+
+
+def test_setup_reads_no_file_that_is_not_copied():
+    """What setup.py opens stands beside it in the image."""
+    read = re.findall(r'HERE(?: / "[\w.]+")+', (ROOT / "setup.py").read_text(encoding="utf-8"))
+    copied = {source for rest in all_of("COPY") for source in rest.split()[:-1]}
+    for path in read:
+        assert re.findall(r'"([\w.]+)"', path)[0] in copied
+
+
+def test_the_process_is_not_root():
+    users = all_of("USER", LAST_STAGE)
+    assert len(users) == 1 and users[0].isdigit() and int(users[0]) > 0
+    names = [name for name, _ in LAST_STAGE]
+    assert names.index("USER") < names.index("ENTRYPOINT") < names.index("CMD")
+    assert "RUN" not in names[names.index("USER") :]
+
+
+def test_the_default_command_serves_the_mounted_run():
+    command = json.loads(all_of("ENTRYPOINT")[0]) + json.loads(all_of("CMD", LAST_STAGE)[-1])
+    assert command[0] == "wqa"
+    options = parse(command[1:])
+    assert options.run == "/run" and options.host == "0.0.0.0"
+    assert str(options.port) in all_of("EXPOSE")
+
+
+def test_the_health_check_asks_the_port_that_is_served():
+    [check] = all_of("HEALTHCHECK")
+    flags, command = check.split(" CMD ")
+    assert {"--interval", "--timeout", "--retries"} <= {f.split("=")[0] for f in flags.split()}
+    python, option, code = json.loads(command)
+    assert (python, option) == ("python", "-c")
+    compile(code, "HEALTHCHECK", "exec")
+    assert f"127.0.0.1:{all_of('EXPOSE')[0]}/ready" in code
+
+
+def test_extras_exist_and_what_apt_installs_is_cleaned_up():
+    extras = re.search(r"\[([\w,]+)\]", " ".join(all_of("RUN")))[1].split(",")
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    assert extras == ["cpu", "serve"] and all(f'"{extra}": [' in setup for extra in extras)
+    for rest in all_of("RUN"):
+        if "apt-get install" in rest:
+            assert rest.endswith("rm -rf /var/lib/apt/lists/*")
+            assert "--no-install-recommends" in shlex.split(rest)

@@ -1,0 +1,69 @@
+"""A ranker as a LangChain document compressor, for a ``ContextualCompressionRetriever``."""
+
+from __future__ import annotations
+
+from typing import Any, List, Optional, Sequence
+
+from wqa.errors import MissingDependency, how_to_install
+from wqa.inference import Ranker
+
+try:
+    from langchain_core.documents import BaseDocumentCompressor, Document
+    from pydantic import ConfigDict, Field
+except ImportError:
+    raise MissingDependency(
+        "langchain_core", "is not installed", "langchain-core", how_to_install("langchain")
+    ) from None
+
+
+class Reranker(BaseDocumentCompressor):
+    """Ranks documents by how well they answer a query.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        The ranker, with its drop ratio.
+    top_n : int, optional
+        Number of documents to return; by default all.
+    """
+
+    ranker: Ranker
+    top_n: Optional[int] = Field(default=None, ge=1)
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Any = None
+    ) -> List[Document]:
+        """Rank documents.
+
+        Parameters
+        ----------
+        documents : sequence of langchain_core.documents.Document
+            Documents, which are not changed.
+        query : str
+            The question.
+        callbacks : Any, optional
+            LangChain's callbacks; none is called.
+
+        Returns
+        -------
+        list of langchain_core.documents.Document
+            Copies, best first, with ``relevance_score`` in their metadata: the relevance, in
+            [0, 1], which falls along the ranking.
+
+        Raises
+        ------
+        InputError
+            If the query is empty, or too long and not truncated.
+        """
+        if not documents:
+            return []
+        texts = [document.page_content for document in documents]
+        ranking = self.ranker.rank(query, texts, top_k=self.top_n)
+        ranked = []
+        for index in ranking.order:
+            score = float(ranking.relevance[index])
+            metadata = {**documents[index].metadata, "relevance_score": score}
+            ranked.append(documents[index].model_copy(update={"metadata": metadata}))
+        return ranked

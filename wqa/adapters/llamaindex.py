@@ -1,0 +1,55 @@
+"""A ranker as a LlamaIndex node postprocessor."""
+
+from __future__ import annotations
+
+from typing import List, Optional
+
+from wqa.errors import InputError, MissingDependency, how_to_install
+from wqa.inference import Ranker
+
+try:
+    from llama_index.core.bridge.pydantic import Field
+    from llama_index.core.postprocessor.types import BaseNodePostprocessor
+    from llama_index.core.schema import NodeWithScore, QueryBundle
+except ImportError:
+    raise MissingDependency(
+        "llama_index.core", "is not installed", "llama-index-core", how_to_install("llamaindex")
+    ) from None
+
+
+class Reranker(BaseNodePostprocessor):
+    """Ranks nodes by how well their texts, without their metadata, answer a query.
+
+    Parameters
+    ----------
+    ranker : Ranker
+        The ranker, with its drop ratio.
+    top_n : int, optional
+        Number of nodes to return; by default all.
+    """
+
+    ranker: Ranker = Field(exclude=True)
+    top_n: Optional[int] = Field(default=None, ge=1)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name of the class in LlamaIndex's records."""
+        return "WqaReranker"
+
+    def _postprocess_nodes(
+        self, nodes: List[NodeWithScore], query_bundle: Optional[QueryBundle] = None
+    ) -> List[NodeWithScore]:
+        """Rank nodes; their scores become the relevance, in [0, 1], which falls along the ranking.
+
+        The nodes themselves are shared with the input, their old scores stay there.
+        """
+        if query_bundle is None:
+            raise InputError("query_bundle", "there is none", "the question, as query_str")
+        if not nodes:
+            return []
+        texts = [node.get_content() for node in nodes]
+        ranking = self.ranker.rank(query_bundle.query_str, texts, top_k=self.top_n)
+        return [
+            NodeWithScore(node=nodes[index].node, score=float(ranking.relevance[index]))
+            for index in ranking.order
+        ]

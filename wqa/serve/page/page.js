@@ -1,0 +1,198 @@
+// The form: what is sent to the server, and what the page says of its answers.
+
+import { counted, draw, summary } from "./ranking.js";
+
+const PAUSE = 150; // milliseconds without a move of the slider before the page ranks again
+const SLOW = 300; // milliseconds before the page says that it waits
+
+const find = (id) => document.getElementById(id);
+const ratio = find("ratio");
+
+let ranker = {}; // answer of /api/ranker, empty before it comes
+let ownRatio = false; // whether the slider was moved; before that the server's drops stand
+let ranked = false;
+let current = null; // AbortController of the request whose answer counts
+let timer = 0;
+
+/** An answer of the server that is no ranking. */
+class Refusal extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+async function request(path, options = {}) {
+  const headers = { Accept: "application/json" };
+  if (options.body) headers["Content-Type"] = "application/json";
+  if (find("key").value) headers.Authorization = `Bearer ${find("key").value}`;
+  const [response, text] = await fetched(path, { ...options, headers });
+  const body = parsed(text);
+  if (!response.ok) throw new Refusal(response.status, problemOf(response, body));
+  if (body === null) throw new Refusal(response.status, "The server's answer is no JSON.");
+  return body;
+}
+
+async function fetched(path, options) {
+  try {
+    const response = await fetch(path, options);
+    return [response, await response.text()];
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refusal(0, "The server does not answer. Is it still running?");
+  }
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** The message of an error, wherever the server's dialect has it. */
+function problemOf(response, body) {
+  const places = body ? [body.message, body.error && body.error.message, body.error, body.detail] : [];
+  const message = places.find((place) => typeof place === "string" && place);
+  const again = response.headers.get("Retry-After");
+  const wait = again ? ` Try again in ${again} s.` : "";
+  return `${message || `The server answers ${response.status} ${response.statusText}`.trim()}.`.replace(/\.\.$/, ".") + wait;
+}
+
+function candidates() {
+  return find("candidates").value.split("\n").filter((line) => line.trim());
+}
+
+/** Show what is wrong with a field, or take it away. */
+function mark(field, problem) {
+  const note = find(`${field}-problem`);
+  note.textContent = problem;
+  note.hidden = !problem;
+  if (problem) find(field).setAttribute("aria-invalid", "true");
+  else find(field).removeAttribute("aria-invalid");
+}
+
+/** Check the two texts; the first field that is empty gets the focus, if it is wanted. */
+function areFilled(focus) {
+  const problems = {
+    question: find("question").value.trim() ? "" : "Type a question.",
+    candidates: candidates().length ? "" : "Type candidates, one a line.",
+  };
+  for (const [field, problem] of Object.entries(problems)) mark(field, problem);
+  const wrong = Object.keys(problems).filter((field) => problems[field]);
+  if (wrong.length && focus) find(wrong[0]).focus();
+  return !wrong.length;
+}
+
+function body() {
+  const sent = { question: find("question").value.trim(), candidates: candidates() };
+  if (ownRatio) sent.drop_ratio = Number(ratio.value);
+  if (find("compare").checked) sent.compare = true;
+  return JSON.stringify(sent);
+}
+
+/** Rank what stands in the form. A later call takes the place of this one. */
+async function rank(focus) {
+  clearTimeout(timer);
+  if (!areFilled(focus)) return;
+  if (current) current.abort();
+  const mine = new AbortController();
+  current = mine;
+  find("results").setAttribute("aria-busy", "true");
+  const waiting = setTimeout(() => say("Ranking\u2026"), SLOW);
+  try {
+    const answer = await request("api/rank", { method: "POST", body: body(), signal: mine.signal });
+    if (!ranker.system) await describe(); // it was not there yet, or asked for the key
+    if (mine !== current) return;
+    show(answer);
+  } catch (error) {
+    if (!(error instanceof Refusal) && error.name !== "AbortError") throw error;
+    if (mine === current) refuse(error);
+  } finally {
+    clearTimeout(waiting);
+    if (mine === current) find("results").removeAttribute("aria-busy");
+  }
+}
+
+function say(text) {
+  find("status").textContent = text;
+}
+
+function show(answer) {
+  ranked = true;
+  find("error").textContent = "";
+  draw(find("ranking"), answer, ranker);
+  find("ranking").hidden = false;
+  say(summary(answer));
+}
+
+function refuse(error) {
+  const asks = error.status === 401 && !find("key").value;
+  find("error").textContent = asks ? "This server asks for its API key." : error.message;
+  find("ranking").hidden = true;
+  say("No ranking.");
+  if (error.status === 401) {
+    find("key-field").hidden = false;
+    find("key").focus();
+  }
+}
+
+/** Ask the server what it ranks with, and fit the form to it. */
+async function describe() {
+  try {
+    ranker = await request("api/ranker");
+  } catch (error) {
+    if (error.status === 401) find("key-field").hidden = false;
+    return; // ranking says what is wrong
+  }
+  const parts = [ranker.model, ranker.system].filter((name, index, names) => names.indexOf(name) === index);
+  if (ranker.num_layers) parts.push(`${counted(ranker.num_layers, "layer")}, exits after ${ranker.exits.join(", ")}`);
+  find("ranker").textContent = parts.join(" \u00b7 ");
+  if (ranker.stages === 1) {
+    ratio.disabled = true;
+    find("compare").disabled = true;
+    find("ratio-hint").textContent = "This ranker has one stage, so that it drops nothing.";
+  } else if (!ownRatio) {
+    showServerRatio();
+  }
+}
+
+/** Show the drop ratio of the server, where it is one for all exits. */
+function showServerRatio() {
+  const ratios = ranker.drop_ratios.slice(0, -1);
+  const alike = ratios.every((value) => value === ratios[0]) && ranker.keep.every((count) => !count);
+  if (alike) ratio.value = ratios[0];
+  writeRatio(alike ? ratios[0].toFixed(2) : "as served");
+}
+
+function writeRatio(text) {
+  find("ratio-value").textContent = text;
+  ratio.setAttribute("aria-valuetext", text);
+}
+
+function count() {
+  find("count").textContent = `${counted(candidates().length, "candidate")} now.`;
+}
+
+find("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  rank(true);
+});
+find("form").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+  event.preventDefault();
+  rank(true);
+});
+ratio.addEventListener("input", () => {
+  ownRatio = true;
+  writeRatio(Number(ratio.value).toFixed(2));
+  clearTimeout(timer);
+  timer = setTimeout(() => rank(false), PAUSE);
+});
+find("compare").addEventListener("change", () => {
+  if (ranked) rank(false);
+});
+find("candidates").addEventListener("input", count);
+count();
+describe();
