@@ -61,6 +61,8 @@ class EngineConfig:
             raise OptionError("batch_tokens", self.batch_tokens, "a whole number above 0")
 
 
+#: Stores that sum gradients: over the devices of a process, or also over several processes.
+KVSTORES = ("device", "dist_sync")
 #: How several teachers teach the scores of a student.
 TEACHINGS = ("each", "sum", "round-robin")
 #: Limits of alpha and tau, inside which losses do not overflow.
@@ -134,6 +136,9 @@ class TrainingConfig:
         Number of updates between two lines of ``metrics.jsonl``.
     ctx : str
         Devices, as `wqa.models.parse_devices` takes them.
+    kvstore : {"device", "dist_sync"}
+        Store that sums the gradients: over the devices of this process, or also over those of the
+        other workers, which ``recipes/scale/launch.sh`` starts.
     engine : {"auto", "mxnet", "onednn"}
         ``auto`` takes oneDNN for transformer layers on a single CPU where it is installed.
     precision : {"float32", "bfloat16"}
@@ -192,6 +197,9 @@ class TrainingConfig:
     )
     log_every: int = _option(50, "updates between two lines of metrics.jsonl")
     ctx: str = _option("cpu", "devices: cpu, gpu:0, or a range such as gpu:0-7")
+    kvstore: str = _option(
+        "device", "dist_sync trains on several machines, started by recipes/scale/launch.sh"
+    )
     engine: str = _option("auto", "auto takes oneDNN on a single CPU where it is installed")
     precision: str = _option("float32", "precision of products: float32, or bfloat16 by oneDNN")
     shuffle: str = _option("pair", "shuffle all pairs, or blocks of questions")
@@ -213,6 +221,7 @@ class TrainingConfig:
 
     #: Values that some fields are limited to.
     CHOICES = {
+        "kvstore": KVSTORES,
         "engine": ENGINES,
         "precision": ("float32", "bfloat16"),
         "schedule": SCHEDULES,
