@@ -155,7 +155,7 @@ class TrainingStopped(Stopped):
 
 
 class MissingDependency(WqaError, ImportError):
-    """A library that an extra of the package installs, and that is missing."""
+    """A library that is missing: of an extra of the package, or of the NVIDIA driver."""
 
 
 def how_to_install(extra: str) -> str:
