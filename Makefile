@@ -6,19 +6,20 @@ RUN := runs/quickstart
 BENCH ?=
 SOAK ?= --minutes 60 --page docs/soak.md
 
-.PHONY: quickstart test test-clients dist-check lint docs bench soak clean help
+.PHONY: quickstart test test-clients test-cu112 dist-check lint docs bench soak clean help
 
 help:
 	@echo "make quickstart  train a cascade on the built-in corpus, evaluate it, rank a question"
 	@echo "make test        ruff, mypy and the tests; those of oneDNN also on AVX2 alone and without the package"
 	@echo "make test-clients  the service by clients of Cohere, Jina and TEI, which are installed for it"
+	@echo "make test-cu112  import MXNet for GPUs against a stub of the driver, in .venv-cu112 (4 GB to download)"
 	@echo "make dist-check  build the wheel and try it on every Python of this machine (minutes for each)"
 	@echo "make docs        the documentation, into build/site"
 	@echo "make bench       rank beside PyTorch, sentence-transformers and ONNX Runtime, in turn (45 minutes;"
 	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
 	@echo "make soak        attack the package for an hour and write docs/soak.md (SOAK='--minutes 10 --seed 7 --only kills'"
 	@echo "                 passes other options on, and leaves the page as it is)"
-	@echo "make clean       delete .venv, .venv-clients, .venv-peers, build/site, build/soak and runs/quickstart"
+	@echo "make clean       delete .venv, .venv-clients, .venv-cu112, .venv-peers, build/site, build/soak and runs/quickstart"
 
 # Pinned versions; the constraint also holds for what builds gluonnlp's extension.
 .venv/.installed: setup.py constraints.txt
@@ -68,6 +69,14 @@ test: lint
 
 test-clients: .venv/.installed .venv-clients/.installed
 	$(BIN)/python tests/clients/run.py --clients-python .venv-clients/bin/python
+# It must not meet MXNet for CPUs, which is the same module.
+.venv-cu112/.installed: setup.py constraints.txt
+	$(PYTHON) -m venv .venv-cu112
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt .venv-cu112/bin/python -m pip install --disable-pip-version-check -e '.[cu112]'
+	@touch $@
+
+test-cu112: .venv-cu112/.installed
+	.venv-cu112/bin/python tests/cu112_check.py
 
 dist-check: .venv/.installed
 	$(BIN)/python tests/dist_check.py
@@ -92,4 +101,4 @@ soak: .venv/.installed
 	$(BIN)/python tests/soak/run.py $(SOAK)
 
 clean:
-	rm -rf .venv .venv-clients .venv-peers build/site build/soak $(RUN)
+	rm -rf .venv .venv-clients .venv-cu112 .venv-peers build/site build/soak $(RUN)

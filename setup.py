@@ -51,16 +51,18 @@ setup(
         ],
         "cu112": [
             "mxnet-cu112==1.9.1",
-            # The CUDA 11 libraries that the wheel links.
-            "nvidia-cublas-cu11",
-            "nvidia-cuda-nvrtc-cu11",
-            "nvidia-cuda-runtime-cu11",
-            "nvidia-cudnn-cu11<9",
-            "nvidia-cufft-cu11",
-            "nvidia-curand-cu11",
-            "nvidia-cusolver-cu11",
-            "nvidia-nccl-cu11",
-            "nvidia-nvtx-cu11",
+            # The CUDA 11 libraries that the wheel links, but the driver's.
+            "nvidia-cublas-cu11==11.11.3.6",
+            "nvidia-cuda-nvrtc-cu11==11.8.89",
+            "nvidia-cuda-runtime-cu11==11.8.89",
+            "nvidia-cudnn-cu11==8.9.6.50",
+            "nvidia-cufft-cu11==10.9.0.58",
+            "nvidia-curand-cu11==10.3.0.86",
+            "nvidia-cusolver-cu11==11.4.1.48",
+            "nvidia-nccl-cu11==2.21.5",
+            "nvidia-nvtx-cu11==11.8.86",
+            # A machine with GPUs ranks on its CPU too.
+            "onednn-cpu-gomp==2023.2.0; platform_machine == 'x86_64'",
         ],
         "plots": ["matplotlib"],  # the pictures of `wqa tune` and `wqa agreement`
         "tune": ["optuna>=3"],  # weights of ensembles, as the paper tunes them

@@ -119,6 +119,10 @@ class TrainingDiverged(WqaError):
     """A loss or a parameter that is not finite."""
 
 
+class WorkerLost(WqaError):
+    """A process of a training on several machines that has failed, or whose machine has."""
+
+
 class Stopped(WqaError):
     """Work that a signal stopped, and that can be continued.
 
@@ -155,7 +159,7 @@ class TrainingStopped(Stopped):
 
 
 class MissingDependency(WqaError, ImportError):
-    """A library that an extra of the package installs, and that is missing."""
+    """A library that is missing: of an extra of the package, or of the NVIDIA driver."""
 
 
 def how_to_install(extra: str) -> str:

@@ -199,19 +199,20 @@ def _advice(report: Dict[str, Any], problem: str) -> List[str]:
     if problem:
         advice.append(f"nothing can be ranked: {problem}")
     has_mxnet = versions["mxnet"] or versions["mxnet-cu112"]
+    extra = "cpu" if versions["mxnet"] or not versions["mxnet-cu112"] else "cu112"
     if not has_mxnet:
         advice.append(f"MXNet is missing; {how_to_install('cpu')}")
     if versions["mxnet"] and versions["mxnet-cu112"]:
         advice.append("mxnet and mxnet-cu112 are one module; uninstall one of the two")
     missing = [name for name in CORE if versions[name] is None]
     if missing:
-        advice.append(f"{', '.join(missing)} is missing; {how_to_install('cpu')}")
+        advice.append(f"{', '.join(missing)} is missing; {how_to_install(extra)}")
     if _first_numbers(versions["numpy"]) >= (1, 24):
         advice.append("MXNet 1.9 needs NumPy below 1.24; pip install 'numpy<1.24' 'scipy<1.12'")
     is_x86 = report["processor"]["machine"] == "x86_64"
     if has_mxnet and is_x86 and versions["onednn-cpu-gomp"] is None:
         advice.append(
-            f"onednn-cpu-gomp is missing, without which CPUs are slower; {how_to_install('cpu')}"
+            f"onednn-cpu-gomp is missing, without which CPUs are slower; {how_to_install(extra)}"
         )
     for name, value in report["processor"]["caps"].items():
         advice.append(f"{name}={value} limits the instruction sets; unset it for full speed")

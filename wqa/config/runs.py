@@ -50,6 +50,8 @@ class RunConfig:
         Command line that wrote the run.
     sha256 : dict of str to str
         SHA-256 of the run's files, by their names; empty in runs of earlier versions.
+    workers : int
+        Number of processes that train together, each on the devices of ``training.ctx``.
 
     Raises
     ------
@@ -68,6 +70,7 @@ class RunConfig:
     versions: Dict[str, str] = dataclasses.field(default_factory=dict)
     command: str = ""
     sha256: Dict[str, str] = dataclasses.field(default_factory=dict)
+    workers: int = 1
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_length <= MOST_SIZE:

@@ -62,6 +62,8 @@ class EngineConfig:
             raise OptionError("batch_tokens", self.batch_tokens, "a whole number above 0")
 
 
+#: Stores that sum gradients: over the devices of a process, or also over several processes.
+KVSTORES = ("device", "dist_sync")
 #: How several teachers teach the scores of a student.
 TEACHINGS = ("each", "sum", "round-robin")
 #: Limits of alpha and tau, inside which losses do not overflow.
@@ -127,6 +129,9 @@ class TrainingConfig:
         Number of updates between two lines of ``metrics.jsonl``.
     ctx : str
         Devices, as `wqa.models.parse_devices` takes them.
+    kvstore : {"device", "dist_sync"}
+        Store that sums the gradients: over the devices of this process, or also over those of the
+        other workers, which ``recipes/scale/launch.sh`` starts.
     engine : {"auto", "mxnet", "onednn"}
         ``auto`` takes oneDNN for transformer layers on a single CPU where it is installed.
     precision : {"float32", "bfloat16"}
@@ -185,6 +190,9 @@ class TrainingConfig:
     )
     log_every: int = option(50, "updates between two lines of metrics.jsonl")
     ctx: str = option("cpu", "devices: cpu, gpu:0, or a range such as gpu:0-7")
+    kvstore: str = option(
+        "device", "dist_sync trains on several machines, started by recipes/scale/launch.sh"
+    )
     engine: str = option("auto", "auto takes oneDNN on a single CPU where it is installed")
     precision: str = option("float32", "precision of products: float32, or bfloat16 by oneDNN")
     shuffle: str = option("pair", "shuffle all pairs, or blocks of questions")
@@ -206,6 +214,7 @@ class TrainingConfig:
 
     #: Values that some fields are limited to.
     CHOICES = {
+        "kvstore": KVSTORES,
         "engine": ENGINES,
         "precision": ("float32", "bfloat16"),
         "schedule": SCHEDULES,

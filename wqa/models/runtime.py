@@ -6,8 +6,7 @@ may use, unless it is already set. A list, which OpenMP takes and MXNet does not
 first number. The values of this and of the other variables are checked first: MXNet aborts the
 process on a value that it cannot parse.
 
-The CUDA wheel links libraries from other wheels (the extra ``cu112``), in folders that the loader
-does not search. They are loaded by path first.
+The CUDA libraries of the wheel for GPUs are loaded first (`wqa.models.cuda`).
 
 MXNet's oneDNN uses its kernels for AMX, Intel's matrix unit, only if the environment allows it
 before the import. This module allows it on processors with AMX.
@@ -25,7 +24,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import importlib.util
 import os
 import pathlib
 import platform
@@ -34,30 +32,8 @@ from typing import Dict, Iterator, List, Union
 
 import wqa
 from wqa.config.environment import check_environment, openmp_threads
-from wqa.errors import DeviceError, MissingDependency, how_to_install, shorten
-
-#: Ordered by dependence.
-_CUDA_LIBRARIES = (
-    "libcudart.so.11.0",
-    "libnvrtc.so.11.2",
-    "libcublasLt.so.11",
-    "libcublas.so.11",
-    "libcufft.so.10",
-    "libcurand.so.10",
-    "libcusolver.so.11",
-    "libcudnn.so.8",
-    "libnccl.so.2",
-    "libnvToolsExt.so.1",
-)
-
-
-def _load_cuda() -> None:
-    spec = importlib.util.find_spec("nvidia")
-    for name in _CUDA_LIBRARIES if spec else ():
-        for folder in spec.submodule_search_locations or ():  # type: ignore[union-attr]
-            for path in sorted(pathlib.Path(folder).glob(f"*/lib/{name}")):
-                with contextlib.suppress(OSError):  # the import of MXNet names a missing library
-                    ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+from wqa.errors import DeviceError, how_to_install, shorten
+from wqa.models.cuda import import_problem, library_folders, load_libraries
 
 
 def _has_amx() -> bool:
@@ -92,18 +68,12 @@ try:
     _libc.mallopt(-1, (1 << 31) - 1)  # M_TRIM_THRESHOLD: and stay there
 except (OSError, AttributeError):  # another C library, which is only slower
     pass
-_load_cuda()
+load_libraries(library_folders())
 try:
     with _garbage_kept():
         import mxnet as mx
 except (ImportError, OSError) as error:  # OSError: a library that the wheel links is absent
-    raise MissingDependency(
-        "mxnet",
-        f"MXNet cannot be imported ({error})",
-        "MXNet 1.9.1",
-        f"install it {how_to_install('cpu')}, or '.[cu112]' on a machine with an NVIDIA driver; "
-        "`wqa doctor` says more",
-    ) from None
+    raise import_problem(error) from None
 
 #: Arrays or symbols, the inputs and outputs of ``hybrid_forward``.
 Tensor = Union[mx.nd.NDArray, mx.sym.Symbol]
@@ -137,11 +107,14 @@ def parse_devices(ctx: str) -> List[mx.Context]:
         raise DeviceError("ctx", shorten(ctx), "cpu, gpu:0, or a range such as gpu:0-7")
     kind = match.group(1)
     if kind == "gpu" and last >= gpu_count():
+        mend = f"install MXNet for GPUs {how_to_install('cu112')}"
+        if mx.runtime.Features().is_enabled("CUDA"):
+            mend = "let the NVIDIA driver show the GPU: `nvidia-smi` lists those that it shows"
         raise DeviceError(
             "ctx",
             f"gpu:{last}, but this machine shows {gpu_count()} GPUs to MXNet",
             "a GPU of this machine",
-            f'take ctx="cpu", or install MXNet for GPUs {how_to_install("cu112")}',
+            f'take ctx="cpu", or {mend}',
         )
     return [mx.Context(kind, index) for index in range(first, last + 1)]
 

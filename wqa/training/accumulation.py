@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import Dict, Sequence
+import math
+from typing import Any, Dict, Optional, Sequence, Union
 
 import mxnet as mx
 from mxnet import gluon
+
+from wqa.training.workers import Workers
 
 
 class GradientSums:
@@ -49,25 +52,77 @@ class GradientSums:
 
 
 class FreshTrainer(gluon.Trainer):
-    """A Gluon trainer that sums only fresh gradients over devices.
+    """A Gluon trainer by Adam that sums only fresh gradients over devices and workers.
 
     A gradient is fresh if the loss of the update depends on its parameter. The gradients above the
-    exit that an update draws are stale: `mxnet.gluon.Trainer` sums them too, and applies none. It
-    takes the parameters of `mxnet.gluon.Trainer`, with ``update_on_kvstore=False``.
+    exit that an update draws are stale: `mxnet.gluon.Trainer` sums them too, and applies none.
+
+    Parameters
+    ----------
+    parameters : sequence of mxnet.gluon.Parameter
+        Parameters to train.
+    optimizer : str or mxnet.optimizer.Optimizer
+        Optimizer, as `mxnet.gluon.Trainer` takes it.
+    settings : dict
+        Settings of the optimizer.
+    workers : Workers, optional
+        Workers of the training; by default this process alone.
     """
+
+    def __init__(
+        self,
+        parameters: Sequence[gluon.Parameter],
+        optimizer: Union[str, mx.optimizer.Optimizer],
+        settings: Dict[str, Any],
+        workers: Optional[Workers] = None,
+    ) -> None:
+        self._workers = workers or Workers()
+        super().__init__(
+            list(parameters),
+            optimizer,
+            settings,
+            kvstore=self._workers.store,
+            update_on_kvstore=False,
+        )
 
     def _allreduce_grads(self) -> None:
         if self._kvstore is None:
             return  # one device
+        fresh = set()
         for index, parameter in enumerate(self._params):
-            arrays = parameter.list_data()
-            fresh = [array._fresh_grad for array in arrays]
-            if not any(fresh):
-                continue
+            if any(array._fresh_grad for array in parameter.list_data()):
+                fresh.add(index)
+        # A store waits for the gradient of every worker.
+        for index in sorted(self._workers.union(fresh)):
+            parameter = self._params[index]
             gradients = parameter.list_grad()
-            for array, gradient, is_fresh in zip(arrays, gradients, fresh):
-                if not is_fresh:  # the loss of this device does not depend on the parameter
+            for array, gradient in zip(parameter.list_data(), gradients):
+                if not array._fresh_grad:  # the loss here does not depend on the parameter
                     gradient[:] = 0
                     array._fresh_grad = True
             # The priority is that of Gluon's trainer.
             self._kvstore.pushpull(index, gradients, priority=-index)
+
+
+def clip_gradients(gradients: Sequence[mx.nd.NDArray], limit: float, workers: Workers) -> None:
+    """Scale gradients so that their norm is at most a limit, by the same factor on all workers.
+
+    Parameters
+    ----------
+    gradients : sequence of mxnet.nd.NDArray
+        Gradients on one device, summed over all; they are changed.
+    limit : float
+        Greatest norm.
+    workers : Workers
+        Workers of the training.
+    """
+    if workers.count == 1:
+        gluon.utils.clip_global_norm(gradients, limit)
+        return
+    flat = [gradient.reshape((-1,)) for gradient in gradients]
+    squares = mx.nd.add_n(*[mx.nd.dot(gradient, gradient) for gradient in flat])
+    # The last bit of a norm depends on the number of threads.
+    norm = workers.first(math.sqrt(squares.asscalar()))
+    if norm > limit:
+        for gradient in gradients:
+            gradient *= limit / norm

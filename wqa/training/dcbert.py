@@ -146,10 +146,10 @@ def _distinct(
 ) -> Tuple[mx.nd.NDArray, mx.nd.NDArray, mx.nd.NDArray]:
     """Distinct texts of a batch, (T, L), their valid lengths, and the text of each row, (B,)."""
     keys = np.column_stack([ids.asnumpy(), valid.asnumpy()])
-    _, firsts, of_row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    firsts = mx.nd.array(firsts, ctx=ids.context, dtype="int32")
+    _, rows, of_row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    rows = mx.nd.array(rows, ctx=ids.context, dtype="int32")
     of_row = mx.nd.array(of_row, ctx=ids.context, dtype="int32")
-    return mx.nd.take(ids, firsts), mx.nd.take(valid, firsts), of_row
+    return mx.nd.take(ids, rows), mx.nd.take(valid, rows), of_row
 
 
 def _copy_tables(backbone: Backbone, network: Network) -> None:

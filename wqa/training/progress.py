@@ -53,6 +53,8 @@ class TrainingBar(tqdm):
         bool or None
             Whether the bar was printed.
         """
+        if self.disable:
+            return None
         if self._measured_from is None and self.n + n - self.initial >= COMPILING:
             self._measured_from = (self.n + n, self._time())
         return super().update(n)

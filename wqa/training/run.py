@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -9,7 +10,7 @@ import logging
 import pathlib
 import random
 import shutil
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Callable, ContextManager, Dict, Optional
 
 import mxnet as mx
 import numpy as np
@@ -34,6 +35,7 @@ from wqa.training.teachers import ScoreTeacher, open_teachers, scores_of_teacher
 from wqa.training.tensorboard import TensorBoardLog
 from wqa.training.trainer import Evaluator, Trainer
 from wqa.training.updates import plan_updates
+from wqa.training.workers import Workers, open_workers
 
 LOGGER = logging.getLogger(__name__)
 
@@ -46,6 +48,7 @@ _FIXED = (
     "encoder",
     "train_sha256",
     "teachers_sha256",
+    "workers",
 )
 
 _RESUME_MEND = "resume with the options that the run was started with"
@@ -113,25 +116,27 @@ def train(
     Raises
     ------
     WqaError
-        If the data, the encoder or the run cannot be read, the settings do not fit, or the training
-        diverges or is stopped.
+        If the data, the encoder or the run cannot be read, the settings do not fit, the training
+        diverges or is stopped, or one of several workers fails.
     """
     kind = task_type(system)
     own_config = _own_config(system, options)
     config = config or TrainingConfig(**own_config.training_defaults())
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
-    log = TensorBoardLog(log_dir) if log_dir else None
-    with lossy_messages(), lock_output(run):
+    with lossy_messages(), open_workers(config.kvstore) as workers, _lock(run, workers):
+        log = TensorBoardLog(log_dir) if log_dir and workers.writes else None
         if resume:
             config = _with_earlier(config, run)
         with open_start(encoder, init) as start:
             task = kind.create(system, start, own_config, train_file, config, max_length)
             choose_training_engine(task.network, config)
-            schedule = _schedule(task, config, run)
+            schedule = _schedule(task, config, run, workers)
             given, config = config, with_chosen(config, schedule)
             teachers = open_teachers(task, config, train_file, score_teacher)
-            evaluator = make_evaluator(task.encoder) if make_evaluator else None
+            evaluator = None
+            if make_evaluator and workers.writes:
+                evaluator = make_evaluator(task.encoder)
             record = RunConfig(
                 system=system,
                 backbone=task.network.config,
@@ -143,11 +148,10 @@ def train(
                 teachers_sha256=tuple(teacher.digest for teacher in teachers),
                 versions=library_versions(),
                 command=command,
+                workers=workers.count,
             )
-            if _is_complete(run, record, resume):
-                # They remain if the process is killed after the last rename.
-                shutil.rmtree(run / "checkpoints", ignore_errors=True)
-                record_digests(run, [name for name in RUN_FILES if (run / name).is_file()])
+            _check_agreement(record, workers)
+            if workers.first(workers.writes and _is_complete(run, record, resume)):
                 return State(finished=True)
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
@@ -156,11 +160,29 @@ def train(
                     f"learning_rate={config.learning_rate} is chosen for {schedule.total} updates, "
                     f"{schedule.warmup} of them up to the peak"
                 )
-            _begin(run, record)
-            task.encoder.tokenizer.save(run / "tokenizer.json")
+            if workers.writes:
+                _begin(run, record, task)
             _seed(config.seed)
-            _log_start(run, task.initialize(start, devices))
-        return _fit(task, config, run, evaluator, resume, schedule, log)
+            line = task.initialize(start, devices)
+            if workers.writes:
+                _log_start(run, line)
+        return _fit(task, config, run, evaluator, resume, schedule, log, workers)
+
+
+def _lock(run: pathlib.Path, workers: Workers) -> ContextManager[None]:
+    return lock_output(run) if workers.writes else contextlib.nullcontext()
+
+
+def _check_agreement(record: RunConfig, workers: Workers) -> None:
+    """Check that all workers train the same, whatever their command lines say."""
+    if workers.count == 1:
+        return
+    values = json.loads(to_json(record))
+    values.update(values.pop("training"))
+    for name, value in values.items():
+        if name != "command":
+            expected = "the same training on all workers"
+            workers.check_equal(name, value, expected, "give them the same options and data")
 
 
 def _with_earlier(config: TrainingConfig, run: pathlib.Path) -> TrainingConfig:
@@ -181,12 +203,12 @@ def _with_earlier(config: TrainingConfig, run: pathlib.Path) -> TrainingConfig:
     return config
 
 
-def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path) -> Schedule:
+def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, workers: Workers) -> Schedule:
     """Count the updates; a new training that ends within its warm-up is refused.
 
     ``max_updates`` may cut a trial short, and a run of an earlier version may be resumed.
     """
-    devices = len(parse_devices(config.ctx))
+    devices = len(parse_devices(config.ctx)) * workers.count
     schedule = plan_schedule(config, task.plan(plan_updates(config, devices).tokens))
     if schedule.reaches_peak:
         return schedule
@@ -230,8 +252,9 @@ def _fit(
     resume: bool,
     schedule: Schedule,
     log: Optional[TensorBoardLog],
+    workers: Workers,
 ) -> State:
-    trainer = Trainer(task, config, run, evaluator, schedule, log.add if log else None)
+    trainer = Trainer(task, config, run, evaluator, schedule, log.add if log else None, workers)
     try:
         if resume:
             trainer.resume()
@@ -239,8 +262,9 @@ def _fit(
     finally:
         if log:
             log.close()
-    trainer.checkpoints.finish(task.network, run / "model.params")
-    record_digests(run)
+    if workers.writes:
+        trainer.checkpoints.finish(task.network, run / "model.params")
+        record_digests(run)
     return state
 
 
@@ -251,7 +275,10 @@ def _seed(seed: int) -> None:
 
 
 def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
-    """Compare config.json with that of the resumed run, if there is one; True if it is complete."""
+    """Compare config.json with that of the resumed run, if there is one; True if it is complete.
+
+    The digests of a complete run are recorded again.
+    """
     path = run / "config.json"
     if not path.exists():
         return False
@@ -274,17 +301,23 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     new = dataclasses.asdict(record.training or TrainingConfig())
     for name in old:
         _compare(path, name, old[name], new[name])
-    return (run / "model.params").exists()
+    if not (run / "model.params").exists():
+        return False
+    # They remain if the process is killed after the last rename.
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)
+    record_digests(run, [name for name in RUN_FILES if (run / name).is_file()])
+    return True
 
 
-def _begin(run: pathlib.Path, record: RunConfig) -> None:
-    """Write config.json of a new run; digests of a resumed one are out of date from now on."""
+def _begin(run: pathlib.Path, record: RunConfig, task: Task) -> None:
+    """Write the files of a new run; digests of a resumed one are out of date from now on."""
     path = run / "config.json"
     if path.exists():
         forget_digests(run)
-        return
-    with atomic_writer(path) as file:
-        file.write(to_json(record))
+    else:
+        with atomic_writer(path) as file:
+            file.write(to_json(record))
+    task.encoder.tokenizer.save(run / "tokenizer.json")
 
 
 def _compare(path: pathlib.Path, name: str, old: Any, new: Any) -> None:

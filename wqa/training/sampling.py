@@ -58,17 +58,22 @@ def order_of_epoch(seed: int, epoch: int) -> np.random.Generator:
     return np.random.default_rng([seed, _ORDER, epoch])
 
 
-def dropout_seed(seed: int, update: int) -> int:
+def dropout_seed(seed: int, update: int, rank: int = 0) -> int:
     """Seed of MXNet's generators for one update; each device adds its index to it.
 
     Parameters
     ----------
     seed, update : int
         Seed of the training and number of the update.
+    rank : int
+        Number of the worker. Worker 0 draws as a single process does.
 
     Returns
     -------
     int
         A seed below 2 ** 31 - 1024.
     """
-    return int(np.random.default_rng([seed, _DROPOUT, update]).integers(2**31 - 1024))
+    entropy = [seed, _DROPOUT, update]
+    if rank:
+        entropy.append(rank)
+    return int(np.random.default_rng(entropy).integers(2**31 - 1024))

@@ -16,11 +16,11 @@ from mxnet import autograd, gluon
 
 from wqa.config import TrainingConfig
 from wqa.data.parameter_files import is_finite
-from wqa.data.stopping import stop_on_signals
+from wqa.data.stopping import StopRequest, stop_on_signals
 from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
 from wqa.models import Network, parse_devices
 from wqa.text import split_rows
-from wqa.training.accumulation import FreshTrainer, GradientSums
+from wqa.training.accumulation import FreshTrainer, GradientSums, clip_gradients
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.engines import attach_engines
 from wqa.training.metrics import MetricsFile
@@ -30,6 +30,7 @@ from wqa.training.sampling import dropout_seed, order_of_epoch
 from wqa.training.schedules import RATES, Schedule, plan_schedule, with_chosen
 from wqa.training.task import Task
 from wqa.training.updates import plan_updates
+from wqa.training.workers import Workers
 
 LOGGER = logging.getLogger(__name__)
 
@@ -61,6 +62,9 @@ class Trainer:
         Numbers of updates; counted in the task's plan of an epoch by default.
     listener : callable, optional
         Takes each line of ``metrics.jsonl``.
+    workers : Workers, optional
+        Workers that train together; by default this process alone. Each computes its rows of an
+        update. Worker 0 evaluates and writes.
 
     Raises
     ------
@@ -76,14 +80,16 @@ class Trainer:
         evaluator: Optional[Evaluator] = None,
         schedule: Optional[Schedule] = None,
         listener: Optional[Callable[[Dict[str, Any]], None]] = None,
+        workers: Optional[Workers] = None,
     ) -> None:
-        self._plan = plan_updates(config, len(parse_devices(config.ctx)))
+        self.workers, self.devices = workers or Workers(), parse_devices(config.ctx)
+        self._plan = plan_updates(config, len(self.devices) * self.workers.count)
         schedule = schedule or plan_schedule(config, task.plan(self._plan.tokens))
         self.updates_per_epoch, self.total, self.warmup = schedule
         config = with_chosen(config, schedule)
         self.task, self.config, self.evaluator = task, config, evaluator
         self.network = task.network
-        self.devices = parse_devices(config.ctx)
+        self._evaluates = self.workers.first(evaluator is not None)
         self.state, self.checkpoints = State(), Checkpoints(run)
         self.metrics = MetricsFile(run / "metrics.jsonl", listener)
         # Ordered by structure, so that the optimizer's state fits a network that is built again.
@@ -92,16 +98,14 @@ class Trainer:
         for name, parameter in self.network._collect_params_with_prefix().items():
             if all(parameter is not known for known in self._parameters.values()):
                 self._parameters[name] = parameter
+        settings = {"learning_rate": config.learning_rate}
         self._optimizer = FreshTrainer(
-            list(self._parameters.values()),
-            "adam",
-            {"learning_rate": config.learning_rate},
-            kvstore="device",
-            update_on_kvstore=False,
+            list(self._parameters.values()), "adam", settings, self.workers
         )
+        self.workers.start(self._optimizer)
         length = task.max_length
         # An evaluation may use the engine too, by mini-batches of `tokens_per_batch`.
-        tokens = max(self._plan.step_tokens(length), config.tokens_per_batch)
+        tokens = max(self._plan.step_tokens(length, self.workers.count), config.tokens_per_batch)
         self._engines = attach_engines(self.network, config, tokens, length)
         task.hybridize(not self._engines)
         self._epoch = -1  # epoch of `_batches`
@@ -120,15 +124,19 @@ class Trainer:
             If ``metrics.jsonl`` cannot be written.
         """
         load = functools.partial(load_optimizer, self._optimizer, self._parameters)
-        loaded = self.checkpoints.load_latest(self.network, load, self.devices)
+        with self.workers.in_turn():  # worker 0 deletes what dead processes left
+            loaded = self.checkpoints.load_latest(self.network, load, self.devices)
         self.state, self._epoch = loaded or State(), -1
         self.checkpoints.check_fits(self.state, self.total, self.config.accumulate)
-        self.metrics.keep_until(self.state.update)
+        self._check_same()
+        if self.workers.writes:
+            self.metrics.keep_until(self.state.update)
 
     def fit(self) -> State:
         """Train to the end, or until the figures on the development questions stop improving.
 
-        SIGINT and SIGTERM stop the training after the current update, with a checkpoint.
+        SIGINT and SIGTERM stop the training after the current update, with a checkpoint. One worker
+        that gets a signal stops all.
 
         Returns
         -------
@@ -143,19 +151,23 @@ class Trainer:
             If a signal stopped the training.
         StorageError
             If a checkpoint or ``metrics.jsonl`` cannot be written; earlier checkpoints remain.
+        WorkerLost
+            If another worker fails, or is lost.
         """
         state = self.state
         self._since, self._pairs_since = time.perf_counter(), 0
-        with stop_on_signals() as request, TrainingBar(self.total, state.update) as bar:
+        bar = TrainingBar(self.total, state.update, disable=not self.workers.writes)
+        with stop_on_signals() as request, bar:
             if state.evaluation_is_due:  # a signal came before it
                 self._evaluate(bar)
                 self._checkpoint()
             while not self._has_ended():
                 self._update(bar)
                 state.evaluation_is_due = self._evaluation_is_due()
-                if state.evaluation_is_due and not request.signal:
+                stop = self._agreed(request)
+                if state.evaluation_is_due and not stop:
                     self._evaluate(bar)
-                stop = request.signal
+                    stop = self._agreed(request)
                 if self._checkpoint_is_due() or stop:
                     self._checkpoint()
                 if stop and (state.evaluation_is_due or not self._has_ended()):
@@ -163,6 +175,10 @@ class Trainer:
                         stop, f"update {state.update} of {self.total}", self.checkpoints.folder
                     )
         return state
+
+    def _agreed(self, request: StopRequest) -> int:
+        """The signal that stops all workers, or 0."""
+        return max(self.workers.gather(request.signal))
 
     def _has_ended(self) -> bool:
         state = self.state
@@ -182,7 +198,7 @@ class Trainer:
         rate_of = RATES[config.schedule]
         assert config.learning_rate is not None
         rate = rate_of(state.update, config.learning_rate, self.warmup, self.total)
-        losses = self._backward(batches)
+        losses = self.workers.sums(self._backward(batches))
         for name, value in losses.items():
             if not math.isfinite(value):
                 self._raise_diverged(f"the {name} is {value}", "a finite loss")
@@ -218,9 +234,12 @@ class Trainer:
         return key
 
     def _backward(self, batches: Sequence[Dict[str, np.ndarray]]) -> Dict[str, float]:
-        """Compute the gradients of the mean losses over all mini-batches; returns the losses."""
+        """Compute the gradients of the mean losses over all mini-batches; returns the losses.
+
+        They are this worker's shares, whose sums over the workers are the gradients and losses.
+        """
         rows = sum(_rows(batch) for batch in batches)
-        seed = dropout_seed(self.config.seed, self.state.update)
+        seed = dropout_seed(self.config.seed, self.state.update, self.workers.rank)
         mx.random.seed(seed)
         for index, engine in enumerate(self._engines):
             engine.seed(seed + index)
@@ -242,8 +261,8 @@ class Trainer:
         """Losses of a mini-batch on each device, as shares of the mean over ``rows`` rows."""
         losses: Dict[str, List[mx.nd.NDArray]] = {}
         with autograd.record():
-            shares = split_rows(_rows(batch), len(self.devices))
-            for (start, end), ctx in zip(shares, self.devices):
+            shares = split_rows(_rows(batch), len(self.devices) * self.workers.count)
+            for (start, end), ctx in zip(self.workers.share(shares), self.devices):
                 part, weight = slice(start, end), 1.0
                 if start == end:
                     # A device without rows takes the first with weight 0, so that its gradients
@@ -265,7 +284,7 @@ class Trainer:
                     fresh[name] = parameter
             if self.config.clip_norm:
                 gradients = [parameter.grad(ctx) for parameter in fresh.values()]
-                gluon.utils.clip_global_norm(gradients, self.config.clip_norm)
+                clip_gradients(gradients, self.config.clip_norm, self.workers)
             if self.config.weight_decay:
                 for name, parameter in fresh.items():
                     if not name.endswith(_UNDECAYED):
@@ -286,7 +305,8 @@ class Trainer:
         line["learning_rate"] = rate
         if len(means) > 1:
             line["losses"] = means
-        self.metrics.append({**line, "pairs_per_second": round(speed, 2)})
+        if self.workers.writes:
+            self.metrics.append({**line, "pairs_per_second": round(speed, 2)})
         bar.set_postfix_str(f"loss {loss:.4f}, rate {rate:.2e}, {speed:.1f} pairs/s", refresh=False)
         state.loss_sums, state.loss_updates = {}, 0
         self._since, self._pairs_since = now, 0
@@ -294,7 +314,7 @@ class Trainer:
     # Between updates
 
     def _evaluation_is_due(self) -> bool:
-        if self.evaluator is None:
+        if not self._evaluates:
             return False
         state, every = self.state, self.config.eval_every or self.updates_per_epoch
         if self._has_ended():
@@ -302,12 +322,15 @@ class Trainer:
         return state.update % every == 0 if every else state.batch == 0
 
     def _evaluate(self, bar: TrainingBar) -> None:
-        assert self.evaluator is not None
         state, begin = self.state, time.perf_counter()
-        figures = self.evaluator(self.network)
+        figures: Dict[str, float] = {}
+        if self.workers.writes:
+            assert self.evaluator is not None
+            figures = self.evaluator(self.network)
+            self.metrics.append({"update": state.update, "dev": figures})
+        figures = self.workers.first(figures)
         if self._engines:
             self.task.hybridize(False)  # the evaluator's ranker may have hybridized the network
-        self.metrics.append({"update": state.update, "dev": figures})
         shown = []
         for name, value in figures.items():
             if name.endswith("loss"):
@@ -320,7 +343,8 @@ class Trainer:
             self._check_parameters()
             state.best_figure, state.best_update = figure, state.update
             state.evaluations_since_best = 0
-            self.checkpoints.keep_best(self.network, state.update)
+            if self.workers.writes:
+                self.checkpoints.keep_best(self.network, state.update)
         elif state.update > self.warmup:
             state.evaluations_since_best += 1
             state.finished = 0 < self.config.patience <= state.evaluations_since_best
@@ -339,15 +363,21 @@ class Trainer:
     def _checkpoint(self) -> None:
         self._check_parameters()
         begin = time.perf_counter()
-        self.metrics.sync()  # a resumed training does not write the lines before its checkpoint
-        save = functools.partial(save_optimizer, self._optimizer, self._parameters)
-        self.checkpoints.save(self.state, self.network, save)
+        self._check_same()
+        if self.workers.writes:
+            self.metrics.sync()  # a resumed training does not write the lines before its checkpoint
+            save = functools.partial(save_optimizer, self._optimizer, self._parameters)
+            self.checkpoints.save(self.state, self.network, save)
         self._since += time.perf_counter() - begin
 
     def _check_parameters(self) -> None:
         for name, parameter in self._parameters.items():
             if not is_finite(parameter.data(self.devices[0]).asnumpy()):
                 self._raise_diverged(f"parameter {name} is not finite", "finite numbers")
+
+    def _check_same(self) -> None:
+        arrays = [parameter.data(self.devices[0]) for parameter in self._parameters.values()]
+        self.workers.check_same(arrays, self.state.update)
 
     def _raise_diverged(self, problem: str, expected: str) -> NoReturn:
         # A resumed run keeps its settings, and so would diverge again.

@@ -24,22 +24,25 @@ class UpdatePlan(NamedTuple):
     tokens: int
     steps: int
 
-    def step_tokens(self, max_length: int) -> int:
-        """Most tokens that the devices compute at a time.
+    def step_tokens(self, max_length: int, workers: int = 1) -> int:
+        """Most tokens that the devices of a worker compute at a time.
 
         Parameters
         ----------
         max_length : int
             Greatest length of an input in tokens.
+        workers : int
+            Number of workers that share a part.
 
         Returns
         -------
         int
         """
-        if self.steps == 1:
+        parts = self.steps * workers
+        if parts == 1:
             return self.tokens
         # Parts are equal but for a row.
-        return self.tokens // self.steps + max_length
+        return self.tokens // parts + max_length
 
     def split(self, batch: Dict[str, np.ndarray]) -> List[Dict[str, np.ndarray]]:
         """Divide a batch into the parts that the devices compute one after another.
@@ -75,7 +78,7 @@ def plan_updates(config: TrainingConfig, devices: int) -> UpdatePlan:
     config : TrainingConfig
         Settings of the training.
     devices : int
-        Number of devices.
+        Number of devices of all workers.
 
     Returns
     -------

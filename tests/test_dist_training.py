@@ -1,0 +1,223 @@
+"""Trainings of two workers by MXNet's distributed store, started by recipes/scale/launch.sh."""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from conftest import ROOT, child_environment, needs_precision
+
+import wqa.models  # noqa: F401 - prepares the process before MXNet is imported
+
+import mxnet as mx  # isort: skip
+from wqa.cli import main
+from wqa.data import builtin_path, read_questions, write_questions
+from wqa.data.parameter_files import read_array, read_layout
+
+pytestmark = pytest.mark.skipif(
+    not mx.runtime.Features().is_enabled("DIST_KVSTORE"),
+    reason="this build of MXNet has no distributed store",
+)
+
+#: Trains, and notes the digests of the parameters on each device after every update. At one update
+#: one worker may get a signal.
+WORKER = """
+import hashlib, os, pathlib, signal, sys
+folder, name, victim, update = sys.argv[1:5]
+import mxnet  # the scheduler and the server stay here
+from wqa.__main__ import main
+from wqa.training.trainer import Trainer
+step = Trainer._step
+def noted(trainer, rate):
+    number, rank = trainer.state.update, trainer.workers.rank
+    if name and (number, rank) == (int(update), int(victim)):
+        os.kill(os.getpid(), getattr(signal, name))
+    step(trainer, rate)
+    line = [str(number)]
+    for device in trainer.devices:
+        digest = hashlib.sha256()
+        for parameter in trainer._parameters.values():
+            digest.update(parameter.data(device).asnumpy().tobytes())
+        line.append(digest.hexdigest())
+    with open(pathlib.Path(folder) / f"worker-{rank}", "a") as file:
+        file.write(" ".join(line) + "\\n")
+Trainer._step = noted
+sys.argv = ["wqa", *sys.argv[5:]]
+sys.exit(main())
+"""
+#: Seconds of a launch, on a busy machine.
+LIMIT = 150
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory, tiny_encoder):
+    """An encoder without dropout, and a few questions to train and to evaluate on."""
+    folder = tmp_path_factory.mktemp("material")
+    shutil.copytree(tiny_encoder, folder / "encoder")
+    path = folder / "encoder" / "config.json"
+    config = json.loads(path.read_text())
+    config.update(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    path.write_text(json.dumps(config))
+    questions = list(read_questions(builtin_path("dev")))
+    write_questions(folder / "train.jsonl", questions[:8])
+    write_questions(folder / "dev.jsonl", questions[8:11])
+    return folder
+
+
+def arguments(material, out, *more):
+    options = {
+        "encoder": material / "encoder",
+        "train": material / "train.jsonl",
+        "dev": material / "dev.jsonl",
+        "out": out,
+        "exits": "1,2,3",
+        "max-length": 64,
+        "max-updates": 8,
+        "epochs": 9,
+        "learning-rate": 1e-3,
+        "warmup-updates": 3,
+        "checkpoint-every": 2,
+        "eval-every": 3,
+        "log-every": 1,
+    }
+    words = ["train", "cascade"]
+    for name, value in options.items():
+        words += [f"--{name}", str(value)]
+    return [*words, *map(str, more)]
+
+
+def launch(notes, words, blow=("", 0, 0)):
+    """Exit status, messages and seconds of a launch of two workers."""
+    notes.mkdir(exist_ok=True)
+    name, victim, update = map(str, blow)
+    begin = time.monotonic()
+    process = subprocess.Popen(
+        [
+            str(ROOT / "recipes" / "scale" / "launch.sh"),
+            "2",
+            sys.executable,
+            "-c",
+            WORKER,
+            str(notes),
+            name,
+            victim,
+            update,
+            *words,
+            "--kvstore",
+            "dist_sync",
+        ],
+        env=child_environment(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        _, error = process.communicate(timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()  # its processes end with it
+        _, error = process.communicate(timeout=30)
+        raise AssertionError(error) from None
+    return process.returncode, error, time.monotonic() - begin
+
+
+def digests(notes):
+    """Digests by update of each worker's devices, the last of an update that was repeated."""
+    workers = []
+    for rank in range(2):
+        lines = (notes / f"worker-{rank}").read_text().splitlines()
+        workers.append({int(line.split()[0]): line.split()[1:] for line in lines})
+    return workers
+
+
+def assert_equal_on_all(notes, updates, devices):
+    first, second = digests(notes)
+    assert sorted(first) == sorted(second) == list(range(1, updates + 1))
+    for update, values in first.items():
+        assert len(values) == devices and len({*values, *second[update]}) == 1, update
+    assert len({values[0] for values in first.values()}) == updates
+
+
+def losses(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return {line["update"]: line["loss"] for line in lines if "loss" in line}
+
+
+#: Updates of several mini-batches of few rows, which the workers do not share evenly.
+SETTINGS = ["--ctx", "cpu:0-1", "--tokens-per-batch", 60, "--tokens-per-update", 500]
+SETTINGS += ["--clip-norm", 0.5, "--weight-decay", 0.01, "--seed", 1]
+
+
+@pytest.fixture(scope="module")
+def whole(material, tmp_path_factory):
+    """A training of two workers with two devices each, which nothing disturbs."""
+    folder = tmp_path_factory.mktemp("whole")
+    words = arguments(material, folder / "run", *SETTINGS)
+    status, error, _ = launch(folder / "notes", words)
+    assert status == 0, error
+    return folder
+
+
+def test_workers_have_the_same_parameters_after_every_update(whole):
+    assert_equal_on_all(whole / "notes", 8, 2)
+
+
+def test_they_train_as_one_process_does(whole, material, tmp_path):
+    settings = ["cpu:0-3" if word == "cpu:0-1" else word for word in SETTINGS]
+    assert main(arguments(material, tmp_path / "run", *settings)) == 0
+    ours, theirs = losses(whole / "run"), losses(tmp_path / "run")
+    assert list(ours) == list(theirs) == list(range(1, 9))
+    np.testing.assert_allclose(list(ours.values()), list(theirs.values()), atol=1e-5)
+    ours, theirs = (folder / "run" / "model.params" for folder in (whole, tmp_path))
+    layout = read_layout(ours)
+    for name, stored in read_layout(theirs).items():
+        values = read_array(ours, layout[name]), read_array(theirs, stored)
+        np.testing.assert_allclose(*values, atol=1e-5, err_msg=name)
+
+
+def test_worker_0_writes_the_run(whole):
+    config = json.loads((whole / "run" / "config.json").read_text())
+    assert config["workers"] == 2 and config["training"]["kvstore"] == "dist_sync"
+    lines = [
+        json.loads(line) for line in (whole / "run" / "metrics.jsonl").read_text().splitlines()
+    ]
+    updates = [line["update"] for line in lines]
+    assert updates == sorted(updates) and sum("dev" in line for line in lines) == 3
+    names = {path.name for path in (whole / "run").iterdir()}
+    assert names == {"config.json", "metrics.jsonl", "model.params", "tokenizer.json"}
+
+
+def test_a_lost_worker_ends_the_others_and_the_run_goes_on(whole, material, tmp_path):
+    words = arguments(material, tmp_path / "run", *SETTINGS)
+    # The other worker waits in MXNet for gradients, as it clips them.
+    status, error, seconds = launch(tmp_path / "notes", words, ("SIGKILL", 1, 5))
+    assert status == 137 and seconds < 60
+    [message] = [line for line in error.splitlines() if line.startswith("error:")]
+    assert "worker 1 on " in message and "is lost" in message and "Traceback" not in error
+    assert (tmp_path / "run" / "checkpoints" / "update-00000004").is_dir()
+    status, error, _ = launch(tmp_path / "notes", [*words, "--resume"])
+    assert status == 0, error
+    assert_equal_on_all(tmp_path / "notes", 8, 2)
+    assert digests(tmp_path / "notes") == digests(whole / "notes")
+    ours, theirs = (folder / "run" / "model.params" for folder in (tmp_path, whole))
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+@needs_precision("bfloat16")
+def test_onednn_in_bfloat16_until_a_signal(material, tmp_path):
+    settings = ["--engine", "onednn", "--precision", "bfloat16", "--tokens-per-batch", 100]
+    settings += ["--accumulate", 2, "--max-updates", 4]
+    words = arguments(material, tmp_path / "run", *settings)
+    # A signal to one worker stops all after the same update, with a checkpoint.
+    status, error, _ = launch(tmp_path / "notes", words, ("SIGTERM", 1, 3))
+    assert status == 143 and "update 3 of 4: stopped by signal 15" in error
+    assert (tmp_path / "run" / "checkpoints" / "update-00000003").is_dir()
+    assert_equal_on_all(tmp_path / "notes", 3, 1)
+    settings[settings.index(100)] = 200  # a mini-batch of both workers
+    assert main(arguments(material, tmp_path / "one", *settings)) == 0
+    ours, theirs = losses(tmp_path / "run"), losses(tmp_path / "one")
+    assert list(ours) == [1, 2, 3]
+    for update, loss in ours.items():
+        assert loss == pytest.approx(theirs[update], abs=2e-3)

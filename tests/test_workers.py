@@ -1,0 +1,465 @@
+"""The workers of a training without MXNet's store: connections, launcher, variables."""
+
+import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import ROOT, child_environment
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wqa.config import RunConfig, TrainingConfig
+from wqa.errors import OptionError, WorkerLost
+from wqa.text import split_rows
+from wqa.training import connections
+from wqa.training.accumulation import clip_gradients
+from wqa.training.connections import Connections, Reception, join, own_addresses
+from wqa.training.run import _check_agreement
+from wqa.training.sampling import dropout_seed
+from wqa.training.updates import UpdatePlan
+from wqa.training.workers import Workers, check_variables, open_workers
+
+LAUNCH = ROOT / "recipes" / "scale" / "launch.sh"
+
+
+def connect(count, ends=None):
+    """Connections of workers that are threads of this process; `ends` takes (rank, error)."""
+    reception = Reception("127.0.0.1")
+    joined = {}
+
+    def enter(rank):
+        joined[rank] = join(reception.invitation, rank)
+
+    threads = [threading.Thread(target=enter, args=(rank,)) for rank in range(1, count)]
+    for thread in threads:
+        thread.start()
+    joined[0] = reception.accept(count)
+    for thread in threads:
+        thread.join()
+    ended = {} if ends is None else ends
+    made = []
+    for rank in range(count):
+        made.append(
+            Connections(rank, joined[rank], lambda error, rank=rank: ended.update({rank: error}))
+        )
+    return made
+
+
+def together(workers, act):
+    """Results of an act of all workers at once, or the errors that they raise."""
+    results = [None] * len(workers)
+
+    def run(rank):
+        try:
+            results[rank] = act(rank, workers[rank])
+        except Exception as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(workers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    return results
+
+
+class Member(Workers):
+    """A worker with connections alone."""
+
+    def __init__(self, rank, count, connected):
+        self.rank, self.count, self._connected = rank, count, connected
+
+    def gather(self, value):
+        return self._connected.gather(value)
+
+
+def members(count):
+    return [Member(rank, count, one) for rank, one in enumerate(connect(count))]
+
+
+# Connections
+
+
+def test_all_workers_get_the_values_of_all():
+    workers = connect(3)
+    for turn in range(3):
+        values = together(workers, lambda rank, worker: worker.gather([rank, 0.1 + rank, turn]))  # noqa: B023
+        assert values == [[[rank, 0.1 + rank, turn] for rank in range(3)]] * 3
+    together(workers, lambda rank, worker: worker.close())
+
+
+def test_a_number_that_is_none_arrives_on_all():
+    workers = connect(2)
+    for values in together(workers, lambda rank, worker: worker.gather(float("nan"))):
+        assert all(np.isnan(values))
+
+
+def test_a_lost_worker_raises_on_the_others(monkeypatch):
+    workers = connect(3)
+    together(workers, lambda rank, worker: worker.name_hosts())
+    workers[2]._sockets[0].shutdown(socket.SHUT_RDWR)  # as the kernel does for a dead process
+    errors = together(workers[:2], lambda rank, worker: worker.gather(rank))
+    for error in errors:
+        assert isinstance(error, WorkerLost)
+        assert f"worker 2 on {os.uname().nodename} is lost" in str(error)
+        assert "resume" in str(error)
+
+
+def test_a_worker_that_fails_says_why():
+    workers = connect(3)
+    workers[1].fail("the disk is full")
+    for rank in (0, 2):
+        with pytest.raises(WorkerLost, match="worker 1 failed: the disk is full"):
+            workers[rank].gather(rank)
+
+
+def test_a_process_that_does_not_raise_is_ended(monkeypatch):
+    monkeypatch.setattr(connections, "GRACE", 0.2)
+    ends = {}
+    workers = connect(3, ends)
+    workers[1].fail("a reason")
+    deadline = time.monotonic() + 20
+    while len(ends) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert sorted(ends) == [0, 2]
+    assert all("worker 1 failed: a reason" in str(error) for error in ends.values())
+
+
+def test_workers_that_have_ended_are_not_lost(monkeypatch):
+    monkeypatch.setattr(connections, "GRACE", 0.1)
+    ends = {}
+    workers = connect(3, ends)
+    workers[2].close()
+    time.sleep(0.3)
+    workers[0].close()
+    time.sleep(0.3)
+    workers[1].close()
+    time.sleep(0.3)
+    assert not ends
+
+
+def test_strangers_are_turned_away(monkeypatch):
+    monkeypatch.setattr(connections, "_GREETING", 0.3)
+    reception = Reception("127.0.0.1")
+    secret, port, address = reception.invitation.split()
+    accepted = {}
+    thread = threading.Thread(target=lambda: accepted.update(reception.accept(2)))
+    thread.start()
+    lines = [b"GET / HTTP/1.1\r\n", b"\xff\xfe\n", f"{secret} 7\n".encode(), b"0" * 500, b"", None]
+    strangers = []
+    for line in lines:
+        strangers.append(socket.create_connection((address, int(port)), timeout=5))
+        if line:
+            strangers[-1].sendall(line)
+        if line is not None:
+            strangers[-1].close()
+    joined = join(reception.invitation, 1)
+    thread.join(20)
+    assert list(accepted) == [1]
+    for connection in (*strangers, *accepted.values(), *joined.values()):
+        connection.close()
+
+
+def test_a_worker_that_does_not_come(monkeypatch):
+    monkeypatch.setattr(connections, "JOINING", 0.2)
+    with pytest.raises(WorkerLost, match=r"no connection from worker 1 in 0\.2 seconds"):
+        Reception("127.0.0.1").accept(3)
+
+
+def test_worker_0_that_cannot_be_reached():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(WorkerLost, match=f"worker 0 cannot be reached .* 127.0.0.1:{port}"):
+        join(f"secret {port} 127.0.0.1", 1)
+
+
+def test_the_loopback_is_not_open_to_others():
+    assert own_addresses("127.0.0.1") == ["127.0.0.1"]
+    reception = Reception("127.0.0.1")
+    assert reception._socket.getsockname()[0] == "127.0.0.1"
+    reception._socket.close()
+    # A name of this machine may have an address of the loopback; others come by a further one.
+    assert own_addresses("localhost")[-1].startswith("127.")
+
+
+# What the workers share
+
+
+def test_sums_first_and_union():
+    results = together(
+        members(3),
+        lambda rank, worker: (
+            worker.sums({"a": 2.0**rank, "b": rank}),
+            worker.first(f"of {rank}"),
+            worker.union({rank, 7}),
+        ),
+    )
+    assert results == [({"a": 7.0, "b": 3}, "of 0", {0, 1, 2, 7})] * 3
+    alone = Workers()
+    assert alone.sums({"a": 0.1}) == {"a": 0.1} and alone.union({3}) == {3}
+    assert alone.first("x") == "x" and alone.writes and alone.count == 1
+
+
+def test_worker_0_comes_first():
+    order = []
+
+    def act(rank, worker):
+        time.sleep(0.2 * (rank == 0))
+        with worker.in_turn():
+            order.append(rank)
+
+    together(members(3), act)
+    assert order[0] == 0 and sorted(order) == [0, 1, 2]
+
+
+def test_parameters_that_differ_are_an_error():
+    def check(rank, worker, difference):
+        value = np.float32(1 + (rank == 1) * difference)
+        return worker.check_same([mx.nd.array([value])], 5)
+
+    assert together(members(2), lambda rank, worker: check(rank, worker, 0)) == [None, None]
+    errors = together(members(2), lambda rank, worker: check(rank, worker, 1.2e-7))
+    for error in errors:
+        assert isinstance(error, OptionError) and "after update 5' on worker 1" in str(error)
+
+
+@pytest.mark.parametrize(
+    "changes, name",
+    [
+        ({"train_sha256": "b"}, "train_sha256"),
+        ({"max_length": 96}, "max_length"),
+        ({"training": TrainingConfig(seed=1)}, "seed"),
+        ({"versions": {"mxnet": "1.9.0"}}, "versions"),
+        ({"command": "on another machine"}, ""),
+    ],
+)
+def test_workers_that_train_something_else(changes, name):
+    record = RunConfig("cascade", training=TrainingConfig(), train_sha256="a", workers=2)
+
+    def check(rank, worker):
+        _check_agreement(dataclasses.replace(record, **changes) if rank else record, worker)
+
+    errors = together(members(2), check)
+    if not name:
+        assert errors == [None, None]
+    for error in errors if name else ():
+        assert isinstance(error, OptionError) and str(error).startswith(f"{name}: ")
+        assert "on worker 1" in str(error)
+
+
+@given(st.integers(1, 300), st.integers(1, 5), st.integers(1, 4))
+def test_the_rows_of_all_workers_are_those_of_one_process(rows, count, devices):
+    shares = split_rows(rows, count * devices)
+    spans = []
+    for rank in range(count):
+        spans += Member(rank, count, None).share(shares)
+    assert spans == shares and sum(end - start for start, end in spans) == rows
+
+
+@given(st.integers(1, 200), st.integers(1, 64), st.integers(1, 6), st.integers(1, 5), st.data())
+def test_the_rows_of_a_worker_fit_its_tokens(rows, width, steps, workers, data):
+    tokens = data.draw(st.integers(rows * width, 2 * rows * width))
+    plan = UpdatePlan(tokens, steps)
+    for part in plan.split({"ids": np.zeros((rows, width))}):
+        for start, end in split_rows(len(part["ids"]), workers):
+            assert (end - start) * width <= plan.step_tokens(width, workers)
+
+
+def test_the_dropout_of_each_worker_is_its_own():
+    assert dropout_seed(3, 4) == dropout_seed(3, 4, 0)
+    seeds = {dropout_seed(3, update, rank) for update in range(5) for rank in range(5)}
+    assert len(seeds) == 25
+
+
+def test_gradients_are_scaled_to_the_norm():
+    def clip(rank, worker):
+        gradients = [mx.nd.array([3.0, 0.0]), mx.nd.array([[4.0]])]
+        clip_gradients(gradients, 1.0, worker)
+        small = [mx.nd.array([0.3])]
+        clip_gradients(small, 1.0, worker)
+        return [array.asnumpy().ravel().tolist() for array in (*gradients, *small)]
+
+    for results in [*together(members(2), clip), clip(0, Workers())]:
+        np.testing.assert_allclose(np.concatenate(results), [0.6, 0, 0.8, 0.3], rtol=1e-6)
+
+
+# Where there is no launcher
+
+GIVEN = {
+    "DMLC_ROLE": "worker",
+    "DMLC_PS_ROOT_URI": "127.0.0.1",
+    "DMLC_PS_ROOT_PORT": "9091",
+    "DMLC_NUM_WORKER": "2",
+    "DMLC_NUM_SERVER": "1",
+}
+
+
+@pytest.mark.parametrize(
+    "name, value, problem",
+    [(name, "", "is not set") for name in GIVEN]
+    + [
+        ("DMLC_PS_ROOT_PORT", "70000", "'70000'"),
+        ("DMLC_NUM_WORKER", "two", "'two'"),
+        ("DMLC_NUM_SERVER", "0", "'0'"),
+        ("DMLC_ROLE", "servant", "'servant'"),
+    ],
+)
+def test_variables_of_the_launcher(name, value, problem):
+    check_variables(GIVEN)
+    with pytest.raises(OptionError, match=f"^{name}: .*{problem}.*launch.sh"):
+        check_variables({**GIVEN, name: value})
+
+
+def test_a_training_that_was_not_launched(monkeypatch):
+    for name in GIVEN:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(OptionError, match="DMLC_ROLE: is not set, for kvstore=dist_sync"):
+        open_workers("dist_sync").__enter__()
+    with pytest.raises(OptionError, match="kvstore: 'dist_async'; expected one of device"):
+        TrainingConfig(kvstore="dist_async")
+
+
+def test_a_build_without_the_store(monkeypatch):
+    for name, value in GIVEN.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(mx.runtime.Features, "is_enabled", lambda self, name: False)
+    with pytest.raises(OptionError, match="dist_sync, which this build of MXNet lacks"):
+        open_workers("dist_sync").__enter__()
+
+
+# The launcher
+
+
+def launch(*arguments, **variables):
+    for name in ("MACHINE", "MACHINES", "SLURM_NODEID", "SLURM_STEP_ID", "JOB_COMPLETION_INDEX"):
+        variables.setdefault(name, "")
+    return subprocess.Popen(
+        [str(LAUNCH), *arguments],
+        env=child_environment(**variables),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # As in a terminal: a background job of a script inherits it ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def in_roles(**scripts):
+    """A command that runs one script in each role, and sleeps long in the others."""
+    lines = [f"if [[ $DMLC_ROLE == {role} ]]; then {text}; fi" for role, text in scripts.items()]
+    return ["bash", "-c", "\n".join([*lines, "exec sleep 98.7654321"])]
+
+
+def assert_none_is_left():
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        done = subprocess.run(["ps", "-e", "-o", "args"], capture_output=True, text=True)
+        if "sleep 98.7654321" not in done.stdout:
+            return
+        time.sleep(0.2)
+    raise AssertionError(done.stdout)
+
+
+def test_the_launcher_sets_the_variables():
+    names = "$DMLC_ROLE $DMLC_NUM_WORKER $DMLC_NUM_SERVER $DMLC_PS_ROOT_URI $DMLC_NODE_HOST"
+    done = launch("3", "bash", "-c", f"echo {names} $OMP_NUM_THREADS", OMP_NUM_THREADS="5")
+    out, error = done.communicate(timeout=60)
+    assert done.returncode == 0 and not error
+    expected = [f"{role} 3 1 127.0.0.1 127.0.0.1 5" for role in ["worker"] * 3 + ["server"]]
+    assert sorted(out.splitlines()) == sorted(
+        [*expected, expected[0].replace("worker", "scheduler")]
+    )
+
+
+def test_one_of_several_machines():
+    names = "$DMLC_ROLE $DMLC_NUM_WORKER $DMLC_NUM_SERVER $DMLC_PS_ROOT_URI:$DMLC_PS_ROOT_PORT"
+    command = ["2", "bash", "-c", f"echo {names}"]
+    given = {"MACHINES": "3", "DMLC_PS_ROOT_URI": "localhost", "DMLC_PS_ROOT_PORT": "4321"}
+    for index, variable in enumerate(["MACHINE", "SLURM_NODEID", "JOB_COMPLETION_INDEX"]):
+        done = launch(*command, **given, **{variable: str(index)})
+        out, error = done.communicate(timeout=60)
+        assert done.returncode == 0 and not error
+        roles = ["server", "worker", "worker"] + ["scheduler"] * (index == 0)
+        assert sorted(out.splitlines()) == sorted(f"{role} 6 3 127.0.0.1:4321" for role in roles)
+
+
+@pytest.mark.parametrize(
+    "arguments, variables, problem",
+    [
+        (["0", "true"], {}, "usage"),
+        (["2"], {}, "usage"),
+        (["two", "true"], {}, "usage"),
+        (["2", "true"], {"MACHINES": "x"}, "MACHINES is 'x'"),
+        (["2", "true"], {"MACHINES": "2"}, "MACHINE is ''"),
+        (["2", "true"], {"MACHINES": "2", "MACHINE": "2"}, "MACHINE is '2'"),
+        (["2", "true"], {"MACHINES": "2", "MACHINE": "1", "DMLC_PS_ROOT_URI": ""}, "ROOT_URI"),
+    ],
+)
+def test_a_wrong_launch(arguments, variables, problem):
+    done = launch(*arguments, **variables)
+    _, error = done.communicate(timeout=60)
+    assert done.returncode == 2 and problem in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "scripts, status, message",
+    [
+        ({"worker": "exit 0", "server": "exit 0", "scheduler": "exit 0"}, 0, ""),
+        ({"worker": "exit 3"}, 3, ""),
+        ({"worker": "kill -KILL $$"}, 137, "a worker ended with status 137"),
+        ({"server": "exit 7"}, 7, "a server ended with status 7"),
+        ({"scheduler": "exit 5"}, 5, "a scheduler ended with status 5"),
+    ],
+)
+def test_where_one_ends_all_end(scripts, status, message):
+    done = launch("2", *in_roles(**scripts), LAUNCH_GRACE="1")
+    _, error = done.communicate(timeout=60)
+    assert done.returncode == status
+    assert error.strip() == (f"launch.sh: {message}" if message else "")
+    assert_none_is_left()
+
+
+@pytest.mark.parametrize("name, status", [("TERM", 143), ("INT", 130), ("KILL", -9)])
+def test_a_signal_to_the_launcher_reaches_the_workers(name, status, tmp_path):
+    if name == "KILL" and "--pdeathsig" not in subprocess.getoutput("setpriv --help"):
+        pytest.skip("setpriv, which ends processes with their parent, is missing here")
+    note = tmp_path / "note"
+    script = (
+        f"trap 'echo {name} >> {note}; exit {status}' {name}; echo ready; sleep 98.7654321 & wait"
+    )
+    done = launch("2", *in_roles(worker=script if name != "KILL" else "echo ready"))
+    for _ in range(2):
+        assert done.stdout.readline() == "ready\n"
+    done.send_signal(getattr(signal, f"SIG{name}"))
+    done.communicate(timeout=60)
+    assert done.returncode == status
+    if name != "KILL":
+        assert note.read_text().split() == [name] * 2
+    assert_none_is_left()
+
+
+def test_slurm_signals_the_workers_itself():
+    script = "trap 'exit 143' TERM; echo ready; sleep 1 & wait; wait; exit 0"
+    done = launch(
+        "2", *in_roles(worker=script, server="exit 0", scheduler="exit 0"), SLURM_STEP_ID="0"
+    )
+    for _ in range(2):
+        assert done.stdout.readline() == "ready\n"
+    done.send_signal(signal.SIGTERM)
+    done.communicate(timeout=60)
+    assert done.returncode == 0
+
+
+def test_the_python_of_the_launcher_is_the_commands():
+    done = launch("1", sys.executable, "-c", "print('here')")
+    out, _ = done.communicate(timeout=60)
+    assert done.returncode == 0 and out.split() == ["here"] * 3

@@ -1,0 +1,344 @@
+"""Connections between the workers of a training, by which none waits for a worker that is lost.
+
+MXNet's store has no such connections: where a worker dies, the others wait for its gradients for
+ever. Here every worker holds a TCP connection with worker 0. The kernel closes it with the process,
+and gives it up half a minute after the machine has disappeared. A message is a line of JSON:
+``["value", V]``, ``["failed", TEXT]`` or ``["end", null]``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import queue
+import secrets
+import socket
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from wqa.errors import WorkerLost, printable
+
+#: Seconds after which the connection with a machine that does not answer is given up.
+SILENCE = 30
+#: Seconds in which the main thread may raise the error; then the process is ended. It does not
+#: come to it where MXNet waits for gradients.
+GRACE = 10
+#: Seconds in which all workers must have connected.
+JOINING = 120
+
+#: Seconds and bytes of the first line of a connection.
+_GREETING, _GREETING_BYTES = 10, 200
+#: An address beyond every network, towards which the route names this machine's own address.
+_ELSEWHERE = "10.254.254.254"
+#: Exit status, that of a command's errors.
+_FAILED = 2
+
+_MEND = "start all workers again and resume; they go on from the last checkpoint"
+
+
+class Connections:
+    """The connections of one worker: worker 0 has one with every other, the others with it.
+
+    Parameters
+    ----------
+    rank : int
+        Number of this worker.
+    sockets : dict of int to socket.socket
+        Connection with each of the others, by their numbers.
+    end_process : callable, optional
+        Takes the error and ends the process, if the main thread has not raised it in time.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        sockets: Dict[int, socket.socket],
+        end_process: Optional[Callable[[WorkerLost], None]] = None,
+    ) -> None:
+        self._rank, self._sockets = rank, sockets
+        self._names = {other: f"worker {other}" for other in (rank, *sockets)}
+        self._end_process = end_process or _end_process
+        self._inboxes: Dict[int, queue.Queue] = {}
+        self._error: Optional[WorkerLost] = None
+        self._lock, self._closed = threading.Lock(), threading.Event()
+        for other, connection in sockets.items():
+            _watch_machine(connection)
+            self._inboxes[other] = queue.Queue()
+            name = f"connection with worker {other}"
+            thread = threading.Thread(target=self._read, args=(other,), name=name, daemon=True)
+            thread.start()
+
+    def name_hosts(self) -> None:
+        """Exchange the names of the machines, for errors. All workers call it."""
+        for number, host in enumerate(self.gather(platform.node())):
+            self._names[number] = f"worker {number} on {host}"
+
+    def gather(self, value: Any) -> List[Any]:
+        """Exchange values. All workers call it, in the same order.
+
+        Parameters
+        ----------
+        value : Any
+            This worker's value, in types of JSON.
+
+        Returns
+        -------
+        list
+            Value of each worker, the same on all.
+
+        Raises
+        ------
+        WorkerLost
+            If a worker fails, or is lost.
+        """
+        if self._rank:
+            self._send(0, "value", value)
+            return self._receive(0)
+        values = [json.loads(json.dumps(value))]
+        values += [self._receive(other) for other in sorted(self._sockets)]
+        for other in self._sockets:
+            self._send(other, "value", values)
+        return values
+
+    def fail(self, reason: str) -> None:
+        """Tell the other workers that this one has failed, which ends them.
+
+        Parameters
+        ----------
+        reason : str
+            The error.
+        """
+        self._tell_all("failed", f"{self._names[self._rank]} failed: {reason}")
+        self._close_all()
+
+    def close(self) -> None:
+        """End the connections, after the last value."""
+        self._tell_all("end", None)
+        self._close_all()
+
+    def _close_all(self) -> None:
+        self._closed.set()
+        for connection in self._sockets.values():
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)  # what is on its way still arrives
+            connection.close()
+
+    def _send(self, other: int, kind: str, value: Any) -> None:
+        try:
+            self._sockets[other].sendall(_line(kind, value))
+        except OSError as error:
+            self._lose(f"{self._names[other]} is lost ({error.strerror})")
+            assert self._error is not None
+            raise self._error from None
+
+    def _tell_all(self, kind: str, value: Any) -> None:
+        for connection in self._sockets.values():
+            with contextlib.suppress(OSError):
+                connection.sendall(_line(kind, value))
+
+    def _receive(self, other: int) -> Any:
+        value = self._inboxes[other].get()
+        if self._error is not None:
+            raise self._error
+        return value
+
+    def _read(self, other: int) -> None:
+        """Read the messages of a worker, in a thread."""
+        reason = ""
+        try:
+            with self._sockets[other].makefile("rb") as stream:
+                for line in stream:
+                    kind, value = json.loads(line)
+                    if kind == "end":
+                        return
+                    if kind == "failed":
+                        reason = value
+                        break
+                    self._inboxes[other].put(value)
+        except (OSError, ValueError) as error:
+            reason = f"{self._names[other]} is lost ({error})"
+        self._lose(reason or f"{self._names[other]} is lost: its process or its machine has ended")
+
+    def _lose(self, reason: str) -> None:
+        with self._lock:
+            if self._error is not None or self._closed.is_set():
+                return
+            self._error = WorkerLost("training", reason, mend=_MEND)
+        if not self._rank:
+            self._tell_all("failed", reason)
+        for inbox in self._inboxes.values():
+            inbox.put(None)
+        threading.Thread(target=self._end_after_grace, name="end", daemon=True).start()
+
+    def _end_after_grace(self) -> None:
+        if not self._closed.wait(GRACE):
+            assert self._error is not None
+            self._end_process(self._error)
+
+
+def _line(kind: str, value: Any) -> bytes:
+    return json.dumps([kind, value]).encode("utf-8") + b"\n"
+
+
+def _end_process(error: WorkerLost) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        print(f"error: {error}", file=sys.stderr, flush=True)
+    os._exit(_FAILED)
+
+
+def _watch_machine(connection: socket.socket) -> None:
+    """Let the kernel end a connection whose other machine does not answer."""
+    connection.settimeout(None)
+    options = {"TCP_KEEPIDLE": SILENCE // 3, "TCP_KEEPINTVL": SILENCE // 6, "TCP_KEEPCNT": 4}
+    options.update({"TCP_USER_TIMEOUT": 1000 * SILENCE, "TCP_NODELAY": 1})
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in options.items():
+        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+class Reception:
+    """The socket of worker 0 that the others connect with.
+
+    Parameters
+    ----------
+    scheduler : str
+        Address of the scheduler. On the loopback interface, no other machine can connect.
+    own_address : str
+        Address of this machine, where it is known.
+
+    Attributes
+    ----------
+    invitation : str
+        What the others need to connect: addresses, port and a secret.
+    """
+
+    def __init__(self, scheduler: str, own_address: str = "") -> None:
+        addresses = [own_address] if own_address else own_addresses(scheduler)
+        self._secret = secrets.token_hex(8)
+        # The connections come by one address. Which of several it is, is not known before.
+        self._socket = socket.create_server(("" if len(addresses) > 1 else addresses[0], 0))
+        port = self._socket.getsockname()[1]
+        self.invitation = " ".join([self._secret, str(port), *addresses])
+
+    def accept(self, count: int) -> Dict[int, socket.socket]:
+        """Wait until all other workers have connected.
+
+        Parameters
+        ----------
+        count : int
+            Number of workers.
+
+        Returns
+        -------
+        dict of int to socket.socket
+            Connection with each of the others.
+
+        Raises
+        ------
+        WorkerLost
+            If one does not come.
+        """
+        connections: Dict[int, socket.socket] = {}
+        deadline = time.monotonic() + JOINING
+        with self._socket:
+            while len(connections) < count - 1:
+                self._socket.settimeout(max(deadline - time.monotonic(), 0.001))
+                try:
+                    connection, _ = self._socket.accept()
+                except socket.timeout:
+                    missing = sorted(set(range(1, count)) - set(connections))
+                    problem = f"no connection from worker {missing[0]} in {JOINING} seconds"
+                    raise WorkerLost("worker 0", problem, mend=_MEND) from None
+                rank = self._greeted(connection)
+                if 0 < rank < count and rank not in connections:
+                    connections[rank] = connection
+                else:
+                    connection.close()  # a stranger
+        return connections
+
+    def _greeted(self, connection: socket.socket) -> int:
+        """Number of the worker that connects; -1 for a stranger."""
+        connection.settimeout(_GREETING)
+        try:
+            secret, rank = _first_line(connection).split()
+            return int(rank) if secrets.compare_digest(secret, self._secret) else -1
+        except (OSError, ValueError, TypeError):
+            return -1
+
+
+def _first_line(connection: socket.socket) -> str:
+    """The first line, and no byte after it."""
+    line = b""
+    while not line.endswith(b"\n") and len(line) < _GREETING_BYTES:
+        byte = connection.recv(1)
+        if not byte:
+            break
+        line += byte
+    return line.decode("ascii")
+
+
+def join(invitation: str, rank: int) -> Dict[int, socket.socket]:
+    """Connect with worker 0.
+
+    Parameters
+    ----------
+    invitation : str
+        The `Reception.invitation` of worker 0.
+    rank : int
+        Number of this worker, above 0.
+
+    Returns
+    -------
+    dict of int to socket.socket
+        The connection.
+
+    Raises
+    ------
+    WorkerLost
+        If none of the addresses can be reached.
+    """
+    secret, port, *addresses = invitation.split()
+    problems = []
+    for address in addresses:
+        try:
+            connection = socket.create_connection((address, int(port)), timeout=_GREETING)
+            connection.sendall(f"{secret} {rank}\n".encode("ascii"))
+            return {0: connection}
+        except OSError as error:
+            problems.append(f"{address}:{port} ({error})")
+    problem = printable(f"worker 0 cannot be reached from {platform.node()} at ")
+    raise WorkerLost(
+        f"worker {rank}",
+        problem + " or ".join(problems),
+        mend="let the machines connect with one another on every port, or set DMLC_INTERFACE and "
+        "DMLC_NODE_HOST to the network that they share",
+    )
+
+
+def own_addresses(scheduler: str) -> List[str]:
+    """Addresses of this machine at which other machines may reach it, the likeliest first.
+
+    Parameters
+    ----------
+    scheduler : str
+        Name or address of the machine of the scheduler.
+
+    Returns
+    -------
+    list of str
+        IPv4 addresses; the loopback's alone where the scheduler has such an address.
+    """
+    addresses = []
+    towards = [scheduler] if scheduler.startswith("127.") else [scheduler, _ELSEWHERE]
+    for target in towards:
+        # A datagram socket sends nothing when it connects, but it knows the route then.
+        probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with probe, contextlib.suppress(OSError):
+            probe.connect((target, 9))
+            addresses.append(probe.getsockname()[0])
+    addresses = list(dict.fromkeys(addresses)) or ["127.0.0.1"]
+    return sorted(addresses, key=lambda address: address.startswith("127."))

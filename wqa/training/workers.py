@@ -1,0 +1,364 @@
+"""The processes of one training: a single one, or several on one or more machines.
+
+Several train by MXNet's store ``dist_sync``. A scheduler and servers run beside the workers, each
+the same command with another ``DMLC_ROLE``: MXNet becomes the scheduler or a server when it is
+imported. The servers sum the gradients. What else the workers share, such as losses and figures on
+the development questions, goes by `wqa.training.connections`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import logging
+import os
+import socket
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, TypeVar
+
+import mxnet as mx
+import numpy as np
+from mxnet.base import _LIB, check_call
+
+from wqa.errors import OptionError, Stopped, WqaError, shorten
+from wqa.training.connections import Connections, Reception, join
+
+T = TypeVar("T")
+
+#: Variables that the launcher sets. The counts are whole numbers.
+_VARIABLES = (
+    "DMLC_ROLE",
+    "DMLC_PS_ROOT_URI",
+    "DMLC_PS_ROOT_PORT",
+    "DMLC_NUM_WORKER",
+    "DMLC_NUM_SERVER",
+)
+_MEND = "start the training by recipes/scale/launch.sh, which sets the DMLC_ variables"
+
+#: Key in the store, beyond those of the parameters, and greatest length of the text under it.
+_INVITATION, _LONGEST = 1 << 20, 256
+
+
+class Workers:
+    """The single process of a training, which is its worker 0.
+
+    Attributes
+    ----------
+    rank : int
+        Number of this worker, from 0. Worker 0 evaluates and writes.
+    count : int
+        Number of workers.
+    store : str or mxnet.kvstore.KVStore
+        Store that sums the gradients, as `mxnet.gluon.Trainer` takes it.
+    """
+
+    rank = 0
+    count = 1
+    store: Any = "device"
+
+    @property
+    def writes(self) -> bool:
+        """Whether this worker evaluates and writes."""
+        return self.rank == 0
+
+    def gather(self, value: Any) -> List[Any]:
+        """Exchange values. All workers call it, in the same order.
+
+        Parameters
+        ----------
+        value : Any
+            This worker's value, in types of JSON.
+
+        Returns
+        -------
+        list
+            Value of each worker, the same on all.
+
+        Raises
+        ------
+        WorkerLost
+            If a worker fails, or is lost.
+        """
+        return [value]
+
+    def first(self, value: T) -> T:
+        """Value of worker 0, which the others wait for; their own does not count.
+
+        Parameters
+        ----------
+        value : Any
+            This worker's value, in types of JSON.
+
+        Returns
+        -------
+        Any
+        """
+        return self.gather(value)[0]
+
+    def union(self, numbers: Set[int]) -> Set[int]:
+        """Union of the workers' sets.
+
+        Parameters
+        ----------
+        numbers : set of int
+            This worker's set.
+
+        Returns
+        -------
+        set of int
+        """
+        return set().union(*self.gather(sorted(numbers)))
+
+    def sums(self, values: Dict[str, float]) -> Dict[str, float]:
+        """Sums of the workers' values, such as of their shares of a loss.
+
+        Parameters
+        ----------
+        values : dict of str to float
+            This worker's values.
+
+        Returns
+        -------
+        dict of str to float
+        """
+        totals: Dict[str, float] = {}
+        for share in self.gather(values):
+            for name, value in share.items():
+                totals[name] = totals.get(name, 0.0) + value
+        return totals
+
+    @contextlib.contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Let worker 0 do the ``with`` block before the others."""
+        if self.rank:
+            self.gather(None)
+        yield
+        if not self.rank:
+            self.gather(None)
+
+    def share(self, parts: Sequence[T]) -> Sequence[T]:
+        """This worker's part of a sequence that is as long for each.
+
+        Parameters
+        ----------
+        parts : sequence
+            The parts of all workers, in their order.
+
+        Returns
+        -------
+        sequence
+        """
+        length = len(parts) // self.count
+        return parts[self.rank * length : (self.rank + 1) * length]
+
+    def check_equal(self, what: str, value: Any, expected: str, mend: str) -> None:
+        """Check that all workers have the value of worker 0.
+
+        Parameters
+        ----------
+        what : str
+            Name of the value, for the error.
+        value : Any
+            This worker's value, in types of JSON.
+        expected, mend : str
+            Rest of the error.
+
+        Raises
+        ------
+        OptionError
+            If one has another value.
+        """
+        values = self.gather(value)
+        for rank, other in enumerate(values):
+            if other != values[0]:
+                problem = f"{shorten(other)} on worker {rank}, {shorten(values[0])} on worker 0"
+                raise OptionError(what, problem, expected, mend)
+
+    def check_same(self, parameters: Sequence[mx.nd.NDArray], update: int) -> None:
+        """Check that all workers have the same parameters, bit for bit.
+
+        Parameters
+        ----------
+        parameters : sequence of mxnet.nd.NDArray
+            This worker's parameters.
+        update : int
+            Number of updates so far.
+
+        Raises
+        ------
+        OptionError
+            If those of a worker differ.
+        """
+        if self.count == 1:
+            return
+        digest = hashlib.sha256()
+        for array in parameters:
+            digest.update(array.asnumpy().tobytes())
+        self.check_equal(
+            "parameters",
+            f"{digest.hexdigest()[:12]} after update {update}",
+            "the same ones on all workers",
+            "let all workers read the run from one file system, on processors of one kind",
+        )
+
+    def start(self, trainer: mx.gluon.Trainer) -> None:
+        """Give all workers the parameters of worker 0, before the first update.
+
+        Parameters
+        ----------
+        trainer : mxnet.gluon.Trainer
+            Trainer by `store`.
+        """
+
+
+class _Group(Workers):
+    """One of several workers."""
+
+    def __init__(self, kvstore: str) -> None:
+        self.store = mx.kv.create(kvstore)  # waits for the others
+        self.rank, self.count = self.store.rank, self.store.num_workers
+        try:
+            self._connections = Connections(self.rank, self._connect())
+            self._connections.name_hosts()
+        except BaseException:
+            _free_without_others(self.store)
+            raise
+
+    def _connect(self) -> Dict[int, socket.socket]:
+        if self.rank:
+            return join(_shared_text(self.store, ""), self.rank)
+        scheduler = os.environ["DMLC_PS_ROOT_URI"]
+        reception = Reception(scheduler, os.environ.get("DMLC_NODE_HOST", ""))
+        _shared_text(self.store, reception.invitation)
+        return reception.accept(self.count)
+
+    def gather(self, value: Any) -> List[Any]:
+        return self._connections.gather(value)
+
+    def start(self, trainer: mx.gluon.Trainer) -> None:
+        trainer._init_kvstore()
+        trainer._init_params()
+        # The store holds the parameters until the first gradient replaces them. A worker must have
+        # read them by then, or it would take that gradient for its parameters.
+        mx.nd.waitall()
+        self.store._barrier()
+
+    def close(self) -> None:
+        """Wait for all others to close, and end the scheduler and the servers."""
+        mx.nd.waitall()
+        _free(self.store)
+        self._connections.close()
+
+    def fail(self, error: BaseException) -> None:
+        """End the others, without waiting for them."""
+        reason = str(error) if isinstance(error, WqaError) else repr(error)
+        self._connections.fail(reason)
+        _free_without_others(self.store)
+
+
+def _free_without_others(store: mx.kvstore.KVStore) -> None:
+    check_call(_LIB.MXKVStoreSetBarrierBeforeExit(store.handle, ctypes.c_int(0)))
+    _free(store)
+
+
+def _free(store: mx.kvstore.KVStore) -> None:
+    """Free a store now: at the end of the interpreter, no one may be there to do it."""
+    handle, store.handle = store.handle, ctypes.c_void_p()
+    check_call(_LIB.MXKVStoreFree(handle))
+
+
+def _shared_text(store: mx.kvstore.KVStore, text: str) -> str:
+    """The text of worker 0, by a key of the store."""
+    codes = np.zeros(_LONGEST, dtype=np.float32)  # servers sum no whole numbers
+    codes[: len(text)] = list(text.encode("ascii"))
+    array = mx.nd.array(codes)
+    store.init(_INVITATION, array)  # by worker 0; the others wait
+    store.pull(_INVITATION, out=array)
+    return bytes(array.asnumpy().astype(np.uint8)).rstrip(b"\0").decode("ascii")
+
+
+@contextlib.contextmanager
+def open_workers(kvstore: str) -> Iterator[Workers]:
+    """Meet the other workers of a training.
+
+    An error inside the ``with`` block ends all workers. So does the end of a process or of its
+    machine: within a minute the others raise `wqa.errors.WorkerLost`, or, where MXNet waits for
+    gradients that do not come, print it and end with exit status 2.
+
+    Parameters
+    ----------
+    kvstore : {"device", "dist_sync"}
+        Store that sums the gradients; with ``device`` there is one worker.
+
+    Yields
+    ------
+    Workers
+
+    Raises
+    ------
+    OptionError
+        If this is no process that the launcher started, or MXNet lacks the store.
+    WorkerLost
+        If another worker cannot be reached.
+    """
+    if kvstore == "device":
+        yield Workers()
+        return
+    check_variables(os.environ)
+    if not mx.runtime.Features().is_enabled("DIST_KVSTORE"):
+        raise OptionError(
+            "kvstore",
+            f"{kvstore}, which this build of MXNet lacks",
+            "a build with DIST_KVSTORE, as the wheel of PyPI is",
+        )
+    group = _Group(kvstore)
+    try:
+        with _quiet(group.rank > 0):
+            yield group
+    except Stopped:
+        group.close()  # all workers stop after the same update
+        raise
+    except BaseException as error:
+        group.fail(error)
+        raise
+    group.close()
+
+
+@contextlib.contextmanager
+def _quiet(active: bool) -> Iterator[None]:
+    """Print only errors inside the ``with`` block: worker 0 prints the notes for all."""
+    logger = logging.getLogger("wqa")
+    level = logger.level
+    if active:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def check_variables(environment: Mapping[str, str]) -> None:
+    """Check the variables by which MXNet meets the other processes.
+
+    It ends the process itself where one is missing.
+
+    Parameters
+    ----------
+    environment : mapping of str to str
+        The environment of the process.
+
+    Raises
+    ------
+    OptionError
+        If a variable is missing, or is no number where it must be.
+    """
+    for name in _VARIABLES:
+        value = environment.get(name, "")
+        if not value:
+            raise OptionError(name, "is not set, for kvstore=dist_sync", "its value", _MEND)
+        is_number = value.isdecimal() and 0 < int(value) < 1 << 16
+        if name not in _VARIABLES[:2] and not is_number:
+            raise OptionError(name, shorten(value), "a whole number from 1 to 65535", _MEND)
+    if environment["DMLC_ROLE"] != "worker":
+        # MXNet would have become a scheduler or a server when it was imported.
+        raise OptionError("DMLC_ROLE", shorten(environment["DMLC_ROLE"]), "worker", _MEND)
