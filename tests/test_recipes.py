@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tempfile
 import pytest
 from conftest import ROOT, child_environment, lacks
 
+from wqa.cli import COMMANDS, parse
 from wqa.data import builtin_path, read_questions
 from wqa.evaluation.report import read_rows
 from wqa.inference import load_ranker
@@ -807,3 +809,14 @@ def test_the_measurement_of_asnq(minilm, tmp_path):
         ["2,000", "read"],
     ]
     assert int(lines[1][3].replace(",", "")) > 0
+
+
+def test_the_measurement_of_commands():
+    """Each of its commands is one of `wqa`, and all but what needs no measuring are among them."""
+    script = runpy.run_path(str(BENCH / "commands.py"))
+    measured = set()
+    for _, command in script["COMMANDS"]:
+        words = script["words_of"](command)
+        parse(words)
+        measured.add(words[0])
+    assert set(COMMANDS) - measured == {"completion", "demo"}
