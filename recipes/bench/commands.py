@@ -50,6 +50,7 @@ COMMANDS = [
     ("agreement", "agreement mhs pairwise --data TEST"),
     ("rank", "rank cascade --question QUESTION --candidates SENTENCES --drop-ratio 0.3"),
     ("tune", "tune cascade --data DEV --max-loss 0"),
+    ("calibrate", "calibrate cascade --data DEV"),
     ("quantize", "quantize cascade --data DEV"),
     ("export", "export cascade exported"),
     ("bench", "bench cascade --data TEST"),
