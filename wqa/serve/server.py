@@ -160,9 +160,17 @@ def listen(host: str, port: int) -> socket.socket:
         If that is not possible.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # Connections inherit it. asyncio sets it only where a socket names its protocol, and without it
+    # the body of an answer waits 40 ms for the client's acknowledgement of the headers.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
-        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except (OSError, UnicodeError) as error:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+        return listener
+    except (OSError, UnicodeError, OverflowError) as error:
+        listener.close()
         raise OptionError(
             "host and port",
             f"{host} and {port} cannot be listened on ({error})",

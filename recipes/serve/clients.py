@@ -1,0 +1,198 @@
+"""Clients of a service, and the process of the service, for `load.py` and `soak.py`.
+
+A client is a socket and prepared bytes: it shares the machine with what it measures.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import Any, Dict, List, Sequence, Tuple
+
+from wqa.data import Question
+
+_TIMEOUT = 120.0
+
+
+def request_of(question: Question) -> bytes:
+    """The bytes of a request for the ranking of a question.
+
+    Parameters
+    ----------
+    question : Question
+        The question with its candidates.
+
+    Returns
+    -------
+    bytes
+        A request in Cohere's dialect.
+    """
+    body = json.dumps({"query": question.question, "documents": question.texts}).encode()
+    head = f"POST /v2/rerank HTTP/1.1\r\nHost: wqa\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+class Client:
+    """A connection that is kept, and opened again where it was closed.
+
+    Parameters
+    ----------
+    port : int
+        Port of the service on this machine.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._socket: Any = None
+
+    def send(self, request: bytes) -> Tuple[int, bytes]:
+        """Send a request, and wait for its answer.
+
+        Parameters
+        ----------
+        request : bytes
+            The request.
+
+        Returns
+        -------
+        status : int
+            HTTP status.
+        body : bytes
+            Body of the answer.
+
+        Raises
+        ------
+        OSError
+            If the connection is lost.
+        """
+        if self._socket is None:
+            self._socket = socket.create_connection(("127.0.0.1", self._port), _TIMEOUT)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._socket.sendall(request)
+            return self._answer()
+        except OSError:
+            self.close()
+            raise
+
+    def _answer(self) -> Tuple[int, bytes]:
+        raw = b""
+        while b"\r\n\r\n" not in raw:
+            raw += self._received()
+        head, _, body = raw.partition(b"\r\n\r\n")
+        lines = head.lower().split(b"\r\n")
+        [length] = [int(line[15:]) for line in lines if line.startswith(b"content-length:")]
+        parts, size = [body], len(body)
+        while size < length:
+            parts.append(self._received())
+            size += len(parts[-1])
+        if b"connection: close" in lines:
+            self.close()
+        return int(head[9:12]), b"".join(parts)
+
+    def _received(self) -> bytes:
+        part = self._socket.recv(1 << 16)
+        if not part:
+            raise ConnectionResetError("the service has closed the connection")
+        return part
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+class ServiceProcess:
+    """A process of ``wqa serve``, with the events that it logs besides requests.
+
+    Parameters
+    ----------
+    run : str
+        Run to serve.
+    arguments : sequence of str
+        Further arguments of the command.
+    """
+
+    def __init__(self, run: str, arguments: Sequence[str] = ()) -> None:
+        command = [sys.executable, "-m", "wqa", "serve", run, "--port", "0", *arguments]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        self._events: List[Dict[str, Any]] = []
+        self._changed = threading.Condition()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.port: int = self.wait_for("listening", 1)[0]["port"]
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            event = json.loads(line) if line.startswith("{") else {"event": "error", "text": line}
+            if event["event"] == "request":
+                continue
+            with self._changed:
+                self._events.append(event)
+                self._changed.notify_all()
+        with self._changed:
+            self._events.append({"event": "end"})
+            self._changed.notify_all()
+
+    def events(self, name: str) -> List[Dict[str, Any]]:
+        """Events of a name so far.
+
+        Parameters
+        ----------
+        name : str
+            The name.
+
+        Returns
+        -------
+        list of dict
+        """
+        return [event for event in self._events if event["event"] == name]
+
+    def wait_for(self, name: str, count: int, timeout: float = 300) -> List[Dict[str, Any]]:
+        """Wait for events.
+
+        Parameters
+        ----------
+        name : str
+            Their name.
+        count : int
+            Their number.
+        timeout : float
+            Seconds to wait.
+
+        Returns
+        -------
+        list of dict
+            The events.
+
+        Raises
+        ------
+        SystemExit
+            If the process ends before, or the time is over.
+        """
+
+        def is_over() -> bool:
+            return len(self.events(name)) >= count or bool(self.events("end"))
+
+        with self._changed:
+            self._changed.wait_for(is_over, timeout)
+            if len(self.events(name)) < count:
+                texts = [event.get("text") or event.get("message", "") for event in self._events]
+                raise SystemExit(f"wqa serve: no {name}\n" + "".join(filter(None, texts)))
+            return self.events(name)
+
+    def stop(self) -> int:
+        """Stop the service by SIGTERM.
+
+        Returns
+        -------
+        int
+            Its exit status.
+        """
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=120)
