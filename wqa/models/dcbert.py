@@ -58,6 +58,10 @@ class DCBERTConfig(NetworkConfig):
         positions from this one on.
     interaction : {"transformer", "linear", "lstm"}
         What runs on the encodings: transformer layers, or a variant of Table 3.
+    document_pairs : int
+        Pairs of one document that a training batch keeps together. A batch encodes each of its
+        texts once, so a training with 8 costs about a third of one with 1, where pairs are shuffled
+        apart. The paper does not say how it makes batches.
 
     Raises
     ------
@@ -75,6 +79,9 @@ class DCBERTConfig(NetworkConfig):
     )
     question_length: int = option(64, "greatest length of a question in tokens")
     interaction: str = option("transformer", "what runs on the encodings of both texts")
+    document_pairs: int = option(
+        1, "pairs of one document that a training batch keeps together, to encode it once"
+    )
 
     #: Values that some fields are limited to.
     CHOICES = {
@@ -85,7 +92,7 @@ class DCBERTConfig(NetworkConfig):
     def __post_init__(self) -> None:
         for name, known in self.CHOICES.items():
             check_choice(name, getattr(self, name), known)
-        least = {"layers": 1, "question_length": LEAST_QUESTION}
+        least = {"layers": 1, "question_length": LEAST_QUESTION, "document_pairs": 1}
         for name, smallest in least.items():
             value = getattr(self, name)
             if not smallest <= value <= MOST_LAYERS:
@@ -113,7 +120,9 @@ class DecoupledPath(HybridBlock):
     """Both encoders and an interaction: from token ids to the scores of its exits.
 
     Inputs are ``question_ids``, (B, N), int32, ``question_valid``, (B,), ``document_ids``, (B, M),
-    int32, and ``document_valid``, (B,); the output is (B, n) log-odds.
+    int32, and ``document_valid``, (B,); the output is (B, n) log-odds. Texts of several pairs are
+    encoded once if the inputs hold each once, (Q, N) and (D, M), and ``question_rows`` and
+    ``document_rows``, both (B,), say which row each pair reads.
 
     Parameters
     ----------
@@ -137,12 +146,20 @@ class DecoupledPath(HybridBlock):
         question_valid: Tensor,
         document_ids: Tensor,
         document_valid: Tensor,
+        question_rows: Optional[Tensor] = None,
+        document_rows: Optional[Tensor] = None,
     ) -> Tensor:
         # Each encoder reads one text, whose token types are 0. Types tell the texts apart later.
         types = F.zeros_like(question_ids)
         question = self.question_encoder(question_ids, types, question_valid)
         types = F.zeros_like(document_ids)
         document = self.document_encoder(document_ids, types, document_valid)
+        if question_rows is not None:
+            question = F.take(question, question_rows)
+            question_valid = F.take(question_valid, question_rows)
+        if document_rows is not None:
+            document = F.take(document, document_rows)
+            document_valid = F.take(document_valid, document_rows)
         return self.interaction(question, question_valid, document, document_valid)
 
 
