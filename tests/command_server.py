@@ -1,17 +1,20 @@
-"""A process that runs `wqa` commands for shell scripts, so that each does not import MXNet anew.
+"""A process that runs commands for shell scripts, so that each does not import MXNet anew.
 
     python tests/command_server.py serve SOCKET
     python tests/command_server.py run SOCKET ARGUMENT...
+    python tests/command_server.py run SOCKET python SCRIPT ARGUMENT...
 
-The second command gives its folder and arguments to the process of the first, and ends as ``wqa
-ARGUMENT...`` does. Commands run one after another.
+The second command gives its folder, environment and arguments to the process of the first, and ends
+as ``wqa ARGUMENT...`` does, or as the script. Commands run one after another.
 """
 
 import contextlib
 import io
 import os
+import runpy
 import sys
 import threading
+import traceback
 from multiprocessing.connection import Client, Listener
 
 
@@ -34,22 +37,50 @@ def _end_with_standard_input():
     os._exit(0)
 
 
-def run(main, folder, arguments):
-    """Exit status, standard output and standard error of a command."""
+def run(main, folder, environment, arguments):
+    """Exit status, standard output and standard error of a command or of a Python script.
+
+    A script is ``python SCRIPT ARGUMENT...``.
+    """
     os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            status = main(arguments)
+            status = run_script(*arguments[1:]) if arguments[0] == "python" else main(arguments)
         except SystemExit as end:
-            status = int(end.code or 0)
+            status = end.code or 0
+            if not isinstance(status, int):
+                print(status, file=sys.stderr)
+                status = 1
+        except Exception:
+            traceback.print_exc()
+            status = 1
     return status, out.getvalue(), err.getvalue()
+
+
+def run_script(script, *arguments):
+    """Run a script as `python` does; modules from its folder are imported anew by the next one."""
+    folder, path, argv = os.path.dirname(os.path.abspath(script)), list(sys.path), sys.argv
+    before = set(sys.modules)
+    sys.path.insert(0, folder)
+    sys.argv = [script, *arguments]
+    try:
+        runpy.run_path(script, run_name="__main__")
+    finally:
+        sys.path[:], sys.argv = path, argv
+        for name in set(sys.modules) - before:
+            file = getattr(sys.modules[name], "__file__", None) or ""
+            if file.startswith(folder + os.sep):
+                del sys.modules[name]
+    return 0
 
 
 def send(address, arguments):
     """Exit status of a command that the other process runs; its output is printed."""
     with Client(address) as connection:
-        connection.send((os.getcwd(), arguments))
+        connection.send((os.getcwd(), dict(os.environ), arguments))
         status, out, err = connection.recv()
     sys.stdout.write(out)
     sys.stderr.write(err)

@@ -46,7 +46,12 @@ def test_bash(scripts, tmp_path):
     assert completed(script, "train", "cascade", "--learning") == ["--learning-rate"]
     assert completed(script, "train", "cascade", "--schedule", "s") == ["slanted"]
     (tmp_path / "questions.jsonl").write_text("")
-    for words in (["evaluate", "run", "--data"], ["evaluate"], ["train", "cascade", "--out"]):
+    for words in (
+        ["evaluate", "run", "--data"],
+        ["evaluate"],
+        ["train", "cascade", "--out"],
+        ["index"],
+    ):
         assert completed(script, *words, f"{tmp_path}/q") == [f"{tmp_path}/questions.jsonl"], words
 
 

@@ -823,3 +823,57 @@ def test_the_commands_train_by_dev_and_evaluate_alike(tmp_path, tiny_encoder, co
     figures = tmp_path / "figures.json"
     assert main(["evaluate", str(run), "--data", str(corpus), "--json", str(figures)]) == 0
     assert json.loads(figures.read_text())["map"] == pytest.approx(dev["map"])
+
+
+def test_a_batch_encodes_a_text_once(tmp_path, tiny_encoder, corpus):
+    """The losses and gradients are those of pairs that are encoded one by one."""
+    trainer = trainer_of(tmp_path, tiny_encoder, corpus, layers=2)
+    task = trainer.task
+    rows = np.arange(6).repeat(2)[::-1]
+    batch = task.batch(rows)
+    arrays = {name: mx.nd.array(array, dtype=array.dtype) for name, array in batch.items()}
+    question_ids, question_valid, document_ids, document_valid, *of_pair = task.inputs(arrays)
+    assert len(question_ids) == len({row.tobytes() for row in batch["question_ids"]}) < 12
+    assert len(document_ids) == len({row.tobytes() for row in batch["document_ids"]}) == 6
+    for texts, valid, rows_of, name in (
+        (question_ids, question_valid, of_pair[0], "question"),
+        (document_ids, document_valid, of_pair[1], "document"),
+    ):
+        numbers = rows_of.asnumpy()
+        np.testing.assert_array_equal(texts.asnumpy()[numbers], batch[f"{name}_ids"])
+        np.testing.assert_array_equal(valid.asnumpy()[numbers], batch[f"{name}_valid"])
+    trainer.state.update = 1
+    losses, gradients = summed_gradients(trainer, [rows])
+    each = mx.nd.arange(len(rows), dtype="int32")
+    task.inputs = lambda batch: [*(batch[name] for name in task.encoder.names), each, each]
+    expected_losses, expected = summed_gradients(trainer, [rows])
+    assert losses == pytest.approx(expected_losses, rel=1e-5)
+    for name, array in expected.items():
+        np.testing.assert_allclose(gradients[name], array, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("together", [2, 3, 100])
+def test_pairs_of_a_document_stay_together(tmp_path, tiny_encoder, together):
+    texts = [f"{'the tide rises ' * count}." for count in (1, 2, 3, 4, 5)]
+    questions = []
+    for number in range(9):
+        candidates = [Candidate(text, int(index == 0)) for index, text in enumerate(texts)]
+        question = f"how {'very ' * (number % 3)}high does tide {number} rise ?"
+        questions.append(Question(str(number), question, tuple(candidates)))
+    path = tmp_path / "train.jsonl"
+    write_questions(path, questions)
+    task = task_of(EncoderStart("it", tiny_encoder), path, document_pairs=together)
+    documents = task.pairs.candidates
+    assert documents.tolist() == list(range(5)) * 9
+    plans = [task.plan(200, np.random.default_rng(seed)) for seed in range(3)]
+    assert len({len(plan) for plan in plans}) == 1
+    assert plans[0][0].tolist() != plans[1][0].tolist()
+    for plan in plans:
+        assert sorted(np.concatenate(plan).tolist()) == list(range(45))
+        for key in plan:
+            batch = task.batch(key)
+            width = batch["question_ids"].shape[1] + batch["document_ids"].shape[1]
+            assert width * len(key) <= 200 or len(key) == 1
+            counts = np.bincount(documents[key])
+            # A group is smaller only where a document has no more pairs, or the budget is small.
+            assert (counts[counts > 0] >= min(together, 200 // width) // 2).all()

@@ -42,6 +42,7 @@ SHARED_MODELS = {
     "backbone",
     "heads",
     "interactions",
+    "joint_config",
     "joint_heads",
     "list_config",
     "lists",

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import tempfile
 import pytest
 from conftest import ROOT, child_environment, lacks
 
+from wqa.cli import COMMANDS, parse
 from wqa.data import builtin_path, read_questions
 from wqa.evaluation.report import read_rows
 from wqa.inference import load_ranker
@@ -127,6 +129,12 @@ def recipe_out(tmp_path_factory):
     return tmp_path_factory.mktemp("recipes")
 
 
+def write_command(path, line):
+    with open(path, "w") as file:
+        file.write(f"#!/bin/sh\n{line}")
+    os.chmod(path, 0o755)
+
+
 @pytest.fixture(scope="session")
 def wqa_command():
     """The command line as a script, all calls of which one process answers."""
@@ -138,15 +146,20 @@ def wqa_command():
         with subprocess.Popen(serve, env=child_environment(), **streams) as process:
             assert process.stdout.readline() == b"ready\n"
             command = os.path.join(folder, "wqa")
-            with open(command, "w") as file:
-                python = f'"{sys.executable}" -I -S'
-                file.write(f'#!/bin/sh\nexec {python} "{server}" run "{address}" "$@"\n')
-            os.chmod(command, 0o755)
+            python = f'"{sys.executable}"'
+            ask = f'exec {python} -I -S "{server}" run "{address}"'
+            write_command(command, f'{ask} "$@"\n')
+            # What is no script of the recipes, such as ``python -c``, runs by itself.
+            write_command(
+                command + "_python",
+                f'case "$1" in recipes/*) {ask} python "$@" ;; *) exec {python} "$@" ;; esac\n',
+            )
             yield command
 
 
 def run_recipe(name, out, folder, wqa_command, **settings):
-    variables = {"SMOKE": "1", "OUT": str(out), "WQA": wqa_command, "PYTHON": sys.executable}
+    variables = {"SMOKE": "1", "OUT": str(out), "WQA": wqa_command}
+    variables["PYTHON"] = f"{wqa_command}_python"
     variables.update(settings)
     return subprocess.run(
         ["bash", str(ROOT / "recipes" / f"{name}.sh")],
@@ -796,3 +809,14 @@ def test_the_measurement_of_asnq(minilm, tmp_path):
         ["2,000", "read"],
     ]
     assert int(lines[1][3].replace(",", "")) > 0
+
+
+def test_the_measurement_of_commands():
+    """Each of its commands is one of `wqa`, and all but what needs no measuring are among them."""
+    script = runpy.run_path(str(BENCH / "commands.py"))
+    measured = set()
+    for _, command in script["COMMANDS"]:
+        words = script["words_of"](command)
+        parse(words)
+        measured.add(words[0])
+    assert set(COMMANDS) - measured == {"completion", "demo"}

@@ -27,6 +27,7 @@ PAIR_TOKENS=${PAIR_TOKENS:-256}         # of a question and a document together
 QUESTION_TOKENS=${QUESTION_TOKENS:-64} DOCUMENT_TOKENS=${DOCUMENT_TOKENS:-192}  # of each apart
 STUDENT_DEPTH=${STUDENT_DEPTH:-2}       # layers of the distilled student (DistilBERT's row)
 ALPHA=${ALPHA:-0.5} TAU=${TAU:-2}       # the student's: the paper takes an earlier release's, and does not name them
+DOCUMENT_PAIRS=${DOCUMENT_PAIRS:-1}     # pairs of a document in a batch, which encodes it once
 INTERACTIONS=${INTERACTIONS:-1 2 3 4 5 6}                   # K of Figure 2b
 CUTOFFS=${CUTOFFS:-1 5 10 20 30 40 50}  # N of Figure 2a
 KEEPS=${KEEPS:-20 10}                   # candidates that DC-BERT hands to the cascade, where stages are combined
@@ -85,7 +86,7 @@ logits_of() { echo "$(run_of bert "$1").logits"; }          # CORPUS: of the tea
 # Table 3's; cascade re-ranks after DC-BERT; reader reads.
 fit() {
   local name=$1 corpus=$2 seed=${3:-$FIRST_SEED} apart
-  apart=(dcbert --question-length "$QUESTION_TOKENS" --max-length "$DOCUMENT_TOKENS")
+  apart=(dcbert --question-length "$QUESTION_TOKENS" --max-length "$DOCUMENT_TOKENS" --document-pairs "$DOCUMENT_PAIRS")
   prepare "$corpus"
   case $name in
     bert) fit_by "$@" -- pairwise --max-length "$PAIR_TOKENS" ;;

@@ -5,7 +5,8 @@
 
 Each row has a ranker's parameters, the median of its seconds per 1,000 candidates, from text to
 ranking, and that time over the first ranker's. A RUN is a run directory or the file of an ensemble;
-a cascade ranks at the drop ratio RATIO, 0 by default.
+a cascade ranks at the drop ratio RATIO, 0 by default. The variable QUESTIONS limits the questions,
+all by default, and ROUNDS is the number of rounds.
 """
 
 import math
@@ -20,6 +21,7 @@ from wqa.inference import load_ranker
 from wqa.inference.timing import time_rankers
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
+MOST = int(os.environ.get("QUESTIONS", "0")) or None
 
 
 def parameters_of(ranker):
@@ -42,7 +44,7 @@ def open_ranker(argument):
 
 def main(data, *arguments):
     """Print the table."""
-    questions = list(read_questions(data))
+    questions = list(read_questions(data))[:MOST]
     rankers = dict(map(open_ranker, arguments))
     ranks = {}
     for name, ranker in rankers.items():

@@ -56,7 +56,7 @@ for index in "${!mhs[@]}"; do
 done > "$RESULTS/minilm_claims.txt"
 cat "$RESULTS/minilm_claims.txt"
 
-"$python" recipes/mhs/costs.py "$(dev_of wikiqa)" "${teachers[0]}" "$ensemble" "${kd[0]}" "${mhs[0]}" \
+ROUNDS=${ROUNDS:-3} QUESTIONS=${QUESTIONS:-30} "$python" recipes/mhs/costs.py "$(dev_of wikiqa)" "${teachers[0]}" "$ensemble" "${kd[0]}" "${mhs[0]}" \
   "${cascade[0]}" "${cascade[0]}@0.3" |
   tee "$RESULTS/minilm_cost.txt"
 (cd "$base" && "$wqa" agreement "${mhs[0]#"$base/"}" "${teachers[@]#"$base/"}" --data "$data" \

@@ -15,8 +15,8 @@ from typing import Any, List, Sequence
 from wqa.errors import MissingDependency, how_to_install
 
 SHELLS = ("bash", "zsh")
-#: Metavars of options and arguments that are files or folders.
-_PATHS = ("DIR", "FILE", "INDEX", "OUT", "PATH", "RUN", "SRC", "STUDENT", "TEACHER")
+#: Metavars of options and arguments that are files or folders; one may have alternatives, ``A|B``.
+_PATHS = {"DIR", "DOCUMENTS", "FILE", "INDEX", "OUT", "PATH", "RUN", "SRC", "STUDENT", "TEACHER"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +63,7 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     systems = _systems()
     for sub in _subparsers(parser):
         for action in sub._actions:  # argparse has no public list of them
-            if str(action.metavar) in _PATHS:
+            if _PATHS.intersection(str(action.metavar).split("|")):
                 action.complete = shtab.FILE
             if action.dest == "system":
                 action.choices = systems

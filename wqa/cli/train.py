@@ -44,20 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "dcbert, mspp for the joint model, mspp_pretraining, mspp_claims for fact verification, "
         "cosinet or compare_aggregate on word vectors, or reader for the span reader",
     )
-    start = parser.add_mutually_exclusive_group()
-    start.add_argument(
-        "--encoder",
-        default="",
-        metavar="DIR",
-        help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa convert` "
-        "wrote, minilm for the installed package, or a hub name (FacebookAI/roberta-base)",
-    )
-    start.add_argument(
-        "--init",
-        default="",
-        metavar="RUN",
-        help="run to start from instead, as TANDA's adapt step does",
-    )
+    _add_start(parser)
     parser.add_argument(
         "--train",
         required=True,
@@ -88,6 +75,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="resume the run in --out")
     add_json(parser)
     add_fields(parser.add_argument_group("training"), TrainingConfig, _FILTERS)
+
+
+def _add_start(parser: argparse.ArgumentParser) -> None:
+    start = parser.add_mutually_exclusive_group()
+    start.add_argument(
+        "--encoder",
+        default="",
+        metavar="DIR",
+        help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa convert` "
+        "wrote, minilm for the installed package, or a hub name (FacebookAI/roberta-base)",
+    )
+    start.add_argument(
+        "--init",
+        default="",
+        metavar="RUN",
+        help="run to start from instead, as TANDA's adapt step does",
+    )
 
 
 def run(options: argparse.Namespace) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Any, Optional, Tuple
+from typing import Optional, Tuple
 
+from wqa.config.fields import option
 from wqa.errors import OptionError, check_choice
 
 #: Engines: MXNet, oneDNN, or oneDNN where it supports the network.
@@ -73,14 +74,6 @@ SCHEDULES = ("triangular", "slanted")
 #: Updates of the warm-up in section 5.2 of Soldaini and Moschitti 2020. It was the default once, so
 #: that runs recorded it beside a share of the updates, or a schedule without a warm-up of its own.
 WARMUP_UPDATES = 4000
-
-
-def _option(default: Any, text: str, chosen: str = "") -> Any:
-    """A field with a default, and the help text of its command-line option.
-
-    ``chosen`` says how a value is chosen where the default is None.
-    """
-    return dataclasses.field(default=default, metadata={"help": text, "chosen": chosen})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,48 +165,48 @@ class TrainingConfig:
         If a value is out of range.
     """
 
-    epochs: int = _option(3, "passes over the training data")
-    max_updates: int = _option(0, "updates after which training ends, 0 for no limit")
-    seed: int = _option(0, "seed of Python, NumPy and MXNet")
-    learning_rate: Optional[float] = _option(
+    epochs: int = option(3, "passes over the training data")
+    max_updates: int = option(0, "updates after which training ends, 0 for no limit")
+    seed: int = option(0, "seed of Python, NumPy and MXNet")
+    learning_rate: Optional[float] = option(
         None, "peak of the schedule", "chosen from the number of updates, 1e-6 to 5e-5"
     )
-    schedule: str = _option(
+    schedule: str = option(
         "triangular", "slanted rises over a tenth of the updates, triangular over the warm-up"
     )
-    warmup_updates: Optional[int] = _option(None, "updates up to the peak", "a tenth of them")
-    warmup_share: float = _option(0.0, "share of all updates up to the peak, in place of a number")
-    tokens_per_batch: int = _option(2000, "padded tokens of a mini-batch on each device")
-    tokens_per_update: int = _option(
+    warmup_updates: Optional[int] = option(None, "updates up to the peak", "a tenth of them")
+    warmup_share: float = option(0.0, "share of all updates up to the peak, in place of a number")
+    tokens_per_batch: int = option(2000, "padded tokens of a mini-batch on each device")
+    tokens_per_update: int = option(
         0, "padded tokens of an update on all devices, 0 for one mini-batch on each"
     )
-    accumulate: int = _option(1, "mini-batches of an update")
-    weight_decay: float = _option(0.0, "decoupled weight decay, 0 for none")
-    clip_norm: float = _option(0.0, "greatest norm of the gradient, 0 for no limit")
-    checkpoint_every: int = _option(500, "updates between two checkpoints")
-    eval_every: int = _option(0, "updates between two evaluations, 0 for once an epoch")
-    patience: int = _option(
+    accumulate: int = option(1, "mini-batches of an update")
+    weight_decay: float = option(0.0, "decoupled weight decay, 0 for none")
+    clip_norm: float = option(0.0, "greatest norm of the gradient, 0 for no limit")
+    checkpoint_every: int = option(500, "updates between two checkpoints")
+    eval_every: int = option(0, "updates between two evaluations, 0 for once an epoch")
+    patience: int = option(
         0, "evaluations after the peak without a better figure before stopping, 0 for never"
     )
-    log_every: int = _option(50, "updates between two lines of metrics.jsonl")
-    ctx: str = _option("cpu", "devices: cpu, gpu:0, or a range such as gpu:0-7")
-    kvstore: str = _option(
+    log_every: int = option(50, "updates between two lines of metrics.jsonl")
+    ctx: str = option("cpu", "devices: cpu, gpu:0, or a range such as gpu:0-7")
+    kvstore: str = option(
         "device", "dist_sync trains on several machines, started by recipes/scale/launch.sh"
     )
-    engine: str = _option("auto", "auto takes oneDNN on a single CPU where it is installed")
-    precision: str = _option("float32", "precision of products: float32, or bfloat16 by oneDNN")
-    shuffle: str = _option("pair", "shuffle all pairs, or blocks of questions")
-    train_filter: str = _option("all", "training questions: all, no-all-negative or clean")
-    dev_filter: str = _option("no-all-negative", "filter of development questions")
-    long_questions: str = _option(
+    engine: str = option("auto", "auto takes oneDNN on a single CPU where it is installed")
+    precision: str = option("float32", "precision of products: float32, or bfloat16 by oneDNN")
+    shuffle: str = option("pair", "shuffle all pairs, or blocks of questions")
+    train_filter: str = option("all", "training questions: all, no-all-negative or clean")
+    dev_filter: str = option("no-all-negative", "filter of development questions")
+    long_questions: str = option(
         "error", "questions that leave fewer than 16 tokens for a candidate"
     )
-    teachers: Tuple[str, ...] = _option(
+    teachers: Tuple[str, ...] = option(
         (), "teachers to learn from: folders of `wqa score`, or runs, separated by commas"
     )
-    alpha: float = _option(0.5, "share of the loss that the labels teach; teachers teach the rest")
-    tau: float = _option(1.0, "temperature of the probabilities that teachers teach")
-    teaching: str = _option(
+    alpha: float = option(0.5, "share of the loss that the labels teach; teachers teach the rest")
+    tau: float = option(1.0, "temperature of the probabilities that teachers teach")
+    teaching: str = option(
         "each",
         "each: score i, such as that of head i, learns from teacher i; sum: every score from all "
         "teachers; round-robin: from one of them an update, in turn",

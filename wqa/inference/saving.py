@@ -86,16 +86,17 @@ def _system_of(model: Network) -> str:
 def _check_parameters(model: Network) -> None:
     """Refuse parameters that `load_ranker` would refuse."""
     for name, parameter in model._collect_params_with_prefix().items():
-        expected, mend = "", ""
+        mend = ""
         try:
             values = parameter.data(parameter.list_ctx()[0]).asnumpy()
         except (RuntimeError, mx.gluon.parameter.DeferredInitializationError):
-            found, expected = "is not initialised", "parameters of a trained network"
+            problem, expected = "is not initialised", "parameters of a trained network"
         else:
             if values.dtype != "float32":
-                found, expected = f"is {values.dtype}", "float32"
+                problem, expected = f"is {values.dtype}", "float32"
                 mend = 'call model.cast("float32")'
             elif not is_finite(values):
-                found, expected = "holds NaN or infinity", "finite numbers"
-        if expected:
-            raise OptionError("model", f"parameter {shorten(name)} {found}", expected, mend)
+                problem, expected = "holds NaN or infinity", "finite numbers"
+            else:
+                continue
+        raise OptionError("model", f"parameter {shorten(name)} {problem}", expected, mend)

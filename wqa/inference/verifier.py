@@ -125,7 +125,7 @@ class Verifier:
         Parameters
         ----------
         claims : iterable of Claim
-            Claims with unique ids.
+            Claims.
 
         Returns
         -------

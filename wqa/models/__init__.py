@@ -13,7 +13,8 @@ from wqa.models.heads import Branch, Head
 from wqa.models.list_config import ListConfig
 from wqa.models.lists import ListNetwork
 from wqa.models.mhs import MHSConfig, MultipleHeadsStudent
-from wqa.models.mspp import ClaimConfig, ClaimTransformer, JointTransformer, MSPPConfig
+from wqa.models.joint_config import ClaimConfig, MSPPConfig
+from wqa.models.mspp import ClaimTransformer, JointTransformer
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.pairwise import PairwiseConfig, PairwiseTransformer
 from wqa.models.partial import train_only

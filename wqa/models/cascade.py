@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import List, Sequence, Tuple, Union
 
 from wqa.config import BackboneConfig
+from wqa.config.fields import option
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.heads import MeanHead
 from wqa.models.network import TRAINED_EXITS, ExitConfig, ExitNetwork
@@ -41,23 +42,18 @@ class CascadeConfig(ExitConfig):
         If ``trained_exits`` is unknown, or ``distillation`` is outside [0, 1] or needs all exits.
     """
 
-    exits: Tuple[int, ...] = dataclasses.field(
-        default=(),
-        metadata={
-            "help": "layers with a head, separated by commas (default: every second from the "
-            "fourth of twelve, or in proportion)"
-        },
+    exits: Tuple[int, ...] = option(
+        (),
+        "layers with a head, separated by commas (default: every second from the "
+        "fourth of twelve, or in proportion)",
     )
-    trained_exits: str = dataclasses.field(
-        default="uniform",
-        metadata={
-            "help": "exits that an update trains: one drawn uniformly, as in the paper, one drawn "
-            "by depth, or all"
-        },
+    trained_exits: str = option(
+        "uniform",
+        "exits that an update trains: one drawn uniformly, as in the paper, one drawn "
+        "by depth, or all",
     )
-    distillation: float = dataclasses.field(
-        default=0.0,
-        metadata={"help": "share of an early exit's loss that the last exit's scores teach"},
+    distillation: float = option(
+        0.0, "share of an early exit's loss that the last exit's scores teach"
     )
 
     #: Values that some fields are limited to.

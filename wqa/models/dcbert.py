@@ -20,6 +20,7 @@ from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_exits
+from wqa.config.fields import option
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.backbone import Backbone, EncoderLayer, LayerStack, break_cycles
 from wqa.models.heads import Head, Stage
@@ -57,6 +58,10 @@ class DCBERTConfig(NetworkConfig):
         positions from this one on.
     interaction : {"transformer", "linear", "lstm"}
         What runs on the encodings: transformer layers, or a variant of Table 3.
+    document_pairs : int
+        Pairs of one document that a training batch keeps together. A batch encodes each of its
+        texts once, so a training with 8 costs about a third of one with 1, where pairs are shuffled
+        apart. The paper does not say how it makes batches.
 
     Raises
     ------
@@ -65,22 +70,17 @@ class DCBERTConfig(NetworkConfig):
         variant without transformer layers has several layers.
     """
 
-    layers: int = dataclasses.field(default=1, metadata={"help": "interaction layers"})
-    exits: Tuple[int, ...] = dataclasses.field(
-        default=(),
-        metadata={
-            "help": "interaction layers with a classifier, separated by commas (default: the last)"
-        },
+    layers: int = option(1, "interaction layers")
+    exits: Tuple[int, ...] = option(
+        (), "interaction layers with a classifier, separated by commas (default: the last)"
     )
-    trained_exits: str = dataclasses.field(
-        default="uniform",
-        metadata={"help": "exits that an update trains: one, drawn uniformly or by depth, or all"},
+    trained_exits: str = option(
+        "uniform", "exits that an update trains: one, drawn uniformly or by depth, or all"
     )
-    question_length: int = dataclasses.field(
-        default=64, metadata={"help": "greatest length of a question in tokens"}
-    )
-    interaction: str = dataclasses.field(
-        default="transformer", metadata={"help": "what runs on the encodings of both texts"}
+    question_length: int = option(64, "greatest length of a question in tokens")
+    interaction: str = option("transformer", "what runs on the encodings of both texts")
+    document_pairs: int = option(
+        1, "pairs of one document that a training batch keeps together, to encode it once"
     )
 
     #: Values that some fields are limited to.
@@ -92,7 +92,7 @@ class DCBERTConfig(NetworkConfig):
     def __post_init__(self) -> None:
         for name, known in self.CHOICES.items():
             check_choice(name, getattr(self, name), known)
-        least = {"layers": 1, "question_length": LEAST_QUESTION}
+        least = {"layers": 1, "question_length": LEAST_QUESTION, "document_pairs": 1}
         for name, smallest in least.items():
             value = getattr(self, name)
             if not smallest <= value <= MOST_LAYERS:
@@ -120,7 +120,9 @@ class DecoupledPath(HybridBlock):
     """Both encoders and an interaction: from token ids to the scores of its exits.
 
     Inputs are ``question_ids``, (B, N), int32, ``question_valid``, (B,), ``document_ids``, (B, M),
-    int32, and ``document_valid``, (B,); the output is (B, n) log-odds.
+    int32, and ``document_valid``, (B,); the output is (B, n) log-odds. Texts of several pairs are
+    encoded once if the inputs hold each once, (Q, N) and (D, M), and ``question_rows`` and
+    ``document_rows``, both (B,), say which row each pair reads.
 
     Parameters
     ----------
@@ -144,12 +146,20 @@ class DecoupledPath(HybridBlock):
         question_valid: Tensor,
         document_ids: Tensor,
         document_valid: Tensor,
+        question_rows: Optional[Tensor] = None,
+        document_rows: Optional[Tensor] = None,
     ) -> Tensor:
         # Each encoder reads one text, whose token types are 0. Types tell the texts apart later.
         types = F.zeros_like(question_ids)
         question = self.question_encoder(question_ids, types, question_valid)
         types = F.zeros_like(document_ids)
         document = self.document_encoder(document_ids, types, document_valid)
+        if question_rows is not None:
+            question = F.take(question, question_rows)
+            question_valid = F.take(question_valid, question_rows)
+        if document_rows is not None:
+            document = F.take(document, document_rows)
+            document_valid = F.take(document_valid, document_rows)
         return self.interaction(question, question_valid, document, document_valid)
 
 

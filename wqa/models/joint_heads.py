@@ -23,7 +23,7 @@ class SegmentHead(Head):
 
     Parameters
     ----------
-    config : wqa.models.mspp.MSPPConfig
+    config : wqa.models.joint_config.MSPPConfig
         Configuration of the model.
     width : int
         Width of what the head classifies.
@@ -56,7 +56,7 @@ class CandidateHead(SegmentHead):
 
     Parameters
     ----------
-    config : wqa.models.mspp.MSPPConfig
+    config : wqa.models.joint_config.MSPPConfig
         Configuration of the model.
     units : int
         C, the encoder's width.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict
 
+from wqa.config.fields import option, without_option
 from wqa.errors import OptionError, check_choice
 from wqa.models.network import NetworkConfig
 from wqa.text.words import BUCKETS
@@ -15,16 +16,6 @@ LOSSES = ("pointwise", "listwise")
 RECURRENT = ("none", "rnn", "birnn", "lstm", "bilstm")
 #: Peaks of the learning rate by the loss (Bonadiman and Moschitti 2020, section 5.2).
 LEARNING_RATES = {"pointwise": 2e-3, "listwise": 2e-4}
-
-
-def _option(default: Any, text: str) -> Any:
-    """A field with the help text of its option."""
-    return dataclasses.field(default=default, metadata={"help": text})
-
-
-def _recorded(default: Any) -> Any:
-    """A field that the training fills in, without an option."""
-    return dataclasses.field(default=default, metadata={"option": False})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,13 +47,13 @@ class ListConfig(NetworkConfig):
         If a value is unknown or out of range, or pairs of their own would train a recurrent layer.
     """
 
-    words: str = _option("", "word vectors, a folder that `wqa embed-words` wrote")
-    loss: str = _option("listwise", "binary cross-entropy of pairs, or divergence of whole lists")
-    recurrent: str = _option("none", "recurrent layer over the candidates of a question")
-    buckets: int = _option(BUCKETS, "random vectors that unknown words share, 0 for one of zeros")
-    rows: int = _recorded(0)
-    width: int = _recorded(0)
-    words_sha256: str = _recorded("")
+    words: str = option("", "word vectors, a folder that `wqa embed-words` wrote")
+    loss: str = option("listwise", "binary cross-entropy of pairs, or divergence of whole lists")
+    recurrent: str = option("none", "recurrent layer over the candidates of a question")
+    buckets: int = option(BUCKETS, "random vectors that unknown words share, 0 for one of zeros")
+    rows: int = without_option(0)
+    width: int = without_option(0)
+    words_sha256: str = without_option("")
 
     #: Values that some fields are limited to.
     CHOICES = {"loss": LOSSES, "recurrent": RECURRENT}

@@ -19,6 +19,7 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_exits
+from wqa.config.fields import option
 from wqa.errors import OptionError, shorten
 from wqa.models.backbone import Backbone
 from wqa.models.heads import (
@@ -60,22 +61,16 @@ class MHSConfig(ExitConfig):
         If a number is out of range, or the weights are not k numbers from 0 of which one is above.
     """
 
-    exits: Tuple[int, ...] = dataclasses.field(
-        default=(),
-        metadata={
-            "help": "layers of the body with a head of a cascade, separated by commas, at which "
-            "candidates can be dropped before the student (default: none)"
-        },
+    exits: Tuple[int, ...] = option(
+        (),
+        "layers of the body with a head of a cascade, separated by commas, at which "
+        "candidates can be dropped before the student (default: none)",
     )
-    body: int = dataclasses.field(
-        default=0,
-        metadata={"help": "layers that all heads share, 0 for the encoder's less those of a head"},
-    )
-    heads: int = dataclasses.field(default=3, metadata={"help": "ranking heads"})
-    head_layers: int = dataclasses.field(default=1, metadata={"help": "layers of a head"})
-    head_weights: Tuple[float, ...] = dataclasses.field(
-        default=(),
-        metadata={"help": "weight of each head's loss, separated by commas (default: 1 each)"},
+    body: int = option(0, "layers that all heads share, 0 for the encoder's less those of a head")
+    heads: int = option(3, "ranking heads")
+    head_layers: int = option(1, "layers of a head")
+    head_weights: Tuple[float, ...] = option(
+        (), "weight of each head's loss, separated by commas (default: 1 each)"
     )
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from mxnet.gluon import HybridBlock, Parameter, ParameterDict, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import check_exits, check_length
+from wqa.config.fields import option
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, EncoderLayer, break_cycles
 from wqa.models.heads import Head, Stage, score
@@ -23,8 +24,8 @@ from wqa.text import PairEncoder, Tokenizer
 class NetworkConfig:
     """Base class of the systems' configurations; fields become options of ``wqa train``.
 
-    The ``metadata`` of a field may hold ``help``, the text of its option, and ``option``, False for
-    a field that the training fills in.
+    `wqa.config.fields.option` creates a field with the text of its option, ``without_option`` one
+    that the training fills in.
     """
 
     @property
@@ -245,9 +246,8 @@ class ExitConfig(NetworkConfig):
         Layers with a head, counted from 1; if empty, the system's default.
     """
 
-    exits: Tuple[int, ...] = dataclasses.field(
-        default=(),
-        metadata={"help": "layers with a head, separated by commas (default: as the papers)"},
+    exits: Tuple[int, ...] = option(
+        (), "layers with a head, separated by commas (default: as the papers)"
     )
 
 

@@ -10,6 +10,7 @@ import dataclasses
 from typing import Optional, Tuple
 
 from wqa.config import BackboneConfig
+from wqa.config.fields import option
 from wqa.errors import OptionError
 from wqa.models.heads import FirstPositionHead
 from wqa.models.network import ExitConfig, ExitNetwork
@@ -25,9 +26,7 @@ class PairwiseConfig(ExitConfig):
         The layer with the head, for the shallower rankers of Table 2; the last layer if empty.
     """
 
-    exits: Tuple[int, ...] = dataclasses.field(
-        default=(), metadata={"help": "the layer with the head (default: the last)"}
-    )
+    exits: Tuple[int, ...] = option((), "the layer with the head (default: the last)")
 
 
 class PairwiseTransformer(ExitNetwork):

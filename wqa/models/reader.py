@@ -11,20 +11,17 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
+from wqa.config.fields import option
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone
 from wqa.models.heads import Head, Stage
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.runtime import Tensor
-
-
-def _option(default: Any, text: str) -> Any:
-    return dataclasses.field(default=default, metadata={"help": text})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,10 +49,10 @@ class ReaderConfig(NetworkConfig):
         If a value is below 0.
     """
 
-    stride: int = _option(0, "tokens between windows of a long document; 0: half of the room")
-    negatives: float = _option(1.0, "windows without an answer for each one with an answer")
-    positives: int = _option(0, "most candidates with an answer for each question; 0: all")
-    read: int = _option(10, "candidates of a development question to read; 0: all")
+    stride: int = option(0, "tokens between windows of a long document; 0: half of the room")
+    negatives: float = option(1.0, "windows without an answer for each one with an answer")
+    positives: int = option(0, "most candidates with an answer for each question; 0: all")
+    read: int = option(10, "candidates of a development question to read; 0: all")
 
     @property
     def computes(self) -> str:

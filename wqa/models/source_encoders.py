@@ -20,8 +20,11 @@ class SourceEncoder(Network):
     backbone : BackboneConfig
         Sizes of the encoder.
     config : NetworkConfig, optional
-        Unused, as the network has no options.
+        That of every network; this one has no options.
     """
+
+    #: Whether it has the encoder's predictor of masked tokens.
+    predicts = False
 
     def __init__(
         self, backbone: BackboneConfig, config: Optional[NetworkConfig] = None, **kwargs
@@ -29,6 +32,8 @@ class SourceEncoder(Network):
         super().__init__(backbone, config, **kwargs)
         with self.name_scope():
             self.backbone = Backbone(backbone)
+            if self.predicts:
+                self.predictor = TokenPredictor(backbone)
 
     @property
     def encoders(self) -> List[Backbone]:
@@ -36,19 +41,6 @@ class SourceEncoder(Network):
 
 
 class PredictingEncoder(SourceEncoder):
-    """The encoder that a pre-training starts from, with its predictor of masked tokens.
+    """The encoder that a pre-training starts from, with its predictor of masked tokens."""
 
-    Parameters
-    ----------
-    backbone : BackboneConfig
-        Sizes of the encoder.
-    config : NetworkConfig, optional
-        Unused, as the network has no options.
-    """
-
-    def __init__(
-        self, backbone: BackboneConfig, config: Optional[NetworkConfig] = None, **kwargs
-    ) -> None:
-        super().__init__(backbone, config, **kwargs)
-        with self.name_scope():
-            self.predictor = TokenPredictor(backbone)
+    predicts = True

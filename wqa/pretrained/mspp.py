@@ -14,7 +14,7 @@ from typing import Any, Collection, Dict, Mapping, Tuple
 
 from wqa.errors import EncoderError, shorten
 from wqa.models import Network
-from wqa.models.mspp import HEADS, SINGLE_LABEL
+from wqa.models.joint_config import HEADS, SINGLE_LABEL
 from wqa.pretrained.layout import DirectoryLayout
 from wqa.pretrained.names import Names, array_names
 

@@ -130,25 +130,25 @@ def prepare_claims(claims: Iterable[Claim], encoder: JointEncoder) -> PreparedCl
     DataError
         If all claims are skipped.
     """
-    kept = []
-    truncated = skipped = 0
-    for claim in claims:
-        question = Question(claim.id, claim.claim, ())
-        try:
-            with _naming_claims():
-                truncated += prepare_questions([question], [encoder]).truncated
-        except DataError:  # all of its questions, this one, are skipped
-            skipped += 1
-            continue
-        kept.append(claim)
-    if skipped and not kept:
+    claims = list(claims)
+    questions = [Question(claim.id, claim.claim, ()) for claim in claims]
+    try:
+        with _naming_claims():
+            prepared = prepare_questions(questions, [encoder])
+    except DataError:
         raise DataError(
             "the claims",
-            f"all {skipped:,} are over-long",
+            f"all {len(claims):,} are over-long",
             "a claim that fits a segment",
             'raise segment_length, or set long_questions="truncate"',
-        )
-    return PreparedClaims(kept, truncated, skipped)
+        ) from None
+    kept = {id(question) for question in prepared.questions}
+    pairs = zip(claims, questions)
+    return PreparedClaims(
+        [claim for claim, question in pairs if id(question) in kept],
+        prepared.truncated,
+        prepared.skipped,
+    )
 
 
 @contextlib.contextmanager

@@ -3,17 +3,21 @@
 Each pair is encoded as its two texts; the losses reach both encoders, the global rows and the
 interaction layers. The labels of retrieved documents are distant: a document that contains an exact
 answer is positive. With several exits an update trains one of them or all, as that of a cascade.
+
+A batch encodes a text of several pairs once, which is what DC-BERT is about in ranking too. The
+pairs of a text share its dropout then. ``document_pairs`` keeps pairs of one document together.
 """
 
 from __future__ import annotations
 
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
+import numpy as np
 
 from wqa.errors import OptionError
 from wqa.models import Backbone, Network, NetworkConfig, PairwiseTransformer
-from wqa.text import Tokenizer
+from wqa.text import Tokenizer, bucketed, plan_batches
 from wqa.training.exits import ExitTask
 from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters
 
@@ -80,6 +84,27 @@ class DCBERTTask(ExitTask):
             return ""
         return f"both encoders, and what starts from them, of {start.name} ({run.system})"
 
+    def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Sequence[np.ndarray]:
+        together = self.network.own_config.document_pairs
+        if together == 1:
+            return super().plan(tokens, rng)
+        lengths = self.pairs.lengths
+        widest = sum(bucketed(length) for length in lengths.max(axis=0).tolist())
+        size = max(1, min(together, tokens // widest))
+        groups, widths = _groups(self.pairs.candidates, lengths, size, rng)
+        plan = []
+        for batch in plan_batches(widths, tokens // size, rng):
+            plan.append(np.concatenate([groups[index] for index in batch]))
+        return plan
+
+    def inputs(self, batch: Dict[str, mx.nd.NDArray]) -> List[mx.nd.NDArray]:
+        texts, rows = [], []
+        for name in ("question", "document"):
+            ids, valid, of_pair = _distinct(batch[f"{name}_ids"], batch[f"{name}_valid"])
+            texts += [ids, valid]
+            rows.append(of_pair)
+        return texts + rows
+
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         if not self._trains_all:
             return super().losses(batch, update)
@@ -92,6 +117,39 @@ class DCBERTTask(ExitTask):
 
     def scores(self, batch: Dict[str, mx.nd.NDArray], update: int) -> mx.nd.NDArray:
         return self._paths[self.drawn_exit(update)](*self.inputs(batch)).reshape((-1,))
+
+
+def _groups(
+    documents: np.ndarray,
+    lengths: np.ndarray,
+    size: int,
+    rng: Optional[np.random.Generator],
+) -> Tuple[List[np.ndarray], np.ndarray]:
+    """Divide pairs into groups of at most ``size`` pairs of one document.
+
+    Returns the pairs of each group, and the tokens of both texts of its longest pair, (groups, 2).
+    The latter are those of all pairs of the document, so that they do not depend on the shuffle.
+    """
+    order = np.arange(len(documents)) if rng is None else rng.permutation(len(documents))
+    order = order[np.argsort(documents[order], kind="stable")]
+    starts = np.flatnonzero(np.diff(documents[order])) + 1
+    groups, widths = [], []
+    for pairs in np.split(order, starts):
+        for first in range(0, len(pairs), size):
+            groups.append(pairs[first : first + size])
+            widths.append(lengths[pairs].max(axis=0))
+    return groups, np.stack(widths)
+
+
+def _distinct(
+    ids: mx.nd.NDArray, valid: mx.nd.NDArray
+) -> Tuple[mx.nd.NDArray, mx.nd.NDArray, mx.nd.NDArray]:
+    """Distinct texts of a batch, (T, L), their valid lengths, and the text of each row, (B,)."""
+    keys = np.column_stack([ids.asnumpy(), valid.asnumpy()])
+    _, firsts, of_row = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    firsts = mx.nd.array(firsts, ctx=ids.context, dtype="int32")
+    of_row = mx.nd.array(of_row, ctx=ids.context, dtype="int32")
+    return mx.nd.take(ids, firsts), mx.nd.take(valid, firsts), of_row
 
 
 def _copy_tables(backbone: Backbone, network: Network) -> None:

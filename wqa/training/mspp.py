@@ -17,7 +17,7 @@ import numpy as np
 from wqa.config import TrainingConfig
 from wqa.errors import OptionError
 from wqa.models import Network, NetworkConfig
-from wqa.models.mspp import SINGLE_LABEL
+from wqa.models.joint_config import SINGLE_LABEL
 from wqa.models.source_encoders import SourceEncoder
 from wqa.text import Tokenizer, bucketed
 from wqa.text.batching import BUCKET

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -104,6 +104,17 @@ class Pairs:
         if keys is None or self._rows is None:
             return keys
         return keys[self._rows]
+
+    @property
+    def candidates(self) -> np.ndarray:
+        """(N,) number of each pair's candidate, the same for candidates of equal tokens.
+
+        They are numbered in the order in which they first occur, at each call.
+        """
+        rows = range(len(self)) if self._rows is None else self._rows
+        numbers: Dict[bytes, int] = {}
+        texts = (self._tokenized.candidate(row).tobytes() for row in rows)
+        return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int32)
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
         """Divide the pairs into the batches of an epoch.
