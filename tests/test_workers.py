@@ -328,6 +328,21 @@ def test_a_training_that_was_not_launched(monkeypatch):
         TrainingConfig(kvstore="dist_async")
 
 
+def test_workers_that_do_not_come():
+    script = "from wqa.training import workers\nworkers.MEETING = 1\n"
+    script += "workers.open_workers('dist_sync').__enter__()"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=child_environment(**{**GIVEN, "DMLC_PS_ROOT_PORT": "9", "DMLC_NODE_HOST": "127.0.0.1"}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 2 and not done.stdout
+    assert done.stderr.startswith("error: training: not all of the processes have started in 1 s")
+    assert "2 workers and 1 servers that reach the scheduler at 127.0.0.1:9;" in done.stderr
+
+
 def test_a_build_without_the_store(monkeypatch):
     for name, value in GIVEN.items():
         monkeypatch.setenv(name, value)

@@ -40,6 +40,19 @@ _FAILED = 2
 _MEND = "start all workers again and resume; they go on from the last checkpoint"
 
 
+def end_process(error: WorkerLost) -> None:
+    """Print an error and end the process, whatever its main thread waits for.
+
+    Parameters
+    ----------
+    error : WorkerLost
+        The error.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        print(f"error: {error}", file=sys.stderr, flush=True)
+    os._exit(_FAILED)
+
+
 class Connections:
     """The connections of one worker: worker 0 has one with every other, the others with it.
 
@@ -49,7 +62,7 @@ class Connections:
         Number of this worker.
     sockets : dict of int to socket.socket
         Connection with each of the others, by their numbers.
-    end_process : callable, optional
+    end : callable, optional
         Takes the error and ends the process, if the main thread has not raised it in time.
     """
 
@@ -57,11 +70,11 @@ class Connections:
         self,
         rank: int,
         sockets: Dict[int, socket.socket],
-        end_process: Optional[Callable[[WorkerLost], None]] = None,
+        end: Callable[[WorkerLost], None] = end_process,
     ) -> None:
         self._rank, self._sockets = rank, sockets
         self._names = {other: f"worker {other}" for other in (rank, *sockets)}
-        self._end_process = end_process or _end_process
+        self._end_process = end
         self._inboxes: Dict[int, queue.Queue] = {}
         self._error: Optional[WorkerLost] = None
         self._lock, self._closed = threading.Lock(), threading.Event()
@@ -182,12 +195,6 @@ class Connections:
 
 def _line(kind: str, value: Any) -> bytes:
     return json.dumps([kind, value]).encode("utf-8") + b"\n"
-
-
-def _end_process(error: WorkerLost) -> None:
-    with contextlib.suppress(OSError, ValueError):
-        print(f"error: {error}", file=sys.stderr, flush=True)
-    os._exit(_FAILED)
 
 
 def _watch_machine(connection: socket.socket) -> None:

@@ -89,7 +89,6 @@ class Trainer:
         config = with_chosen(config, schedule)
         self.task, self.config, self.evaluator = task, config, evaluator
         self.network = task.network
-        self._evaluates = self.workers.first(evaluator is not None)
         self.state, self.checkpoints = State(), Checkpoints(run)
         self.metrics = MetricsFile(run / "metrics.jsonl", listener)
         # Ordered by structure, so that the optimizer's state fits a network that is built again.
@@ -108,6 +107,7 @@ class Trainer:
         tokens = max(self._plan.step_tokens(length, self.workers.count), config.tokens_per_batch)
         self._engines = attach_engines(self.network, config, tokens, length)
         task.hybridize(not self._engines)
+        self._evaluates = evaluator is not None  # on worker 0
         self._epoch = -1  # epoch of `_batches`
         self._batches: Iterator[Any] = iter(())
         self._upcoming: Any = None
@@ -156,6 +156,7 @@ class Trainer:
         """
         state = self.state
         self._since, self._pairs_since = time.perf_counter(), 0
+        self._evaluates = self.workers.first(self.evaluator is not None)
         bar = TrainingBar(self.total, state.update, disable=not self.workers.writes)
         with stop_on_signals() as request, bar:
             if state.evaluation_is_due:  # a signal came before it

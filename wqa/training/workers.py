@@ -14,14 +14,15 @@ import hashlib
 import logging
 import os
 import socket
+import threading
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, TypeVar
 
 import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, check_call
 
-from wqa.errors import OptionError, Stopped, WqaError, shorten
-from wqa.training.connections import Connections, Reception, join
+from wqa.errors import OptionError, Stopped, WorkerLost, WqaError, shorten
+from wqa.training.connections import Connections, Reception, end_process, join
 
 T = TypeVar("T")
 
@@ -34,6 +35,9 @@ _VARIABLES = (
     "DMLC_NUM_SERVER",
 )
 _MEND = "start the training by recipes/scale/launch.sh, which sets the DMLC_ variables"
+
+#: Seconds in which all processes must have started, on all machines.
+MEETING = 900
 
 #: Key in the store, beyond those of the parameters, and greatest length of the text under it.
 _INVITATION, _LONGEST = 1 << 20, 256
@@ -215,7 +219,7 @@ class _Group(Workers):
     """One of several workers."""
 
     def __init__(self, kvstore: str) -> None:
-        self.store = mx.kv.create(kvstore)  # waits for the others
+        self.store = _meet(kvstore)
         self.rank, self.count = self.store.rank, self.store.num_workers
         try:
             self._connections = Connections(self.rank, self._connect())
@@ -256,6 +260,24 @@ class _Group(Workers):
         _free_without_others(self.store)
 
 
+def _meet(kvstore: str) -> mx.kvstore.KVStore:
+    """Create the store, which waits for the other processes; MXNet itself waits for ever."""
+    given = [os.environ[name] for name in _VARIABLES[1:]]
+    error = WorkerLost(
+        "training",
+        f"not all of the processes have started in {MEETING} seconds",
+        "{2} workers and {3} servers that reach the scheduler at {0}:{1}".format(*given),
+        "start all of them again",
+    )
+    timer = threading.Timer(MEETING, end_process, (error,))
+    timer.daemon = True
+    timer.start()
+    try:
+        return mx.kv.create(kvstore)
+    finally:
+        timer.cancel()
+
+
 def _free_without_others(store: mx.kvstore.KVStore) -> None:
     check_call(_LIB.MXKVStoreSetBarrierBeforeExit(store.handle, ctypes.c_int(0)))
     _free(store)
@@ -283,7 +305,8 @@ def open_workers(kvstore: str) -> Iterator[Workers]:
 
     An error inside the ``with`` block ends all workers. So does the end of a process or of its
     machine: within a minute the others raise `wqa.errors.WorkerLost`, or, where MXNet waits for
-    gradients that do not come, print it and end with exit status 2.
+    gradients that do not come, print it and end with exit status 2. A worker that waits in vain for
+    the others to start ends so too.
 
     Parameters
     ----------
