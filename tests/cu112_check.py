@@ -26,7 +26,8 @@ ROOT = pathlib.Path(__file__).parent.parent
 NO_DEVICE = 100
 #: Prints the names of the libraries that the package loads, then the paths of all that are loaded.
 PROBE = """
-from wqa.models import cuda, runtime
+from wqa.config import cuda
+from wqa.models import runtime
 import mxnet
 assert mxnet.runtime.Features().is_enabled("CUDA") and runtime.gpu_count() == 0
 print(*cuda.LIBRARIES)

@@ -10,8 +10,9 @@ import pytest
 from conftest import ROOT, child_environment
 
 from wqa.cli.doctor import _advice, diagnose
+from wqa.config import cuda
 from wqa.errors import DeviceError, MissingDependency
-from wqa.models import cuda, parse_devices, runtime
+from wqa.models import parse_devices, runtime
 
 
 def make_wheels(folder, names):

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 #: Trains, and notes the digests of the parameters on each device after every update. At one update
 #: one worker may get a signal.
 WORKER = """
-import hashlib, os, pathlib, signal, sys
+import hashlib, os, pathlib, signal, sys, time
 folder, name, victim, update = sys.argv[1:5]
 import mxnet  # the scheduler and the server stay here
 from wqa.__main__ import main
@@ -34,6 +34,7 @@ step = Trainer._step
 def noted(trainer, rate):
     number, rank = trainer.state.update, trainer.workers.rank
     if name and (number, rank) == (int(update), int(victim)):
+        (pathlib.Path(folder) / "signalled").write_text(str(time.time()))
         os.kill(os.getpid(), getattr(signal, name))
     step(trainer, rate)
     line = [str(number)]
@@ -90,10 +91,9 @@ def arguments(material, out, *more):
 
 
 def launch(notes, words, blow=("", 0, 0)):
-    """Exit status, messages and seconds of a launch of two workers."""
+    """Exit status, messages, and seconds since the signal, of a launch of two workers."""
     notes.mkdir(exist_ok=True)
     name, victim, update = map(str, blow)
-    begin = time.monotonic()
     process = subprocess.Popen(
         [
             str(ROOT / "recipes" / "scale" / "launch.sh"),
@@ -120,7 +120,10 @@ def launch(notes, words, blow=("", 0, 0)):
         process.kill()  # its processes end with it
         _, error = process.communicate(timeout=30)
         raise AssertionError(error) from None
-    return process.returncode, error, time.monotonic() - begin
+    seconds = 0.0
+    if name:
+        seconds = time.time() - float((notes / "signalled").read_text())
+    return process.returncode, error, seconds
 
 
 def digests(notes):
