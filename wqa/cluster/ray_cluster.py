@@ -197,6 +197,7 @@ class _Cluster:
     def _begun(self, worker: Any, outcome: Optional[Outcome], bar: Any) -> None:
         if outcome is None:
             self._lost += 1
+            LOGGER.warning("a worker died before it had begun; another takes its place")
             if self._lost < MOST_LOST * (1 + len(self._running)):
                 self._add_actor()
             else:

@@ -113,7 +113,8 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
     settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]
     settings["onednn"] = available()
     # `wqa.models` sets the variable where it is not set.
-    settings["threads"] = options.get("threads") or int(os.environ["OMP_NUM_THREADS"])
+    threads = int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0))))
+    settings["threads"] = options.get("threads") or threads
     settings.update(library_versions())
     return json.loads(json.dumps(settings))
 
