@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import threading
+import warnings
 from typing import Any, Iterator, Tuple
 
 from wqa.errors import ClusterError, MissingDependency, OptionError, how_to_install, shorten
@@ -125,7 +126,6 @@ def _start_local(ray: Any, cluster: str, count: int, threads: int) -> None:
             address="local",
             num_cpus=count * threads,
             include_dashboard=False,
-            log_to_driver=False,
             object_store_memory=_STORE,
             _node_ip_address="127.0.0.1",
         )
@@ -136,7 +136,9 @@ def _start_local(ray: Any, cluster: str, count: int, threads: int) -> None:
 
 def _start(ray: Any, cluster: str, attempts: int = 1, **options: Any) -> None:
     try:
-        ray.init(logging_level=logging.ERROR, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the error says it
+            ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
     except Exception as error:  # Ray has no type of its own for this
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         if attempts > 1 and "timed out" in reason:
@@ -147,5 +149,6 @@ def _start(ray: Any, cluster: str, attempts: int = 1, **options: Any) -> None:
             "cluster",
             f"{cluster} does not answer, or does not start ({reason})",
             "a running Ray cluster of this version, or a machine on which one can start",
-            f"check the address; Ray here is {ray.__version__}",
+            f"check the address; Ray here is {ray.__version__}; a cluster with tokens needs "
+            "RAY_AUTH_MODE=token and its token",
         ) from None
