@@ -134,6 +134,16 @@ class Ranker:
         stages = self.capabilities.stages
         self._drops = check_drops(stages, drop_ratio, keep)
 
+    def restore_drops(self, drops: Tuple[Drop, ...]) -> None:
+        """Set the rules back to those of an earlier moment. This cannot fail.
+
+        Parameters
+        ----------
+        drops : tuple of Drop
+            What `drops` of this ranker was.
+        """
+        self._drops = drops
+
     @property
     def drop_ratio(self) -> List[float]:
         """Drop ratio of each stage; 0 for the last stage and for one that keeps k.

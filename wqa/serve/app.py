@@ -91,16 +91,10 @@ def _info(service: Service) -> Dict[str, Any]:
 
 def _describe(service: Service) -> Dict[str, Any]:
     """The ranker, for the page."""
-    capabilities, config = service.ranker.capabilities, service.config
+    config = service.config
     return {
         "model": service.name,
-        "system": capabilities.system,
-        "exits": service.exits,
-        "num_layers": capabilities.num_layers,
-        "stage_layers": capabilities.stage_layers,
-        "stages": capabilities.stages,
-        "drop_ratios": service.ranker.drop_ratio,
-        "keep": [drop.keep or None for drop in service.ranker.drops],
+        **service.description,
         "limits": {
             "bytes": config.max_bytes,
             "candidates": config.max_candidates,
@@ -134,6 +128,7 @@ def _metrics_endpoint(service: Service) -> Endpoint:
             service.check_key(request)
         except RequestError as error:
             return _plain_refusal(error)
+        service.metrics.set_queue(service.owner.waiting)
         return Response(service.metrics.text(), 200, None, CONTENT_TYPE_LATEST)
 
     return endpoint
@@ -153,7 +148,7 @@ def _ready_endpoint(service: Service) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         if service.is_draining():
             return json_response({"status": "draining"}, 503)
-        if service.owner.ranker is None:
+        if service.owner.ranker is None or not service.owner.is_alive:
             return json_response({"status": "loading"}, 503)
         return json_response({"status": "ready"})
 

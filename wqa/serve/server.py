@@ -113,7 +113,7 @@ def serve(
     Returns
     -------
     int
-        Exit status: 0, or 1 where a request did not finish in time.
+        Exit status: 0, or 1 where a request did not finish in time or the ranker's thread ended.
 
     Raises
     ------
@@ -224,7 +224,7 @@ def work(
             timeout_graceful_shutdown=math.ceil(config.drain),
         )
     )
-    failures = []
+    failures, has_ended = [], []
 
     def loaded(error: Optional[BaseException]) -> None:
         if error is None:
@@ -233,13 +233,19 @@ def work(
         failures.append(error)
         server.should_exit = True
 
-    service.on_loaded = loaded
+    def ended() -> None:
+        has_ended.append(True)
+        server.should_exit = True
+
+    service.on_loaded, service.on_ended = loaded, ended
     service.is_draining = lambda: server.should_exit
     with _stopped_quietly():
         server.run(sockets=[listener])
     if failures:
         raise failures[0]
     log("stopped")
+    if has_ended:
+        return LATE
     if service.owner.is_alive:  # it would crash in the end of the interpreter
         log("late", seconds=config.drain)
         os._exit(LATE)
