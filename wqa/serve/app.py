@@ -45,10 +45,9 @@ def build_app(service: Service) -> FastAPI:
         finally:
             await service.close()
 
-    # The pages of documentation that FastAPI makes read scripts from elsewhere.
-    app = FastAPI(
-        title="wqa", version=wqa.__version__, lifespan=lifespan, docs_url=None, redoc_url=None
-    )
+    # No schema, which would know nothing of the bodies, and no pages of it, which read scripts from
+    # elsewhere.
+    app = FastAPI(title="wqa", version=wqa.__version__, lifespan=lifespan, openapi_url=None)
     app.state.service = service
     for path, dialect in DIALECTS.items():
         app.add_api_route(path, _ranking_endpoint(service, dialect, path), methods=["POST"])

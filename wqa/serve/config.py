@@ -13,6 +13,8 @@ from wqa.errors import DataError, OptionError
 API_KEY = "WQA_API_KEY"
 #: Environment variable with the folder where workers keep their metrics, prometheus_client's own.
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+#: Name of the thread that owns a ranker.
+THREAD = "wqa ranker"
 #: Most candidates of a request, whatever the options say.
 MOST_CANDIDATES = 100_000
 

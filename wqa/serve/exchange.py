@@ -82,6 +82,7 @@ class Exchange:
         except WqaError as failed:
             error = RequestError("failed", failed.where, failed.found, failed.expected, failed.mend)
         except asyncio.CancelledError:
+            self._service.cut_off += 1
             self._log(503, "cancelled")
             raise
         except Exception as failed:

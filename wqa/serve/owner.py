@@ -18,7 +18,7 @@ from typing import Any, Callable, Deque, Iterator, List, Optional
 from wqa.data import Candidate, Question
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
-from wqa.serve.config import ServeConfig
+from wqa.serve.config import THREAD, ServeConfig
 from wqa.serve.errors import RequestError
 from wqa.serve.logs import log, log_exception
 
@@ -110,7 +110,7 @@ class RankerThread:
         self._is_closed = False
         self._pace = 0.0  # mean seconds of a candidate
         self._loop: Optional[asyncio.AbstractEventLoop] = None
-        self._thread = threading.Thread(target=self._run, name="wqa ranker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self.ranker: Optional[Ranker] = None
         self.on_waiting: Callable[[int], None] = _ignore
         self.on_ended: Callable[[], None] = _ignore

@@ -55,6 +55,8 @@ class Service:
         #: Whether the server has been told to stop.
         self.is_draining: Callable[[], bool] = bool
         self.held_bytes = 0
+        #: Number of requests that the end of the server cut off.
+        self.cut_off = 0
         self._loading: Optional[asyncio.Task] = None
 
     async def open(self) -> None:
