@@ -125,8 +125,15 @@ def test_tei_info():
     got = answer("/info", b"", method="GET").json
     assert got["model_id"] == "tested"
     assert set(got["model_type"]) == {"reranker"}
-    assert got["max_client_batch_size"] == 10_000
+    assert got["max_client_batch_size"] == 1000
     assert got["max_concurrent_requests"] == 128
+    assert got["max_input_length"] == 100_000
+    assert got["max_batch_tokens"] == 256 * 100_000
+
+
+def test_tei_names_an_empty_list():
+    response = answer("/rerank", body_for("/rerank", texts=[]))
+    assert (response.status, response.json["error_type"]) == (400, "Empty")
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +209,7 @@ def test_ranker_describes_itself(cascade):
     assert (got["system"], got["exits"], got["num_layers"]) == ("cascade", [1, 2, 3], 3)
     assert got["drop_ratios"] == [0.3, 0.3, 0.0]
     assert got["keep"] == [None, None, None]
-    assert got["limits"]["candidates"] == 10_000
+    assert got["limits"]["candidates"] == 1000
 
 
 def test_a_ranker_describes_itself_as_it_was_loaded():
@@ -262,7 +269,6 @@ def test_a_body_that_is_no_json(path, raw, words):
 
 WRONG = [
     (lambda path: {}, "is missing"),
-    (lambda path: body_for(path, texts=[]), "must not be empty"),
     (lambda path: body_for(path, texts="ice"), "expected a list of texts"),
     (lambda path: body_for(path, texts=["ice", 3]), "[1]: is 3; expected a text"),
     (lambda path: body_for(path, texts=["ice", None]), "[1]: is None; expected a text"),
@@ -272,6 +278,13 @@ WRONG = [
     (lambda path: body_for(path, question="\ud800"), "holds half a surrogate pair"),
     (lambda path: body_for(path, texts=["a", "\udc00"]), "[1]: holds half a surrogate pair"),
 ]
+
+
+@pytest.mark.parametrize("path", list(DIALECTS))
+def test_an_empty_list_of_candidates(path):
+    response = answer(path, body_for(path, texts=[]))
+    assert response.status == (422 if path == "/api/rank" else 400)
+    assert "must not be empty" in message_of(path, response)
 
 
 @pytest.mark.parametrize("path", list(DIALECTS))
@@ -348,7 +361,7 @@ def test_any_body_is_read_or_refused(path, body, valid):
     try:
         request = DIALECTS[path].read(Fields(body, ServeConfig()))
     except RequestError as error:
-        assert error.kind in ("value", "size")
+        assert error.kind in ("value", "empty", "size")
         return
     assert request.question.strip()
     assert request.texts and all(isinstance(text, str) for text in request.texts)
@@ -809,6 +822,11 @@ def test_the_key_is_read_and_not_shown(tmp_path, monkeypatch):
     assert (read_api_key(str(path)), read_api_key()) == ("secret", "other")
     monkeypatch.delenv("WQA_API_KEY")
     assert read_api_key() is None
+    for value in ("", " \t", "caf\udce9"):
+        monkeypatch.setenv("WQA_API_KEY", value)
+        with pytest.raises(OptionError, match="WQA_API_KEY") as caught:
+            read_api_key()
+        assert "caf" not in str(caught.value)
     assert "secret" not in repr(ServeConfig(api_key="secret"))
     for content in (b"", b"two words", b"\xff"):
         path.write_bytes(content)

@@ -70,14 +70,16 @@ def _ranking_endpoint(service: Service, dialect: Dialect, path: str) -> Endpoint
 def _info(service: Service) -> Dict[str, Any]:
     """What Text Embeddings Inference says of itself."""
     config = service.config
+    # Clients read numbers, whatever the ranker: without a limit of tokens that of characters holds.
+    length = getattr(service.ranker.encoder, "max_length", None) or config.max_characters
     return {
         "model_id": service.name,
         "model_sha": None,
         "model_dtype": service.precision,
         "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
         "max_concurrent_requests": config.queue,
-        "max_input_length": getattr(service.ranker.encoder, "max_length", None),
-        "max_batch_tokens": None,
+        "max_input_length": length,
+        "max_batch_tokens": length * config.group_candidates,
         "max_batch_requests": None,
         "max_client_batch_size": config.max_candidates,
         "auto_truncate": True,
