@@ -81,8 +81,8 @@ setup(
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
         # Rankers as parts of these, `wqa.adapters`; they work beside MXNet's numpy.
         "pyterrier": ["python-terrier>=0.11"],
-        "langchain": ["langchain-core>=0.2"],
-        "llamaindex": ["llama-index-core>=0.11"],
+        "langchain": ["langchain-core>=0.3; python_version >= '3.9'"],
+        "llamaindex": ["llama-index-core>=0.11; python_version >= '3.9'"],
         # Corpora as ir:NAME, and metrics that are not built in.
         "ir": ["ir_datasets>=0.5", "ir-measures>=0.3", "cwl-eval"],
         "test": [

@@ -59,8 +59,12 @@ async def running(ranker, **settings):
     """Application of a ranker that is loaded."""
     app = serving(ranker, **settings)
     async with app.router.lifespan_context(app):
-        while app.state.service.owner.ranker is None:
+        for _ in range(20_000):
+            if app.state.service.owner.ranker is not None:
+                break
             await asyncio.sleep(0.001)
+        else:
+            raise AssertionError("the ranker is not loaded")
         yield app
 
 

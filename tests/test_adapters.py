@@ -146,6 +146,13 @@ def test_pyterrier_refuses_a_document_without_a_text(pyterrier):
         Reranker(TwoExits())(frame(rows))
 
 
+def test_pyterrier_refuses_a_query_without_a_text(pyterrier):
+    from wqa.adapters.pyterrier import Reranker
+
+    with pytest.raises(DataError, match="query 'q': query is None; expected its text"):
+        Reranker(TwoExits())(frame([["q", None, "d1", "a"]]))
+
+
 # LangChain
 
 

@@ -18,6 +18,7 @@ from test_relevance import SYSTEMS, follows, ranker_of, ranking_of
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.digests import forget_digests
+from wqa.data.files import sha256
 from wqa.errors import DataError, OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation.reliability import expected_calibration_error, negative_log_likelihood
 from wqa.evaluation.triggering import best_threshold
@@ -30,7 +31,7 @@ from wqa.inference import (
     load_ranker,
     save_run,
 )
-from wqa.tuning import calibrate, fit_temperature
+from wqa.tuning import calibrate, calibration, fit_temperature
 
 QUESTION = "what is a glacier ?"
 TEXTS = ["ice", "", "the moon is bright", "a glacier is a body of slow ice", "tea", "a river"]
@@ -260,6 +261,17 @@ def test_a_sequence_has_the_temperatures_of_its_rankers(calibrated):
     assert SequentialRanker([cascade, load_ranker("rr")]).rank(QUESTION, TEXTS).threshold is None
 
 
+def test_a_question_of_blanks_in_a_sequence_has_the_last_threshold(calibrated):
+    first, last = (load_ranker(calibrated[0], engine="mxnet") for _ in range(2))
+    first.calibration = dataclasses.replace(first.calibration, threshold=0.125)
+    sequence = SequentialRanker([first, last], keep=2)
+    assert last.threshold is not None and last.threshold != 0.125
+    for texts in ([" ", ""], TEXTS):
+        assert sequence.rank(QUESTION, texts).threshold == last.threshold
+    sequence.calibration = Calibration((1.0, 1.0), 0.25)
+    assert sequence.rank(QUESTION, [" "]).threshold == 0.25
+
+
 def test_an_ensemble_has_the_mean_of_calibrated_probabilities(calibrated):
     run, result = calibrated
     cascade, other = load_ranker(run, engine="mxnet"), load_ranker("rr")
@@ -300,6 +312,46 @@ def test_a_ranker_that_does_not_use_its_calibration(copy, dev, monkeypatch):
     with pytest.raises(OptionError, match="rr, whose ranker does not use calibrations"):
         calibrate(copy, dev, engine="mxnet")
     assert (copy / "calibration.json").read_bytes() == before
+
+
+def test_a_ranker_that_does_not_use_its_temperatures(copy, dev, monkeypatch):
+    class ThresholdAlone(CascadeRanker):
+        def rank_all(self, questions):
+            for ranking in super().rank_all(questions):
+                yield dataclasses.replace(ranking, probabilities=expit(ranking.scores))
+
+    monkeypatch.setitem(RANKERS, "cascade", ThresholdAlone)
+    with pytest.raises(OptionError, match="whose ranker does not use calibrations"):
+        calibrate(copy, dev, engine="mxnet")
+
+
+def test_nothing_is_dropped(copy, calibrated, dev, monkeypatch):
+    """Though the ranker of the run drops by itself."""
+
+    class Dropping(CascadeRanker):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **{**options, "drop_ratio": 0.5})
+
+    expected = load_ranker(copy, engine="mxnet").calibration
+    monkeypatch.setitem(RANKERS, "cascade", Dropping)
+    got = calibrate(copy, dev, engine="mxnet").calibration
+    np.testing.assert_allclose(got.temperatures, expected.temperatures, rtol=1e-4)
+
+
+def test_a_run_that_is_replaced_after_it_is_loaded(copy, dev, monkeypatch):
+    """The calibration is that of the parameters that were loaded."""
+    model, load = copy / "model.params", calibration.load_ranker
+
+    def load_then_replace(*arguments, **options):
+        ranker = load(*arguments, **options)
+        replaced.append(sha256(model))
+        model.write_bytes(b"others")
+        return ranker
+
+    replaced = []
+    monkeypatch.setattr(calibration, "load_ranker", load_then_replace)
+    calibrate(copy, dev, engine="mxnet")
+    assert json.loads((copy / "calibration.json").read_text())["model_sha256"] == replaced[0]
 
 
 # None of these

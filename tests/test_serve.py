@@ -5,6 +5,7 @@ import dataclasses
 import json
 import logging
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from serving import Controlled, call, running, serving
 
 from wqa.errors import DataError, MissingDependency, OptionError, RunDirectoryError
-from wqa.inference import load_ranker
+from wqa.inference import Capabilities, load_ranker
 from wqa.serve import ServeConfig, create_app, read_api_key
 from wqa.serve.dialects import DIALECTS
 from wqa.serve.errors import RequestError
@@ -124,8 +125,15 @@ def test_tei_info():
     got = answer("/info", b"", method="GET").json
     assert got["model_id"] == "tested"
     assert set(got["model_type"]) == {"reranker"}
-    assert got["max_client_batch_size"] == 10_000
+    assert got["max_client_batch_size"] == 1000
     assert got["max_concurrent_requests"] == 128
+    assert got["max_input_length"] == 100_000
+    assert got["max_batch_tokens"] == 256 * 100_000
+
+
+def test_tei_names_an_empty_list():
+    response = answer("/rerank", body_for("/rerank", texts=[]))
+    assert (response.status, response.json["error_type"]) == (400, "Empty")
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +209,22 @@ def test_ranker_describes_itself(cascade):
     assert (got["system"], got["exits"], got["num_layers"]) == ("cascade", [1, 2, 3], 3)
     assert got["drop_ratios"] == [0.3, 0.3, 0.0]
     assert got["keep"] == [None, None, None]
-    assert got["limits"]["candidates"] == 10_000
+    assert got["limits"]["candidates"] == 1000
+
+
+def test_a_ranker_describes_itself_as_it_was_loaded():
+    async def run():
+        ranker = Stages()
+        async with running(ranker) as app:
+            task = await start_ranking(app, ranker, path="/api/rank", drop_ratio=0.5)
+            assert ranker.drop_ratio[0] == 0.5
+            got = (await call(app, "/api/ranker", method="GET")).json
+            ranker.gate.set()
+            assert (await task).status == 200
+            return got
+
+    got = asyncio.run(run())
+    assert (got["stages"], got["drop_ratios"]) == (3, [0.0])
 
 
 def test_a_sequence_without_dropping_keeps_the_drops_of_its_rankers(cascade):
@@ -246,7 +269,6 @@ def test_a_body_that_is_no_json(path, raw, words):
 
 WRONG = [
     (lambda path: {}, "is missing"),
-    (lambda path: body_for(path, texts=[]), "must not be empty"),
     (lambda path: body_for(path, texts="ice"), "expected a list of texts"),
     (lambda path: body_for(path, texts=["ice", 3]), "[1]: is 3; expected a text"),
     (lambda path: body_for(path, texts=["ice", None]), "[1]: is None; expected a text"),
@@ -256,6 +278,13 @@ WRONG = [
     (lambda path: body_for(path, question="\ud800"), "holds half a surrogate pair"),
     (lambda path: body_for(path, texts=["a", "\udc00"]), "[1]: holds half a surrogate pair"),
 ]
+
+
+@pytest.mark.parametrize("path", list(DIALECTS))
+def test_an_empty_list_of_candidates(path):
+    response = answer(path, body_for(path, texts=[]))
+    assert response.status == (422 if path == "/api/rank" else 400)
+    assert "must not be empty" in message_of(path, response)
 
 
 @pytest.mark.parametrize("path", list(DIALECTS))
@@ -332,7 +361,7 @@ def test_any_body_is_read_or_refused(path, body, valid):
     try:
         request = DIALECTS[path].read(Fields(body, ServeConfig()))
     except RequestError as error:
-        assert error.kind in ("value", "size")
+        assert error.kind in ("value", "empty", "size")
         return
     assert request.question.strip()
     assert request.texts and all(isinstance(text, str) for text in request.texts)
@@ -430,11 +459,12 @@ def start(app, path, question=QUESTION, **fields):
     return asyncio.ensure_future(call(app, path, body_for(path, question=question, **fields)))
 
 
-async def start_ranking(app, ranker, **fields):
+async def start_ranking(app, ranker, path="/v2/rerank", **fields):
     """Start a request, and wait until the ranker has it; it is ranked when the gate is opened."""
     ranker.gate.clear()
-    task = start(app, "/v2/rerank", **fields)
-    await asyncio.get_running_loop().run_in_executor(None, ranker.begun.acquire)
+    task = start(app, path, **fields)
+    loop = asyncio.get_running_loop()
+    assert await loop.run_in_executor(None, lambda: ranker.begun.acquire(timeout=20))
     return task
 
 
@@ -523,6 +553,61 @@ def test_a_client_that_goes_away_is_skipped():
     assert asyncio.run(run()).groups == [["first"], ["last"]]
 
 
+def test_a_client_that_goes_away_leaves_its_place():
+    async def run():
+        ranker = Controlled()
+        async with running(ranker, queue=2) as app:
+            first = await start_ranking(app, ranker, question="first")
+            gone = asyncio.Event()
+            body = body_for("/v2/rerank")
+            left = [
+                asyncio.ensure_future(call(app, "/v2/rerank", body, then=gone.wait()))
+                for _ in range(2)
+            ]
+            await waits(app, 2)
+            gone.set()
+            assert [answer.status for answer in await asyncio.gather(*left)] == [499, 499]
+            assert app.state.service.owner.waiting == 0
+            last = start(app, "/v2/rerank", question="last")
+            await waits(app, 1)
+            metrics = (await call(app, "/metrics", method="GET")).body.decode()
+            assert "wqa_queue_requests 1.0" in metrics.splitlines()
+            ranker.gate.set()
+            assert (await first).status == (await last).status == 200
+            return ranker
+
+    assert asyncio.run(run()).groups == [["first"], ["last"]]
+
+
+def test_a_deadline_that_passes_as_a_group_fails():
+    """The loop sees the end of the group and the deadline at once."""
+
+    class Late(Controlled):
+        def rank_all(self, questions):
+            rankings = list(super().rank_all(questions))
+            if len(rankings) > 1:
+                loop.call_soon_threadsafe(time.sleep, 1)
+                time.sleep(0.8)
+                raise ValueError
+            return rankings
+
+    async def run():
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        ranker = Late()
+        async with running(ranker) as app:
+            first = await start_ranking(app, ranker, question="first")
+            app.state.service.config = ServeConfig(timeout=0.6)
+            tasks = [start(app, "/v2/rerank"), start(app, "/v2/rerank")]
+            await waits(app, 2)
+            ranker.gate.set()
+            await first
+            return [response.status for response in await asyncio.gather(*tasks)]
+
+    loop = None
+    assert asyncio.run(run()) == [504, 504]
+
+
 def test_a_client_that_goes_away_while_it_sends():
     async def run():
         async with running(Controlled()) as app:
@@ -568,6 +653,70 @@ def test_an_error_of_the_question_is_the_clients(cascade):
     response = answer("/v2/rerank", body_for("/v2/rerank", question="ice " * 300), cascade)
     assert response.status == 400
     assert "tokens" in response.json["message"]
+
+
+class Stages(Controlled):
+    """Three stages, whose drops nobody has set, and what goes wrong when somebody does."""
+
+    error = None
+
+    @property
+    def capabilities(self):
+        return Capabilities("overlap", stages=3)
+
+    def set_drops(self, drop_ratio=None, keep=None):
+        if self.error is not None:
+            raise self.error
+        super().set_drops(drop_ratio, keep)
+
+
+def test_a_drop_ratio_does_not_outlive_its_request():
+    async def run():
+        ranker = Stages()
+        before = ranker.drops
+        async with running(ranker) as app:
+            for ratio in (0.5, 0):
+                ratio = {"drop_ratio": ratio}
+                assert (await start(app, "/api/rank", **ratio)).status == 200
+                assert ranker.drops == before
+            return await start(app, "/v2/rerank")
+
+    assert asyncio.run(run()).status == 200
+
+
+def test_drops_that_cannot_be_set_fail_their_request_alone():
+    async def run():
+        ranker = Stages()
+        ranker.error = ValueError("the secret text")
+        async with running(ranker) as app:
+            failed = await start(app, "/api/rank", drop_ratio=0.5)
+            return failed, await start(app, "/v2/rerank")
+
+    failed, later = asyncio.run(run())
+    assert (failed.status, failed.json["error"]) == (500, "service: internal error")
+    assert later.status == 200
+
+
+def test_a_thread_that_ends_ends_the_service():
+    async def run():
+        ranker = Stages()
+        ranker.error = SystemExit()
+        ended = asyncio.Event()
+        async with running(ranker) as app:
+            service = app.state.service
+            service.on_ended = ended.set
+            first = await start_ranking(app, ranker)
+            tasks = [start(app, "/api/rank", drop_ratio=0.5), start(app, "/v2/rerank")]
+            await waits(app, 2)
+            ranker.gate.set()
+            assert (await first).status == 200
+            answers = await asyncio.gather(*tasks)
+            await asyncio.wait_for(ended.wait(), 20)
+            later = await start(app, "/v2/rerank")
+            ready = await call(app, "/ready", method="GET")
+            return [response.status for response in (*answers, later, ready)]
+
+    assert asyncio.run(run()) == [500, 503, 503, 503]
 
 
 # Logs, metrics, health
@@ -636,7 +785,9 @@ def test_a_ranker_that_cannot_be_loaded_is_reported():
         app = create_app("no-such-run")
         app.state.service.on_loaded = failures.append
         async with app.router.lifespan_context(app):
-            while not failures:
+            for _ in range(4000):
+                if failures:
+                    break
                 await asyncio.sleep(0.005)
         return failures[0]
 
@@ -671,6 +822,11 @@ def test_the_key_is_read_and_not_shown(tmp_path, monkeypatch):
     assert (read_api_key(str(path)), read_api_key()) == ("secret", "other")
     monkeypatch.delenv("WQA_API_KEY")
     assert read_api_key() is None
+    for value in ("", " \t", "caf\udce9"):
+        monkeypatch.setenv("WQA_API_KEY", value)
+        with pytest.raises(OptionError, match="WQA_API_KEY") as caught:
+            read_api_key()
+        assert "caf" not in str(caught.value)
     assert "secret" not in repr(ServeConfig(api_key="secret"))
     for content in (b"", b"two words", b"\xff"):
         path.write_bytes(content)

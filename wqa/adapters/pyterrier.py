@@ -52,7 +52,7 @@ class Reranker(pt.Transformer):
         pyterrier.validate.InputValidationError
             If a column is missing.
         DataError
-            If a document has no text.
+            If a document has no text, or a query is none.
         InputError
             If a query is empty, or too long and not truncated.
         """
@@ -83,4 +83,7 @@ class Reranker(pt.Transformer):
                     "add texts before the ranker, for example by pyterrier.text.get_text",
                 )
             candidates.append(Candidate(text, id=str(docno)))
-        return Question(qid, group["query"].iloc[0], tuple(candidates))
+        query = group["query"].iloc[0]
+        if not isinstance(query, str):
+            raise DataError(f"query {shorten(qid)}", f"query is {shorten(query)}", "its text")
+        return Question(qid, query, tuple(candidates))

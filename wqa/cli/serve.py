@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 
 from wqa.cli.drops import add_drops, one_drop_setting
 from wqa.cli.options import (
@@ -28,6 +29,7 @@ from wqa.cli.options import (
     ranking_options,
 )
 from wqa.serve import ServeConfig, read_api_key, serve
+from wqa.serve.server import is_ranking
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,4 +53,7 @@ def run(options: argparse.Namespace) -> int:
     config = ServeConfig(**fields_of(options, ServeConfig))
     config = dataclasses.replace(config, api_key=read_api_key(options.api_key_file))
     setting = one_drop_setting(options.drops)
-    return serve(options.run, config, **setting.arguments, **ranking_options(options))
+    status = serve(options.run, config, **setting.arguments, **ranking_options(options))
+    if is_ranking():
+        os._exit(status)
+    return status

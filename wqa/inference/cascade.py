@@ -382,7 +382,7 @@ class QuestionGroup:
             cost=self._cost(start, end, reached),
             exit_scores=exit_scores,
             probabilities=self._ranker.calibration.probabilities(exit_scores),
-            threshold=self._ranker.calibration.threshold,
+            threshold=self._ranker.threshold,
         )
 
     def _cost(self, start: int, end: int, reached: np.ndarray) -> Cost:

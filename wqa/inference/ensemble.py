@@ -221,7 +221,7 @@ class EnsembleRanker(Ranker):
             cost=_sum([ranking.cost for ranking in ranked]),
             exit_scores=exit_scores,
             probabilities=mean,
-            threshold=self.calibration.threshold,
+            threshold=self.threshold,
         )
 
 

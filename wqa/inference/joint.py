@@ -239,7 +239,7 @@ class JointRanker(Ranker):
             cost=self._cost(encoded, positions),
             exit_scores=exit_scores,
             probabilities=self.calibration.probabilities(exit_scores),
-            threshold=self.calibration.threshold,
+            threshold=self.threshold,
         )
 
     def _check_scores(

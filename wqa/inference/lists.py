@@ -159,7 +159,7 @@ class ListRanker(Ranker):
             cost=cost,
             exit_scores=exit_scores,
             probabilities=self.calibration.probabilities(exit_scores),
-            threshold=self.calibration.threshold,
+            threshold=self.threshold,
         )
 
     def _cost(self, encoded: EncodedList, scored: ListScores) -> Cost:

@@ -98,7 +98,7 @@ class Ranker:
     #: is pessimistic where a ranker has few distinct scores by its nature.
     ties = "trec"
     #: How the ranker's probabilities follow from its scores; that of its run once it is loaded. A
-    #: ranker gives its rankings ``calibration.probabilities(exit_scores)`` and the threshold.
+    #: ranker gives its rankings ``calibration.probabilities(exit_scores)`` and its `threshold`.
     calibration = Calibration()
     #: Whether rankers of the type read the encodings of documents from a cache, keyword ``cache``.
     takes_cache = False
@@ -134,6 +134,16 @@ class Ranker:
         stages = self.capabilities.stages
         self._drops = check_drops(stages, drop_ratio, keep)
 
+    def restore_drops(self, drops: Tuple[Drop, ...]) -> None:
+        """Set the rules back to those of an earlier moment. This cannot fail.
+
+        Parameters
+        ----------
+        drops : tuple of Drop
+            What `drops` of this ranker was.
+        """
+        self._drops = drops
+
     @property
     def drop_ratio(self) -> List[float]:
         """Drop ratio of each stage; 0 for the last stage and for one that keeps k.
@@ -145,6 +155,11 @@ class Ranker:
     @drop_ratio.setter
     def drop_ratio(self, drop_ratio: DropRatio) -> None:
         self.set_drops(drop_ratio)
+
+    @property
+    def threshold(self) -> Optional[float]:
+        """Threshold of the ranker's rankings; None where none was fitted."""
+        return self.calibration.threshold
 
     def members(self) -> List[Tuple[str, Ranker]]:
         """Rankers that make up this one, each of which scores every candidate by itself.

@@ -73,6 +73,13 @@ class SequentialRanker(Ranker):
         layers = self.rankers[-1].capabilities.num_layers
         return Capabilities("sequence", len(self.rankers), (), layers, tuple(self.rankers))
 
+    @property
+    def threshold(self) -> Optional[float]:
+        """That of the run whose ranker it is, where it was calibrated, else the last ranker's."""
+        if self.calibration.temperatures:
+            return self.calibration.threshold
+        return self.rankers[-1].threshold
+
     def _rank_question(self, question: Question) -> Ranking:
         return self._rank_group([question])[0]
 
@@ -88,7 +95,7 @@ class SequentialRanker(Ranker):
             rankings = ranker.rank_all([state.left() for state in running])
             for state, ranking in zip(running, rankings):
                 state.update(index, ranking, drop)
-        return [state.ranking(self.calibration) for state in states]
+        return [state.ranking(self.calibration, self.threshold) for state in states]
 
 
 class _Step(NamedTuple):
@@ -112,7 +119,6 @@ class _State:
         self._exit_scores = np.full((rankers, count), np.nan)
         self._dropped = np.zeros(count, dtype=bool)
         self._probabilities = np.zeros(count)
-        self._threshold: Optional[float] = None
         self._steps: List[_Step] = []
 
     def left(self) -> Question:
@@ -128,7 +134,6 @@ class _State:
         self._blank[self.alive[blank]] = True
         self._exit_scores[index, self.alive] = np.where(blank, np.nan, ranking.scores)
         self._probabilities[self.alive] = ranking.probabilities
-        self._threshold = ranking.threshold
         # What a ranker dropped at an exit of its own it may yet hand on.
         self._dropped[self.alive] = ranking.dropped
         count = int((~blank).sum())
@@ -138,13 +143,12 @@ class _State:
         self._tail.insert(0, order[kept:])
         self._head, self.alive = order[:kept], np.sort(order[:kept])
 
-    def ranking(self, calibration: Calibration) -> Ranking:
+    def ranking(self, calibration: Calibration, threshold: Optional[float]) -> Ranking:
         """The ranking after the last ranker."""
-        probabilities, threshold = self._probabilities, self._threshold
+        probabilities = self._probabilities
         if calibration.temperatures:  # that of a run whose ranker is a sequence
             of_scores = calibration.probabilities(self._exit_scores)
             probabilities = np.where(self._blank, 0.0, of_scores)
-            threshold = calibration.threshold
         order = np.concatenate([self._head, *self._tail])
         # What only a later ranker finds blank is behind that ranker's drops until here.
         order = order[np.argsort(self._blank[order], kind="stable")]

@@ -45,10 +45,9 @@ def build_app(service: Service) -> FastAPI:
         finally:
             await service.close()
 
-    # The pages of documentation that FastAPI makes read scripts from elsewhere.
-    app = FastAPI(
-        title="wqa", version=wqa.__version__, lifespan=lifespan, docs_url=None, redoc_url=None
-    )
+    # No schema, which would know nothing of the bodies, and no pages of it, which read scripts from
+    # elsewhere.
+    app = FastAPI(title="wqa", version=wqa.__version__, lifespan=lifespan, openapi_url=None)
     app.state.service = service
     for path, dialect in DIALECTS.items():
         app.add_api_route(path, _ranking_endpoint(service, dialect, path), methods=["POST"])
@@ -71,14 +70,16 @@ def _ranking_endpoint(service: Service, dialect: Dialect, path: str) -> Endpoint
 def _info(service: Service) -> Dict[str, Any]:
     """What Text Embeddings Inference says of itself."""
     config = service.config
+    # Clients read numbers, whatever the ranker: without a limit of tokens that of characters holds.
+    length = getattr(service.ranker.encoder, "max_length", None) or config.max_characters
     return {
         "model_id": service.name,
         "model_sha": None,
         "model_dtype": service.precision,
         "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
         "max_concurrent_requests": config.queue,
-        "max_input_length": getattr(service.ranker.encoder, "max_length", None),
-        "max_batch_tokens": None,
+        "max_input_length": length,
+        "max_batch_tokens": length * config.group_candidates,
         "max_batch_requests": None,
         "max_client_batch_size": config.max_candidates,
         "auto_truncate": True,
@@ -91,16 +92,10 @@ def _info(service: Service) -> Dict[str, Any]:
 
 def _describe(service: Service) -> Dict[str, Any]:
     """The ranker, for the page."""
-    capabilities, config = service.ranker.capabilities, service.config
+    config = service.config
     return {
         "model": service.name,
-        "system": capabilities.system,
-        "exits": service.exits,
-        "num_layers": capabilities.num_layers,
-        "stage_layers": capabilities.stage_layers,
-        "stages": capabilities.stages,
-        "drop_ratios": service.ranker.drop_ratio,
-        "keep": [drop.keep or None for drop in service.ranker.drops],
+        **service.description,
         "limits": {
             "bytes": config.max_bytes,
             "candidates": config.max_candidates,
@@ -134,6 +129,7 @@ def _metrics_endpoint(service: Service) -> Endpoint:
             service.check_key(request)
         except RequestError as error:
             return _plain_refusal(error)
+        service.metrics.set_queue(service.owner.waiting)
         return Response(service.metrics.text(), 200, None, CONTENT_TYPE_LATEST)
 
     return endpoint
@@ -153,7 +149,7 @@ def _ready_endpoint(service: Service) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         if service.is_draining():
             return json_response({"status": "draining"}, 503)
-        if service.owner.ranker is None:
+        if service.owner.ranker is None or not service.owner.is_alive:
             return json_response({"status": "loading"}, 503)
         return json_response({"status": "ready"})
 

@@ -13,6 +13,8 @@ from wqa.errors import DataError, OptionError
 API_KEY = "WQA_API_KEY"
 #: Environment variable with the folder where workers keep their metrics, prometheus_client's own.
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+#: Name of the thread that owns a ranker.
+THREAD = "wqa ranker"
 #: Most candidates of a request, whatever the options say.
 MOST_CANDIDATES = 100_000
 
@@ -64,7 +66,7 @@ class ServeConfig:
     queue_bytes: int = option(1 << 28, "bytes of all bodies that a process holds; else 429")
     group_candidates: int = option(256, "candidates of several requests that are ranked together")
     max_bytes: int = option(1 << 24, "bytes of the body of a request")
-    max_candidates: int = option(10_000, "candidates of a request")
+    max_candidates: int = option(1000, "candidates of a request")
     max_characters: int = option(100_000, "characters of a question or a candidate")
     # No option: the arguments of a process are not secret. Nor does a message show it.
     api_key: Optional[str] = dataclasses.field(default=None, repr=False, metadata={"option": False})
@@ -104,9 +106,11 @@ def read_api_key(path: Optional[str] = None) -> Optional[str]:
     ------
     DataError
         If the file cannot be read, or holds no key or several lines.
+    OptionError
+        If the variable is set, but blank or not UTF-8.
     """
     if path is None:
-        return os.environ.get(API_KEY, "").strip() or None
+        return _key_of_environment()
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(1 << 16).strip()
@@ -115,6 +119,21 @@ def read_api_key(path: Optional[str] = None) -> Optional[str]:
     except UnicodeDecodeError:
         raise DataError(path, "is not UTF-8", "a key in one line") from None
     if not text or len(text.split()) > 1:
-        found = "holds no key" if not text else "holds white space inside the key"
-        raise DataError(path, found, "a key in one line")
+        problem = "holds no key" if not text else "holds white space inside the key"
+        raise DataError(path, problem, "a key in one line")
     return text
+
+
+def _key_of_environment() -> Optional[str]:
+    key = os.environ.get(API_KEY)
+    if key is None:
+        return None
+    key = key.strip()
+    problem = "" if key else "is blank"
+    try:
+        key.encode("utf-8")
+    except UnicodeEncodeError:
+        problem = "is not UTF-8"
+    if problem:
+        raise OptionError(API_KEY, problem, "a key", "unset it to serve all clients")
+    return key

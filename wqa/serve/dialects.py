@@ -19,6 +19,7 @@ _TEI_TYPES = {
     "busy": "Overloaded",
     "deadline": "Overloaded",
     "draining": "Unhealthy",
+    "empty": "Empty",
     "failed": "Backend",
     "key": "Unauthorized",
 }
@@ -208,12 +209,12 @@ def _error_own(error: RequestError, id: str) -> Dict[str, Any]:
     return {"id": id, "error": str(error), "kind": error.kind}
 
 
-_COHERE_STATUSES = {"value": 400}
+_COHERE_STATUSES = {"value": 400, "empty": 400}
 
 #: Dialects by the path of their endpoint.
 DIALECTS: Dict[str, Dialect] = {
     "/v1/rerank": Dialect(_read_cohere_1, _answer_cohere_1, _error_cohere_1, _COHERE_STATUSES),
     "/v2/rerank": Dialect(_read_cohere_2, _answer_cohere_2, _error_cohere_2, _COHERE_STATUSES),
-    "/rerank": Dialect(_read_tei, _answer_tei, _error_tei, {"failed": 424}),
+    "/rerank": Dialect(_read_tei, _answer_tei, _error_tei, {"failed": 424, "empty": 400}),
     "/api/rank": Dialect(_read_own, _answer_own, _error_own, {}),
 }

@@ -10,6 +10,7 @@ from wqa.errors import WqaError
 STATUSES: Dict[str, int] = {
     "syntax": 400,  # a body that is no JSON object
     "value": 422,  # a field with a wrong value
+    "empty": 422,  # a list without candidates
     "key": 401,
     "slow": 408,  # the body did not come in time
     "size": 413,

@@ -82,6 +82,7 @@ class Exchange:
         except WqaError as failed:
             error = RequestError("failed", failed.where, failed.found, failed.expected, failed.mend)
         except asyncio.CancelledError:
+            self._service.cut_off += 1
             self._log(503, "cancelled")
             raise
         except Exception as failed:
@@ -106,15 +107,17 @@ class Exchange:
         """Read the body, which is refused before it is whole where it is too large or too slow."""
         timeout, body = self._service.config.timeout, bytearray()
         declared = self._request.headers.get("content-length", "")
-        if declared.isdigit() and len(declared) < 20:
+        if declared.isdecimal() and len(declared) < 20:
             self._check_size(int(declared))
         while True:
             left = self._deadline - time.monotonic()
+            late = RequestError("slow", "body", f"took more than {timeout:g} seconds")
+            if left <= 0:
+                raise late
             try:
-                message = await asyncio.wait_for(self._request.receive(), max(left, 0.001))
+                message = await asyncio.wait_for(self._request.receive(), left)
             except asyncio.TimeoutError:
-                late = f"took more than {timeout:g} seconds"
-                raise RequestError("slow", "body", late) from None
+                raise late from None
             if message["type"] == "http.disconnect":
                 raise RequestError("gone", "client", "closed the connection")
             chunk = message.get("body", b"")
@@ -146,15 +149,15 @@ class Exchange:
         try:
             for job in self._jobs:
                 self._service.owner.submit(job)
-            self._service.metrics.set_queue(self._service.owner.waiting)
             await self._wait()
         finally:
             for job in self._jobs:
-                job.cancel()
-            self._service.metrics.set_queue(self._service.owner.waiting)
+                self._service.owner.withdraw(job)
         for job in self._jobs:
             if job.error is not None:
                 raise job.error
+            if job.ranking is None and time.monotonic() >= self._deadline:
+                raise self._late()
             self._service.metrics.count_ranking(_ranking_of(job), job.group)
         first, last = self._jobs[0], self._jobs[-1]
         return Answered(
@@ -182,10 +185,13 @@ class Exchange:
                 if pending and gone in done:
                     raise RequestError("gone", "client", "closed the connection")
                 if not done:
-                    late = f"no ranking within {self._service.config.timeout:g} seconds"
-                    raise RequestError("deadline", "service", late)
+                    raise self._late()
         finally:
             gone.cancel()
+
+    def _late(self) -> RequestError:
+        late = f"no ranking within {self._service.config.timeout:g} seconds"
+        return RequestError("deadline", "service", late)
 
     def _refusal(self, error: RequestError) -> Response:
         headers = {"x-request-id": self._id}

@@ -145,7 +145,7 @@ class Fields:
         if not isinstance(values, list):
             raise RequestError("value", name, f"is {shorten(values)}", "a list of texts")
         if not values:
-            raise RequestError("value", name, "list must not be empty", "at least one text")
+            raise RequestError("empty", name, "list must not be empty", "at least one text")
         most = self._config.max_candidates
         if len(values) > most:
             raise RequestError("size", name, f"has {len(values):,} entries", f"at most {most:,}")

@@ -74,7 +74,7 @@ class JsonLines(logging.Handler):
 @contextlib.contextmanager
 def json_logs() -> Iterator[None]:
     """Log the package and the server in JSON inside the block."""
-    names = ("wqa", "uvicorn")
+    names = ("wqa", "uvicorn", "asyncio")
     before = []
     for name in names:
         logger = logging.getLogger(name)

@@ -18,7 +18,7 @@ from typing import Any, Callable, Deque, Iterator, List, Optional
 from wqa.data import Candidate, Question
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
-from wqa.serve.config import ServeConfig
+from wqa.serve.config import THREAD, ServeConfig
 from wqa.serve.errors import RequestError
 from wqa.serve.logs import log, log_exception
 
@@ -92,6 +92,15 @@ class RankerThread:
         Loads the ranker, in the thread.
     config : ServeConfig
         Limits of the queue and of groups.
+
+    Attributes
+    ----------
+    ranker : Ranker or None
+        The ranker, while the thread ranks.
+    on_waiting : callable
+        Called with the number of jobs that wait, whenever it changes.
+    on_ended : callable
+        Called in the event loop where the thread ends though nobody closed it.
     """
 
     def __init__(self, load: Callable[[], Ranker], config: ServeConfig) -> None:
@@ -101,8 +110,10 @@ class RankerThread:
         self._is_closed = False
         self._pace = 0.0  # mean seconds of a candidate
         self._loop: Optional[asyncio.AbstractEventLoop] = None
-        self._thread = threading.Thread(target=self._run, name="wqa ranker", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
         self.ranker: Optional[Ranker] = None
+        self.on_waiting: Callable[[int], None] = _ignore
+        self.on_ended: Callable[[], None] = _ignore
 
     async def start(self) -> None:
         """Start the thread, and wait until it has loaded the ranker.
@@ -136,13 +147,27 @@ class RankerThread:
             if len(self._jobs) >= self._config.queue:
                 raise self._busy()
             self._jobs.append(job)
+            self.on_waiting(len(self._jobs))
             self._changed.notify()
+
+    def withdraw(self, job: Job) -> None:
+        """Cancel a job, and take it out of the queue where it still waits.
+
+        Parameters
+        ----------
+        job : Job
+            A job, which need not have been submitted.
+        """
+        job.cancel()
+        with self._changed, contextlib.suppress(ValueError):
+            self._jobs.remove(job)
+            self.on_waiting(len(self._jobs))
 
     def _busy(self) -> RequestError:
         candidates = sum(job.size for job in self._jobs)
         seconds = math.ceil(min(max(candidates * self._pace, 1), self._config.timeout))
-        found = f"{len(self._jobs)} requests wait for the ranker"
-        return RequestError("busy", "service", found, retry_after=seconds)
+        reason = f"{len(self._jobs)} requests wait for the ranker"
+        return RequestError("busy", "service", reason, retry_after=seconds)
 
     @property
     def waiting(self) -> int:
@@ -178,15 +203,41 @@ class RankerThread:
             self._call(_fail, self._loaded, error)
             return
         self._call(_resolve, self._loaded)
-        while True:
-            group = self._take()
-            if not group:
-                break
-            start = time.monotonic()
-            self._rank(self.ranker, group)
+        try:
+            while self._handle(self.ranker, self._take()):
+                pass
+        except BaseException as error:  # noqa: B036 - the service ends with it
+            log_exception("ranker_failed", error)
+        finally:
+            self.ranker = None
+            self._end()
+
+    def _handle(self, ranker: Ranker, group: List[Job]) -> bool:
+        """Rank a group, and hand its rankings or errors over; False where there is none."""
+        if not group:
+            return False
+        start = time.monotonic()
+        try:
+            self._rank(ranker, group)
+        except Exception as error:
+            log_exception("ranking_failed", error)
+            _fail_jobs(group, error.with_traceback(None))
+        finally:
+            _fail_jobs(group, RequestError("failed", "service", "nothing was ranked"))
             self._finish(group, start)
-            del group  # its rankings are not kept while the thread waits
-        self.ranker = None
+        return True
+
+    def _end(self) -> None:
+        """Refuse the jobs that wait, and say so, where the thread ends though nobody closed it."""
+        with self._changed:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            left = list(self._jobs)
+            self._jobs.clear()
+        _fail_jobs(left, RequestError("draining", "service", "is stopping", mend="try another one"))
+        self._call(_resolve_all, left)
+        self._call(self.on_ended)
 
     def _take(self) -> List[Job]:
         """Wait for jobs, and take those that are ranked together; none at the end."""
@@ -197,6 +248,7 @@ class RankerThread:
                 if not self._jobs:
                     return []
                 group = self._first_group()
+                self.on_waiting(len(self._jobs))
                 if group:
                     return group
 
@@ -259,6 +311,17 @@ def _rank_one(ranker: Ranker, job: Job) -> None:
         job.error = error.with_traceback(None)
 
 
+def _fail_jobs(jobs: List[Job], error: Exception) -> None:
+    """Give an error to the jobs that somebody waits for and that have neither ranking nor error."""
+    for job in jobs:
+        if job.ranking is None and job.error is None and job.is_wanted:
+            job.error = error
+
+
+def _ignore(*arguments: Any) -> None:
+    pass
+
+
 def _resolve(future: asyncio.Future) -> None:
     if not future.done():
         future.set_result(None)
@@ -289,7 +352,7 @@ def dropping(ranker: Ranker, drop_ratio: Optional[float]) -> Iterator[None]:
     if drop_ratio is None:
         yield
         return
-    before = [(each_ranker, each_ranker.drops) for each_ranker in _with_inner(ranker)]
+    before = [(inner, inner.drops) for inner in _with_inner(ranker)]
     try:
         if drop_ratio:
             ranker.set_drops(drop_ratio)
@@ -299,8 +362,7 @@ def dropping(ranker: Ranker, drop_ratio: Optional[float]) -> Iterator[None]:
         yield
     finally:
         for inner, drops in before:
-            ratios = [None if drop.keep else drop.ratio for drop in drops]
-            inner.set_drops(ratios, [drop.keep or None for drop in drops])
+            inner.restore_drops(drops)
 
 
 def _with_inner(ranker: Ranker) -> Iterator[Ranker]:

@@ -10,10 +10,11 @@ import os
 import pathlib
 import signal
 import socket
-from typing import Any, Callable, Iterator, Optional, Union
+import threading
+from typing import Any, Callable, Iterator, List, Optional, Union
 
 from wqa.errors import MissingDependency, OptionError, WqaError, how_to_install
-from wqa.serve.config import ServeConfig
+from wqa.serve.config import THREAD, ServeConfig
 from wqa.serve.logs import json_logs, log
 
 #: Exit status of a process that could not load its ranker, and of one that stopped too late.
@@ -113,7 +114,8 @@ def serve(
     Returns
     -------
     int
-        Exit status: 0, or 1 where a request did not finish in time.
+        Exit status: 0, or 1 where a request did not finish in time or the ranker's thread ended.
+        A thread may still load the ranker or rank, `is_ranking`.
 
     Raises
     ------
@@ -210,49 +212,95 @@ def work(
     WqaError
         If the ranker cannot be loaded.
     """
-    import uvicorn
+    with _told_to_stop() as stop:
+        import uvicorn
 
-    app = create_app(run, config, **options)
-    service = app.state.service
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=math.ceil(config.drain),
+        app = create_app(run, config, **options)
+        service = app.state.service
+        server = uvicorn.Server(
+            uvicorn.Config(
+                app,
+                http="h11",
+                loop="asyncio",
+                ws="none",
+                lifespan="on",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_keep_alive=_KEEP_ALIVE,
+                timeout_graceful_shutdown=math.ceil(config.drain),
+            )
         )
-    )
-    failures = []
-
-    def loaded(error: Optional[BaseException]) -> None:
-        if error is None:
-            on_ready()
-            return
-        failures.append(error)
-        server.should_exit = True
-
-    service.on_loaded = loaded
-    service.is_draining = lambda: server.should_exit
-    with _stopped_quietly():
+        outcome = _Outcome(server, on_ready)
+        service.on_loaded, service.on_ended = outcome.loaded, outcome.ended
+        service.is_draining = lambda: server.should_exit
+        stop(server)
         server.run(sockets=[listener])
-    if failures:
-        raise failures[0]
+    if outcome.failure is not None:
+        raise outcome.failure
     log("stopped")
-    if service.owner.is_alive:  # it would crash in the end of the interpreter
-        log("late", seconds=config.drain)
-        os._exit(LATE)
-    return 0
+    is_late = is_ranking() and outcome.is_ready
+    if is_late or service.cut_off:
+        log("late", seconds=config.drain, requests=service.cut_off)
+    return LATE if is_late or service.cut_off or outcome.has_ended else 0
+
+
+def is_ranking() -> bool:
+    """Whether a thread of this process still loads a ranker or ranks.
+
+    Such a thread crashes in the end of the interpreter, so that its process ends by `os._exit`.
+
+    Returns
+    -------
+    bool
+    """
+    return any(thread.name == THREAD for thread in threading.enumerate())
+
+
+class _Outcome:
+    """What became of the ranker of a server."""
+
+    def __init__(self, server: Any, on_ready: Callable[[], None]) -> None:
+        self._server, self._on_ready = server, on_ready
+        self.is_ready = self.has_ended = False
+        self.failure: Optional[BaseException] = None
+
+    def loaded(self, error: Optional[BaseException]) -> None:
+        if error is None:
+            self.is_ready = True
+            self._on_ready()
+        else:
+            self.failure = error
+            self._server.should_exit = True
+
+    def ended(self) -> None:
+        self.has_ended = True
+        self._server.should_exit = True
 
 
 @contextlib.contextmanager
-def _stopped_quietly() -> Iterator[None]:
-    """Let a signal that stops the server do no more; uvicorn raises it again at its end."""
+def _told_to_stop() -> Iterator[Callable[[Any], None]]:
+    """Let the signals that stop a server stop the one that the function is given, also before that.
+
+    uvicorn has handlers of its own while it runs, and raises the signals again at its end.
+    """
+    servers: List[Any] = []
+    told: List[int] = []
+
+    def tell(number: int, frame: object) -> None:
+        told.append(number)
+        for server in servers:
+            server.should_exit = True
+
+    def stop(server: Any) -> None:
+        servers.append(server)
+        if told:
+            server.should_exit = True
+
     numbers = (signal.SIGTERM, signal.SIGINT)
-    before = [signal.signal(number, lambda number, frame: None) for number in numbers]
+    before = [signal.signal(number, tell) for number in numbers]
     try:
-        yield
+        yield stop
     finally:
         for number, handler in zip(numbers, before):
             signal.signal(number, handler)

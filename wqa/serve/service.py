@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from typing import Callable, List, Optional
+from typing import Any, Callable, Dict, List, Optional
 
 from fastapi import Request
 
@@ -43,13 +43,20 @@ class Service:
         precision: str = "float32",
     ) -> None:
         self.config, self.name, self.precision = config, name, precision
-        self.owner = RankerThread(load, config)
+        self.owner = RankerThread(lambda: self._describe(load()), config)
+        self._description: Optional[Dict[str, Any]] = None
         self.metrics = Metrics()
+        self.owner.on_waiting = self.metrics.set_queue
+        self.owner.on_ended = self._ended
         #: Called when the ranker is loaded, and with the exception where it is not.
         self.on_loaded: Callable[[Optional[BaseException]], None] = _ignore
+        #: Called where the thread of the ranker ends by itself, so that nothing is ranked any more.
+        self.on_ended: Callable[[], None] = _ignore
         #: Whether the server has been told to stop.
         self.is_draining: Callable[[], bool] = bool
         self.held_bytes = 0
+        #: Number of requests that the end of the server cut off.
+        self.cut_off = 0
         self._loading: Optional[asyncio.Task] = None
 
     async def open(self) -> None:
@@ -65,6 +72,10 @@ class Service:
             return
         log("ready", model=self.name, seconds=round(time.monotonic() - start, 3))
         self.on_loaded(None)
+
+    def _ended(self) -> None:
+        log("ranker_ended", model=self.name)
+        self.on_ended()
 
     async def close(self) -> None:
         """End the thread of the ranker."""
@@ -83,14 +94,40 @@ class Service:
             If it is not loaded.
         """
         if self.owner.ranker is None:
-            raise RequestError("draining", "ranker", "is not loaded yet", mend="try again")
+            raise _not_loaded()
         return self.owner.ranker
+
+    def _describe(self, ranker: Ranker) -> Ranker:
+        """Describe the ranker before it ranks: a request may have other drops for a moment."""
+        capabilities = ranker.capabilities
+        self._description = {
+            "system": capabilities.system,
+            "exits": list(capabilities.exits) or list(range(1, capabilities.stages + 1)),
+            "num_layers": capabilities.num_layers,
+            "stage_layers": capabilities.stage_layers,
+            "stages": capabilities.stages,
+            "drop_ratios": ranker.drop_ratio,
+            "keep": [drop.keep or None for drop in ranker.drops],
+        }
+        return ranker
+
+    @property
+    def description(self) -> Dict[str, Any]:
+        """What `GET /api/ranker` says of the ranker, as it was loaded.
+
+        Raises
+        ------
+        RequestError
+            If it is not loaded.
+        """
+        if self._description is None:
+            raise _not_loaded()
+        return self._description
 
     @property
     def exits(self) -> List[int]:
         """Layer of each stage, or its number where stages are not layers of one encoder."""
-        capabilities = self.ranker.capabilities
-        return list(capabilities.exits) or list(range(1, capabilities.stages + 1))
+        return list(self.description["exits"])
 
     def check_key(self, request: Request) -> None:
         """Check the key of a request.
@@ -114,5 +151,9 @@ class Service:
             )
 
 
-def _ignore(error: Optional[BaseException]) -> None:
+def _not_loaded() -> RequestError:
+    return RequestError("draining", "ranker", "is not loaded yet", mend="try again")
+
+
+def _ignore(*arguments: object) -> None:
     pass

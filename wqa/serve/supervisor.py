@@ -6,6 +6,7 @@ has a copy of MXNet's threads and locks.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -21,10 +22,12 @@ from typing import Any, List
 from wqa.errors import WqaError
 from wqa.serve.config import METRICS_FOLDER, ServeConfig
 from wqa.serve.logs import json_logs, log
-from wqa.serve.server import FAILED, LATE, log_failure, work
+from wqa.serve.server import FAILED, LATE, is_ranking, log_failure, work
 
-#: Seconds before a worker is started again that died as soon as it was ready, at first and at most.
+#: Seconds before a worker is started again that died soon after its start, at first and at most.
 _DELAY, _LONGEST_DELAY = 1.0, 30.0
+#: Seconds of life after which a worker that dies is started again at once.
+_LONG_LIFE = 30.0
 #: Seconds beyond the drain after which a worker that does not stop is killed.
 _PATIENCE = 10.0
 #: Seconds between two looks at the workers.
@@ -37,30 +40,55 @@ class _Worker:
     def __init__(self, arguments: Any) -> None:
         self._arguments = arguments
         self._context = multiprocessing.get_context("spawn")
-        self.delay, self.start_at = 0.0, 0.0
+        self._delay, self._started_at = 0.0, 0.0
+        self.process: Any = None
+        self.start_at = 0.0
+        self.is_ready, self.was_ever_ready, self.is_dead = False, False, True
         self.start()
 
     def start(self) -> None:
-        self._receiver, sender = self._context.Pipe(duplex=False)
-        self.process = self._context.Process(target=_run, args=(*self._arguments, sender))
-        self.process.start()
-        sender.close()
+        """Start the process, or let it be started later where the machine has no room for it."""
+        self._started_at = time.monotonic()
+        try:
+            receiver, sender = self._context.Pipe(duplex=False)
+            with contextlib.ExitStack() as on_error:
+                on_error.callback(receiver.close)
+                with sender:
+                    process = self._context.Process(target=_run, args=(*self._arguments, sender))
+                    process.start()
+                on_error.pop_all()
+        except OSError as error:
+            log("worker_not_started", error=type(error).__name__, reason=error.strerror)
+            self._start_later()
+            return
+        self.process, self._receiver = process, receiver
         self.is_ready, self.is_dead = False, False
-        log("worker_started", worker=self.process.pid)
+        log("worker_started", worker=process.pid)
+
+    def _start_later(self) -> None:
+        now = time.monotonic()
+        if now - self._started_at >= _LONG_LIFE:
+            self._delay = 0.0
+        elif self.process is None:
+            self._delay = max(_DELAY, self._delay)
+        self.start_at = now + self._delay
+        self._delay = min(max(_DELAY, 2 * self._delay), _LONGEST_DELAY)
 
     def look(self) -> None:
         """See whether the ranker is loaded, and whether the process has died."""
-        if not self.is_ready and self._receiver.poll():
-            try:
-                self.is_ready = bool(self._receiver.recv())
-                self.delay = 0.0
-            except EOFError:
-                pass
-        if not self.is_dead and not self.process.is_alive():
+        if self.is_dead:
+            return
+        self.look_for_ranker()
+        if not self.process.is_alive():
             self.is_dead = True
             self._receiver.close()
-            self.start_at = time.monotonic() + self.delay
-            self.delay = min(max(_DELAY, 2 * self.delay), _LONGEST_DELAY)
+            self._start_later()
+
+    def look_for_ranker(self) -> None:
+        """See whether the ranker of a process that has not been seen to die is loaded."""
+        if not self.is_ready and self._receiver.poll():
+            with contextlib.suppress(EOFError):
+                self.is_ready = self.was_ever_ready = bool(self._receiver.recv())
 
 
 def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: Any) -> int:
@@ -81,6 +109,7 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
     -------
     int
         Exit status: 0; 1 where a worker did not stop in time; 2 where none can load the ranker.
+        A worker that cannot after one could, as its run has been moved, is started again later.
     """
     # Not at the top: it chooses how values are kept when it is imported, by the environment.
     from prometheus_client.multiprocess import mark_process_dead
@@ -98,7 +127,8 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
         while not stopping:
             multiprocessing.connection.wait(_sentinels(workers), _TICK)
             for worker in workers:
-                if _tend(worker, mark_process_dead, folder) == FAILED:
+                status = _tend(worker, mark_process_dead, folder)
+                if status == FAILED and not any(other.was_ever_ready for other in workers):
                     return FAILED
         return 0 if _stop(workers, listener, config.drain) else LATE
     finally:
@@ -136,18 +166,22 @@ def _tend(worker: _Worker, mark_dead: Any, folder: str) -> int:
 def _stop(workers: List[_Worker], listener: socket.socket, drain: float) -> bool:
     """Stop all workers; whether all stopped by themselves, and in time."""
     listener.close()
-    for worker in workers:
+    running = [worker for worker in workers if not worker.is_dead]
+    for worker in running:
         if worker.process.is_alive():
             worker.process.terminate()
     end = time.monotonic() + drain + _PATIENCE
     stopped = True
-    for worker in workers:
+    for worker in running:
         worker.process.join(max(0, end - time.monotonic()))
         if worker.process.is_alive():
             worker.process.kill()
             worker.process.join()
-        if not worker.is_dead and worker.process.exitcode:
-            stopped = False
+        worker.look_for_ranker()
+        status = worker.process.exitcode
+        # The signal ends a worker that has no handler for it yet.
+        has_begun = worker.is_ready or status != -signal.SIGTERM
+        stopped = stopped and not (status and has_begun)
     return stopped
 
 
@@ -160,6 +194,8 @@ def _run(listener: socket.socket, run: Any, config: ServeConfig, options: Any, s
         except WqaError as error:
             log_failure(error)
             status = FAILED
+    if is_ranking():
+        os._exit(status)
     sys.exit(status)
 
 

@@ -155,7 +155,11 @@ def calibrate(
     folder = pathlib.Path(run)
     _check_single(run)
     judged = questions_that_count(read_questions(data))
+    model = folder / "model.params"
+    # Before it is read: a run that is replaced afterwards does not pass for the one that is ranked.
+    digest = sha256(model) if model.exists() else ""
     ranker = load_ranker(folder, calibrated=False, **options)
+    ranker.set_drops()
     _check_run(folder)
     prepared = ranker.prepare(judged)
     questions = prepared.questions
@@ -182,9 +186,9 @@ def calibrate(
             prepared.truncated,
             prepared.skipped,
         )
-        _check_use(ranker, questions[0], result.calibration)
+        _check_use(ranker, _first_with_text(rankings, questions), result.calibration)
         choice = {"bins": bins, "precision": options.get("precision", "float32")}
-        _store(folder, result, tuning_record(choice, data, "all", prepared))
+        _store(folder, digest, result, tuning_record(choice, data, "all", prepared))
     return result
 
 
@@ -246,11 +250,19 @@ def _check_run(folder: pathlib.Path) -> None:
         )
 
 
+def _first_with_text(rankings: Sequence[Ranking], questions: Sequence[Question]) -> Question:
+    pairs = zip(rankings, questions)
+    return next(question for ranking, question in pairs if not np.all(ranking.blank))
+
+
 def _check_use(ranker: Ranker, question: Question, calibration: Calibration) -> None:
     """Refuse a ranker of a type that does not rank with its calibration."""
     ranker.calibration = calibration
     [ranking] = ranker.rank_all([question])
-    if ranking.threshold != calibration.threshold:
+    expected = calibration.probabilities(ranking.exit_scores)
+    expected = np.where(ranking.blank, 0.0, expected)
+    uses_temperatures = np.allclose(ranking.probabilities, expected, atol=1e-6)
+    if ranking.threshold != calibration.threshold or not uses_temperatures:
         raise OptionError(
             "run",
             f"{ranker.capabilities.system}, whose ranker does not use calibrations",
@@ -322,9 +334,9 @@ def _trigger(
     return best_threshold(np.array(relevance), np.array(is_right), answerable)
 
 
-def _store(folder: pathlib.Path, result: Calibrated, record: Dict[str, Any]) -> None:
+def _store(folder: pathlib.Path, digest: str, result: Calibrated, record: Dict[str, Any]) -> None:
     values = {
-        "model_sha256": sha256(folder / "model.params"),
+        "model_sha256": digest,
         "temperatures": list(result.calibration.temperatures),
         "threshold": result.calibration.threshold,
         **{name: value for name, value in result.to_dict().items() if name != "file"},

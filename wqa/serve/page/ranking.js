@@ -6,10 +6,10 @@ const SCORES = "The last score of a candidate is shaded. The relevance falls alo
 
 /** Make an element: attributes by name, classes by `class`, then children, which may be texts. */
 export function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children.filter((child) => child !== null));
-  return made;
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children.filter((child) => child !== null));
+  return node;
 }
 
 const unseen = (text) => element("span", { class: "unseen" }, text);
@@ -78,11 +78,11 @@ export function summary(answer) {
 }
 
 function comparison(answer) {
-  const other = answer.without_dropping;
-  if (!other) return "";
-  const moved = answer.order.filter((index, rank) => other.order[rank] !== index).length;
+  const undropped = answer.without_dropping;
+  if (!undropped) return "";
+  const moved = answer.order.filter((index, rank) => undropped.order[rank] !== index).length;
   if (!moved) return " No dropping gives the same order.";
-  const first = answer.order[0] === other.order[0] ? "the same candidate" : "another candidate";
+  const first = answer.order[0] === undropped.order[0] ? "the same candidate" : "another candidate";
   return ` No dropping ranks ${first} first; ${counted(moved, "place")} of the ranking differ.`;
 }
 
@@ -202,12 +202,12 @@ function card(candidate) {
 }
 
 /** The table of every score, with the ranks of no dropping beside it. */
-function sheet(stages, ranked, other) {
+function sheet(stages, ranked, undropped) {
   const heads = [header("Rank"), header("Candidate", "left")];
   heads.push(...stages.map((stage) => header(stages.length > 1 ? stage.name : "Score")), header("Relevance"));
-  if (other) heads.push(header("Rank, no dropping", "beside"), header("Score, no dropping"));
-  const others = new Map((other ? other.candidates : []).map((row) => [row.index, row]));
-  const rows = ranked.map((candidate) => row(candidate, stages, others.get(candidate.index)));
+  if (undropped) heads.push(header("Rank, no dropping", "beside"), header("Score, no dropping"));
+  const undroppedRows = new Map((undropped ? undropped.candidates : []).map((row) => [row.index, row]));
+  const rows = ranked.map((candidate) => row(candidate, stages, undroppedRows.get(candidate.index)));
   const caption = element("caption", { class: "unseen" }, "Every score");
   const head = element("thead", {}, element("tr", {}, ...heads));
   const table = element("table", {}, caption, head, element("tbody", {}, ...rows));
@@ -218,7 +218,7 @@ function header(text, name = "") {
   return element("th", { scope: "col", class: name }, text);
 }
 
-function row(candidate, stages, other) {
+function row(candidate, stages, undropped) {
   const cells = [
     element("td", {}, String(candidate.rank)),
     element("th", { scope: "row", dir: "auto" }, candidate.text || "(no text)"),
@@ -234,9 +234,9 @@ function row(candidate, stages, other) {
     );
   });
   cells.push(element("td", {}, relevance(candidate)));
-  if (other) {
-    cells.push(element("td", { class: "beside" }, String(other.rank), " ", moved(candidate, other)));
-    cells.push(element("td", {}, isScore(other.score) ? number(other.score) : dash()));
+  if (undropped) {
+    cells.push(element("td", { class: "beside" }, String(undropped.rank), " ", moved(candidate, undropped)));
+    cells.push(element("td", {}, isScore(undropped.score) ? number(undropped.score) : dash()));
   }
   return element("tr", { "data-index": candidate.index }, ...cells);
 }
@@ -246,8 +246,8 @@ function dash() {
 }
 
 /** How far a candidate stands from its place with no dropping. */
-function moved(candidate, other) {
-  const places = candidate.rank - other.rank;
+function moved(candidate, undropped) {
+  const places = candidate.rank - undropped.rank;
   if (!places) return element("span", { class: "moved" }, unseen("the same"));
   const arrow = `${places > 0 ? "\u2191" : "\u2193"}${Math.abs(places)}`;
   const words = `${counted(Math.abs(places), "place")} ${places > 0 ? "higher" : "lower"}`;
