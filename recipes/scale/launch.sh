@@ -93,7 +93,7 @@ start() {
     (
         # The workers stop after their update, and need the others for it.
         [[ $1 == worker ]] || trap '' INT TERM HUP
-        DMLC_ROLE=$1 exec "${tie[@]}" "${@:2}"
+        DMLC_ROLE=$1 exec ${tie[@]+"${tie[@]}"} "${@:2}"
     ) </dev/null 2>&3 3>&- &
     pids+=($!)
     roles+=("$1")
