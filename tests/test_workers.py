@@ -1,6 +1,8 @@
 """The workers of a training without MXNet's store: connections, launcher, variables."""
 
+import contextlib
 import dataclasses
+import logging
 import os
 import signal
 import socket
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import mxnet as mx
 import numpy as np
@@ -15,6 +18,7 @@ import pytest
 from conftest import ROOT, child_environment
 from hypothesis import given
 from hypothesis import strategies as st
+from tqdm import tqdm
 
 from wqa.config import RunConfig, TrainingConfig
 from wqa.errors import OptionError, WorkerLost
@@ -22,12 +26,15 @@ from wqa.text import split_rows
 from wqa.training import connections
 from wqa.training.accumulation import clip_gradients
 from wqa.training.connections import Connections, Reception, join, own_addresses
+from wqa.training.progress import TrainingBar
 from wqa.training.run import _check_agreement
 from wqa.training.sampling import dropout_seed
 from wqa.training.updates import UpdatePlan
-from wqa.training.workers import Workers, check_variables, open_workers
+from wqa.training.workers import Workers, _quiet, check_variables, open_workers
 
 LAUNCH = ROOT / "recipes" / "scale" / "launch.sh"
+#: Seconds that no other process sleeps.
+LONG = f"98.{os.getpid():08}"
 
 
 def connect(count, ends=None):
@@ -292,6 +299,17 @@ def test_gradients_are_scaled_to_the_norm():
         np.testing.assert_allclose(np.concatenate(results), [0.6, 0, 0.8, 0.3], rtol=1e-6)
 
 
+def test_worker_0_prints_notes_and_bars_for_all():
+    logger = logging.getLogger("wqa")
+    for active in (True, False):
+        with _quiet(active):
+            assert not (active and logger.isEnabledFor(logging.WARNING))
+            for bar in (tqdm(range(2)), TrainingBar(2, 0)):
+                assert bar.disable == active
+                bar.close()
+    assert not tqdm(range(2)).disable
+
+
 # Where there is no launcher
 
 GIVEN = {
@@ -371,17 +389,24 @@ def launch(*arguments, **variables):
 def in_roles(**scripts):
     """A command that runs one script in each role, and sleeps long in the others."""
     lines = [f"if [[ $DMLC_ROLE == {role} ]]; then {text}; fi" for role, text in scripts.items()]
-    return ["bash", "-c", "\n".join([*lines, "exec sleep 98.7654321"])]
+    return ["bash", "-c", "\n".join([*lines, f"exec sleep {LONG}"])]
+
+
+def sleepers():
+    """Numbers of the processes that sleep for this test."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            if path.read_bytes().split(b"\0")[:2] == [b"sleep", LONG.encode()]:
+                found.append(path.parent.name)
+    return found
 
 
 def assert_none_is_left():
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        done = subprocess.run(["ps", "-e", "-o", "args"], capture_output=True, text=True)
-        if "sleep 98.7654321" not in done.stdout:
-            return
+    while sleepers() and time.monotonic() < deadline:
         time.sleep(0.2)
-    raise AssertionError(done.stdout)
+    assert not sleepers()
 
 
 def test_the_launcher_sets_the_variables():
@@ -448,9 +473,7 @@ def test_a_signal_to_the_launcher_reaches_the_workers(name, status, tmp_path):
     if name == "KILL" and "--pdeathsig" not in subprocess.getoutput("setpriv --help"):
         pytest.skip("setpriv, which ends processes with their parent, is missing here")
     note = tmp_path / "note"
-    script = (
-        f"trap 'echo {name} >> {note}; exit {status}' {name}; echo ready; sleep 98.7654321 & wait"
-    )
+    script = f"trap 'echo {name} >> {note}; exit {status}' {name}; echo ready; sleep {LONG} & wait"
     done = launch("2", *in_roles(worker=script if name != "KILL" else "echo ready"))
     for _ in range(2):
         assert done.stdout.readline() == "ready\n"
