@@ -9,19 +9,21 @@ and gives it up half a minute after the machine has disappeared. A message is a 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import platform
 import queue
 import secrets
 import socket
+import struct
 import sys
 import threading
 import time
 import traceback
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from wqa.errors import WorkerLost, WqaError, printable
+from wqa.errors import OptionError, WorkerLost, WqaError, printable, shorten
 
 #: Seconds after which the connection with a machine that does not answer is given up.
 SILENCE = 30
@@ -35,6 +37,8 @@ JOINING = 120
 _GREETING, _GREETING_BYTES = 10, 200
 #: An address beyond every network, towards which the route names this machine's own address.
 _ELSEWHERE = "10.254.254.254"
+#: Request for the address of an interface, of Linux.
+_SIOCGIFADDR = 0x8915
 #: Exit status, that of a command's errors.
 _FAILED = 2
 
@@ -242,9 +246,9 @@ class Reception:
     Parameters
     ----------
     scheduler : str
-        Address of the scheduler. On the loopback interface, no other machine can connect.
+        Address of the scheduler.
     own_address : str
-        Address of this machine, where it is known.
+        Address of this machine, where it is known: the others connect with no other one.
 
     Attributes
     ----------
@@ -355,6 +359,37 @@ def join(invitation: str, rank: int) -> Dict[int, socket.socket]:
     )
 
 
+def address_of(interface: str) -> str:
+    """Address of a network interface of this machine.
+
+    Parameters
+    ----------
+    interface : str
+        Its name, such as ``eth0``.
+
+    Returns
+    -------
+    str
+        IPv4 address.
+
+    Raises
+    ------
+    OptionError
+        If there is no such interface, or it has no such address.
+    """
+    request = struct.pack("40s", interface.encode("utf-8")[:15])  # a struct ifreq
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+        except OSError as error:
+            raise OptionError(
+                "DMLC_INTERFACE",
+                f"{shorten(interface)} ({error.strerror})",
+                f"a network interface of {platform.node()} that has an IPv4 address",
+            ) from None
+    return socket.inet_ntoa(answer[20:24])
+
+
 def own_addresses(scheduler: str) -> List[str]:
     """Addresses of this machine at which other machines may reach it, the likeliest first.
 
@@ -366,11 +401,10 @@ def own_addresses(scheduler: str) -> List[str]:
     Returns
     -------
     list of str
-        IPv4 addresses; the loopback's alone where the scheduler has such an address.
+        IPv4 addresses, those of the loopback last: a machine's own name may have such a one.
     """
     addresses = []
-    towards = [scheduler] if scheduler.startswith("127.") else [scheduler, _ELSEWHERE]
-    for target in towards:
+    for target in (scheduler, _ELSEWHERE):
         # A datagram socket sends nothing when it connects, but it knows the route then.
         probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with probe, contextlib.suppress(OSError):

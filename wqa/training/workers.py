@@ -23,7 +23,7 @@ from mxnet.base import _LIB, check_call
 from tqdm import tqdm
 
 from wqa.errors import OptionError, Stopped, WorkerLost, WqaError, shorten
-from wqa.training.connections import GRACE, Connections, Reception, ended_after, join
+from wqa.training.connections import GRACE, Connections, Reception, address_of, ended_after, join
 
 T = TypeVar("T")
 
@@ -242,8 +242,10 @@ class _Group(Workers):
     def _connect(self) -> Dict[int, socket.socket]:
         if self.rank:
             return join(_shared_text(self.store, ""), self.rank)
-        scheduler = os.environ["DMLC_PS_ROOT_URI"]
-        reception = Reception(scheduler, os.environ.get("DMLC_NODE_HOST", ""))
+        own_address, interface = map(os.environ.get, ("DMLC_NODE_HOST", "DMLC_INTERFACE"))
+        if interface and not own_address:  # as MXNet chooses
+            own_address = address_of(interface)
+        reception = Reception(os.environ["DMLC_PS_ROOT_URI"], own_address or "")
         _shared_text(self.store, reception.invitation)
         return reception.accept(self.count)
 
