@@ -124,8 +124,6 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
             description=summary,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             conflict_handler="resolve",  # a subcommand may bring its own --help
-            # A flag of a system, which is added later, may begin as one that is known already.
-            allow_abbrev=False,
         )
         if command in ("", name):
             module.add_arguments(sub)
