@@ -888,6 +888,8 @@ def test_no_traceback_in_a_real_process(tiny_run):
         ([], "tokens_per_update", 24576),
         (["--accumulate", "2"], "tokens_per_update", 0),
         (["--k", "2"], "tokens_per_update", 64 * 64 * 3),
+        (["--k=2"], "kvstore", "device"),  # which --k does not abbreviate
+        (["--kv", "dist_sync"], "kvstore", "dist_sync"),
     ],
 )
 def test_a_default_of_a_system_gives_way_to_what_replaces_it(arguments, name, expected):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import re
 import sys
-from typing import NoReturn, Optional, Sequence
+from typing import List, NoReturn, Optional, Sequence
 
 import wqa
 from wqa.cli import (
@@ -83,12 +84,22 @@ COMMANDS = {
 }
 
 
+_ONE_LETTER = re.compile("--[a-z]")
 #: Characters of a parser's message, which may quote an argument of any length.
 _LONGEST = 300
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser whose errors are one line, as all others are."""
+    """Parser whose errors are one line, as all others are.
+
+    An option of one letter, such as ``--k``, is no abbreviation: the options of a system are known
+    only after the first pass.
+    """
+
+    def _get_option_tuples(self, option_string: str) -> List:
+        if _ONE_LETTER.fullmatch(option_string.partition("=")[0]):
+            return []
+        return super()._get_option_tuples(option_string)
 
     def error(self, message: str) -> NoReturn:
         if len(message) > _LONGEST:
