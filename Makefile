@@ -74,6 +74,7 @@ test: lint
 
 test-clients: .venv/.installed .venv-clients/.installed
 	$(BIN)/python tests/clients/run.py --clients-python .venv-clients/bin/python
+
 # It must not meet MXNet for CPUs, which is the same module.
 .venv-cu112/.installed: setup.py constraints.txt
 	$(PYTHON) -m venv .venv-cu112

@@ -610,6 +610,7 @@ REQUIRED = {
     "report": ("cascade",),
     "retrieve": ("index", "--data", "q", "--out", "o"),
     "score": ("run", "--data", "d", "--out", "o"),
+    "serve": ("run",),
     "tokenize": ("--encoder", "e", "--data", "d", "--out", "o"),
     "tune": ("run", "--data", "d"),
     "verify": ("run", "--claim", "c"),

@@ -852,6 +852,24 @@ def test_a_batch_encodes_a_text_once(tmp_path, tiny_encoder, corpus):
         np.testing.assert_allclose(gradients[name], array, atol=1e-5, err_msg=name)
 
 
+def test_pairs_of_a_document_are_no_neighbours_in_the_data(corpus, tiny_encoder):
+    config = TrainingConfig(tokens_per_batch=600, shuffle="question")
+    start = EncoderStart("it", tiny_encoder)
+    with pytest.raises(OptionError, match="document_pairs and shuffle: 2 and question"):
+        task_of(start, corpus, config, document_pairs=2)
+    assert len(task_of(start, corpus, config).plan(600))
+
+
+def test_the_documents_are_numbered_once(corpus, tiny_encoder, monkeypatch):
+    task = task_of(EncoderStart("it", tiny_encoder), corpus, document_pairs=2)
+    calls, documents = [], task.pairs.candidates
+    numbered = property(lambda pairs: calls.append(pairs) or documents)
+    monkeypatch.setattr(type(task.pairs), "candidates", numbered)
+    first, second = (task.plan(600, np.random.default_rng(3)) for _ in range(2))
+    assert len(calls) == 1
+    np.testing.assert_array_equal(np.concatenate(first), np.concatenate(second))
+
+
 @pytest.mark.parametrize("together", [2, 3, 100])
 def test_pairs_of_a_document_stay_together(tmp_path, tiny_encoder, together):
     texts = [f"{'the tide rises ' * count}." for count in (1, 2, 3, 4, 5)]

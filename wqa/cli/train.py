@@ -118,6 +118,8 @@ def run(options: argparse.Namespace) -> None:
         options.log_dir or "",
         **own,
     )
+    if state.rank:
+        return  # worker 0 shows the result
     metric = task_type(options.system).metric
     message = f"{printable(options.out)}: {state.update} updates"
     if state.update == 0:

@@ -9,18 +9,21 @@ and gives it up half a minute after the machine has disappeared. A message is a 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import platform
 import queue
 import secrets
 import socket
+import struct
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+import traceback
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from wqa.errors import WorkerLost, printable
+from wqa.errors import OptionError, WorkerLost, WqaError, printable, shorten
 
 #: Seconds after which the connection with a machine that does not answer is given up.
 SILENCE = 30
@@ -34,23 +37,53 @@ JOINING = 120
 _GREETING, _GREETING_BYTES = 10, 200
 #: An address beyond every network, towards which the route names this machine's own address.
 _ELSEWHERE = "10.254.254.254"
+#: Request for the address of an interface, of Linux.
+_SIOCGIFADDR = 0x8915
 #: Exit status, that of a command's errors.
 _FAILED = 2
 
 _MEND = "start all workers again and resume; they go on from the last checkpoint"
 
 
-def end_process(error: WorkerLost) -> None:
+def end_process(error: BaseException) -> None:
     """Print an error and end the process, whatever its main thread waits for.
 
     Parameters
     ----------
-    error : WorkerLost
-        The error.
+    error : BaseException
+        The error. One that is not of `wqa.errors` is printed with its traceback.
     """
     with contextlib.suppress(OSError, ValueError):
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        if isinstance(error, WqaError):
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        else:
+            traceback.print_exception(type(error), error, error.__traceback__)
+            sys.stderr.flush()
     os._exit(_FAILED)
+
+
+@contextlib.contextmanager
+def ended_after(seconds: float, error: BaseException) -> Iterator[None]:
+    """End the process if the ``with`` block takes longer.
+
+    Parameters
+    ----------
+    seconds : float
+        Time that the block may take.
+    error : BaseException
+        The error to print then.
+
+    Yields
+    ------
+    None
+    """
+    timer = threading.Timer(seconds, end_process, (error,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 class Connections:
@@ -73,16 +106,16 @@ class Connections:
         end: Callable[[WorkerLost], None] = end_process,
     ) -> None:
         self._rank, self._sockets = rank, sockets
-        self._names = {other: f"worker {other}" for other in (rank, *sockets)}
+        self._names = {peer: f"worker {peer}" for peer in (rank, *sockets)}
         self._end_process = end
         self._inboxes: Dict[int, queue.Queue] = {}
         self._error: Optional[WorkerLost] = None
         self._lock, self._closed = threading.Lock(), threading.Event()
-        for other, connection in sockets.items():
+        for peer, connection in sockets.items():
             _watch_machine(connection)
-            self._inboxes[other] = queue.Queue()
-            name = f"connection with worker {other}"
-            thread = threading.Thread(target=self._read, args=(other,), name=name, daemon=True)
+            self._inboxes[peer] = queue.Queue()
+            name = f"connection with worker {peer}"
+            thread = threading.Thread(target=self._read, args=(peer,), name=name, daemon=True)
             thread.start()
 
     def name_hosts(self) -> None:
@@ -112,9 +145,9 @@ class Connections:
             self._send(0, "value", value)
             return self._receive(0)
         values = [json.loads(json.dumps(value))]
-        values += [self._receive(other) for other in sorted(self._sockets)]
-        for other in self._sockets:
-            self._send(other, "value", values)
+        values += [self._receive(peer) for peer in sorted(self._sockets)]
+        for peer in self._sockets:
+            self._send(peer, "value", values)
         return values
 
     def fail(self, reason: str) -> None:
@@ -140,11 +173,11 @@ class Connections:
                 connection.shutdown(socket.SHUT_WR)  # what is on its way still arrives
             connection.close()
 
-    def _send(self, other: int, kind: str, value: Any) -> None:
+    def _send(self, peer: int, kind: str, value: Any) -> None:
         try:
-            self._sockets[other].sendall(_line(kind, value))
+            self._sockets[peer].sendall(_line(kind, value))
         except OSError as error:
-            self._lose(f"{self._names[other]} is lost ({error.strerror})")
+            self._lose(f"{self._names[peer]} is lost ({error.strerror})")
             assert self._error is not None
             raise self._error from None
 
@@ -153,17 +186,17 @@ class Connections:
             with contextlib.suppress(OSError):
                 connection.sendall(_line(kind, value))
 
-    def _receive(self, other: int) -> Any:
-        value = self._inboxes[other].get()
+    def _receive(self, peer: int) -> Any:
+        value = self._inboxes[peer].get()
         if self._error is not None:
             raise self._error
         return value
 
-    def _read(self, other: int) -> None:
+    def _read(self, peer: int) -> None:
         """Read the messages of a worker, in a thread."""
         reason = ""
         try:
-            with self._sockets[other].makefile("rb") as stream:
+            with self._sockets[peer].makefile("rb") as stream:
                 for line in stream:
                     kind, value = json.loads(line)
                     if kind == "end":
@@ -171,10 +204,10 @@ class Connections:
                     if kind == "failed":
                         reason = value
                         break
-                    self._inboxes[other].put(value)
+                    self._inboxes[peer].put(value)
         except (OSError, ValueError) as error:
-            reason = f"{self._names[other]} is lost ({error})"
-        self._lose(reason or f"{self._names[other]} is lost: its process or its machine has ended")
+            reason = f"{self._names[peer]} is lost ({error})"
+        self._lose(reason or f"{self._names[peer]} is lost: its process or its machine has ended")
 
     def _lose(self, reason: str) -> None:
         with self._lock:
@@ -213,9 +246,9 @@ class Reception:
     Parameters
     ----------
     scheduler : str
-        Address of the scheduler. On the loopback interface, no other machine can connect.
+        Address of the scheduler.
     own_address : str
-        Address of this machine, where it is known.
+        Address of this machine, where it is known: the others connect with no other one.
 
     Attributes
     ----------
@@ -326,6 +359,37 @@ def join(invitation: str, rank: int) -> Dict[int, socket.socket]:
     )
 
 
+def address_of(interface: str) -> str:
+    """Address of a network interface of this machine.
+
+    Parameters
+    ----------
+    interface : str
+        Its name, such as ``eth0``.
+
+    Returns
+    -------
+    str
+        IPv4 address.
+
+    Raises
+    ------
+    OptionError
+        If there is no such interface, or it has no such address.
+    """
+    request = struct.pack("40s", interface.encode("utf-8")[:15])  # a struct ifreq
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+        except OSError as error:
+            raise OptionError(
+                "DMLC_INTERFACE",
+                f"{shorten(interface)} ({error.strerror})",
+                f"a network interface of {platform.node()} that has an IPv4 address",
+            ) from None
+    return socket.inet_ntoa(answer[20:24])
+
+
 def own_addresses(scheduler: str) -> List[str]:
     """Addresses of this machine at which other machines may reach it, the likeliest first.
 
@@ -337,11 +401,10 @@ def own_addresses(scheduler: str) -> List[str]:
     Returns
     -------
     list of str
-        IPv4 addresses; the loopback's alone where the scheduler has such an address.
+        IPv4 addresses, those of the loopback last: a machine's own name may have such a one.
     """
     addresses = []
-    towards = [scheduler] if scheduler.startswith("127.") else [scheduler, _ELSEWHERE]
-    for target in towards:
+    for target in (scheduler, _ELSEWHERE):
         # A datagram socket sends nothing when it connects, but it knows the route then.
         probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with probe, contextlib.suppress(OSError):

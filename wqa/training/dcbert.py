@@ -35,9 +35,17 @@ class DCBERTTask(ExitTask):
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
+        self._documents: Optional[np.ndarray] = None  # of each pair, from the first plan on
         self._trains_all = self.network.own_config.trained_exits == "all"
         if self._trains_all:
             self._paths = [self.network.path()]
+        if self.network.own_config.document_pairs > 1 and self.config.shuffle == "question":
+            raise OptionError(
+                "document_pairs and shuffle",
+                f"{self.network.own_config.document_pairs} and question",
+                "shuffle pair where pairs of one document stay together, whatever their questions",
+                "give document_pairs=1, or shuffle=pair",
+            )
 
     @classmethod
     def make_network(
@@ -91,7 +99,9 @@ class DCBERTTask(ExitTask):
         lengths = self.pairs.lengths
         widest = sum(bucketed(length) for length in lengths.max(axis=0).tolist())
         size = max(1, min(together, tokens // widest))
-        groups, widths = _groups(self.pairs.candidates, lengths, size, rng)
+        if self._documents is None:
+            self._documents = self.pairs.candidates
+        groups, widths = _groups(self._documents, lengths, size, rng)
         plan = []
         for batch in plan_batches(widths, tokens // size, rng):
             plan.append(np.concatenate([groups[index] for index in batch]))

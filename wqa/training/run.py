@@ -54,6 +54,19 @@ _FIXED = (
 _RESUME_MEND = "resume with the options that the run was started with"
 
 
+@dataclasses.dataclass
+class Trained(State):
+    """State of a training after its last update, as one of its workers has it.
+
+    Parameters
+    ----------
+    rank : int
+        Number of this worker. Worker 0 shows and writes what comes of a training.
+    """
+
+    rank: int = 0
+
+
 def train(
     system: str,
     train_file: str,
@@ -68,7 +81,7 @@ def train(
     score_teacher: Optional[ScoreTeacher] = None,
     log_dir: str = "",
     **options: Any,
-) -> State:
+) -> Trained:
     """Train a system into a run directory.
 
     Messages and progress bars that standard error does not take are dropped.
@@ -110,7 +123,7 @@ def train(
 
     Returns
     -------
-    State
+    Trained
         State of the training after the last update.
 
     Raises
@@ -152,7 +165,7 @@ def train(
             )
             _check_agreement(record, workers)
             if workers.first(workers.writes and _is_complete(run, record, resume)):
-                return State(finished=True)
+                return Trained(finished=True, rank=workers.rank)
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
             if given.learning_rate is None:
@@ -166,7 +179,8 @@ def train(
             line = task.initialize(start, devices)
             if workers.writes:
                 _log_start(run, line)
-        return _fit(task, config, run, evaluator, resume, schedule, log, workers)
+        state = _fit(task, config, run, evaluator, resume, schedule, log, workers)
+        return Trained(**vars(state), rank=workers.rank)
 
 
 def _lock(run: pathlib.Path, workers: Workers) -> ContextManager[None]:

@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import logging
 import os
 import socket
-import threading
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, TypeVar
 
 import mxnet as mx
 import numpy as np
 from mxnet.base import _LIB, check_call
+from tqdm import tqdm
 
 from wqa.errors import OptionError, Stopped, WorkerLost, WqaError, shorten
-from wqa.training.connections import Connections, Reception, end_process, join
+from wqa.training.connections import GRACE, Connections, Reception, address_of, ended_after, join
 
 T = TypeVar("T")
 
@@ -133,7 +134,17 @@ class Workers:
 
     @contextlib.contextmanager
     def in_turn(self) -> Iterator[None]:
-        """Let worker 0 do the ``with`` block before the others."""
+        """Let worker 0 do the ``with`` block before the others.
+
+        Yields
+        ------
+        None
+
+        Raises
+        ------
+        WorkerLost
+            If another worker fails, or is lost.
+        """
         if self.rank:
             self.gather(None)
         yield
@@ -173,9 +184,9 @@ class Workers:
             If one has another value.
         """
         values = self.gather(value)
-        for rank, other in enumerate(values):
-            if other != values[0]:
-                problem = f"{shorten(other)} on worker {rank}, {shorten(values[0])} on worker 0"
+        for rank, theirs in enumerate(values):
+            if theirs != values[0]:
+                problem = f"{shorten(theirs)} on worker {rank}, {shorten(values[0])} on worker 0"
                 raise OptionError(what, problem, expected, mend)
 
     def check_same(self, parameters: Sequence[mx.nd.NDArray], update: int) -> None:
@@ -224,15 +235,17 @@ class _Group(Workers):
         try:
             self._connections = Connections(self.rank, self._connect())
             self._connections.name_hosts()
-        except BaseException:
-            _free_without_others(self.store)
+        except BaseException as error:
+            _free_without_others(self.store, error)
             raise
 
     def _connect(self) -> Dict[int, socket.socket]:
         if self.rank:
             return join(_shared_text(self.store, ""), self.rank)
-        scheduler = os.environ["DMLC_PS_ROOT_URI"]
-        reception = Reception(scheduler, os.environ.get("DMLC_NODE_HOST", ""))
+        own_address, interface = map(os.environ.get, ("DMLC_NODE_HOST", "DMLC_INTERFACE"))
+        if interface and not own_address:  # as MXNet chooses
+            own_address = address_of(interface)
+        reception = Reception(os.environ["DMLC_PS_ROOT_URI"], own_address or "")
         _shared_text(self.store, reception.invitation)
         return reception.accept(self.count)
 
@@ -257,7 +270,7 @@ class _Group(Workers):
         """End the others, without waiting for them."""
         reason = str(error) if isinstance(error, WqaError) else repr(error)
         self._connections.fail(reason)
-        _free_without_others(self.store)
+        _free_without_others(self.store, error)
 
 
 def _meet(kvstore: str) -> mx.kvstore.KVStore:
@@ -269,18 +282,19 @@ def _meet(kvstore: str) -> mx.kvstore.KVStore:
         "{2} workers and {3} servers that reach the scheduler at {0}:{1}".format(*given),
         "start all of them again",
     )
-    timer = threading.Timer(MEETING, end_process, (error,))
-    timer.daemon = True
-    timer.start()
-    try:
+    with ended_after(MEETING, error):
         return mx.kv.create(kvstore)
-    finally:
-        timer.cancel()
 
 
-def _free_without_others(store: mx.kvstore.KVStore) -> None:
-    check_call(_LIB.MXKVStoreSetBarrierBeforeExit(store.handle, ctypes.c_int(0)))
-    _free(store)
+def _free_without_others(store: mx.kvstore.KVStore, error: BaseException) -> None:
+    """Free a store after an error.
+
+    MXNet waits for what it has begun, such as sums of gradients that a lost worker owes, and there
+    is no end to it then: the error is printed, and the process is ended.
+    """
+    with ended_after(GRACE, error):
+        check_call(_LIB.MXKVStoreSetBarrierBeforeExit(store.handle, ctypes.c_int(0)))
+        _free(store)
 
 
 def _free(store: mx.kvstore.KVStore) -> None:
@@ -349,15 +363,17 @@ def open_workers(kvstore: str) -> Iterator[Workers]:
 
 @contextlib.contextmanager
 def _quiet(active: bool) -> Iterator[None]:
-    """Print only errors inside the ``with`` block: worker 0 prints the notes for all."""
+    """Print only errors inside the ``with`` block: worker 0 prints notes and bars for all."""
     logger = logging.getLogger("wqa")
-    level = logger.level
+    level, initialize = logger.level, tqdm.__init__
     if active:
         logger.setLevel(logging.ERROR)
+        setattr(tqdm, "__init__", functools.partialmethod(initialize, disable=True))  # noqa: B010
     try:
         yield
     finally:
         logger.setLevel(level)
+        setattr(tqdm, "__init__", initialize)  # noqa: B010
 
 
 def check_variables(environment: Mapping[str, str]) -> None:
