@@ -16,6 +16,7 @@ from wqa.data.json_lines import write_lines
 from wqa.data.records import Candidate, Question
 from wqa.data.scores import COUNTS, FORMAT, TYPES
 from wqa.errors import DataError, OptionError, shorten
+from wqa.inference.ranking import differs
 from wqa.inference.scored_questions import ScoredQuestions
 
 #: Writes a TREC run: a path, questions and their rankings, as `wqa.evaluation.write_run` does.
@@ -36,11 +37,9 @@ class StoredRanking(NamedTuple):
     stages: np.ndarray
 
     @property
-    def exit_scores(self) -> np.ndarray:
-        """(N, k) NaN where a stage did not score a candidate, and 0 where it did."""
-        count = int(self.stages.max(initial=1))
-        scored = np.arange(count)[:, None] < self.stages
-        return np.where(scored, 0.0, np.nan)
+    def differs(self) -> np.ndarray:
+        """(n - 1,) as `Ranking.differs` has it."""
+        return differs(self.order, self.stages, self.exits, self.scores)
 
 
 def finished(
