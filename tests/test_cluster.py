@@ -390,8 +390,35 @@ def test_a_manifest_of_another_job_is_refused(job, data, tmp_path):
     refused("made with partition_tokens 500; expected None", partition_tokens=1 << 18)
     refused("made with engine 'auto'; expected 'mxnet'", options={"engine": "mxnet"})
     refused("made with long_questions 'error'", options={"long_questions": "skip"})
-    refused("made with pool 'question'; expected 'batch'", options={"pool": "batch"})
+    refused("made with pool None; expected 'batch'", options={"pool": "batch"})
     assert read_manifest(job.folder) == before
+
+
+@pytest.mark.parametrize("output", ["logits", "jsonl"])
+def test_merged_scores_of_other_options_are_refused(job, output):
+    """What changes scores is compared when the manifest is gone, too."""
+
+    def other(**options):
+        return ScoringJob(**{**vars(job), "output": output, "options": options})
+
+    first = other(drop_ratio=0.5, pool="batch", pool_size=2)
+    score_partitions(first)
+    assert not job.folder.exists()
+    report = score_partitions(first)
+    settings = [report.meta[name] for name in ("drop_ratio", "pool", "pool_size")]
+    assert settings == [0.5, "batch", 2] and report.scored == 0
+    for match, options in [
+        ("drop_ratio 0.5; expected 0.3", {"drop_ratio": 0.3, "pool": "batch", "pool_size": 2}),
+        ("drop_ratio 0.5; expected None", {"pool": "batch", "pool_size": 2}),
+        ("pool 'batch'; expected None", {"drop_ratio": 0.5, "pool": "question", "pool_size": 2}),
+        ("pool_size 2; expected 3", {"drop_ratio": 0.5, "pool": "batch", "pool_size": 3}),
+    ]:
+        for score in (score_partitions, merge_shards):
+            with pytest.raises(DataError, match=f"made with {match}"):
+                score(other(**options))
+    if output == "logits":
+        with pytest.raises(DataError, match="made with drop_ratio 0.5; expected None"):
+            write_scores(job.run, job.data, job.out, partition_tokens=SMALL)
 
 
 def test_other_threads_and_versions_are_refused(job, monkeypatch, capsys):

@@ -18,6 +18,7 @@ from wqa.data.scores import COUNTS, FORMAT, TYPES
 from wqa.errors import DataError, OptionError, shorten
 from wqa.inference.ranking import differs
 from wqa.inference.scored_questions import ScoredQuestions
+from wqa.inference.scoring_runs import with_defaults
 
 #: Writes a TREC run: a path, questions and their rankings, as `wqa.evaluation.write_run` does.
 RunWriter = Callable[[pathlib.Path, Iterable[Question], Iterable[Any]], None]
@@ -77,10 +78,10 @@ def finished(
         return None
     if output == "logits":
         folder = ArrayFolder(out, FORMAT, "folder of scores", "choose another folder", COUNTS)
-        folder.check_made_with(made_with, _MEND)
+        folder.check_made_with(with_defaults(made_with), _MEND)
         return folder.meta
     meta = _read_meta(out, output)
-    for name, expected in made_with.items():
+    for name, expected in with_defaults(made_with).items():
         if meta.get(name) != expected:
             problem = f"made with {name} {shorten(meta.get(name), 70)}"
             raise DataError(out, problem, shorten(expected, 70), _MEND)
