@@ -335,6 +335,60 @@ def test_damaged_partitions(job, whole):
     assert contents(job.folder.with_name("out")) == contents(whole)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda header: header["bytes"].update(keys="8"),
+        lambda header: header["bytes"].update(keys=-8),
+        lambda header: header["bytes"].update(keys=header["bytes"]["keys"] + 1),
+        lambda header: header.update(bytes=[1]),
+        lambda header: header.update(counts=None),
+        lambda header: header["counts"].pop("blank"),
+        lambda header: header["counts"].update(pairs=header["counts"]["pairs"] + 1),
+        lambda header: header["counts"].update(blank=1),
+    ],
+)
+def test_a_first_line_that_has_changed(tmp_path, damage):
+    """It is not taken for a scored partition, or the merge finds it; never another exception."""
+    data = tmp_path / "few.jsonl"
+    write_questions(data, QUESTIONS[:2])
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"), partition_tokens=1)
+    score_partitions(job, (1, 2))
+    manifest, path = read_manifest(job.folder), partition_path(job.folder, 0)
+    line, _, body = path.read_bytes().partition(b"\n")
+    header = json.loads(line)
+    damage(header)
+    path.write_bytes(json.dumps(header).encode() + b"\n" + body)
+    with pytest.raises(DataError, match="000000.partition: (is no partition|has changed)"):
+        read_scored(job.folder, manifest, 0)
+    is_scored(job.folder, manifest, 0)
+
+
+def test_a_corpus_that_changes_after_the_manifest(tmp_path):
+    data = tmp_path / "few.jsonl"
+    write_questions(data, QUESTIONS[:4])
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"))
+    with PartitionScorer(job) as scorer:
+        manifest = scorer.open_manifest()
+        write_questions(data, QUESTIONS[:3])
+        with pytest.raises(DataError, match="few.jsonl, from line 1: 3 lines, .*expected 4 lines"):
+            scorer.score(manifest, 0)
+    assert not is_scored(job.folder, manifest, 0)
+
+
+def test_nothing_is_written_beside_merged_scores(tmp_path):
+    """A process that is late does not bring the folder back."""
+    data = tmp_path / "few.jsonl"
+    write_questions(data, QUESTIONS[:2])
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"))
+    with PartitionScorer(job) as late:
+        manifest = late.open_manifest()
+        score_partitions(job)
+        with pytest.raises(DataError, match="out.partitions: the manifest is gone"):
+            late.score(manifest, 0)
+    assert not job.folder.exists()
+
+
 def test_merge_says_what_is_missing(job, whole, tmp_path, capsys):
     command = ["score", job.run, "--data", job.data, "--out", job.out, "--merge"]
     command += ["--partition-tokens", str(SMALL)]
