@@ -548,6 +548,22 @@ def test_other_files_are_kept(tmp_path):
     assert not list(job.folder.iterdir())
 
 
+def test_a_run_of_another_program_is_kept(tmp_path):
+    """It is that of a killed merge only where the partitions are there."""
+    data, out = tmp_path / "few.jsonl", tmp_path / "out"
+    write_questions(data, QUESTIONS[:2])
+    job = ScoringJob("wo", str(data), str(out), output="trec", partition_tokens=1)
+    out.mkdir()
+    (out / "run.trec").write_text("mine")
+    with pytest.raises(OptionError, match="out, a folder with other files"):
+        score_partitions(job, run_writer=write_run)
+    assert (out / "run.trec").read_text() == "mine" and not job.folder.exists()
+    (out / "run.trec").unlink()
+    score_partitions(job, (1, 2), run_writer=write_run)
+    (out / "run.trec").write_text("half")
+    assert score_partitions(job, run_writer=write_run).meta["questions"] == 2
+
+
 def test_wrong_jobs(tmp_path, capsys):
     with pytest.raises(OptionError, match="filter: 'best'"):
         ScoringJob("wo", "few.jsonl", "out", filter="best")

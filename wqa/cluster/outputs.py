@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Named
 
 import numpy as np
 
+from wqa.cluster.manifest import NAME, partitions_folder
 from wqa.config import read_json
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import ArrayFolder, reusable_folder
@@ -105,8 +106,9 @@ def _read_meta(out: pathlib.Path, output: str) -> Dict[str, Any]:
 
 def _refuse_other_files(out: pathlib.Path, output: str) -> None:
     """Refuse a folder with files that no merge leaves that was stopped."""
+    merges = (partitions_folder(out) / NAME).is_file()
     for entry in out.iterdir():
-        is_left = entry.name == FILES.get(output) or entry.suffix == ".tmp"
+        is_left = merges and entry.name == FILES.get(output) or entry.suffix == ".tmp"
         if output == "logits":
             is_left = entry.suffix == ".bin" or entry.name == "journal.json"
         if not is_left:
