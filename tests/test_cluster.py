@@ -335,6 +335,60 @@ def test_damaged_partitions(job, whole):
     assert contents(job.folder.with_name("out")) == contents(whole)
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda header: header["bytes"].update(keys="8"),
+        lambda header: header["bytes"].update(keys=-8),
+        lambda header: header["bytes"].update(keys=header["bytes"]["keys"] + 1),
+        lambda header: header.update(bytes=[1]),
+        lambda header: header.update(counts=None),
+        lambda header: header["counts"].pop("blank"),
+        lambda header: header["counts"].update(pairs=header["counts"]["pairs"] + 1),
+        lambda header: header["counts"].update(blank=1),
+    ],
+)
+def test_a_first_line_that_has_changed(tmp_path, damage):
+    """It is not taken for a scored partition, or the merge finds it; never another exception."""
+    data = tmp_path / "few.jsonl"
+    write_questions(data, QUESTIONS[:2])
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"), partition_tokens=1)
+    score_partitions(job, (1, 2))
+    manifest, path = read_manifest(job.folder), partition_path(job.folder, 0)
+    line, _, body = path.read_bytes().partition(b"\n")
+    header = json.loads(line)
+    damage(header)
+    path.write_bytes(json.dumps(header).encode() + b"\n" + body)
+    with pytest.raises(DataError, match="000000.partition: (is no partition|has changed)"):
+        read_scored(job.folder, manifest, 0)
+    is_scored(job.folder, manifest, 0)
+
+
+def test_a_corpus_that_changes_after_the_manifest(tmp_path):
+    data = tmp_path / "few.jsonl"
+    write_questions(data, QUESTIONS[:4])
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"))
+    with PartitionScorer(job) as scorer:
+        manifest = scorer.open_manifest()
+        write_questions(data, QUESTIONS[:3])
+        with pytest.raises(DataError, match="few.jsonl, from line 1: 3 lines, .*expected 4 lines"):
+            scorer.score(manifest, 0)
+    assert not is_scored(job.folder, manifest, 0)
+
+
+def test_nothing_is_written_beside_merged_scores(tmp_path):
+    """A process that is late does not bring the folder back."""
+    data = tmp_path / "few.jsonl"
+    write_questions(data, QUESTIONS[:2])
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"))
+    with PartitionScorer(job) as late:
+        manifest = late.open_manifest()
+        score_partitions(job)
+        with pytest.raises(DataError, match="out.partitions: the manifest is gone"):
+            late.score(manifest, 0)
+    assert not job.folder.exists()
+
+
 def test_merge_says_what_is_missing(job, whole, tmp_path, capsys):
     command = ["score", job.run, "--data", job.data, "--out", job.out, "--merge"]
     command += ["--partition-tokens", str(SMALL)]
@@ -390,8 +444,35 @@ def test_a_manifest_of_another_job_is_refused(job, data, tmp_path):
     refused("made with partition_tokens 500; expected None", partition_tokens=1 << 18)
     refused("made with engine 'auto'; expected 'mxnet'", options={"engine": "mxnet"})
     refused("made with long_questions 'error'", options={"long_questions": "skip"})
-    refused("made with pool 'question'; expected 'batch'", options={"pool": "batch"})
+    refused("made with pool None; expected 'batch'", options={"pool": "batch"})
     assert read_manifest(job.folder) == before
+
+
+@pytest.mark.parametrize("output", ["logits", "jsonl"])
+def test_merged_scores_of_other_options_are_refused(job, output):
+    """What changes scores is compared when the manifest is gone, too."""
+
+    def other(**options):
+        return ScoringJob(**{**vars(job), "output": output, "options": options})
+
+    first = other(drop_ratio=0.5, pool="batch", pool_size=2)
+    score_partitions(first)
+    assert not job.folder.exists()
+    report = score_partitions(first)
+    settings = [report.meta[name] for name in ("drop_ratio", "pool", "pool_size")]
+    assert settings == [0.5, "batch", 2] and report.scored == 0
+    for match, options in [
+        ("drop_ratio 0.5; expected 0.3", {"drop_ratio": 0.3, "pool": "batch", "pool_size": 2}),
+        ("drop_ratio 0.5; expected None", {"pool": "batch", "pool_size": 2}),
+        ("pool 'batch'; expected None", {"drop_ratio": 0.5, "pool": "question", "pool_size": 2}),
+        ("pool_size 2; expected 3", {"drop_ratio": 0.5, "pool": "batch", "pool_size": 3}),
+    ]:
+        for score in (score_partitions, merge_shards):
+            with pytest.raises(DataError, match=f"made with {match}"):
+                score(other(**options))
+    if output == "logits":
+        with pytest.raises(DataError, match="made with drop_ratio 0.5; expected None"):
+            write_scores(job.run, job.data, job.out, partition_tokens=SMALL)
 
 
 def test_other_threads_and_versions_are_refused(job, monkeypatch, capsys):
@@ -465,6 +546,22 @@ def test_other_files_are_kept(tmp_path):
     with pytest.raises(OptionError, match="out: .*out, a file"):
         score_partitions(job)
     assert not list(job.folder.iterdir())
+
+
+def test_a_run_of_another_program_is_kept(tmp_path):
+    """It is that of a killed merge only where the partitions are there."""
+    data, out = tmp_path / "few.jsonl", tmp_path / "out"
+    write_questions(data, QUESTIONS[:2])
+    job = ScoringJob("wo", str(data), str(out), output="trec", partition_tokens=1)
+    out.mkdir()
+    (out / "run.trec").write_text("mine")
+    with pytest.raises(OptionError, match="out, a folder with other files"):
+        score_partitions(job, run_writer=write_run)
+    assert (out / "run.trec").read_text() == "mine" and not job.folder.exists()
+    (out / "run.trec").unlink()
+    score_partitions(job, (1, 2), run_writer=write_run)
+    (out / "run.trec").write_text("half")
+    assert score_partitions(job, run_writer=write_run).meta["questions"] == 2
 
 
 def test_wrong_jobs(tmp_path, capsys):

@@ -52,8 +52,8 @@ class Dead(Exception):
 
 
 class Reference:
-    def __init__(self, call):
-        self.call = call
+    def __init__(self, name, call):
+        self.name, self.call, self.made = name, call, time.monotonic()
 
 
 class FakeRay:
@@ -78,11 +78,12 @@ class FakeRay:
 
         def method(name):
             def remote(*values):
-                return Reference(lambda: self._call(worker, number, name, values))
+                return Reference(name, lambda: self._call(worker, number, name, values))
 
             return types.SimpleNamespace(remote=remote)
 
-        return types.SimpleNamespace(begin=method("begin"), score=method("score"))
+        names = ("here", "begin", "score")
+        return types.SimpleNamespace(**{name: method(name) for name in names})
 
     def _call(self, worker, number, name, values):
         call = (number, name, *values)
@@ -205,10 +206,44 @@ def test_workers_that_die_before_they_begin(job, ray):
 
 def test_a_cluster_without_room(job, ray, monkeypatch):
     """Workers that never begin, as no processor is free."""
-    monkeypatch.setattr(ray_module, "BEGIN_TIMEOUT", 0.05)
+    monkeypatch.setattr(ray_module, "START_TIMEOUT", 0.05)
     monkeypatch.setattr(ray, "wait", lambda *_, **__: time.sleep(0.01) or ([], []))
-    with pytest.raises(ClusterError, match="no worker has begun for 0 s"):
+    with pytest.raises(ClusterError, match="no worker has started for 0 s"):
         score_on_cluster(job, "local:2")
+
+
+def test_a_plan_may_take_longer_than_the_start_of_a_worker(job, ray, monkeypatch):
+    """The worker that comes first reads the whole corpus before it answers."""
+
+    def wait(references, num_returns, timeout):
+        time.sleep(0.01)
+        for reference in references:
+            if reference.name != "begin" or time.monotonic() > reference.made + 0.5:
+                return [reference], []
+        return [], references
+
+    monkeypatch.setattr(ray_module, "START_TIMEOUT", 0.2)
+    monkeypatch.setattr(ray, "wait", wait)
+    assert score_on_cluster(job, "local:2").scored == 5
+
+
+def test_workers_that_die_before_they_try_a_partition_do_not_count(job, ray, monkeypatch):
+    """Machines that were taken away while their workers had nothing to do."""
+    call, dead = ray._call, set()
+
+    def called(worker, number, name, values):
+        if name == "score" and number < 6 or number in dead:
+            dead.add(number)
+            raise Dead
+        return call(worker, number, name, values)
+
+    monkeypatch.setattr(ray, "_call", called)
+    assert score_on_cluster(job, "local:2").scored == 5
+    assert len(dead) == 5 > ATTEMPTS
+    work = HandOut([3])
+    while not work.is_done:  # they all die
+        work.put_back(work.take())
+    assert work.take() is None
 
 
 def test_a_signal_ends_the_driver(job, ray):
@@ -246,6 +281,10 @@ def test_a_worker_answers_with_text(tmp_path, data):
     worker = Worker(ScoringJob("wo", str(data), str(tmp_path / "out")), str(tmp_path / "no"))
     assert "No such file" in worker.begin().error
     assert "AssertionError" in worker.score(0).error
+    # Where all paths are absolute, the working directory need not be there.
+    job = ScoringJob(str(tmp_path / "run"), str(data), str(tmp_path / "out"))
+    assert str(tmp_path / "run") in Worker(job, str(tmp_path / "no")).begin().error
+    assert worker.here() == Outcome()
     assert Outcome() == ("", False)
 
 
@@ -289,13 +328,23 @@ def test_what_ray_cannot_start_is_an_error(monkeypatch):
         assert options["include_dashboard"] is False and os.environ["OMP_NUM_THREADS"] == "3"
         raise RuntimeError(errors.pop(0))
 
-    fake = types.SimpleNamespace(init=init, shutdown=lambda: None, __version__="2.60.0")
+    fake = types.SimpleNamespace(
+        init=init, shutdown=lambda: None, is_initialized=lambda: False, __version__="2.60.0"
+    )
     monkeypatch.setitem(sys.modules, "ray", fake)
     before, handler = os.environ["OMP_NUM_THREADS"], signal.getsignal(signal.SIGTERM)
     with pytest.raises(ClusterError, match=r"does not start \(no room\)"), connect("local:2", 3):
         pass
     assert os.environ["OMP_NUM_THREADS"] == before
     assert signal.getsignal(signal.SIGTERM) == handler
+
+
+def test_a_session_of_the_caller_is_kept(monkeypatch):
+    """A notebook that uses Ray itself would lose its own work."""
+    fake = types.SimpleNamespace(is_initialized=lambda: True)  # without shutdown()
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    with pytest.raises(ClusterError, match="connected to Ray already"), connect("local"):
+        pass
 
 
 # A real cluster

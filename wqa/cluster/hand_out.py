@@ -89,7 +89,19 @@ class HandOut:
         if self._attempts[index] < ATTEMPTS:
             self._waiting.append(index)
 
-    def raise_failed(self, manifest: Optional[Manifest], data: str) -> None:
+    def put_back(self, index: int) -> None:
+        """Note that a partition was not tried, as the worker had died. It is the next one.
+
+        Parameters
+        ----------
+        index : int
+            The partition, which was taken.
+        """
+        self._out -= 1
+        self._in_a_row += 1
+        self._waiting.appendleft(index)
+
+    def raise_failed(self, manifest: Manifest, data: str) -> None:
         """Raise an error if partitions have failed.
 
         Parameters
@@ -106,7 +118,7 @@ class HandOut:
         """
         given_up = [index for index, count in self._attempts.items() if count >= ATTEMPTS]
         left = sorted({*given_up, *self._waiting})
-        if not left or manifest is None:
+        if not left:
             return
         named = []
         for index in left[:_NAMED]:

@@ -15,13 +15,15 @@ from wqa.config import read_json
 from wqa.data.files import atomic_writer
 from wqa.data.partitions import Partition
 from wqa.errors import DataError, OptionError, shorten
+from wqa.inference.scoring_runs import OPTIONAL_SETTINGS
 
 #: Changes whenever older manifests, or files of partitions, can no longer be read.
 FORMAT = 1
 #: Greatest size of a manifest in bytes.
 LARGEST = 1 << 30
 
-_NAME = "manifest.json"
+#: File of the manifest.
+NAME = "manifest.json"
 
 
 class Manifest(NamedTuple):
@@ -89,7 +91,7 @@ def write_manifest(
         If it cannot be written.
     """
     manifest = _manifest(dict(made_with), dict(computed_by), list(partitions))
-    with atomic_writer(folder / _NAME) as file:
+    with atomic_writer(folder / NAME) as file:
         file.write(f'{{"format": {FORMAT},\n')
         for name in ("made_with", "computed_by"):
             file.write(f'"{name}": {json.dumps(getattr(manifest, name))},\n')
@@ -119,7 +121,7 @@ def read_manifest(folder: pathlib.Path) -> Optional[Manifest]:
     OptionError
         If the path is no folder, or a folder with other files.
     """
-    path = folder / _NAME
+    path = folder / NAME
     try:
         value = read_json(path, LARGEST)
     except FileNotFoundError:
@@ -159,22 +161,21 @@ def check_manifest(manifest: Manifest, folder: pathlib.Path, expected: Mapping[s
         At the first setting that differs.
     """
     stored = {**manifest.made_with, **manifest.computed_by}
-    names = [*expected, *(name for name in stored if name in _OPTIONAL and name not in expected)]
+    names = [
+        *expected,
+        *(name for name in stored if name in OPTIONAL_SETTINGS and name not in expected),
+    ]
     for name in names:
         if stored.get(name) != expected.get(name):
             mend = f"repeat the command that began it, or delete {folder}, or choose another folder"
             if name == "threads":
                 mend = f"give threads={stored.get(name)} on every machine, or delete {folder}"
             raise DataError(
-                folder / _NAME,
+                folder / NAME,
                 f"made with {name} {shorten(stored.get(name), 70)}",
                 shorten(expected.get(name), 70),
                 mend,
             )
-
-
-#: Settings that are absent where they have their default.
-_OPTIONAL = ("document_cache", "partition_tokens")
 
 
 def _manifest(
@@ -217,7 +218,7 @@ def _refuse_other_files(folder: pathlib.Path) -> None:
     """Refuse a folder with other files than a killed writer of the manifest leaves."""
     if not folder.exists():
         return
-    if folder.is_dir() and all(entry.name.startswith(f".{_NAME}.") for entry in folder.iterdir()):
+    if folder.is_dir() and all(entry.name.startswith(f".{NAME}.") for entry in folder.iterdir()):
         return
     raise OptionError(
         "out",

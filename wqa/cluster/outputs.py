@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Named
 
 import numpy as np
 
+from wqa.cluster.manifest import NAME, partitions_folder
 from wqa.config import read_json
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import ArrayFolder, reusable_folder
@@ -16,7 +17,9 @@ from wqa.data.json_lines import write_lines
 from wqa.data.records import Candidate, Question
 from wqa.data.scores import COUNTS, FORMAT, TYPES
 from wqa.errors import DataError, OptionError, shorten
+from wqa.inference.ranking import differs
 from wqa.inference.scored_questions import ScoredQuestions
+from wqa.inference.scoring_runs import with_defaults
 
 #: Writes a TREC run: a path, questions and their rankings, as `wqa.evaluation.write_run` does.
 RunWriter = Callable[[pathlib.Path, Iterable[Question], Iterable[Any]], None]
@@ -36,11 +39,9 @@ class StoredRanking(NamedTuple):
     stages: np.ndarray
 
     @property
-    def exit_scores(self) -> np.ndarray:
-        """(N, k) NaN where a stage did not score a candidate, and 0 where it did."""
-        count = int(self.stages.max(initial=1))
-        scored = np.arange(count)[:, None] < self.stages
-        return np.where(scored, 0.0, np.nan)
+    def differs(self) -> np.ndarray:
+        """(n - 1,) as `Ranking.differs` has it."""
+        return differs(self.order, self.stages, self.exits, self.scores)
 
 
 def finished(
@@ -78,10 +79,10 @@ def finished(
         return None
     if output == "logits":
         folder = ArrayFolder(out, FORMAT, "folder of scores", "choose another folder", COUNTS)
-        folder.check_made_with(made_with, _MEND)
+        folder.check_made_with(with_defaults(made_with), _MEND)
         return folder.meta
     meta = _read_meta(out, output)
-    for name, expected in made_with.items():
+    for name, expected in with_defaults(made_with).items():
         if meta.get(name) != expected:
             problem = f"made with {name} {shorten(meta.get(name), 70)}"
             raise DataError(out, problem, shorten(expected, 70), _MEND)
@@ -105,8 +106,9 @@ def _read_meta(out: pathlib.Path, output: str) -> Dict[str, Any]:
 
 def _refuse_other_files(out: pathlib.Path, output: str) -> None:
     """Refuse a folder with files that no merge leaves that was stopped."""
+    merges = (partitions_folder(out) / NAME).is_file()
     for entry in out.iterdir():
-        is_left = entry.name == FILES.get(output) or entry.suffix == ".tmp"
+        is_left = merges and entry.name == FILES.get(output) or entry.suffix == ".tmp"
         if output == "logits":
             is_left = entry.suffix == ".bin" or entry.name == "journal.json"
         if not is_left:

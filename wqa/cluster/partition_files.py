@@ -1,8 +1,8 @@
 """Files of partitions that are scored: a line of JSON, then the bare values of arrays.
 
 A file under its final name is whole. Its first line says of which manifest it is, what it counts,
-how long it took and on which processor, and has the SHA-256 of what follows. That is the same
-wherever the partition was scored.
+how long it took and on which processor, and has the SHA-256 of the counts and of what follows. That
+is the same wherever the partition was scored.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 import numpy as np
 
-from wqa.cluster.manifest import FORMAT, Manifest
+from wqa.cluster.manifest import FORMAT, NAME, Manifest
 from wqa.config import parse_json
 from wqa.data.files import atomic_writer
+from wqa.data.scores import COUNTS
 from wqa.errors import DataError
 from wqa.inference.scored_questions import ARRAYS, ScoredQuestions
 
@@ -88,9 +89,18 @@ def write_partition(
 
     Raises
     ------
+    DataError
+        If the folder has no manifest any more, as somebody has merged or removed the partitions.
     StorageError
         If it cannot be written; the temporary file is removed.
     """
+    if not (folder / NAME).is_file():
+        raise DataError(
+            folder,
+            "the manifest is gone",
+            "that of the partitions until they are merged",
+            "run the command again, if another has not merged them",
+        )
     names = json.dumps(scored.names, ensure_ascii=False).encode("utf-8")
     arrays: Dict[str, Any] = {**scored.arrays, "lengths": scored.lengths}
     contents = {}
@@ -105,7 +115,7 @@ def write_partition(
         "partition": index,
         "counts": scored.counts,
         "bytes": {name: len(contents[name]) for name in _TYPES},
-        "sha256": hashlib.sha256(body).hexdigest(),
+        "sha256": _digest(scored.counts, body),
         "facts": dict(facts),
     }
     with atomic_writer(partition_path(folder, index), "wb") as file:
@@ -128,7 +138,7 @@ def is_scored(folder: pathlib.Path, manifest: Manifest, index: int) -> bool:
     Returns
     -------
     bool
-        False also for a file of another manifest, or one that cannot be read.
+        False also for a file of another manifest, or one that cannot be read or is damaged.
     """
     path = partition_path(folder, index)
     try:
@@ -171,7 +181,7 @@ def read_scored(folder: pathlib.Path, manifest: Manifest, index: int) -> StoredP
         raise _damaged(path, f"cannot be read ({error.strerror})") from None
     if header is None:
         raise _damaged(path, "is no partition of this manifest")
-    if hashlib.sha256(body).hexdigest() != header["sha256"]:
+    if _digest(header["counts"], body) != header["sha256"]:
         raise _damaged(path, "has changed: its SHA-256 is another")
     arrays = {}
     start = 0
@@ -182,8 +192,11 @@ def read_scored(folder: pathlib.Path, manifest: Manifest, index: int) -> StoredP
     lengths: List[int] = arrays.pop("lengths").tolist()
     names = [tuple(pair) for pair in json.loads(arrays.pop("names").tobytes())]
     scored = ScoredQuestions(arrays, lengths, names, header["counts"])
-    if scored.counts["read"] != manifest.partitions[index].read or len(names) != len(lengths):
+    counts = (scored.counts["read"], scored.counts["questions"], scored.counts["pairs"])
+    if counts != (manifest.partitions[index].read, len(lengths), sum(lengths)):
         raise _damaged(path, "counts other questions")
+    if len(names) != len(lengths) or any(len(array) != sum(lengths) for array in arrays.values()):
+        raise _damaged(path, "has arrays of other lengths")
     return StoredPartition(scored, header["facts"])
 
 
@@ -195,9 +208,20 @@ def _header(line: bytes, manifest: Manifest, index: int) -> Optional[Dict[str, A
             return None
         if header["manifest"] != manifest.digest or header["partition"] != index:
             return None
+        sizes = header["bytes"].items()
+        if any(type(size) is not int or size % _TYPES[name].itemsize for name, size in sizes):
+            return None
+        if min(header["bytes"].values()) < 0 or not {"read", *COUNTS} <= set(header["counts"]):
+            return None
         return header
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _digest(counts: Mapping[str, int], body: bytes) -> str:
+    digest = hashlib.sha256(json.dumps(counts, sort_keys=True).encode("utf-8"))
+    digest.update(body)
+    return digest.hexdigest()
 
 
 def _damaged(path: pathlib.Path, problem: str) -> DataError:

@@ -24,8 +24,9 @@ from wqa.errors import ClusterError, Stopped, printable
 
 LOGGER = logging.getLogger(__name__)
 
-#: Seconds in which a worker must begin while no other works.
-BEGIN_TIMEOUT = 900.0
+#: Seconds in which one worker at least must have a process. What it does then may take longer: the
+#: first one reads the whole corpus.
+START_TIMEOUT = 900.0
 #: Times that a worker may die before it has begun.
 MOST_LOST = 3
 #: Seconds after which the driver looks at its signals again.
@@ -47,6 +48,27 @@ class Outcome(NamedTuple):
     merged: bool = False
 
 
+class Call(NamedTuple):
+    """A call of a worker that has not been answered.
+
+    Attributes
+    ----------
+    worker : ray.actor.ActorHandle
+        The worker.
+    method : {"here", "begin", "score"}
+        What it is to do.
+    partition : int
+        Index of the partition that it scores; -1 for another method.
+    started : ray.ObjectRef or None
+        Reference of an answer that the worker gives just before it scores the partition.
+    """
+
+    worker: Any
+    method: str
+    partition: int = -1
+    started: Any = None
+
+
 class Worker:
     """Scores partitions in a process of its own; each call answers with an `Outcome`.
 
@@ -55,7 +77,7 @@ class Worker:
     job : ScoringJob
         The job.
     folder : str
-        Working directory, to which the job's paths are relative.
+        Working directory of the driver, to which relative paths of the job refer.
     """
 
     def __init__(self, job: ScoringJob, folder: str) -> None:
@@ -63,21 +85,53 @@ class Worker:
         self._scorer: Optional[PartitionScorer] = None
         self._manifest: Optional[Manifest] = None
 
+    def here(self) -> Outcome:
+        """Answer at once: the worker has a process.
+
+        Returns
+        -------
+        Outcome
+        """
+        return Outcome()
+
     def begin(self) -> Outcome:
-        """Load the ranker, and read or write the manifest."""
+        """Load the ranker, and read or write the manifest.
+
+        Returns
+        -------
+        Outcome
+            Any exception is its ``error``.
+        """
         return _outcome(self._begin)
 
     def score(self, index: int) -> Outcome:
-        """Score a partition."""
+        """Score a partition and write its file.
+
+        Parameters
+        ----------
+        index : int
+            Index of the partition in the manifest.
+
+        Returns
+        -------
+        Outcome
+            Any exception is its ``error``.
+        """
         return _outcome(self._score, index)
 
     def _begin(self) -> Outcome:
-        os.chdir(self._folder)
+        if self._has_relative_paths():
+            os.chdir(self._folder)
         self._scorer = PartitionScorer(self._job)
         if self._scorer.finished() is not None:
             return Outcome(merged=True)
         self._manifest = self._scorer.open_manifest()
         return Outcome()
+
+    def _has_relative_paths(self) -> bool:
+        job = self._job
+        paths = [job.run, job.data, job.out, job.options.get("cache") or "/"]
+        return not all(os.path.isabs(path) for path in paths)
 
     def _score(self, index: int) -> Outcome:
         assert self._scorer is not None and self._manifest is not None
@@ -140,7 +194,7 @@ class _Cluster:
 
     def __init__(self, ray: Any, actor: Any, job: ScoringJob, count: int) -> None:
         self._ray, self._actor, self._job = ray, actor, job
-        self._running: Dict[Any, Tuple[Any, Optional[int]]] = {}  # by the reference of the answer
+        self._running: Dict[Any, Call] = {}  # by the reference of the answer
         self._idle: List[Any] = []
         self._lost = 0  # actors that died, one after another, before they had begun
         self._refused: List[str] = []  # what those said that cannot begin
@@ -150,8 +204,11 @@ class _Cluster:
             self._add_actor()
 
     def _add_actor(self) -> None:
-        worker = self._actor.remote(self._job, os.getcwd())
-        self._running[worker.begin.remote()] = (worker, None)
+        self._call(Call(self._actor.remote(self._job, os.getcwd()), "here"))
+
+    def _call(self, call: Call) -> None:
+        arguments = () if call.method != "score" else (call.partition,)
+        self._running[getattr(call.worker, call.method).remote(*arguments)] = call
 
     def run(self, stop: StopRequest, bar: Any) -> Tuple[Optional[Manifest], int]:
         """Hand partitions out until all are scored, or have failed."""
@@ -162,18 +219,19 @@ class _Cluster:
                 raise Stopped(stop.signal, where, "they are in the folder")
             self._hand_out()
             answers, _ = self._ray.wait(list(self._running), num_returns=1, timeout=_PAUSE)
-            if answers or any(index is not None for _, index in self._running.values()):
-                last = time.monotonic()
             for reference in answers:
-                worker, index = self._running.pop(reference)
+                call = self._running.pop(reference)
                 outcome = self._answer(reference)
                 if outcome is not None and outcome.merged:
                     return None, 0
-                if index is None:
-                    self._begun(worker, outcome, bar)
+                if call.method == "score":
+                    self._scored(call, outcome, bar)
                 else:
-                    self._scored(worker, index, outcome, bar)
+                    self._begun(call, outcome, bar)
+            if self._idle or any(call.method != "here" for call in self._running.values()):
+                last = time.monotonic()  # somebody works, for as long as it takes
             self._check_workers(time.monotonic() - last)
+        assert self._manifest is not None
         self._work.raise_failed(self._manifest, self._job.data)
         return self._manifest, self._work.scored
 
@@ -183,7 +241,8 @@ class _Cluster:
             if index is None:
                 return
             worker = self._idle.pop()
-            self._running[worker.score.remote(index)] = (worker, index)
+            # The calls of an actor run in their order.
+            self._call(Call(worker, "score", index, worker.here.remote()))
 
     def _answer(self, reference: Any) -> Optional[Outcome]:
         """What a worker answers; None if it has died."""
@@ -194,7 +253,7 @@ class _Cluster:
         except self._ray.exceptions.RayError as error:
             return Outcome(f"{type(error).__name__}: {error}".partition("\n")[0])
 
-    def _begun(self, worker: Any, outcome: Optional[Outcome], bar: Any) -> None:
+    def _begun(self, call: Call, outcome: Optional[Outcome], bar: Any) -> None:
         if outcome is None:
             self._lost += 1
             LOGGER.warning("a worker died before it had begun; another takes its place")
@@ -205,10 +264,12 @@ class _Cluster:
         elif outcome.error:
             LOGGER.warning(printable(f"a worker cannot begin: {outcome.error}"))
             self._refused.append(outcome.error)
-            self._ray.kill(worker)
+            self._ray.kill(call.worker)
+        elif call.method == "here":
+            self._call(Call(call.worker, "begin"))
         else:
             self._lost = 0
-            self._idle.append(worker)
+            self._idle.append(call.worker)
             if self._work is None:
                 self._plan(bar)
 
@@ -230,14 +291,18 @@ class _Cluster:
                 left.append(index)
         self._manifest, self._work = manifest, HandOut(left)
 
-    def _scored(self, worker: Any, index: int, outcome: Optional[Outcome], bar: Any) -> None:
+    def _scored(self, call: Call, outcome: Optional[Outcome], bar: Any) -> None:
         assert self._work is not None and self._manifest is not None
+        index = call.partition
         if outcome is None:
             LOGGER.warning(f"a worker died while it scored partition {index}; another takes over")
-            self._work.fail(index, "the worker died")
+            if self._answer(call.started) is None:
+                self._work.put_back(index)
+            else:
+                self._work.fail(index, "the worker died")
             self._add_actor()
             return
-        self._idle.append(worker)
+        self._idle.append(call.worker)
         if outcome.error:
             self._work.fail(index, outcome.error)
         else:
@@ -250,10 +315,10 @@ class _Cluster:
             return
         if not self._running and not self._idle:
             raise ClusterError("cluster", "no worker can begin", mend=self._refused[-1])
-        if waited > BEGIN_TIMEOUT:
+        if waited > START_TIMEOUT:
             raise ClusterError(
                 "cluster",
-                f"no worker has begun for {BEGIN_TIMEOUT:.0f} s",
+                f"no worker has started for {START_TIMEOUT:.0f} s",
                 "free processors for at least one",
                 "what is scored stays; run the command again when the cluster has room",
             )

@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import re
+import shutil
 import signal
 import socket
 import threading
@@ -52,7 +53,7 @@ def connect(cluster: str, threads: int = 1, on_gpus: bool = False) -> Iterator[T
     OptionError
         If the text names no cluster.
     ClusterError
-        If the cluster does not answer, or does not start.
+        If the cluster does not answer, or does not start, or this process uses Ray already.
     MissingDependency
         If Ray, or what it needs for ``ray://``, is not installed.
     """
@@ -63,7 +64,15 @@ def connect(cluster: str, threads: int = 1, on_gpus: bool = False) -> Iterator[T
         raise OptionError("cluster", shorten(cluster), expected)
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     ray = _library("ray")
+    if ray.is_initialized():
+        raise ClusterError(
+            "cluster",
+            "this process is connected to Ray already",
+            "a process without a connection, as it ends with the scoring",
+            "call ray.shutdown(), or score in another process",
+        )
     handler = signal.getsignal(signal.SIGTERM)
+    session = ""
     try:
         if remote is not None:
             _reach(cluster, remote[1].strip("[]"), int(remote[2] or PORT))
@@ -73,7 +82,7 @@ def connect(cluster: str, threads: int = 1, on_gpus: bool = False) -> Iterator[T
         else:
             assert local is not None
             count = int(local[1] or max(1, len(os.sched_getaffinity(0)) // threads))
-            _start_local(ray, cluster, count, threads)
+            session = _start_local(ray, cluster, count, threads)
         _restore(handler)  # Ray ends the process at once
         if count < 1:
             what = "GPU" if on_gpus else f"room for a worker of {threads} processors"
@@ -82,6 +91,8 @@ def connect(cluster: str, threads: int = 1, on_gpus: bool = False) -> Iterator[T
     finally:
         ray.shutdown()
         _restore(handler)
+        if session:
+            shutil.rmtree(session, ignore_errors=True)
 
 
 def _restore(handler: Any) -> None:
@@ -114,12 +125,15 @@ def _reach(cluster: str, host: str, port: int) -> None:
     _library("grpc")  # Ray's clients need it, and its workers do not
 
 
-def _start_local(ray: Any, cluster: str, count: int, threads: int) -> None:
-    """Start Ray on this machine; its processes inherit the number of OpenMP's threads."""
+def _start_local(ray: Any, cluster: str, count: int, threads: int) -> str:
+    """Start Ray on this machine; its processes inherit the number of OpenMP's threads.
+
+    Returns the folder of its logs and sockets.
+    """
     before = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = str(threads)
     try:
-        _start(
+        context = _start(
             ray,
             cluster,
             START_ATTEMPTS,
@@ -129,22 +143,22 @@ def _start_local(ray: Any, cluster: str, count: int, threads: int) -> None:
             object_store_memory=_STORE,
             _node_ip_address="127.0.0.1",
         )
+        return str(context.address_info["session_dir"])
     finally:
         if before is not None:
             os.environ["OMP_NUM_THREADS"] = before
 
 
-def _start(ray: Any, cluster: str, attempts: int = 1, **options: Any) -> None:
+def _start(ray: Any, cluster: str, attempts: int = 1, **options: Any) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the error says it
-            ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
+            return ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
     except Exception as error:  # Ray has no type of its own for this
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         if attempts > 1 and "timed out" in reason:
             ray.shutdown()
-            _start(ray, cluster, attempts - 1, **options)
-            return
+            return _start(ray, cluster, attempts - 1, **options)
         raise ClusterError(
             "cluster",
             f"{cluster} does not answer, or does not start ({reason})",

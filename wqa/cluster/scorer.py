@@ -214,12 +214,16 @@ class PartitionScorer:
 
         Raises
         ------
+        DataError
+            If the corpus is not that of the manifest any more.
         WqaError
             If a question cannot be read or ranked, or the file cannot be written.
         """
         partition = manifest.partitions[index]
         start, cpu_start = time.perf_counter(), time.process_time()
-        questions: List[Question] = list(filter(self._passes, self._reader.read(partition)))
+        read = self._reader.read(partition)
+        questions: List[Question] = list(filter(self._passes, read))
+        self._check_counts(partition, len(read), questions)
         scored = score_questions(self._ranker, questions, partition.read, self.job.data)
         facts = {
             "seconds": round(time.perf_counter() - start, 4),
@@ -227,6 +231,19 @@ class PartitionScorer:
             **self._facts,
         }
         write_partition(self.job.folder, manifest, index, scored, facts)
+
+    def _check_counts(self, partition: Partition, read: int, questions: List[Question]) -> None:
+        candidates = sum(len(question.candidates) for question in questions)
+        found = (read, len(questions), candidates)
+        expected = (partition.read, partition.questions, partition.candidates)
+        if found != expected:
+            counts = "{} lines, {} questions to score and {} candidates"
+            raise DataError(
+                f"{self.job.data}, from line {partition.line}",
+                counts.format(*found),
+                counts.format(*expected) + ", as when the manifest was written",
+                f"restore the file, or delete {self.job.folder}",
+            )
 
 
 def _without_spaces(group: QuestionGroup) -> QuestionGroup:

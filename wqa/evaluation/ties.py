@@ -122,11 +122,10 @@ def break_ties(ranking: Any, question: Question, ties: str = "trec") -> List[int
         Candidate indices, best first.
     """
     order = [int(index) for index in getattr(ranking, "order", ranking)]
-    differs = getattr(ranking, "differs", None)
-    if differs is None or differs.all():
+    if not hasattr(ranking, "scores") or ranking.differs.all():
         return order
     document_ids = question.document_ids
-    bounds = [0, *(np.flatnonzero(differs) + 1).tolist(), len(order)]
+    bounds = [0, *(np.flatnonzero(ranking.differs) + 1).tolist(), len(order)]
     broken: List[int] = []
     for start, end in zip(bounds, bounds[1:]):
         tied = _descending(order[start:end], document_ids)

@@ -42,10 +42,12 @@ from wqa.onednn import available
 _START = {"read": 0, **dict.fromkeys(COUNTS, 0)}
 
 
-#: Options that `score_settings` has.
+#: Options that `score_settings` has under other names, or always.
 _SCORE_OPTIONS = ("cache", "long_questions", "precision")
-#: Defaults of the options of rankers that a command line always gives.
-_POOL = {"pool": "question", "pool_size": 128}
+#: Options that `score_settings` has where they are not these defaults.
+_DROPS = {"drop_ratio": None, "keep": None, "pool": "question", "pool_size": 128}
+#: Settings that are absent where they have their default.
+OPTIONAL_SETTINGS = ("document_cache", "partition_tokens", *_DROPS)
 
 
 def score_settings(
@@ -86,7 +88,26 @@ def score_settings(
         settings["document_cache"] = str(CachedDocuments.of(options["cache"]).path)
     if partition_tokens != PARTITION_TOKENS:
         settings["partition_tokens"] = partition_tokens
-    return settings
+    for name, default in _DROPS.items():
+        if options.get(name, default) not in (None, default):
+            settings[name] = options[name]
+    return json.loads(json.dumps(settings))
+
+
+def with_defaults(made_with: Mapping[str, Any]) -> Dict[str, Any]:
+    """Settings of `score_settings` to compare with those of a folder.
+
+    Parameters
+    ----------
+    made_with : dict
+        The settings.
+
+    Returns
+    -------
+    dict of str to Any
+        The same, with None for each setting that is absent.
+    """
+    return {**dict.fromkeys(OPTIONAL_SETTINGS), **made_with}
 
 
 def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
@@ -105,9 +126,9 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
         The options of the engine, whether oneDNN is there for ``engine="auto"``, the number of
         threads, and the versions of the libraries, in values of JSON.
     """
-    settings: Dict[str, Any] = dict(_POOL)
+    settings: Dict[str, Any] = {}
     for name, value in options.items():
-        if name not in _SCORE_OPTIONS and value is not None:
+        if name not in _SCORE_OPTIONS and name not in _DROPS and value is not None:
             settings[name] = value
     settings["engine"] = options.get("engine", "auto")
     settings["ctx"] = str(options.get("ctx", "cpu")).partition(":")[0]
@@ -185,7 +206,10 @@ def write_scores(
         ranker = load_ranker(run, **options)
         made_with = score_settings(run, data, filter, partition_tokens, options)
         made_with["system"] = ranker.capabilities.system
-        if reusable_folder(out, FORMAT, "folder of scores", made_with) is not None:
+        folder = reusable_folder(out, FORMAT, "folder of scores", made_with)
+        if folder is not None:
+            mend = "delete the folder, or choose another one"
+            folder.check_made_with(with_defaults(made_with), mend)
             return StoredScores(out).meta
         total = _count_questions(ranker, data, filter, partition_tokens)
         with ArrayWriter(out, FORMAT, TYPES, made_with) as writer:
