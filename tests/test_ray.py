@@ -398,21 +398,26 @@ def wait_for(condition, process, seconds=400):
 
 
 def test_kills_of_a_worker_and_of_the_driver(tiny_run, tmp_path, popen):
-    """Resumed, every question is scored once, to the bytes of one process."""
+    """Resumed without Ray, every question is scored once, to the bytes of one process."""
     pytest.importorskip("ray", reason="ray is not installed")
     data, out = tmp_path / "many.jsonl", tmp_path / "out"
     questions = []
-    for copy in range(30):
+    for copy in range(60):
         for question in QUESTIONS:
             questions.append(question._replace(id=f"{question.id}-{copy}"))
     write_questions(data, questions)
     options = {"partition_tokens": 2000, "threads": 1}
     command = [sys.executable, "-m", "wqa", "score", str(tiny_run), "--data", str(data)]
-    command += ["--out", str(out), "--partition-tokens", "2000", "--cluster", "local:2"]
+    command += ["--out", str(out), "--partition-tokens", "2000", "--threads", "1"]
     command += ["--json", str(tmp_path / "figures.json")]
     environment = child_environment(PYTHONUNBUFFERED="1")
     with open(tmp_path / "errors.txt", "w") as errors:
-        first = popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors)
+        first = popen(
+            [*command, "--cluster", "local:2"],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+        )
     folder = tmp_path / "out.partitions"
 
     def scored():
@@ -436,7 +441,12 @@ def test_kills_of_a_worker_and_of_the_driver(tiny_run, tmp_path, popen):
     before, total = scored(), len(read_manifest(folder).partitions)
     assert 0 < before < total, "nothing was left to resume"
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=600, cwd=tmp_path
+        [*command, "--shard", "1/1"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "figures.json").read_text())

@@ -10,6 +10,6 @@
 where=(--shard 1/1)
 if [ -n "$CLUSTER" ]; then where=(--cluster "$CLUSTER"); fi
 for split in $SPLITS; do
-  score "$split" ray "${where[@]}"
-  arithmetic "$split" ray
+  score "$split" ray ray "${where[@]}"
+  arithmetic "$split" ray ray
 done

@@ -11,20 +11,23 @@
 #   SHARDS=3 recipes/scale/asnq_slurm.sh      without Slurm: all shards here, one after another
 #   SMOKE=1 recipes/scale/asnq_slurm.sh
 #
+# SHARDS from the environment holds where only some tasks of an array are submitted again: SHARDS=64 sbatch --array=3,9 ...
 # In a Kubernetes job with completionMode Indexed, SHARDS is its number of completions.
 set -euo pipefail
 cd "${SLURM_SUBMIT_DIR:-$(dirname "${BASH_SOURCE[0]}")/../..}"
+given=${SHARDS:-}
 . recipes/scale/settings.bash
 
 shards=$(seq 1 "$SHARDS")
 if [ -n "${SLURM_ARRAY_TASK_ID:-}" ]; then
-  SHARDS=$SLURM_ARRAY_TASK_COUNT shards=$((SLURM_ARRAY_TASK_ID - SLURM_ARRAY_TASK_MIN + 1))
+  shards=$SLURM_ARRAY_TASK_ID
+  if [ -z "$given" ]; then shards=$((SLURM_ARRAY_TASK_ID - SLURM_ARRAY_TASK_MIN + 1)); fi
 elif [ -n "${JOB_COMPLETION_INDEX:-}" ]; then
   shards=$((JOB_COMPLETION_INDEX + 1))
 fi
 for split in $SPLITS; do
   for shard in $shards; do
-    score "$split" slurm --shard "$shard/$SHARDS"
+    score "$split" slurm "slurm.$shard" --shard "$shard/$SHARDS"
+    arithmetic "$split" slurm "slurm.$shard"
   done
-  arithmetic "$split" slurm
 done

@@ -52,25 +52,27 @@ def cpu_seconds(command):
     """
     begin = time.perf_counter()
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-    )
-    seconds = {}
-    while process.poll() is None:
-        known = processes()
-        family = {process.pid} | {number for number, _ in seconds}
-        grows = True
-        while grows:
-            below = {number for (number, _), (parent, _) in known.items() if parent in family}
-            grows = not below <= family
-            family |= below
-        for key, (_, spent) in known.items():
-            if key[0] in family:
-                seconds[key] = spent
-        time.sleep(PAUSE)
-    if process.returncode:
-        raise SystemExit(f"failed: {' '.join(command)}\n{process.stderr.read()}")
-    process.stderr.close()
+    # A pipe that nobody reads would stop a command that prints much.
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=errors
+        )
+        seconds = {}
+        while process.poll() is None:
+            known = processes()
+            family = {process.pid} | {number for number, _ in seconds}
+            grows = True
+            while grows:
+                below = {number for (number, _), (parent, _) in known.items() if parent in family}
+                grows = not below <= family
+                family |= below
+            for key, (_, spent) in known.items():
+                if key[0] in family:
+                    seconds[key] = spent
+            time.sleep(PAUSE)
+        if process.returncode:
+            errors.seek(0)
+            raise SystemExit(f"failed: {' '.join(command)}\n{errors.read()}")
     return sum(seconds.values()), time.perf_counter() - begin
 
 

@@ -10,7 +10,7 @@ fi
 
 RUN=${RUN:-$RUNS/cascade/transfer}      # the ranker: whatever `wqa rank` takes
 SPLITS=${SPLITS:-train dev test}        # files of ASNQ
-SHARDS=${SHARDS:-1}                     # shares of the partitions, without Slurm
+SHARDS=${SHARDS:-${SLURM_ARRAY_TASK_COUNT:-1}}              # shares of the partitions
 CLUSTER=${CLUSTER-local}                # local, local:N, ray://HOST[:PORT]; empty for this process
 THREADS=${THREADS:-${SLURM_CPUS_PER_TASK:-1}}               # of each worker, the same everywhere: they decide the last bits
 PARTITION_TOKENS=${PARTITION_TOKENS:-262144}
@@ -18,17 +18,17 @@ FORMAT=${FORMAT:-trec}                  # trec, jsonl, or logits for `wqa train 
 WORKERS=${WORKERS:-16 256 1024}         # of the arithmetic
 mkdir -p "$RUNS/scale"
 
-score() {  # SPLIT NAME OPTIONS...
-  local split=$1 name=$2; shift 2
+score() {  # SPLIT NAME JSON OPTIONS...: each shard has a file of figures, JSON, of its own
+  local split=$1 name=$2 json=$3; shift 3
   "$wqa" score "$RUN" --data "$ASNQ/$split.jsonl" --out "$RUNS/scale/$name/$split" --format "$FORMAT" --ctx "$device" \
     --precision "$PRECISION" --threads "$THREADS" --partition-tokens "$PARTITION_TOKENS" \
-    --json "$RUNS/scale/$name.$split.json" "$@"
+    --json "$RUNS/scale/$json.$split.json" "$@"
 }
 
-# SPLIT NAME: of the command that merged, as the others know the rate of their own shard alone.
+# SPLIT NAME JSON: of the command that merged, as the others know the rate of their own shard alone.
 arithmetic() {
-  if "$python" recipes/scale/arithmetic.py --is-measured "$RUNS/scale/$2.$1.json"; then
-    "$python" recipes/scale/arithmetic.py "$RUNS/scale/$2.$1.json" --threads "$THREADS" --workers $WORKERS \
+  if "$python" recipes/scale/arithmetic.py --is-measured "$RUNS/scale/$3.$1.json"; then
+    "$python" recipes/scale/arithmetic.py "$RUNS/scale/$3.$1.json" --threads "$THREADS" --workers $WORKERS \
       | tee "$RESULTS/$2_$1.txt"
   fi
 }
