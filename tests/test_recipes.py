@@ -857,4 +857,4 @@ def test_the_measurement_of_commands():
         words = script["words_of"](command)
         parse(words)
         measured.add(words[0])
-    assert set(COMMANDS) - measured == {"completion", "demo"}
+    assert set(COMMANDS) - measured == {"completion", "demo", "serve"}
