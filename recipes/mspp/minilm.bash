@@ -7,7 +7,7 @@ else
   DOCUMENTS=$PARAGRAPHS/train.jsonl HELD_OUT=$PARAGRAPHS/dev.jsonl ARCHIVE=${ARCHIVE:-$data/dev-v2.0.json.gz}
   SEEDS=${SEEDS:-0 1 2} PRECISION=${PRECISION:-bfloat16} POSITIONS=${POSITIONS:-tokens}
   # Ours, not tuned: MiniLM and few updates need higher rates than RoBERTa-base and many.
-  PRETRAIN_RATE=${PRETRAIN_RATE:-1e-4} PRETRAIN_EPOCHS=${PRETRAIN_EPOCHS:-30}
+  PRETRAIN_RATE=${PRETRAIN_RATE:-1e-4} PRETRAIN_EPOCHS=${PRETRAIN_EPOCHS:-18}
   PRETRAIN_TOKENS=${PRETRAIN_TOKENS:-3072}  # eight examples, as a row of logits for each masked token takes memory
   RATE=${RATE:-5e-5} EPOCHS=${EPOCHS:-3} PATIENCE=0
 fi

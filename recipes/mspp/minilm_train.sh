@@ -5,12 +5,12 @@
 # pairwise model's first five. Three seeds of each.
 #
 # By arithmetic, at 4,000 tokens a second on two cores, as pairwise MiniLM trains there in bfloat16:
-#   pre-training   568 examples of 316 padded tokens, and a sixth more for masked tokens: 52 s an epoch, 30 epochs   26 minutes
+#   pre-training   568 examples of 316 padded tokens, and a sixth more for masked tokens: 52 s an epoch, 18 epochs   16 minutes
 #   pairwise       185 updates of 2,000 tokens: 93 s an epoch; 3 epochs of 3 runs                                    14
 #   joint          2,087 groups of 134 tokens, with padding 300,000: 75 s an epoch; 3 epochs of 9 runs               34
 #   re-ranking     873 groups of 160 tokens, with padding 148,000: 37 s an epoch; 3 epochs of 6 runs                 11
 #   evaluation     1,130 pairs of dev, 5 s; 54 times                                                                  5
-# together 90 minutes, which leaves room for a pre-training that is half as fast.
+# together 80 minutes. Beside other work it took two hours, the pre-training half an hour.
 #
 #   DATA=data recipes/mspp/minilm_train.sh   then minilm_tables.sh
 #   SMOKE=1 recipes/mspp/minilm_train.sh
