@@ -316,17 +316,15 @@ def test_the_slider_ranks_again_once_for_many_moves(visit, server):
     assert "None stopped here." in page.inner_text(".exit >> nth=0")
 
 
-def test_the_server_decides_until_the_slider_moves(visit, server, ranker):
+def test_the_server_decides_until_the_slider_moves(visit, server):
     page = visit(server)
     with page.expect_request("**/api/rank") as caught:
         ask(page)
     assert caught.value.post_data_json == {"question": "which ?", "candidates": TEXTS}
-    ranker.set_drops([0.5, 0.25])
-    try:
-        page.reload(wait_until="networkidle")
-        assert page.inner_text("#ratio-value") == "as served"
-    finally:
-        ranker.set_drops(0.25)
+    uneven = ThreeExits()
+    uneven.set_drops([0.5, 0.25])
+    with served(uneven) as address:
+        assert visit(address).inner_text("#ratio-value") == "as served"
 
 
 def test_the_last_request_wins(visit, server, ranker):

@@ -192,7 +192,8 @@ def run_script(*command, input=None, **variables):
 
 def test_every_recipe_is_run():
     scripts = (ROOT / "recipes").glob("*/*.sh")
-    assert {f"{path.parent.name}/{path.stem}" for path in scripts} == set(RECIPES)
+    started = {f"{path.parent.name}/{path.stem}" for path in scripts}
+    assert started - {"scale/launch"} == set(RECIPES)  # it starts the workers of any command
 
 
 @pytest.mark.parametrize("name", RECIPES)

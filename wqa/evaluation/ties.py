@@ -122,7 +122,7 @@ def break_ties(ranking: Any, question: Question, ties: str = "trec") -> List[int
         Candidate indices, best first.
     """
     order = [int(index) for index in getattr(ranking, "order", ranking)]
-    if not hasattr(ranking, "scores") or ranking.differs.all():
+    if not hasattr(ranking, "differs") or ranking.differs.all():
         return order
     document_ids = question.document_ids
     bounds = [0, *(np.flatnonzero(ranking.differs) + 1).tolist(), len(order)]

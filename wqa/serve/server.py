@@ -134,11 +134,15 @@ def serve(
         options["threads"] = max(1, share)
     with json_logs(), listener:
         host, port = listener.getsockname()[:2]
-        log("listening", host=host, port=port, workers=config.workers)
+
+        def announce() -> None:
+            log("listening", host=host, port=port, workers=config.workers)
+
         if config.workers == 1:
-            return work(listener, run, config, options)
+            return work(listener, run, config, options, announce)
         from wqa.serve.supervisor import supervise
 
+        announce()
         return supervise(listener, run, config, options)
 
 
@@ -185,6 +189,7 @@ def work(
     run: Any,
     config: ServeConfig,
     options: Any,
+    on_begin: Callable[[], None] = lambda: None,
     on_ready: Callable[[], None] = lambda: None,
 ) -> int:
     """Load a ranker and answer requests in this process, until it is told to stop.
@@ -199,6 +204,8 @@ def work(
         Limits and the key.
     options : dict
         Keywords of `wqa.inference.load_ranker`.
+    on_begin : callable
+        Called when a signal ends the process in order, before the ranker is loaded.
     on_ready : callable
         Called when the ranker is loaded.
 
@@ -213,6 +220,7 @@ def work(
         If the ranker cannot be loaded.
     """
     with _told_to_stop() as stop:
+        on_begin()
         import uvicorn
 
         app = create_app(run, config, **options)

@@ -190,7 +190,7 @@ def _run(listener: socket.socket, run: Any, config: ServeConfig, options: Any, s
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with json_logs():
         try:
-            status = work(listener, run, config, options, lambda: sender.send(True))
+            status = work(listener, run, config, options, on_ready=lambda: sender.send(True))
         except WqaError as error:
             log_failure(error)
             status = FAILED
