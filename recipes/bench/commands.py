@@ -86,14 +86,14 @@ COMMANDS = [
         f"train mspp_claims {FROM_MINILM} --train fever/train.jsonl --out claims {SHORT}",
     ),
     ("verify", "verify claims --claim QUESTION --evidence SENTENCES"),
-    ("report", "report cascade"),
+    ("report", "report cascade --recipes RECIPES"),
 ]
 
 
 def words_of(command):
     """Return the words of a command, with the files that stand for names in capitals."""
     files = {"TRAIN": TRAIN, "DEV": DEV, "TEST": TEST, "QUESTION": QUESTION}
-    files["SENTENCES"] = SENTENCES
+    files.update(SENTENCES=SENTENCES, RECIPES=str(HERE.parent))
     return [files.get(word, word) for word in command.split()]
 
 
