@@ -60,8 +60,7 @@ class DCBERTConfig(NetworkConfig):
         What runs on the encodings: transformer layers, or a variant of Table 3.
     document_pairs : int
         Pairs of one document that a training batch keeps together. A batch encodes each of its
-        texts once, so a training with 8 costs about a third of one with 1, where pairs are shuffled
-        apart. The paper does not say how it makes batches.
+        texts once. With 1 pairs are shuffled apart. The paper does not say how it makes batches.
 
     Raises
     ------
