@@ -28,6 +28,7 @@ from wqa.onednn import GradientEngine
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.parameters import load_parameters
 from wqa.text import PairEncoder, SingleEncoder, SplitEncoder, build_store, load_tokenizer
+from wqa.text.batching import bucketed
 from wqa.text.long_questions import prepare_questions
 from wqa.training import TASKS, train
 from wqa.training.sampling import exit_of_update
@@ -886,12 +887,16 @@ def test_pairs_of_a_document_stay_together(tmp_path, tiny_encoder, together):
     plans = [task.plan(200, np.random.default_rng(seed)) for seed in range(3)]
     assert len({len(plan) for plan in plans}) == 1
     assert plans[0][0].tolist() != plans[1][0].tolist()
+    widest = sum(bucketed(length) for length in task.pairs.lengths.max(axis=0).tolist())
+    size = max(1, min(together, 200 // widest))
+    assert size == min(together, 5)
     for plan in plans:
         assert sorted(np.concatenate(plan).tolist()) == list(range(45))
+        rests = np.zeros(5, int)
         for key in plan:
             batch = task.batch(key)
             width = batch["question_ids"].shape[1] + batch["document_ids"].shape[1]
             assert width * len(key) <= 200 or len(key) == 1
-            counts = np.bincount(documents[key])
-            # A group is smaller only where a document has no more pairs, or the budget is small.
-            assert (counts[counts > 0] >= min(together, 200 // width) // 2).all()
+            rests += np.bincount(documents[key], minlength=5) % size > 0
+        # Nine pairs of a document are whole groups, but for those of its last one.
+        assert (rests <= (9 % size > 0)).all()

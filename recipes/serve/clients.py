@@ -5,6 +5,7 @@ A client is a socket and prepared bytes: it shares the machine with what it meas
 
 from __future__ import annotations
 
+import argparse
 import json
 import signal
 import socket
@@ -16,6 +17,27 @@ from typing import Any, Dict, List, Sequence, Tuple
 from wqa.data import Question
 
 _TIMEOUT = 120.0
+
+
+def make_parser(text: str) -> argparse.ArgumentParser:
+    """Parser of what both measurements take.
+
+    Parameters
+    ----------
+    text : str
+        Docstring of the measurement, whose first line describes it.
+
+    Returns
+    -------
+    argparse.ArgumentParser
+    """
+    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser.add_argument("run", help="run to serve")
+    parser.add_argument("--data", required=True, help="questions, canonical JSONL")
+    parser.add_argument("--questions", type=int, help="first questions of the file alone")
+    parser.add_argument("--json", metavar="FILE", help="write the figures")
+    parser.add_argument("serve", nargs="*", help="options of wqa serve, after --")
+    return parser
 
 
 def request_of(question: Question) -> bytes:

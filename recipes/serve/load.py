@@ -20,11 +20,10 @@ import threading
 import time
 from typing import Any, Dict, List, Sequence
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from clients import Client, ServiceProcess, request_of  # noqa: E402
+from clients import Client, ServiceProcess, make_parser, request_of
 
-from wqa.data import Question, read_questions  # noqa: E402
-from wqa.inference import load_ranker  # noqa: E402
+from wqa.data import Question, read_questions
+from wqa.inference import load_ranker
 
 
 def main() -> int:
@@ -70,17 +69,12 @@ def parse() -> argparse.Namespace:
     -------
     argparse.Namespace
     """
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("run", help="run to serve")
-    parser.add_argument("--data", required=True, help="questions, canonical JSONL")
+    parser = make_parser(__doc__ or "")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--questions", type=int, help="first questions of the file alone")
     parser.add_argument("--latency", type=int, default=200, help="questions of the latency")
     parser.add_argument("--drop-ratio", type=float)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--json", metavar="FILE", help="write the figures")
-    parser.add_argument("serve", nargs="*", help="options of wqa serve, after --")
     return parser.parse_args()
 
 

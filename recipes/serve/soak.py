@@ -23,11 +23,10 @@ import threading
 import time
 from typing import Any, Counter, Dict, List, Sequence
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from clients import Client, ServiceProcess, request_of  # noqa: E402
-from load import send_all  # noqa: E402
+from clients import Client, ServiceProcess, make_parser, request_of
+from load import send_all
 
-from wqa.data import read_questions  # noqa: E402
+from wqa.data import read_questions
 
 #: Requests that a worker lets wait, and clients: enough of them to fill the queues.
 _QUEUE, _CLIENTS = 16, 128
@@ -70,15 +69,10 @@ def parse() -> argparse.Namespace:
     -------
     argparse.Namespace
     """
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("run", help="run to serve")
-    parser.add_argument("--data", required=True, help="questions, canonical JSONL")
+    parser = make_parser(__doc__ or "")
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--questions", type=int, help="first questions of the file alone")
     parser.add_argument("--measure", type=float, default=20, help="seconds to measure the capacity")
-    parser.add_argument("--json", metavar="FILE", help="write the figures")
-    parser.add_argument("serve", nargs="*", help="options of wqa serve, after --")
     return parser.parse_args()
 
 

@@ -234,13 +234,13 @@ class PartitionScorer:
 
     def _check_counts(self, partition: Partition, read: int, questions: List[Question]) -> None:
         candidates = sum(len(question.candidates) for question in questions)
-        found = (read, len(questions), candidates)
+        counted = (read, len(questions), candidates)
         expected = (partition.read, partition.questions, partition.candidates)
-        if found != expected:
+        if counted != expected:
             counts = "{} lines, {} questions to score and {} candidates"
             raise DataError(
                 f"{self.job.data}, from line {partition.line}",
-                counts.format(*found),
+                counts.format(*counted),
                 counts.format(*expected) + ", as when the manifest was written",
                 f"restore the file, or delete {self.job.folder}",
             )

@@ -7,7 +7,7 @@ an error has Cohere's ``message`` and Jina's ``detail``.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, NamedTuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from wqa.inference.ranking import Ranking
 from wqa.serve.answers import Answered, RankRequest, cost, own_fields, raw_scores, tokens
@@ -61,18 +61,15 @@ class Dialect(NamedTuple):
 
 
 def _read_cohere_1(fields: Fields) -> RankRequest:
-    documents, texts = fields.documents("documents", fields.names("rank_fields", ("text",)))
-    return RankRequest(
-        question=fields.question("query"),
-        texts=texts,
-        documents=documents,
-        top=fields.count("top_n"),
-        return_documents=bool(fields.flag("return_documents")),
-    )
+    return _read_cohere(fields, fields.names("rank_fields", ("text",)))
 
 
 def _read_cohere_2(fields: Fields) -> RankRequest:
-    documents, texts = fields.documents("documents")
+    return _read_cohere(fields, ("text",))
+
+
+def _read_cohere(fields: Fields, keys: Sequence[str]) -> RankRequest:
+    documents, texts = fields.documents("documents", keys)
     return RankRequest(
         question=fields.question("query"),
         texts=texts,
