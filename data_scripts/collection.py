@@ -31,14 +31,14 @@ class Counter:
         return round(self.total / max(self.count, 1), 2)
 
 
-def write_collection(out, documents):
-    """Write ``documents.jsonl`` and return its counts."""
+def write_collection(out, documents, name=DOCUMENTS):
+    """Write a file of documents and return its counts."""
     counter = Counter(documents, lambda document: len(document.text))
-    write_documents(out / DOCUMENTS, counter)
+    write_documents(out / name, counter)
     return {
         "documents": counter.count,
         "characters_per_document": counter.mean,
-        "sha256": files.sha256(out / DOCUMENTS),
+        "sha256": files.sha256(out / name),
     }
 
 

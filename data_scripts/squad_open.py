@@ -15,7 +15,10 @@ those of a dump of Wikipedia in DrQA's form, the file docs.db in the archive, a 
 The file of development questions becomes test.questions.jsonl; of the training questions one in
 ten, drawn by a fixed rule, becomes the dev split and the rest the training split. ``--articles``
 divides the questions by articles in place of that: so many to train, to tune, to report. The order
-of the articles is that of the SHA-256 of their titles. All paragraphs stay in the collection.
+of the articles is that of the SHA-256 of their titles. All paragraphs stay in the collection; those
+of the articles to train are written to train.documents.jsonl as well. Documents for training
+questions should be retrieved from these: in a collection this small a ranker that meets the other
+articles as negatives alone learns to rank those articles last.
 
 ``--archive`` takes a folder of train-v1.1.json and dev-v1.1.json, plain or .gz, or those of SQuAD
 2.0, of which questions without an answer are left out; or one such file under its own name.
@@ -27,6 +30,7 @@ import interrupts  # noqa: F401 - first, so that an interrupt while the rest is 
 import argparse
 import contextlib
 import hashlib
+import itertools
 import re
 import sqlite3
 import sys
@@ -42,6 +46,8 @@ from wqa.data.documents import Document
 from wqa.errors import DataError, OptionError, shorten
 
 SPLITS = ("train", "dev", "test")
+#: Paragraphs of the articles whose questions train.
+TRAIN_DOCUMENTS = "train.documents.jsonl"
 #: Names of SQuAD's files by version, the one of the corpus of the papers first.
 VERSIONS = {
     "1.1": {"train": "train-v1.1", "dev": "dev-v1.1"},
@@ -120,26 +126,29 @@ def _article(title, paragraphs, ids, where):
     return Article(title, texts, questions)
 
 
-def divide(articles, sizes, archive):
-    """Return the questions of each split, by articles where ``sizes`` says how many."""
+def divide(articles):
+    """Return the questions of each split, as the files divide them."""
     splits = {}
-    if sizes is None:
-        if "train" in articles:
-            splits = {"train": [], "dev": []}
-            for question in _questions(articles["train"]):
-                splits["dev" if is_dev(question) else "train"].append(question)
-        if "dev" in articles:
-            splits["test"] = _questions(articles["dev"])
-        return splits
+    if "train" in articles:
+        splits = {"train": [], "dev": []}
+        for question in _questions(articles["train"]):
+            splits["dev" if is_dev(question) else "train"].append(question)
+    if "dev" in articles:
+        splits["test"] = _questions(articles["dev"])
+    return splits
+
+
+def divide_articles(articles, sizes, archive):
+    """Return the articles of each split."""
     known = [article for part in articles.values() for article in part]
     if sum(sizes) != len(known):
         raise DataError(
             archive, f"{len(known)} articles", f"the {sum(sizes)} that --articles divides"
         )
     known.sort(key=_digest_of_title)
+    splits = {}
     for split, size in zip(SPLITS, sizes):
-        splits[split] = _questions(known[:size])
-        known = known[size:]
+        splits[split], known = known[:size], known[size:]
     return splits
 
 
@@ -153,11 +162,10 @@ def _digest_of_title(article):
 
 def paragraphs_of(articles):
     """Yield the paragraphs of SQuAD's articles as documents."""
-    for part in articles.values():
-        for article in part:
-            name = re.sub(r"\s+", "_", article.title)
-            for number, text in enumerate(article.texts):
-                yield Document(f"{name}-{number}", text, article.title)
+    for article in articles:
+        name = re.sub(r"\s+", "_", article.title)
+        for number, text in enumerate(article.texts):
+            yield Document(f"{name}-{number}", text, article.title)
 
 
 def paragraphs_of_dump(path):
@@ -202,14 +210,22 @@ def _split(title, text, where):
 def write(archive, out, collection, sizes):
     """Write the collection, the splits of the files in the archive and the counts."""
     articles = read(find(archive))
-    splits = divide(articles, sizes, archive)
+    if sizes is None:
+        divided, splits = {}, divide(articles)
+    else:
+        divided = divide_articles(articles, sizes, archive)
+        splits = {split: _questions(part) for split, part in divided.items()}
     for split, questions in splits.items():  # all are read before one is written
         refuse_empty(split, len(questions))
     if collection == "wikipedia":
         documents = paragraphs_of_dump(archive / DUMP)
     else:
-        documents = paragraphs_of(articles)
+        documents = paragraphs_of(itertools.chain(*articles.values()))
     stats = {"documents": write_collection(out, documents)}
+    if divided and collection == "squad":
+        stats["train documents"] = write_collection(
+            out, paragraphs_of(divided["train"]), TRAIN_DOCUMENTS
+        )
     for split, questions in splits.items():
         stats[split] = write_open_questions(out, split, questions)
     write_counts(out, stats)

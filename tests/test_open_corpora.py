@@ -140,6 +140,10 @@ def test_articles_are_divided_by_the_digests_of_their_titles(tmp_path, capsys):
         assert [key for key, _, _ in questions] == [f"q{title[-1]}" for title in part]
     # All paragraphs can be searched, whichever split their questions are in.
     assert [d.title for d in read_documents(tmp_path / "out" / "documents.jsonl")] == titles
+    own = tmp_path / "out" / "train.documents.jsonl"
+    assert [d.title for d in read_documents(own)] == expected["train"]
+    stats = json.loads((tmp_path / "out" / "stats.json").read_text())
+    assert stats["train documents"]["documents"] == 3
 
 
 def test_squad_open_over_a_dump_of_wikipedia(tmp_path):
@@ -266,6 +270,9 @@ def test_the_half_of_squad_that_is_shared(tmp_path):
     assert counts == {"train": 1786, "dev": 616, "test": 508}
     texts = {d.id: d.text for d in read_documents(tmp_path / "out" / "documents.jsonl")}
     assert len({key.rpartition("-")[0] for key in texts}) == 16
+    own = {d.id: d.text for d in read_documents(tmp_path / "out" / "train.documents.jsonl")}
+    assert len({key.rpartition("-")[0] for key in own}) == 10
+    assert own.items() <= texts.items()
     everything = "\n".join(texts.values())
     for split in squad_open.SPLITS:
         for _, _, answers in open_questions(tmp_path / "out" / f"{split}.questions.jsonl"):

@@ -54,15 +54,22 @@ test_of() { questions_of "$1" test; }
 filter_of() { echo no-all-negative; }   # of the training: questions without an answer among their documents teach nothing
 
 index() {  # CORPUS [METHOD]
-  local method=${2:-tfidf} out; out=$(index_of "$1" "$method")
+  local out; out=$(index_of "$1" "${2:-}")
   if [ ! -e "$out" ]; then
-    "$wqa" index "$(collection_of "$1")/documents.jsonl" --method "$method" --out "$out"
+    "$wqa" index "$(collection_of "$1")/documents.jsonl" --method "${2:-tfidf}" --out "$out"
   fi
+}
+index_of_split() {  # CORPUS SPLIT [METHOD]: that of the whole collection, unless the split has documents of its own
+  local documents out; documents=$(collection_of "$1")/$2.documents.jsonl
+  if [ ! -e "$documents" ]; then index_of "$1" "${3:-}"; return; fi
+  out=$(index_of "$1_$2" "${3:-}")
+  if [ ! -e "$out" ]; then "$wqa" index "$documents" --method "${3:-tfidf}" --out "$out" >&2; fi
+  echo "$out"
 }
 retrieve() {  # CORPUS SPLIT TOP [METHOD]
   local out; out=$(questions_of "$1" "$2" "${4:-tfidf}")
   if [ ! -e "$out" ]; then
-    "$wqa" retrieve "$(index_of "$1" "${4:-tfidf}")" --data "$(collection_of "$1")/$2.questions.jsonl" --top "$3" \
+    "$wqa" retrieve "$(index_of_split "$1" "$2" "${4:-}")" --data "$(collection_of "$1")/$2.questions.jsonl" --top "$3" \
       --out "$out"
   fi
 }
