@@ -382,10 +382,6 @@ def living():
     return numbers
 
 
-def workers_of(pid):
-    return [child for child, command in descendants(pid).items() if "ray::Worker" in command]
-
-
 def wait_for(condition, process, seconds=400):
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -397,62 +393,84 @@ def wait_for(condition, process, seconds=400):
     raise AssertionError("it did not happen in time")
 
 
+#: `wqa` whose workers on Ray hold before they write a partition, until a file lets it through.
+DRIVER = """
+import sys
+from wqa.cli import main
+from wqa.cluster import ray_cluster
+holds = sys.argv.pop(1)
+class HeldWorker:
+    def __init__(self, *arguments):
+        import os, pathlib, time
+        from wqa.cluster import ray_cluster, scorer
+        write, folder = scorer.write_partition, pathlib.Path(holds)
+        def held(out, manifest, index, *rest):
+            (folder / f"held-{index}-{os.getpid()}").touch()
+            while not (folder / f"free-{index}").exists():
+                time.sleep(0.02)
+            write(out, manifest, index, *rest)
+        scorer.write_partition = held
+        self.worker = ray_cluster.Worker(*arguments)
+    def here(self):
+        return self.worker.here()
+    def begin(self):
+        return self.worker.begin()
+    def score(self, index):
+        return self.worker.score(index)
+ray_cluster.Worker = HeldWorker
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def test_kills_of_a_worker_and_of_the_driver(tiny_run, tmp_path, popen):
     """Resumed without Ray, every question is scored once, to the bytes of one process."""
     pytest.importorskip("ray", reason="ray is not installed")
-    data, out = tmp_path / "many.jsonl", tmp_path / "out"
-    questions = []
-    for copy in range(60):
-        for question in QUESTIONS:
-            questions.append(question._replace(id=f"{question.id}-{copy}"))
-    write_questions(data, questions)
-    options = {"partition_tokens": 2000, "threads": 1}
-    command = [sys.executable, "-m", "wqa", "score", str(tiny_run), "--data", str(data)]
-    command += ["--out", str(out), "--partition-tokens", "2000", "--threads", "1"]
-    command += ["--json", str(tmp_path / "figures.json")]
-    environment = child_environment(PYTHONUNBUFFERED="1")
-    with open(tmp_path / "errors.txt", "w") as errors:
-        first = popen(
-            [*command, "--cluster", "local:2"],
-            env=environment,
+    data, out, errors = (tmp_path / name for name in ("data", "out", "errors"))
+    write_questions(data, QUESTIONS)
+    words = ["score", str(tiny_run), "--data", str(data), "--out", str(out), "--threads", "1"]
+    words += ["--partition-tokens", str(SMALL)]
+    for index in (0, 1, 3):  # what is scored when the processes die, on every machine
+        (tmp_path / f"free-{index}").touch()
+    with open(errors, "w") as stream:
+        driver = popen(
+            [sys.executable, "-c", DRIVER, str(tmp_path), *words, "--cluster", "local:2"],
+            env=child_environment(PYTHONUNBUFFERED="1"),
             stdout=subprocess.DEVNULL,
-            stderr=errors,
+            stderr=stream,
         )
     folder = tmp_path / "out.partitions"
 
     def scored():
         return len(list(folder.glob("*/*.partition")))
 
-    killed, stopped = wait_for(lambda: workers_of(first.pid)[1:] and workers_of(first.pid), first)
-    wait_for(scored, first)
-    os.kill(stopped, signal.SIGSTOP)  # so that a fast machine does not end the work
-    os.kill(killed, signal.SIGKILL)
-    wait_for(lambda: "a worker died" in (tmp_path / "errors.txt").read_text(), first)
-    started = descendants(first.pid)
-    first.kill()
-    first.wait()
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(stopped, signal.SIGCONT)
+    wait_for(lambda: holder(tmp_path, 2) and holder(tmp_path, 4), driver)
+    os.kill(holder(tmp_path, 2), signal.SIGKILL)
+    wait_for(lambda: "a worker died while it scored partition 2" in errors.read_text(), driver)
+    (tmp_path / "free-4").touch()  # the other worker goes on
+    wait_for(lambda: scored() == 4, driver)
+    started = descendants(driver.pid)
+    workers = {int(path.name.rpartition("-")[2]) for path in tmp_path.glob("held-*")}
+    driver.kill()
+    driver.wait()
     try:
-        wait_for(lambda: not set(started) & living(), None)  # Ray's processes end with their driver
+        wait_for(lambda: not workers & living(), None)  # they end with their driver
     finally:
-        for pid in set(started) & living():
-            os.kill(pid, signal.SIGKILL)
-    before, total = scored(), len(read_manifest(folder).partitions)
-    assert 0 < before < total, "nothing was left to resume"
-    done = subprocess.run(
-        [*command, "--shard", "1/1"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
+        for pid in set(started) & living():  # what Ray has beside them, which ends a minute later
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert scored() == 4
+    total = len(read_manifest(folder).partitions)
+    assert main([*words, "--shard", "1/1", "--json", str(tmp_path / "figures.json")]) == 0
     figures = json.loads((tmp_path / "figures.json").read_text())
-    # What the workers of the dead driver wrote before they died counts too.
-    assert 0 < figures["scored"] <= total - before
-    write_scores(tiny_run, data, tmp_path / "one", **options)
-    assert contents(out) == contents(tmp_path / "one")
-    assert figures["meta"]["questions"] == len(questions)
+    assert figures["scored"] == total - 4 > 4
+    assert figures["meta"]["questions"] == len(QUESTIONS)
     assert not folder.exists()
+    write_scores(tiny_run, data, tmp_path / "one", partition_tokens=SMALL, threads=1)
+    assert contents(out) == contents(tmp_path / "one")
+
+
+def holder(folder, index):
+    """Process that holds a partition; None before one does."""
+    for path in folder.glob(f"held-{index}-*"):
+        return int(path.name.rpartition("-")[2])
+    return None
