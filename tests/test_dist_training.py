@@ -32,7 +32,7 @@ import mxnet  # the scheduler and the server stay here
 from wqa.__main__ import main
 from wqa.training import connections, workers
 from wqa.training.trainer import Trainer
-connections.GRACE = workers.GRACE = 3
+connections.GRACE = workers.GRACE = 1
 end, step, union = os._exit, Trainer._step, workers.Workers.union
 def ended(status):
     (folder / "ended").write_text(str(status))
