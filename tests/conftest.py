@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 import numpy as np
 import pytest
@@ -302,6 +303,34 @@ def popen():
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
+
+
+def write_command(path, line):
+    with open(path, "w") as file:
+        file.write(f"#!/bin/sh\n{line}")
+    os.chmod(path, 0o755)
+
+
+@pytest.fixture(scope="session")
+def wqa_command():
+    """The command line as a script, all calls of which one process answers."""
+    server = ROOT / "tests" / "command_server.py"
+    with tempfile.TemporaryDirectory() as folder:  # a short path, as that of a socket must be
+        address = os.path.join(folder, "socket")
+        serve = [sys.executable, str(server), "serve", address]
+        streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(serve, env=child_environment(), **streams) as process:
+            assert process.stdout.readline() == b"ready\n"
+            command = os.path.join(folder, "wqa")
+            python = f'"{sys.executable}"'
+            ask = f'exec {python} -I -S "{server}" run "{address}"'
+            write_command(command, f'{ask} "$@"\n')
+            # What is no script of the recipes, such as ``python -c``, runs by itself.
+            write_command(
+                command + "_python",
+                f'case "$1" in recipes/*) {ask} python "$@" ;; *) exec {python} "$@" ;; esac\n',
+            )
+            yield command
 
 
 @pytest.fixture

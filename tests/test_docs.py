@@ -1,17 +1,21 @@
 """The documentation: links, names, commands and examples, and the tutorials from start to end."""
 
 import ast
+import contextlib
 import importlib.util
+import json
 import os
 import pathlib
 import re
 import shlex
+import shutil
+import signal
 import socket
 import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, write_command
 from tiny_encoder import write_tiny_encoder
 
 from wqa.cli import COMMANDS, parse
@@ -184,7 +188,7 @@ def commands(page):
     arguments = []
     for _, text in blocks(page, "sh"):
         for line in text.replace("\\\n", " ").splitlines():
-            for part in re.split(r"\s\|\s", line):
+            for part in re.split(r"\s[|&](?:\s|$)", line):
                 if part.strip().startswith("wqa "):
                     arguments.append(shlex.split(part, comments=True)[1:])
     return arguments
@@ -232,23 +236,36 @@ def workplace(tmp_path_factory, tiny_run):
     return folder
 
 
+#: `wqa` for scripts. A process that has imported MXNet runs their commands, if the variable
+#: WQA_COMMAND names it; not those that read standard input or run beside the others.
+WQA = """case "${WQA_COMMAND:+$1}" in
+  "" | rank | serve) exec "%s" -m wqa "$@" ;;
+  *) exec "$WQA_COMMAND" "$@" ;;
+esac
+"""
+
+
 def run_in(folder, *command, **variables):
     """Run a command that finds `wqa` and `python` as they run the tests."""
     tools = folder / "bin"
     tools.mkdir(exist_ok=True)
-    for name, arguments in (("python", ""), ("wqa", "-m wqa")):
-        tool = tools / name
-        tool.write_text(f'#!/bin/sh\nexec "{sys.executable}" {arguments} "$@"\n')
-        tool.chmod(0o755)
+    write_command(tools / "python", f'exec "{sys.executable}" "$@"\n')
+    write_command(tools / "wqa", WQA % sys.executable)
     environment = {
         **os.environ,
         "PATH": f"{tools}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         **variables,
     }
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=300, env=environment, cwd=folder
-    )
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    options = {"env": environment, "cwd": folder, "start_new_session": True}
+    with subprocess.Popen(command, **streams, **options) as process:
+        try:
+            out, error = process.communicate(timeout=300)
+        finally:  # end what it has left behind too
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return subprocess.CompletedProcess(command, process.returncode, out, error)
 
 
 def examples(page):
@@ -287,16 +304,26 @@ def free_port():
 
 
 @pytest.mark.parametrize("page", [page for page in TUTORIALS if blocks(page, "sh")], ids=page_id)
-def test_tutorial_from_start_to_end(page, workplace):
+def test_tutorial_from_start_to_end(page, workplace, wqa_command):
     """Blocks with a title become files; the shell blocks run one after another."""
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    port = str(free_port())
     for rest, text in blocks(page, "python"):
-        (workplace / re.search('title="(.+)"', rest)[1]).write_text(text, encoding="utf-8")
-    script = "\n".join(text for _, text in blocks(page, "sh"))
-    activation = ". .venv/bin/activate\n"  # the tests run in the environment already
-    script = script.replace(activation, "").replace("8080", str(free_port()))
-    done = run_in(workplace, "bash", "-euo", "pipefail", "-c", script)
+        file = workplace / re.search('title="(.+)"', rest)[1]
+        file.write_text(text.replace("8080", port), encoding="utf-8")
+    script = "\n".join(text for _, text in blocks(page, "sh")).replace("8080", port)
+    # The tests run in the environment already. The service is ended where another command fails.
+    script = script.replace(
+        ". .venv/bin/activate\n", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n"
+    )
+    variables = {"WQA_COMMAND": wqa_command}
+    done = run_in(workplace, "bash", "-euo", "pipefail", "-c", f"{script}\nwait $!\n", **variables)
     assert done.returncode == 0, done.stderr
-    assert '{"order": [' in done.stdout
+    [answer] = [line for line in done.stdout.splitlines() if line.startswith('{"id":')]
+    assert {row["index"] for row in json.loads(answer)["results"]} == {0, 1}
+    assert len(re.findall("last scored at exit [246]: ", done.stdout)) == 2
+    assert '"event": "stopped"' in done.stderr
 
 
 def test_every_time_names_its_source():
