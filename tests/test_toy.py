@@ -1,5 +1,6 @@
 """A system of two files, which the package does not know, by the package's own commands."""
 
+import asyncio
 import json
 import os
 import re
@@ -362,6 +363,30 @@ def test_export(toy_run, tmp_path, questions):
         arrays = [pair.token_ids[None], types[None], np.array([length], np.float32)]
         scores = block(*[mx.nd.array(array, dtype=array.dtype) for array in arrays])
         assert scores.asscalar() == pytest.approx(ranking.scores[index], abs=1e-5)
+
+
+def test_serve(toy_run, questions):
+    pytest.importorskip("fastapi", reason="fastapi is not installed: the extra serve")
+    from serving import call, running
+
+    ranker, question = load_ranker(toy_run), questions["dev"][0]
+    expected = ranker.rank(question.question, question.texts)
+    texts = list(question.texts)
+    body = {"query": question.question, "documents": texts}
+    own = {"question": question.question, "candidates": texts, "drop_ratio": 0.5}
+
+    async def answers():
+        async with running(ranker) as app:
+            return [await call(app, "/v2/rerank", body), await call(app, "/api/rank", own)]
+
+    standard, dropping = asyncio.run(answers())
+    results = standard.json["results"]
+    assert [row["index"] for row in results] == expected.order.tolist()
+    relevance = expected.relevance[expected.order]
+    assert [row["relevance_score"] for row in results] == pytest.approx(relevance)
+    # A single stage, after which nothing can be dropped.
+    assert dropping.json["order"] == expected.order.tolist()
+    assert not any(row["dropped"] for row in dropping.json["candidates"])
 
 
 # With a cascade after it

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from typing import Any, Dict, List, Sequence, Tuple
 
 from wqa.data import Question
@@ -65,11 +66,17 @@ class Client:
     ----------
     port : int
         Port of the service on this machine.
+
+    Attributes
+    ----------
+    alive_at : float
+        Time, of `time.monotonic`, of the last answer on the connection, or else of its opening.
     """
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._socket: Any = None
+        self.alive_at = 0.0
 
     def send(self, request: bytes) -> Tuple[int, bytes]:
         """Send a request, and wait for its answer.
@@ -92,14 +99,17 @@ class Client:
             If the connection is lost.
         """
         if self._socket is None:
+            self.alive_at = time.monotonic()
             self._socket = socket.create_connection(("127.0.0.1", self._port), _TIMEOUT)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._socket.sendall(request)
-            return self._answer()
+            answer = self._answer()
         except OSError:
             self.close()
             raise
+        self.alive_at = time.monotonic()
+        return answer
 
     def _answer(self) -> Tuple[int, bytes]:
         raw = b""
@@ -145,18 +155,26 @@ class ServiceProcess:
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         self._events: List[Dict[str, Any]] = []
         self._changed = threading.Condition()
-        threading.Thread(target=self._read, daemon=True).start()
-        self.port: int = self.wait_for("listening", 1)[0]["port"]
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        try:
+            self.port: int = self.wait_for("listening", 1)[0]["port"]
+        except BaseException:
+            self.process.kill()
+            raise
 
     def _read(self) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            event = json.loads(line) if line.startswith("{") else {"event": "error", "text": line}
-            if event["event"] == "request":
-                continue
-            with self._changed:
-                self._events.append(event)
-                self._changed.notify_all()
+        with self.process.stderr as lines:
+            for line in lines:
+                event = {"event": "error", "text": line}
+                if line.startswith("{"):
+                    event = json.loads(line)
+                if event["event"] == "request":
+                    continue
+                with self._changed:
+                    self._events.append(event)
+                    self._changed.notify_all()
         with self._changed:
             self._events.append({"event": "end"})
             self._changed.notify_all()
@@ -209,12 +227,22 @@ class ServiceProcess:
             return self.events(name)
 
     def stop(self) -> int:
-        """Stop the service by SIGTERM.
+        """Stop the service by SIGTERM, or by SIGKILL where that takes too long.
 
         Returns
         -------
         int
             Its exit status.
+
+        Raises
+        ------
+        subprocess.TimeoutExpired
+            If it was killed.
         """
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=120)
+        try:
+            status = self.process.wait(timeout=_TIMEOUT)
+        finally:
+            self.process.kill()
+        self._reader.join(_TIMEOUT)  # the last events
+        return status

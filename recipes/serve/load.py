@@ -160,7 +160,7 @@ def send_all(port: int, requests: Sequence[bytes], clients: int) -> None:
                 failures.append(f"{status} {body[:200]!r}")
         client.close()
 
-    threads = [threading.Thread(target=run) for _ in range(clients)]
+    threads = [threading.Thread(target=run, daemon=True) for _ in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -31,7 +31,7 @@ from wqa.data import read_questions
 #: Requests that a worker lets wait, and clients: enough of them to fill the queues.
 _QUEUE, _CLIENTS = 16, 128
 _OVERLOAD, _MEMORY = 1.5, 1.1
-#: Seconds after a kill in which connections may be lost.
+#: Seconds after a kill in which the connections that are opened may be lost.
 _GRACE = 2.0
 
 
@@ -133,11 +133,11 @@ class Soak:
     def run(self) -> None:
         """Send the requests, and kill a worker halfway."""
         self._start = time.monotonic()
-        threads = [threading.Thread(target=self._send) for _ in range(_CLIENTS)]
+        threads = [threading.Thread(target=self._send, daemon=True) for _ in range(_CLIENTS)]
         for thread in threads:
             thread.start()
         first_minute = min(60.0, self._seconds / 4)
-        while time.monotonic() < self._start + self._seconds:
+        while not self._killed_at or time.monotonic() < self._start + self._seconds:
             time.sleep(min(1.0, self._seconds / 20))
             passed = time.monotonic() - self._start
             size = memory(self._pids())
@@ -145,8 +145,8 @@ class Soak:
                 self._first = self._first or size
                 self._memory.append(size)
             if not self._killed_at and passed > self._seconds / 2:
+                self._killed_at = time.monotonic()  # before a client can notice it
                 os.kill(self._workers[0], signal.SIGKILL)
-                self._killed_at = time.monotonic()
         for thread in threads:
             thread.join()
         self._service.wait_for("worker_died", 1, 30)
@@ -173,13 +173,12 @@ class Soak:
         client.close()
 
     def _answer(self, client: Client, request: bytes) -> str:
-        begin = time.monotonic()
         try:
             return str(client.send(request)[0])
         except OSError:
-            end = time.monotonic()
-            killed = self._killed_at
-            if killed and begin <= killed + _GRACE and end >= killed - _GRACE:
+            # A connection with the dead worker has not answered since. Its client may notice it
+            # only later, with its next request.
+            if self._killed_at and client.alive_at <= self._killed_at + _GRACE:
                 return "lost with the worker"
             return "lost"
 
