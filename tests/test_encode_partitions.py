@@ -383,7 +383,7 @@ def test_a_full_disk(job, whole):
 # What is refused
 
 
-def test_a_manifest_of_another_job_is_refused(job, documents, tmp_path):
+def test_a_manifest_of_another_job_is_refused(job, documents, tmp_path, monkeypatch):
     run_partitions(job, (1, 5))
     before = read_manifest(job.folder)
 
@@ -413,6 +413,10 @@ def test_a_manifest_of_another_job_is_refused(job, documents, tmp_path):
     refused("made with partition_tokens 60; expected None", partition_tokens=1 << 16)
     with pytest.raises(DataError, match="made with engine 'auto'; expected 'mxnet'"):
         run_partitions(other(job, options={"engine": "mxnet"}))
+    with monkeypatch.context() as patch:  # another version of the package
+        patch.setattr(chunk_module, "CHUNK_DOCUMENTS", 5)
+        with pytest.raises(DataError, match="made with chunk_documents 4; expected 5"):
+            run_partitions(job)
     assert read_manifest(job.folder) == before
 
 

@@ -23,6 +23,7 @@ from wqa.data.document_cache import text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.data.document_partitions import (
     PARTITION_TOKENS,
+    chunk_settings,
     document_chunks,
     document_partitions,
 )
@@ -242,7 +243,8 @@ class PartitionEncoder(PartitionRunner):
         self._encoder = load_text_encoder(job.run, job.engine)
         settings = job.settings_of(self._encoder)
         made_with = {**job.settings(), **settings}
-        super().__init__(job, made_with, machine_settings(job.options))
+        computed_by = {**machine_settings(job.options), **chunk_settings()}
+        super().__init__(job, made_with, computed_by)
         self._format = EntryFormat(settings["units"], job.store)
         self._reader = PartitionReader(job.data, parse_document, LONGEST_DOCUMENT)
 

@@ -6,7 +6,7 @@ encodings, to the bit, as in one process that encodes all.
 
 from __future__ import annotations
 
-from typing import Iterable, Iterator, List, Tuple
+from typing import Dict, Iterable, Iterator, List, Tuple
 
 from wqa.data.documents import Document
 from wqa.data.partitions import CHARACTERS, Partition, bounded_groups
@@ -49,6 +49,16 @@ def document_chunks(
             chunk, characters = [], 0
     if chunk:
         yield chunk, end
+
+
+def chunk_settings() -> Dict[str, int]:
+    """Sizes of chunks, on which the last bits of encodings depend.
+
+    Returns
+    -------
+    dict of str to int
+    """
+    return {"chunk_documents": CHUNK_DOCUMENTS, "chunk_characters": CHUNK_CHARACTERS}
 
 
 def document_partitions(
