@@ -53,6 +53,8 @@ TEXTS = sorted(SCORES)
 class ThreeExits(Ranker):
     """A cascade of three exits whose scores are looked up. The question `SLOW` waits for a gate."""
 
+    threshold = None  # as of a run that is not calibrated
+
     def __init__(self):
         self.gate = threading.Event()
 
@@ -87,6 +89,7 @@ class ThreeExits(Ranker):
             blank=np.zeros(len(texts), dtype=bool),
             cost=Cost(1.0, work, full, work, work, full),
             exit_scores=exit_scores,
+            threshold=self.threshold,
         )
 
 
@@ -375,6 +378,19 @@ def test_a_ranker_of_one_stage_has_one_column(visit):
         assert table(page)[0] == ["Rank", "Candidate", "Score", "Relevance"]
         assert "dropped" not in page.inner_text("#results")
         assert "encoder" not in page.inner_text("#results")
+
+
+@pytest.mark.parametrize("threshold, says_none", [(0.953, True), (0.952, False), (None, False)])
+def test_a_calibrated_ranker_may_say_that_none_answers(visit, threshold, says_none):
+    ranker = ThreeExits()
+    ranker.set_drops(0.25)
+    ranker.threshold = threshold
+    with served(ranker) as address:
+        page = visit(address)
+        ask(page)  # the relevance of the first is that of log-odds 3, 0.9526
+        said = "None of these answers the question: the first is below the threshold of 0.953."
+        assert (said in page.inner_text("#status")) == says_none
+        assert ("None of these" in page.inner_text("#results")) == says_none
 
 
 # Bad input

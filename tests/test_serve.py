@@ -201,6 +201,7 @@ def test_own_endpoint_shows_what_each_exit_did(cascade):
     assert sum(row["dropped"] for row in got["candidates"]) == 7  # 5 of 10, then 2 of 5
     assert got["without_dropping"]["order"] == full.order.tolist()
     assert got["without_dropping"]["cost"]["relative"] == pytest.approx(1.0)
+    assert got["threshold"] is None and got["answered"] is None  # the run is not calibrated
     assert answer("/api/rank", {**body, "compare": False}, cascade).json["without_dropping"] is None
 
 

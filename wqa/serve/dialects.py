@@ -193,9 +193,12 @@ def _own_ranking(answered: Answered, ranking: Ranking, seconds: float) -> Dict[s
         scores = by_candidate[row["index"]]
         # NaN, which is not equal to itself, stands for an exit that did not score the candidate.
         row["exit_scores"] = [score if score == score else None for score in scores]
+    threshold = ranking.threshold
     return {
         "order": ranking.order.tolist(),
         "candidates": candidates,
+        "threshold": threshold,
+        "answered": None if threshold is None else ranking.answered(threshold),
         "exits": answered.exits,
         "cost": cost(ranking),
         "seconds": seconds,

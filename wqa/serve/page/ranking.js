@@ -74,7 +74,13 @@ export function summary(answer) {
   const parts = [`${counted(answer.candidates.length, "candidate")} ranked in ${duration(answer.seconds)}`];
   if (dropped) parts.push(`${dropped} dropped on the way`);
   if (answer.cost.relative) parts.push(`${percent(answer.cost.relative)} of the full encoder's work`);
-  return `${parts.join(", ")}.${comparison(answer)}`;
+  return `${parts.join(", ")}.${noAnswer(answer)}${comparison(answer)}`;
+}
+
+/** What a calibrated ranker says where no candidate answers the question. */
+function noAnswer(answer) {
+  if (answer.answered !== false) return "";
+  return ` None of these answers the question: the first is below the threshold of ${answer.threshold.toFixed(3)}.`;
 }
 
 function comparison(answer) {
