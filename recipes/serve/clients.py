@@ -21,7 +21,7 @@ _TIMEOUT = 120.0
 
 
 def make_parser(text: str) -> argparse.ArgumentParser:
-    """Parser of what both measurements take.
+    """Parser of what both measurements take, but for the options of ``wqa serve``.
 
     Parameters
     ----------
@@ -32,13 +32,37 @@ def make_parser(text: str) -> argparse.ArgumentParser:
     -------
     argparse.ArgumentParser
     """
-    parser = argparse.ArgumentParser(description=text.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=text.splitlines()[0], epilog="What stands after -- are options of wqa serve."
+    )
     parser.add_argument("run", help="run to serve")
     parser.add_argument("--data", required=True, help="questions, canonical JSONL")
     parser.add_argument("--questions", type=int, help="first questions of the file alone")
     parser.add_argument("--json", metavar="FILE", help="write the figures")
-    parser.add_argument("serve", nargs="*", help="options of wqa serve, after --")
     return parser
+
+
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Parse the command line.
+
+    argparse would take what follows ``--`` for positional arguments, and refuse them after an
+    option.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        Parser of what stands before ``--``.
+
+    Returns
+    -------
+    argparse.Namespace
+        With ``serve``, a list of the options of ``wqa serve``.
+    """
+    own, served = sys.argv[1:], []
+    if "--" in own:
+        divide = own.index("--")
+        own, served = own[:divide], own[divide + 1 :]
+    return parser.parse_args(own, argparse.Namespace(serve=served))
 
 
 def request_of(question: Question) -> bytes:

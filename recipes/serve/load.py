@@ -6,7 +6,8 @@
 Throughput: many clients send the questions, each its next one when the last is answered, in turn
 with `rank_all` over the same questions in this process. Latency: one client sends each question, in
 turn with a call of `rank`. Figures are medians over the rounds; the machine's speed changes, so
-that the ratio and the difference count. A drop ratio is given once, to both.
+that the ratio and the difference count. Both have the drop ratio, the threads and the
+precision that are given.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import threading
 import time
 from typing import Any, Dict, List, Sequence
 
-from clients import Client, ServiceProcess, make_parser, request_of
+from clients import Client, ServiceProcess, make_parser, parse, request_of
 
 from wqa.data import Question, read_questions
 from wqa.inference import load_ranker
@@ -35,15 +36,16 @@ def main() -> int:
         Exit status: 1 where the throughput is below 90 % of the library's, or the latency of one
         client more than 5 ms above a call.
     """
-    options = parse()
+    options = options_of_command()
     questions = list(read_questions(options.data))[: options.questions]
-    drop = {} if options.drop_ratio is None else {"drop_ratio": options.drop_ratio}
-    ranker = load_ranker(options.run, threads=options.threads, **drop)
+    shared = {}
     arguments = list(options.serve)
-    if options.drop_ratio is not None:
-        arguments += ["--drop-ratio", str(options.drop_ratio)]
-    if options.threads is not None:
-        arguments += ["--threads", str(options.threads)]
+    for name in ("drop_ratio", "threads", "precision"):
+        value = getattr(options, name)
+        if value is not None:
+            shared[name] = value
+            arguments += ["--" + name.replace("_", "-"), str(value)]
+    ranker = load_ranker(options.run, **shared)
     service = ServiceProcess(options.run, arguments)
     try:
         service.wait_for("ready", 1)
@@ -62,7 +64,7 @@ def main() -> int:
     return int(figures["ratio"] < 0.9 or figures["added_ms"] > 5)
 
 
-def parse() -> argparse.Namespace:
+def options_of_command() -> argparse.Namespace:
     """Parse the command line.
 
     Returns
@@ -75,7 +77,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--latency", type=int, default=200, help="questions of the latency")
     parser.add_argument("--drop-ratio", type=float)
     parser.add_argument("--threads", type=int)
-    return parser.parse_args()
+    parser.add_argument("--precision")
+    return parse(parser)
 
 
 def throughput(

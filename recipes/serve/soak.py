@@ -23,7 +23,7 @@ import threading
 import time
 from typing import Any, Counter, Dict, List, Sequence
 
-from clients import Client, ServiceProcess, make_parser, request_of
+from clients import Client, ServiceProcess, make_parser, parse, request_of
 from load import send_all
 
 from wqa.data import read_questions
@@ -43,7 +43,7 @@ def main() -> int:
     int
         Exit status: 1 where a check fails.
     """
-    options = parse()
+    options = options_of_command()
     questions = list(read_questions(options.data))[: options.questions]
     requests = [request_of(question) for question in questions]
     arguments = ["--workers", str(options.workers), "--queue", str(_QUEUE), *options.serve]
@@ -62,7 +62,7 @@ def main() -> int:
     return int(not all(figures["checks"].values()))
 
 
-def parse() -> argparse.Namespace:
+def options_of_command() -> argparse.Namespace:
     """Parse the command line.
 
     Returns
@@ -73,7 +73,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=30)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--measure", type=float, default=20, help="seconds to measure the capacity")
-    return parser.parse_args()
+    return parse(parser)
 
 
 def capacity(port: int, requests: Sequence[bytes], seconds: float) -> float:
