@@ -70,7 +70,8 @@ setup(
             "pysbd"
         ],  # sentences of SQuAD's paragraphs; SpaCy, which the papers use, needs models from a hub
         "tensorboard": ["tensorboardX"],  # the files of `wqa train --log-dir`, without TensorFlow
-        # `wqa score --cluster`; grpcio is for ray:// addresses. Older Pythons have no such Ray.
+        # `--cluster` of `wqa score` and `wqa encode`; grpcio is for ray:// addresses. Older Pythons
+        # have no such Ray.
         "ray": [
             "ray==2.60.0; python_version >= '3.10'",
             "grpcio>=1.42; python_version >= '3.10'",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from conftest import limited_file_size
 
+import wqa.cluster.job as job_module
 import wqa.cluster.run as run_module
 import wqa.cluster.scorer as scorer_module
 from wqa.cli import main
@@ -18,11 +19,11 @@ from wqa.cluster import (
     ScoringJob,
     merge_shards,
     parse_shard,
-    score_partitions,
+    run_partitions,
     shard_partitions,
 )
 from wqa.cluster.manifest import read_manifest
-from wqa.cluster.partition_files import is_scored, partition_path, read_scored
+from wqa.cluster.partition_files import partition_path
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.locks import lock_output
 from wqa.data.scores import StoredScores
@@ -30,7 +31,7 @@ from wqa.data.stopping import StopRequest
 from wqa.data.temporary import machine
 from wqa.errors import DataError, OptionError, Stopped, StorageError
 from wqa.evaluation import read_run, write_run
-from wqa.inference import load_ranker, write_scores
+from wqa.inference import load_ranker, score_in_memory, write_scores
 
 QUESTIONS = list(read_questions(builtin_path("dev")))[:9]
 #: Estimated tokens of which the questions make five partitions.
@@ -108,8 +109,8 @@ def test_shards_in_any_order_give_the_bytes_of_one_process(
 
 
 def test_a_shard_without_a_partition(job, capsys):
-    report = score_partitions(job, (9, 9))
-    assert (report.meta, report.partitions, report.scored, report.missing) == (None, 5, 0, 5)
+    report = run_partitions(job, (9, 9))
+    assert (report.meta, report.partitions, report.computed, report.missing) == (None, 5, 0, 5)
     assert "shard 9/9 has nothing to score: there are 5 partitions" in capsys.readouterr().err
 
 
@@ -119,14 +120,15 @@ def test_a_partition_is_scored_by_itself_and_twice_to_the_same_bytes(job, whole,
     for index in (4, 3, 2, 1, 0, 0):
         with PartitionScorer(job) as scorer:
             manifest = scorer.open_manifest()
-            scorer.score(manifest, index)
+            scorer.compute(manifest, index)
     keys, scores = [], []
     for index, partition in enumerate(manifest.partitions):
-        stored = read_scored(job.folder, manifest, index)
-        assert sum(stored.scored.lengths) == partition.candidates
+        stored = job.files(manifest).read(index)
+        scored = job.unpack(stored.content, partition)
+        assert sum(scored.lengths) == partition.texts
         assert stored.facts["seconds"] > 0
-        keys.append(stored.scored.arrays["keys"])
-        scores.append(stored.scored.arrays["scores"])
+        keys.append(scored.arrays["keys"])
+        scores.append(scored.arrays["scores"])
     assert np.concatenate(keys).tobytes() == (whole / "keys.bin").read_bytes()
     assert np.concatenate(scores).tobytes() == (whole / "scores.bin").read_bytes()
 
@@ -151,7 +153,7 @@ def test_lines_of_json_have_the_rankings(tiny_run, data, tmp_path, capsys):
     meta = json.loads((out / "meta.json").read_text())
     assert (meta["output"], meta["questions"], meta["run"]) == ("jsonl", 9, str(tiny_run))
     figures = json.loads((tmp_path / "figures.json").read_text())
-    assert (figures["partitions"], figures["scored"], figures["missing"]) == (1, 1, 0)
+    assert (figures["partitions"], figures["computed"], figures["missing"]) == (1, 1, 0)
     assert figures["seconds"] > 0 and figures["cpu_seconds"] > 0 and figures["meta"] == meta
     # It stays as it is; another form of output has no place in the folder.
     before = contents(out)
@@ -168,10 +170,11 @@ def test_lines_of_json_have_the_rankings(tiny_run, data, tmp_path, capsys):
 
 def test_a_trec_run_is_that_of_the_rankings(tiny_run, data, tmp_path):
     out = tmp_path / "out"
-    job = ScoringJob(str(tiny_run), str(data), str(out), output="trec", partition_tokens=SMALL)
+    settings = {"output": "trec", "partition_tokens": SMALL}
     with pytest.raises(OptionError, match="run_writer: None"):
-        score_partitions(job)
-    score_partitions(job, run_writer=write_run)
+        ScoringJob(str(tiny_run), str(data), str(out), **settings)
+    job = ScoringJob(str(tiny_run), str(data), str(out), run_writer=write_run, **settings)
+    run_partitions(job)
     rankings = []
     for start, end in bounds(job):
         rankings += load_ranker(tiny_run).rank_all(QUESTIONS[start:end])
@@ -197,8 +200,8 @@ def test_ties_of_a_trec_run_follow_trec_evals_rule(tmp_path):
     )
     data = tmp_path / "ties.jsonl"
     write_questions(data, [Question("q", "who is the moon ?", candidates)])
-    job = ScoringJob("wo", str(data), str(tmp_path / "out"), output="trec")
-    score_partitions(job, run_writer=write_run)
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"), output="trec", run_writer=write_run)
+    run_partitions(job)
     lines = (tmp_path / "out" / "run.trec").read_text().splitlines()
     assert [line.split()[2] for line in lines] == ["b", "c", "a", "z"]
 
@@ -206,9 +209,9 @@ def test_ties_of_a_trec_run_follow_trec_evals_rule(tmp_path):
 def test_a_name_that_no_trec_run_can_hold_is_refused_before_anything_is_scored(tmp_path):
     data = tmp_path / "spaces.jsonl"
     write_questions(data, [Question("q 1", "who ?", (Candidate("rain"),))])
-    job = ScoringJob("wo", str(data), str(tmp_path / "out"), output="trec")
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"), output="trec", run_writer=write_run)
     with pytest.raises(DataError, match="question 'q 1': the id holds white space"):
-        score_partitions(job, run_writer=write_run)
+        run_partitions(job)
     assert not job.folder.exists()
 
 
@@ -227,7 +230,7 @@ def test_blank_candidates_filters_and_skipped_questions(tiny_run, tmp_path):
         job = ScoringJob(
             str(tiny_run), str(data), str(tmp_path / output), output=output, **settings
         )
-        report = score_partitions(job)
+        report = run_partitions(job)
         counts = [report.meta[name] for name in ("questions", "pairs", "blank")]
         assert counts == [2, 3, 1] and report.meta["skipped_questions"] == 1
     one = tmp_path / "one"
@@ -245,7 +248,7 @@ def test_blank_candidates_filters_and_skipped_questions(tiny_run, tmp_path):
 
 def kill_after(monkeypatch, count):
     """Partitions after which a scoring ends, as by a signal that cannot be handled."""
-    score, calls = PartitionScorer.score, []
+    compute, calls = PartitionScorer.compute, []
 
     class Killed(BaseException):
         pass
@@ -254,61 +257,61 @@ def kill_after(monkeypatch, count):
         calls.append(1)
         if len(calls) > count:
             raise Killed
-        score(scorer, *arguments)
+        compute(scorer, *arguments)
 
-    monkeypatch.setattr(PartitionScorer, "score", deadly)
+    monkeypatch.setattr(PartitionScorer, "compute", deadly)
     return Killed
 
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_stopped_scoring_is_continued(job, whole, monkeypatch, count):
     with monkeypatch.context() as patch, pytest.raises(kill_after(patch, count)):
-        score_partitions(job)
+        run_partitions(job)
     # What a killed writer leaves of a partition that it was about to write.
     path = partition_path(job.folder, count)
     path.parent.mkdir(exist_ok=True)
     dead = path.with_name(f".{path.name}.{machine()}.{2**22 + 1}.tmp")
     dead.write_bytes(b"half")
     removed = []
-    score = PartitionScorer.score
+    compute = PartitionScorer.compute
 
     def scored(scorer, *arguments):
-        score(scorer, *arguments)
+        compute(scorer, *arguments)
         removed.append(not dead.exists())
 
-    monkeypatch.setattr(PartitionScorer, "score", scored)
-    report = score_partitions(job)
-    assert (report.scored, report.partitions) == (5 - count, 5) and all(removed)
+    monkeypatch.setattr(PartitionScorer, "compute", scored)
+    report = run_partitions(job)
+    assert (report.computed, report.partitions) == (5 - count, 5) and all(removed)
     assert contents(whole.with_name("scores")) == contents(job.folder.with_name("out"))
 
 
 def test_a_signal_ends_the_work_after_a_partition(job, monkeypatch):
     stop = StopRequest()
-    score = PartitionScorer.score
+    compute = PartitionScorer.compute
 
     def last(scorer, *arguments):
-        score(scorer, *arguments)
+        compute(scorer, *arguments)
         stop.signal = signal.SIGTERM
 
-    monkeypatch.setattr(PartitionScorer, "score", last)
+    monkeypatch.setattr(PartitionScorer, "compute", last)
     with pytest.raises(Stopped, match="out.partitions, 1 of 5 partitions: stopped by signal 15"):
-        score_partitions(job, stop=stop)
-    assert is_scored(job.folder, read_manifest(job.folder), 0)
+        run_partitions(job, stop=stop)
+    assert job.files(read_manifest(job.folder)).has(0)
 
 
 def test_a_full_disk_in_a_partition(job, whole):
     """The error names the file; nothing is left of it; all is scored afterwards."""
-    score_partitions(job, (9, 9))  # the manifest
+    run_partitions(job, (9, 9))  # the manifest
     with limited_file_size(200), pytest.raises(StorageError, match="000000.partition: could not"):
-        score_partitions(job)
+        run_partitions(job)
     assert [path.name for path in job.folder.glob("000/*")] == []
-    assert score_partitions(job).scored == 5
+    assert run_partitions(job).computed == 5
     assert contents(job.folder.with_name("out")) == contents(whole)
 
 
 def test_a_full_disk_in_the_merge_keeps_the_partitions(job, whole, monkeypatch):
     monkeypatch.setattr(run_module, "_merge_if_whole", lambda *arguments: None)
-    score_partitions(job)
+    run_partitions(job)
     monkeypatch.undo()
     with limited_file_size(100), pytest.raises(StorageError):
         merge_shards(job)
@@ -319,19 +322,19 @@ def test_a_full_disk_in_the_merge_keeps_the_partitions(job, whole, monkeypatch):
 
 def test_damaged_partitions(job, whole):
     """One that is cut off is scored again; one that has changed is found by the merge."""
-    score_partitions(job, (1, 2))
+    run_partitions(job, (1, 2))
     path = partition_path(job.folder, 2)
     content = path.read_bytes()
     path.write_bytes(content[:-3])
-    assert score_partitions(job, (1, 2)).scored == 1
+    assert run_partitions(job, (1, 2)).computed == 1
     assert path.read_bytes()[-50:] == content[-50:]
     changed = bytearray(content)
     changed[-70] ^= 1
     path.write_bytes(changed)
     with pytest.raises(DataError, match="000002.partition: has changed: its SHA-256"):
-        score_partitions(job, (2, 2))
+        run_partitions(job, (2, 2))
     path.unlink()
-    assert score_partitions(job).scored == 1
+    assert run_partitions(job).computed == 1
     assert contents(job.folder.with_name("out")) == contents(whole)
 
 
@@ -353,15 +356,15 @@ def test_a_first_line_that_has_changed(tmp_path, damage):
     data = tmp_path / "few.jsonl"
     write_questions(data, QUESTIONS[:2])
     job = ScoringJob("wo", str(data), str(tmp_path / "out"), partition_tokens=1)
-    score_partitions(job, (1, 2))
+    run_partitions(job, (1, 2))
     manifest, path = read_manifest(job.folder), partition_path(job.folder, 0)
     line, _, body = path.read_bytes().partition(b"\n")
     header = json.loads(line)
     damage(header)
     path.write_bytes(json.dumps(header).encode() + b"\n" + body)
     with pytest.raises(DataError, match="000000.partition: (is no partition|has changed)"):
-        read_scored(job.folder, manifest, 0)
-    is_scored(job.folder, manifest, 0)
+        job.files(manifest).read(0)
+    job.files(manifest).has(0)
 
 
 def test_a_corpus_that_changes_after_the_manifest(tmp_path):
@@ -372,8 +375,8 @@ def test_a_corpus_that_changes_after_the_manifest(tmp_path):
         manifest = scorer.open_manifest()
         write_questions(data, QUESTIONS[:3])
         with pytest.raises(DataError, match="few.jsonl, from line 1: 3 lines, .*expected 4 lines"):
-            scorer.score(manifest, 0)
-    assert not is_scored(job.folder, manifest, 0)
+            scorer.compute(manifest, 0)
+    assert not job.files(manifest).has(0)
 
 
 def test_nothing_is_written_beside_merged_scores(tmp_path):
@@ -383,9 +386,9 @@ def test_nothing_is_written_beside_merged_scores(tmp_path):
     job = ScoringJob("wo", str(data), str(tmp_path / "out"))
     with PartitionScorer(job) as late:
         manifest = late.open_manifest()
-        score_partitions(job)
+        run_partitions(job)
         with pytest.raises(DataError, match="out.partitions: the manifest is gone"):
-            late.score(manifest, 0)
+            late.compute(manifest, 0)
     assert not job.folder.exists()
 
 
@@ -394,13 +397,13 @@ def test_merge_says_what_is_missing(job, whole, tmp_path, capsys):
     command += ["--partition-tokens", str(SMALL)]
     assert main(command) == 2
     assert "out.partitions: holds no partitions" in capsys.readouterr().err
-    score_partitions(job, (1, 2))
+    run_partitions(job, (1, 2))
     assert main(command) == 2
     error = capsys.readouterr().err
     assert "partition 1 is missing, of 2 that are; expected 5 partitions" in error
     with lock_output(job.out):  # another process merges
-        report = score_partitions(job, (2, 2))
-        assert (report.meta, report.scored, report.missing) == (None, 2, 0)
+        report = run_partitions(job, (2, 2))
+        assert (report.meta, report.computed, report.missing) == (None, 2, 0)
     assert main([*command, "--filter", "clean"]) == 2
     assert "made with filter 'all'; expected 'clean'" in capsys.readouterr().err
     assert main(command) == 0
@@ -412,7 +415,7 @@ def test_a_scoring_in_one_process_that_was_stopped_does_not_stand_in_the_way(job
     partial = job.folder.with_name(".out.partial")
     partial.mkdir()
     (partial / "keys.bin").write_bytes(b"x" * 16)
-    score_partitions(job)
+    run_partitions(job)
     assert contents(job.folder.with_name("out")) == contents(whole)
 
 
@@ -420,13 +423,13 @@ def test_a_scoring_in_one_process_that_was_stopped_does_not_stand_in_the_way(job
 
 
 def test_a_manifest_of_another_job_is_refused(job, data, tmp_path):
-    score_partitions(job, (1, 5))
+    run_partitions(job, (1, 5))
     before = read_manifest(job.folder)
 
     def refused(match, **changes):
         other = ScoringJob(**{**vars(job), **changes})
         with pytest.raises(DataError, match=match) as caught:
-            score_partitions(other)
+            run_partitions(other)
         assert "repeat the command" in str(caught.value) or "threads=" in str(caught.value)
 
     write_questions(tmp_path / "other.jsonl", QUESTIONS[:3])
@@ -456,18 +459,18 @@ def test_merged_scores_of_other_options_are_refused(job, output):
         return ScoringJob(**{**vars(job), "output": output, "options": options})
 
     first = other(drop_ratio=0.5, pool="batch", pool_size=2)
-    score_partitions(first)
+    run_partitions(first)
     assert not job.folder.exists()
-    report = score_partitions(first)
+    report = run_partitions(first)
     settings = [report.meta[name] for name in ("drop_ratio", "pool", "pool_size")]
-    assert settings == [0.5, "batch", 2] and report.scored == 0
+    assert settings == [0.5, "batch", 2] and report.computed == 0
     for match, options in [
         ("drop_ratio 0.5; expected 0.3", {"drop_ratio": 0.3, "pool": "batch", "pool_size": 2}),
         ("drop_ratio 0.5; expected None", {"pool": "batch", "pool_size": 2}),
         ("pool 'batch'; expected None", {"drop_ratio": 0.5, "pool": "question", "pool_size": 2}),
         ("pool_size 2; expected 3", {"drop_ratio": 0.5, "pool": "batch", "pool_size": 3}),
     ]:
-        for score in (score_partitions, merge_shards):
+        for score in (run_partitions, merge_shards):
             with pytest.raises(DataError, match=f"made with {match}"):
                 score(other(**options))
     if output == "logits":
@@ -477,7 +480,7 @@ def test_merged_scores_of_other_options_are_refused(job, output):
 
 def test_other_threads_and_versions_are_refused(job, monkeypatch, capsys):
     """Either would change the last bits."""
-    score_partitions(job, (1, 5))
+    run_partitions(job, (1, 5))
     settings = scorer_module.machine_settings
 
     def other(**changes):
@@ -516,13 +519,13 @@ def test_a_damaged_manifest_is_refused(tmp_path, damage, match):
     data = tmp_path / "few.jsonl"
     write_questions(data, QUESTIONS[:2])
     job = ScoringJob("wo", str(data), str(tmp_path / "out"), partition_tokens=1)
-    score_partitions(job, (1, 3))
+    run_partitions(job, (1, 3))
     path = job.folder / "manifest.json"
     changed = damage(path.read_text())
     assert changed != path.read_text()
     path.write_text(changed)
     with pytest.raises(DataError, match=match) as caught:
-        score_partitions(job)
+        run_partitions(job)
     assert "delete" in str(caught.value) and path.read_text() == changed
 
 
@@ -533,18 +536,18 @@ def test_other_files_are_kept(tmp_path):
     job.folder.mkdir()
     (job.folder / "thesis.txt").write_text("")
     with pytest.raises(OptionError, match="out: .*out.partitions is beside it, with other files"):
-        score_partitions(job)
+        run_partitions(job)
     (job.folder / "thesis.txt").unlink()
     for output in ("logits", "jsonl"):
         other = ScoringJob("wo", str(data), str(tmp_path / "out"), output=output)
         (tmp_path / "out").mkdir(exist_ok=True)
         (tmp_path / "out" / "thesis.txt").write_text("")
         with pytest.raises(OptionError, match="out: .*out, a folder with other files"):
-            score_partitions(other)
+            run_partitions(other)
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "out").write_text("")
     with pytest.raises(OptionError, match="out: .*out, a file"):
-        score_partitions(job)
+        run_partitions(job)
     assert not list(job.folder.iterdir())
 
 
@@ -552,16 +555,18 @@ def test_a_run_of_another_program_is_kept(tmp_path):
     """It is that of a killed merge only where the partitions are there."""
     data, out = tmp_path / "few.jsonl", tmp_path / "out"
     write_questions(data, QUESTIONS[:2])
-    job = ScoringJob("wo", str(data), str(out), output="trec", partition_tokens=1)
+    job = ScoringJob(
+        "wo", str(data), str(out), partition_tokens=1, output="trec", run_writer=write_run
+    )
     out.mkdir()
     (out / "run.trec").write_text("mine")
     with pytest.raises(OptionError, match="out, a folder with other files"):
-        score_partitions(job, run_writer=write_run)
+        run_partitions(job)
     assert (out / "run.trec").read_text() == "mine" and not job.folder.exists()
     (out / "run.trec").unlink()
-    score_partitions(job, (1, 2), run_writer=write_run)
+    run_partitions(job, (1, 2))
     (out / "run.trec").write_text("half")
-    assert score_partitions(job, run_writer=write_run).meta["questions"] == 2
+    assert run_partitions(job).meta["questions"] == 2
 
 
 def test_wrong_jobs(tmp_path, capsys):
@@ -595,7 +600,7 @@ def test_nothing_is_left_to_score(tmp_path):
     write_questions(data, [Question("q", "who ?", (Candidate("rain", 0),))])
     job = ScoringJob("wo", str(data), str(tmp_path / "out"), filter="clean")
     with pytest.raises(DataError, match="wrong.jsonl: no question is left to score"):
-        score_partitions(job)
+        run_partitions(job)
     assert not job.folder.exists()
 
 
@@ -614,17 +619,17 @@ def test_one_writes_the_manifest_and_others_wait(tmp_path, monkeypatch):
         if len(pauses) == 2:
             lock.__exit__(None, None, None)
             first.open_manifest()
-            monkeypatch.setattr(PartitionScorer, "_divide", None)
+            monkeypatch.setattr(PartitionScorer, "divide", None)
 
-    monkeypatch.setattr(scorer_module, "time", types.SimpleNamespace(sleep=pause))
+    monkeypatch.setattr(job_module, "time", types.SimpleNamespace(sleep=pause))
     manifest = second.open_manifest()
     assert len(pauses) == 2 and len(manifest.partitions) == 2
 
 
 def test_partitions_of_other_processors_are_noted(job, capsys, monkeypatch):
-    score_partitions(job, (1, 2))
-    monkeypatch.setattr(scorer_module, "_instruction_sets", lambda: "x86_64 avx9")
-    score_partitions(job, (2, 2))
+    run_partitions(job, (1, 2))
+    monkeypatch.setattr(job_module, "_instruction_sets", lambda: "x86_64 avx9")
+    run_partitions(job, (2, 2))
     error = capsys.readouterr().err
     assert "different instruction sets, whose scores agree to rounding: x86_64" in error
     assert "avx9" in error
@@ -634,6 +639,19 @@ def test_a_job_can_be_sent_to_another_process(job):
     assert pickle.loads(pickle.dumps(job)) == job
 
 
-def test_a_teacher_is_read_from_merged_partitions(job, whole):
-    score_partitions(job)
-    assert StoredScores(job.out).digest == StoredScores(whole).digest
+def test_teachers_teach_the_same_from_any_partitions(job, whole, tiny_encoder, tmp_path):
+    """Merged by shards, in the folder of one process, or in line: one partition, one score."""
+    for shard in ((2, 2), (1, 2)):
+        run_partitions(job, shard)
+    merged = StoredScores(job.out)
+    assert merged.digest == StoredScores(whole).digest
+    in_line = score_in_memory(job.run, job.data, partition_tokens=SMALL)
+    assert in_line.keys.tobytes() == merged.keys.tobytes()
+    assert in_line.scores.tobytes() == merged.scores.tobytes()
+    command = ["train", "pairwise", "--encoder", str(tiny_encoder), "--train", job.data]
+    command += ["--max-updates", "2", "--tokens-per-batch", "400", "--max-length", "64"]
+    for name, teacher in (("merged", job.out), ("one", str(whole))):
+        student = [*command, "--teachers", teacher, "--alpha", "0.1", "--tau", "3"]
+        assert main([*student, "--out", str(tmp_path / name)]) == 0
+    students = [(tmp_path / name / "model.params").read_bytes() for name in ("merged", "one")]
+    assert students[0] == students[1]

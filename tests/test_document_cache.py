@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from test_resume import KILLER
 
 import wqa.data.document_cache_writer as writer_module
+import wqa.data.document_partitions as chunk_module
 import wqa.inference.encoding_runs as encoding_module
 from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig
@@ -629,7 +630,7 @@ def collection(tmp_path_factory):
 
 @pytest.fixture
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(encoding_module, "CHUNK_DOCUMENTS", 4)
+    monkeypatch.setattr(chunk_module, "CHUNK_DOCUMENTS", 4)
 
 
 @pytest.fixture(scope="module")
@@ -637,7 +638,7 @@ def whole(run, collection, tmp_path_factory):
     """Content of the cache of a command that was not stopped, in small chunks."""
     out = tmp_path_factory.mktemp("whole") / "cache"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(encoding_module, "CHUNK_DOCUMENTS", 4)
+        patch.setattr(chunk_module, "CHUNK_DOCUMENTS", 4)
         assert encode_documents(run, collection, out).new == 21
     return content_of(out)
 
@@ -826,7 +827,7 @@ def test_a_stopped_command_is_continued(
 
 def test_a_killed_command_is_continued(run, collection, whole, tmp_path, small_chunks):
     """Between the flush of new entries and the change of the index."""
-    small = "import wqa.inference.encoding_runs as module; module.CHUNK_DOCUMENTS = 4"
+    small = "import wqa.data.document_partitions as module; module.CHUNK_DOCUMENTS = 4"
     command = ["encode", str(run), "--documents", str(collection), "--out"]
     killer = ("wqa.data.document_cache_writer", "DocumentCacheWriter._change_index", "3", "before")
     killed = subprocess.run(
@@ -893,6 +894,6 @@ def test_memory_holds_one_chunk(run, collection, tmp_path, small_chunks, monkeyp
         encode_chunk(work, chunk)
 
     monkeypatch.setattr(encoding_module._Encoding, "_encode_chunk", counted)
-    monkeypatch.setattr(encoding_module, "CHUNK_CHARACTERS", 500)
+    monkeypatch.setattr(chunk_module, "CHUNK_CHARACTERS", 500)
     encode_documents(run, collection, tmp_path / "cache")
     assert sizes == [1, 4, 4, 4, 4, 4]  # the first document has 540 characters

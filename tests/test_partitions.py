@@ -98,7 +98,7 @@ def test_partitions_are_read_again_in_any_order(tmp_path_factory, parts, limit, 
         for part in partitions:
             assert part.line == first_line + 1
             expected = questions[first_line : first_line + part.read]
-            assert part.candidates == sum(len(question.candidates) for question in expected)
+            assert part.texts == sum(len(question.candidates) for question in expected)
             assert reader.read(part) == expected
             first_line += part.read
         assert first_line == len(questions)

@@ -18,7 +18,7 @@ from conftest import child_environment
 
 import wqa.cluster.ray_cluster as ray_module
 from wqa.cli import main
-from wqa.cluster import ScoringJob, score_on_cluster
+from wqa.cluster import PartitionScorer, ScoringJob, run_on_cluster
 from wqa.cluster.hand_out import ATTEMPTS, MOST_IN_A_ROW, HandOut
 from wqa.cluster.manifest import read_manifest
 from wqa.cluster.ray_cluster import Outcome, Worker
@@ -82,7 +82,7 @@ class FakeRay:
 
             return types.SimpleNamespace(remote=remote)
 
-        names = ("here", "begin", "score")
+        names = ("here", "begin", "compute")
         return types.SimpleNamespace(**{name: method(name) for name in names})
 
     def _call(self, worker, number, name, values):
@@ -127,20 +127,20 @@ def contents(folder):
 
 
 def test_workers_score_every_partition_once(job, ray, tmp_path):
-    report = score_on_cluster(job, "local:2")
-    assert (report.partitions, report.scored, report.missing) == (5, 5, 0)
-    scored = [call[2] for call in ray.calls if call[1] == "score"]
+    report = run_on_cluster(job, "local:2")
+    assert (report.partitions, report.computed, report.missing) == (5, 5, 0)
+    scored = [call[2] for call in ray.calls if call[1] == "compute"]
     assert sorted(scored) == list(range(5)) and ray.made == 2
     assert ray.resources["num_cpus"] == 1 and ray.resources["num_gpus"] == 0
     assert contents(job.out) == expected(job, tmp_path / "one")
     # Merged scores stay; the workers say so.
-    again = score_on_cluster(job, "local:2")
-    assert again.meta == report.meta and again.scored == 0
+    again = run_on_cluster(job, "local:2")
+    assert again.meta == report.meta and again.computed == 0
 
 
 def test_a_worker_that_dies_is_replaced(job, ray, tmp_path, capsys):
-    ray.deaths = {(1, "score", 0), (2, "begin")}
-    assert score_on_cluster(job, "local:2").scored == 5
+    ray.deaths = {(1, "compute", 0), (2, "begin")}
+    assert run_on_cluster(job, "local:2").computed == 5
     assert ray.made == 4
     assert "a worker died while it scored partition 0" in capsys.readouterr().err
     assert contents(job.out) == expected(job, tmp_path / "one")
@@ -149,7 +149,7 @@ def test_a_worker_that_dies_is_replaced(job, ray, tmp_path, capsys):
 def test_a_partition_that_fails_three_times_is_named_and_the_rest_goes_on(
     job, ray, data, tmp_path, capsys
 ):
-    ray.deaths = {("score", 2)}
+    ray.deaths = {("compute", 2)}
     command = ["score", "wo", "--data", str(data), "--out", job.out, "--cluster", "local:2"]
     command += ["--partition-tokens", str(SMALL)]
     assert main(command) == 2
@@ -167,16 +167,16 @@ def test_a_partition_that_fails_three_times_is_named_and_the_rest_goes_on(
 
 
 def test_errors_of_a_partition_are_repeated(job, ray, monkeypatch):
-    score = ray_module.PartitionScorer.score
+    compute = PartitionScorer.compute
 
     def wrong(scorer, manifest, index):
         if index == 4:
             raise OSError(28, "No space left on device")
-        score(scorer, manifest, index)
+        compute(scorer, manifest, index)
 
-    monkeypatch.setattr(ray_module.PartitionScorer, "score", wrong)
+    monkeypatch.setattr(PartitionScorer, "compute", wrong)
     with pytest.raises(ClusterError, match="partition 4, lines .*: worker on .*No space left"):
-        score_on_cluster(job, "local:2")
+        run_on_cluster(job, "local:2")
 
 
 def test_a_worker_that_cannot_begin_is_left_out(job, ray, monkeypatch, capsys, tmp_path):
@@ -190,17 +190,17 @@ def test_a_worker_that_cannot_begin_is_left_out(job, ray, monkeypatch, capsys, t
 
     with monkeypatch.context() as patch:
         patch.setattr(Worker, "_begin", refuse)
-        assert score_on_cluster(job, "local:2").scored == 5
+        assert run_on_cluster(job, "local:2").computed == 5
     assert "a worker cannot begin: worker on" in capsys.readouterr().err and len(ray.killed) == 1
     other = ScoringJob("no", job.data, str(tmp_path / "other"))
     with pytest.raises(ClusterError, match="no worker can begin; worker on .*no such directory"):
-        score_on_cluster(other, "local:2")
+        run_on_cluster(other, "local:2")
 
 
 def test_workers_that_die_before_they_begin(job, ray):
     ray.deaths = {("begin",)}
     with pytest.raises(ClusterError, match="workers die before they have begun"):
-        score_on_cluster(job, "local:2")
+        run_on_cluster(job, "local:2")
     assert 3 <= ray.made <= 12
 
 
@@ -209,7 +209,7 @@ def test_a_cluster_without_room(job, ray, monkeypatch):
     monkeypatch.setattr(ray_module, "START_TIMEOUT", 0.05)
     monkeypatch.setattr(ray, "wait", lambda *_, **__: time.sleep(0.01) or ([], []))
     with pytest.raises(ClusterError, match="no worker has started for 0 s"):
-        score_on_cluster(job, "local:2")
+        run_on_cluster(job, "local:2")
 
 
 def test_a_plan_may_take_longer_than_the_start_of_a_worker(job, ray, monkeypatch):
@@ -224,7 +224,7 @@ def test_a_plan_may_take_longer_than_the_start_of_a_worker(job, ray, monkeypatch
 
     monkeypatch.setattr(ray_module, "START_TIMEOUT", 0.2)
     monkeypatch.setattr(ray, "wait", wait)
-    assert score_on_cluster(job, "local:2").scored == 5
+    assert run_on_cluster(job, "local:2").computed == 5
 
 
 def test_workers_that_die_before_they_try_a_partition_do_not_count(job, ray, monkeypatch):
@@ -232,13 +232,13 @@ def test_workers_that_die_before_they_try_a_partition_do_not_count(job, ray, mon
     call, dead = ray._call, set()
 
     def called(worker, number, name, values):
-        if name == "score" and number < 6 or number in dead:
+        if name == "compute" and number < 6 or number in dead:
             dead.add(number)
             raise Dead
         return call(worker, number, name, values)
 
     monkeypatch.setattr(ray, "_call", called)
-    assert score_on_cluster(job, "local:2").scored == 5
+    assert run_on_cluster(job, "local:2").computed == 5
     assert len(dead) == 5 > ATTEMPTS
     work = HandOut([3])
     while not work.is_done:  # they all die
@@ -250,13 +250,13 @@ def test_a_signal_ends_the_driver(job, ray):
     stop = StopRequest()
     stop.signal = signal.SIGTERM
     with pytest.raises(Stopped, match="stopped by signal 15"):
-        score_on_cluster(job, "local:2", stop=stop)
+        run_on_cluster(job, "local:2", stop=stop)
 
 
 def test_workers_see_the_manifest_but_the_driver_does_not(job, ray, monkeypatch):
     monkeypatch.setattr(ray_module, "read_manifest", lambda folder: None)
     with pytest.raises(ClusterError, match="a folder that all machines share"):
-        score_on_cluster(job, "local:2")
+        run_on_cluster(job, "local:2")
 
 
 def test_nothing_more_is_handed_out_where_everything_fails():
@@ -273,14 +273,14 @@ def test_nothing_more_is_handed_out_where_everything_fails():
     assert work.take() == 4
     assert work.take() is None and not work.is_done
     work.succeed(4)
-    assert work.is_done and work.scored == 1
+    assert work.is_done and work.computed == 1
 
 
 def test_a_worker_answers_with_text(tmp_path, data):
     """Errors of any type reach a driver that does not know them."""
     worker = Worker(ScoringJob("wo", str(data), str(tmp_path / "out")), str(tmp_path / "no"))
     assert "No such file" in worker.begin().error
-    assert "AssertionError" in worker.score(0).error
+    assert "AssertionError" in worker.compute(0).error
     # Where all paths are absolute, the working directory need not be there.
     job = ScoringJob(str(tmp_path / "run"), str(data), str(tmp_path / "out"))
     assert str(tmp_path / "run") in Worker(job, str(tmp_path / "no")).begin().error
@@ -315,7 +315,7 @@ def test_an_address_that_does_not_answer(monkeypatch, job):
     started = time.monotonic()
     for address in ("ray://127.0.0.1:9", "ray://no-such-host.invalid", "ray://[::1]:9"):
         with pytest.raises(ClusterError, match="cluster: .* does not answer on port") as caught:
-            score_on_cluster(job, address)
+            run_on_cluster(job, address)
         assert "ray start --head" in str(caught.value)
     assert time.monotonic() - started < 60
 
@@ -451,7 +451,7 @@ def test_kills_of_a_worker_and_of_the_driver(tiny_run, tmp_path, popen):
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "figures.json").read_text())
     # What the workers of the dead driver wrote before they died counts too.
-    assert 0 < figures["scored"] <= total - before
+    assert 0 < figures["computed"] <= total - before
     write_scores(tiny_run, data, tmp_path / "one", **options)
     assert contents(out) == contents(tmp_path / "one")
     assert figures["meta"]["questions"] == len(questions)

@@ -142,9 +142,9 @@ model_rows() {  # TABLE CORPUS COLUMNS MODEL...
   done
 }
 claims() {  # CORPUS: paired tests; a difference is the second's less the first's
-  local corpus=$1 first second
-  for first in wo+rr cosinet cosinet_list ca_list_birnn; do
-    second=cosinet_list_birnn
+  local corpus=$1 pair first second birnn=cosinet_list_birnn
+  for pair in "wo+rr $birnn" "wo+rr cosinet_list_bilstm" "cosinet $birnn" "cosinet_list $birnn" "ca_list_birnn $birnn"; do
+    first=${pair% *} second=${pair#* }
     if ! is_trained "$first" "$corpus" || ! is_trained "$second" "$corpus"; then continue; fi
     echo "# $(title_of "$first"), $(title_of "$second")"
     "$python" recipes/cosinet/over_seeds.py "$RUNS/cosinet" "$METRICS" "$(qrels_of "$first" "$corpus")" \

@@ -3,12 +3,17 @@
 examples:
   wqa encode runs/dcbert --documents data/squad_open/documents.jsonl --out caches/squad_open
   wqa evaluate runs/dcbert --data dev.jsonl --cache caches/squad_open
+  wqa encode runs/dcbert --documents data/wikipedia.jsonl --out caches/wikipedia --shard 3/64
   wqa encode --remove old_ids.txt --out caches/squad_open
 
 The cache holds the encoding of each token of each document, and a digest of the document's text. If
 the command is stopped, the same command continues it. Run it again on a file with more documents to
 add them: only new and changed ones are encoded. Documents that are not in the file stay, unless
 --prune removes them. A cache belongs to the weights, the tokenizer and the --max-length of one run.
+
+--shard and --cluster divide the documents into partitions, which wait in OUT.partitions until all
+are encoded; whoever encodes the last one merges them into the cache. They encode all documents of
+the file, also those that the cache holds.
 """
 
 from __future__ import annotations
@@ -17,6 +22,7 @@ import argparse
 import shlex
 
 from wqa.cli.options import add_engine
+from wqa.cli.partitions import add_partitions, divides, rate_line, run_job, state_line
 from wqa.errors import OptionError, printable
 
 
@@ -49,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prune", action="store_true", help="remove documents that are not in --documents"
     )
+    add_partitions(parser, "encode", "encoded", "documents", 1 << 16)
     add_engine(parser, ("float32", "bfloat16"))
 
 
@@ -59,10 +66,15 @@ def run(options: argparse.Namespace) -> None:
     if options.remove:
         if options.prune:
             raise OptionError("prune", "with --remove", "--documents, whose ids it compares")
+        if divides(options):
+            raise OptionError("remove", "with partitions", "one process, which encodes nothing")
         _show(options.out, remove_documents(options.out, options.remove))
         return
     if options.run is None:
         raise OptionError("run", "none", "the run that encodes the documents")
+    if divides(options):
+        _encode_in_partitions(options)
+        return
     from wqa.config import EngineConfig
     from wqa.data.stopping import stop_on_signals
 
@@ -82,7 +94,31 @@ def run(options: argparse.Namespace) -> None:
     _show(options.out, report)
 
 
-def _show(out: str, report) -> None:  # noqa: ANN001 - `CacheReport`, whose module imports MXNet
+def _encode_in_partitions(options: argparse.Namespace) -> None:
+    from wqa.cluster import EncodingJob
+    from wqa.inference.encoding_runs import CacheReport
+
+    engine = {name: getattr(options, name) for name in ("ctx", "engine", "precision", "threads")}
+    job = EncodingJob(
+        options.run,
+        options.documents,
+        options.out,
+        options.partition_tokens,
+        engine,
+        options.store,
+        options.first_tokens,
+        options.prune,
+    )
+    report = run_job(options, job)
+    if report.meta is None:
+        print(state_line(job, report))
+        return
+    cache = CacheReport(**report.meta)
+    count = cache.new + cache.changed + cache.unchanged
+    _show(options.out, cache, rate_line(report._asdict(), count, "documents"))
+
+
+def _show(out: str, report, rate: str = "") -> None:  # noqa: ANN001 - `CacheReport`, whose module imports MXNet
     counts = {
         "new": report.new,
         "changed": report.changed,
@@ -93,10 +129,11 @@ def _show(out: str, report) -> None:  # noqa: ANN001 - `CacheReport`, whose modu
         "not in the cache": report.missing,
     }
     parts = [f"{count:,} {name}" for name, count in counts.items() if count]
-    print(f"{printable(out)}: {report.documents:,} documents; {', '.join(parts) or 'no change'}")
-    if report.documents:
+    summary = ", ".join(parts) or "no change"
+    print(f"{printable(out)}: {report.documents:,} documents; {summary}{rate}")
+    if report.documents and report.bytes:
         size = report.bytes / report.documents
         print(f"{size:,.0f} bytes a document, {size / 1e3:,.2f} GB for a million documents")
     encoded = report.new + report.changed
-    if encoded:
+    if encoded and report.seconds:
         print(f"{1e3 * report.seconds / encoded:,.2f} ms a document")

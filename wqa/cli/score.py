@@ -20,11 +20,11 @@ machines that share the folder and have the same --threads.
 from __future__ import annotations
 
 import argparse
-import shlex
 from typing import Any, Dict
 
 from wqa.cli.options import add_filter, add_long_questions, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
+from wqa.cli.partitions import add_partitions, divides, rate_line, run_job, state_line
 from wqa.errors import printable
 
 
@@ -42,26 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="logits, arrays for `wqa train --teachers`; jsonl, scores and order of each question; "
         "trec, a run (default: logits)",
     )
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
-        "--shard", metavar="I/N", help="score the I-th of N shares of the partitions, I from 1"
-    )
-    where.add_argument(
-        "--cluster",
-        metavar="ADDRESS",
-        help="score on Ray: local, local:N for N workers on this machine, ray://HOST[:PORT]; "
-        "--threads are those of a worker (default: 1)",
-    )
-    where.add_argument(
-        "--merge", action="store_true", help="score nothing; merge what shards have scored"
-    )
-    parser.add_argument(
-        "--partition-tokens",
-        type=int,
-        default=1 << 18,
-        metavar="N",
-        help="estimated tokens of the questions that are scored together (default: 262144)",
-    )
+    add_partitions(parser, "score", "scored", "questions", 1 << 18)
     add_filter(parser, "--filter", "all", "questions to score")
     add_ranking(parser)
     add_long_questions(parser)
@@ -70,8 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa score`` and print the counts."""
-    divided = options.shard is not None or options.cluster is not None or options.merge
-    if divided or options.format != "logits":
+    if divides(options) or options.format != "logits":
         _score_in_partitions(options)
         return
     from wqa.inference import write_scores
@@ -89,17 +69,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _score_in_partitions(options: argparse.Namespace) -> None:
-    from wqa.cluster import (
-        ScoringJob,
-        merge_shards,
-        parse_shard,
-        score_on_cluster,
-        score_partitions,
-    )
-    from wqa.data.stopping import stop_on_signals
+    from wqa.cluster import ScoringJob
     from wqa.evaluation import write_run
 
-    shard = parse_shard("1/1" if options.shard is None else options.shard)
     keywords = ranking_options(options)
     if "cache" in keywords:
         # A path: the rankers of other processes count what they look up by themselves.
@@ -108,30 +80,19 @@ def _score_in_partitions(options: argparse.Namespace) -> None:
         options.run,
         options.data,
         options.out,
-        options.filter,
-        options.format,
         options.partition_tokens,
         keywords,
+        filter=options.filter,
+        output=options.format,
+        run_writer=write_run,
     )
-    options.resume_command = shlex.join(options.command_line)
-    shared: Dict[str, Any] = {"progress": True, "run_writer": write_run}
-    with stop_on_signals() as stop:
-        if options.merge:
-            report = merge_shards(job, **shared)
-        elif options.cluster is not None:
-            report = score_on_cluster(job, options.cluster, stop=stop, **shared)
-        else:
-            report = score_partitions(job, shard, stop=stop, **shared)
+    report = run_job(options, job)
     figures = report._asdict()
     meta = figures.pop("meta")
     if meta is not None:
         _show(options, meta, figures)
         return
-    state = f"{report.missing:,} are missing"
-    if not report.missing:
-        state = "another process merges them"
-    text = f"{printable(str(job.folder))}: {report.scored:,} of {report.partitions:,} partitions "
-    show(f"{text}scored, {state}", {"out": options.out, **figures}, options.json)
+    show(state_line(job, report), {"out": options.out, **figures}, options.json)
 
 
 def _show(options: argparse.Namespace, meta: Dict[str, Any], figures: Dict[str, Any]) -> None:
@@ -142,10 +103,5 @@ def _show(options: argparse.Namespace, meta: Dict[str, Any], figures: Dict[str, 
         f"{printable(options.out)}: {meta['questions']:,} questions, {meta['pairs']:,} candidates, "
         f"{meta['blank']:,} blank, scored by {printable(options.run)} ({meta['system']})"
     )
-    if figures.get("seconds"):
-        rate = meta["pairs"] / figures["seconds"]
-        text += (
-            f"\n{figures['partitions']:,} partitions took {figures['seconds']:,.1f} s of their "
-            f"workers, {rate:,.0f} candidates a second of one worker"
-        )
+    text += rate_line(figures, meta["pairs"], "candidates")
     show(text, {"out": options.out, **figures, "meta": meta}, options.json)

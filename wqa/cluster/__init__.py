@@ -1,25 +1,31 @@
-"""Scoring of a corpus in partitions: in one process, in shards, or on a Ray cluster."""
+"""Work on a file in partitions: in one process, in shards, or on a Ray cluster."""
 
+from wqa.cluster.encoder import EncodingJob, PartitionEncoder
+from wqa.cluster.job import Job, PartitionRunner
 from wqa.cluster.merge import merge_partitions
 from wqa.cluster.run import (
-    ScoreReport,
+    JobReport,
     merge_shards,
     parse_shard,
-    score_on_cluster,
-    score_partitions,
+    run_on_cluster,
+    run_partitions,
     shard_partitions,
 )
 from wqa.cluster.scorer import OUTPUTS, PartitionScorer, ScoringJob
 
 __all__ = [
+    "EncodingJob",
+    "Job",
+    "JobReport",
     "OUTPUTS",
+    "PartitionEncoder",
+    "PartitionRunner",
     "PartitionScorer",
-    "ScoreReport",
     "ScoringJob",
     "merge_partitions",
     "merge_shards",
     "parse_shard",
-    "score_on_cluster",
-    "score_partitions",
+    "run_on_cluster",
+    "run_partitions",
     "shard_partitions",
 ]

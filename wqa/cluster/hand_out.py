@@ -8,7 +8,7 @@ from typing import Deque, Dict, Iterable, Optional
 from wqa.cluster.manifest import Manifest
 from wqa.errors import ClusterError
 
-#: Attempts to score a partition.
+#: Attempts to compute a partition.
 ATTEMPTS = 3
 #: Attempts that fail one after another, of any partitions, after which nothing is handed out.
 MOST_IN_A_ROW = 24
@@ -17,7 +17,7 @@ _NAMED = 5
 
 
 class HandOut:
-    """Partitions that are to be scored, and what became of them.
+    """Partitions that are to be computed, and what became of them.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ class HandOut:
 
     Attributes
     ----------
-    scored : int
-        Number of partitions that are scored.
+    computed : int
+        Number of partitions that are computed.
     """
 
     def __init__(self, indices: Iterable[int]) -> None:
@@ -36,7 +36,7 @@ class HandOut:
         self._attempts: Dict[int, int] = {}
         self._failed: Dict[int, str] = {}
         self._in_a_row = 0
-        self.scored = 0
+        self.computed = 0
 
     @property
     def is_done(self) -> bool:
@@ -61,7 +61,7 @@ class HandOut:
         return self._waiting.popleft()
 
     def succeed(self, index: int) -> None:
-        """Note that a partition is scored.
+        """Note that a partition is computed.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class HandOut:
         """
         self._out -= 1
         self._in_a_row = 0
-        self.scored += 1
+        self.computed += 1
 
     def fail(self, index: int, error: str) -> None:
         """Note that an attempt has failed. The partition waits behind the others for the next one.
@@ -109,7 +109,7 @@ class HandOut:
         manifest : Manifest
             The manifest of the partitions.
         data : str
-            Their corpus, for messages.
+            Their file, for messages.
 
         Raises
         ------
@@ -132,5 +132,5 @@ class HandOut:
         raise ClusterError(
             f"{len(left)} of {len(manifest.partitions)} partitions",
             f"{how}: " + "; ".join(named),
-            mend="what is scored stays; mend the cause, then run the command again",
+            mend="what is computed stays; mend the cause, then run the command again",
         )

@@ -1,7 +1,7 @@
-"""The manifest of a scoring: what its partitions are, and what all who score them must agree on.
+"""The manifest of a job: what its partitions are, and what all who compute them must agree on.
 
-It is written once, by whoever comes first. Everybody else compares: digests of the ranker and the
-questions, the options, and what the last bits depend on, such as the number of threads.
+It is written once, by whoever comes first. Everybody else compares: digests of the run and the
+data, the options, and what the last bits depend on, such as the number of threads.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from wqa.config import read_json
 from wqa.data.files import atomic_writer
 from wqa.data.partitions import Partition
 from wqa.errors import DataError, OptionError, shorten
-from wqa.inference.scoring_runs import OPTIONAL_SETTINGS
 
 #: Changes whenever older manifests, or files of partitions, can no longer be read.
 FORMAT = 1
@@ -27,15 +26,15 @@ NAME = "manifest.json"
 
 
 class Manifest(NamedTuple):
-    """What a scoring consists of.
+    """What a job consists of.
 
     Attributes
     ----------
     made_with : dict
-        Settings that the scores depend on, as `wqa.inference.scoring_runs.score_settings` has
-        them, and ``system``.
+        Settings that the results depend on.
     computed_by : dict
-        Settings that their last bits depend on, as `machine_settings` has them.
+        Settings that their last bits depend on, as `wqa.inference.scoring_runs.machine_settings`
+        has them.
     partitions : list of Partition
         The partitions in order.
     digest : str
@@ -49,12 +48,12 @@ class Manifest(NamedTuple):
 
 
 def partitions_folder(out: pathlib.Path) -> pathlib.Path:
-    """Folder of the manifest and of the partitions that are scored, until they are merged.
+    """Folder of the manifest and of the partitions that are computed, until they are merged.
 
     Parameters
     ----------
     out : pathlib.Path
-        Folder of the merged scores.
+        Folder of the merged results.
 
     Returns
     -------
@@ -79,7 +78,7 @@ def write_manifest(
     made_with, computed_by : dict
         The settings.
     partitions : iterable of Partition
-        All partitions of the corpus, in order.
+        All partitions of the data, in order.
 
     Returns
     -------
@@ -143,7 +142,12 @@ def read_manifest(folder: pathlib.Path) -> Optional[Manifest]:
     return manifest
 
 
-def check_manifest(manifest: Manifest, folder: pathlib.Path, expected: Mapping[str, Any]) -> None:
+def check_manifest(
+    manifest: Manifest,
+    folder: pathlib.Path,
+    expected: Mapping[str, Any],
+    optional: Sequence[str] = (),
+) -> None:
     """Check that a manifest is that of a command.
 
     Parameters
@@ -154,6 +158,8 @@ def check_manifest(manifest: Manifest, folder: pathlib.Path, expected: Mapping[s
         Its folder, for messages.
     expected : dict
         Settings of the command, all of a manifest's or some.
+    optional : sequence of str
+        Settings that are absent where they have their default.
 
     Raises
     ------
@@ -161,11 +167,8 @@ def check_manifest(manifest: Manifest, folder: pathlib.Path, expected: Mapping[s
         At the first setting that differs.
     """
     stored = {**manifest.made_with, **manifest.computed_by}
-    names = [
-        *expected,
-        *(name for name in stored if name in OPTIONAL_SETTINGS and name not in expected),
-    ]
-    for name in names:
+    others = [name for name in optional if name in stored and name not in expected]
+    for name in [*expected, *others]:
         if stored.get(name) != expected.get(name):
             mend = f"repeat the command that began it, or delete {folder}, or choose another folder"
             if name == "threads":
@@ -190,20 +193,20 @@ def _rows(partitions: Iterable[Partition]) -> List[List[int]]:
     """Partitions without what follows from those before: where they begin."""
     rows = []
     for part in partitions:
-        rows.append([part.end, part.read, part.questions, part.candidates, part.tokens])
+        rows.append([part.end, part.read, part.records, part.texts, part.tokens])
     return rows
 
 
 def _partitions(rows: Any) -> List[Partition]:
     partitions = []
     start, line = 0, 1
-    for end, read, questions, candidates, tokens in rows:
-        for number in (end, read, questions, candidates, tokens):
+    for end, read, records, texts, tokens in rows:
+        for number in (end, read, records, texts, tokens):
             if type(number) is not int:
                 raise ValueError("a row of other values than whole numbers")
         if end <= start or read < 1:
-            raise ValueError("a partition without a question")
-        partitions.append(Partition(start, end, line, read, questions, candidates, tokens))
+            raise ValueError("a partition without a record")
+        partitions.append(Partition(start, end, line, read, records, texts, tokens))
         start, line = end, line + read
     if not partitions:
         raise ValueError("no partition")

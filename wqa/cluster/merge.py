@@ -1,19 +1,16 @@
-"""Merging of scored partitions, in their order, into one folder."""
+"""Merging of computed partitions, in their order."""
 
 from __future__ import annotations
 
 import logging
-import pathlib
 import shutil
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Set
+from typing import Any, Dict, Iterator, NamedTuple, Set
 
-from wqa.cluster.manifest import Manifest
-from wqa.cluster.outputs import RunWriter, finished, write_arrays, write_file
-from wqa.cluster.partition_files import partition_path, read_scored
-from wqa.cluster.scorer import ScoringJob
+from wqa.cluster.job import Job
+from wqa.cluster.manifest import NAME, Manifest
 from wqa.data.locks import lock_output
 from wqa.data.progress import with_bar
-from wqa.inference.scored_questions import ScoredQuestions
+from wqa.data.temporary import remove_abandoned, temporary_path
 
 LOGGER = logging.getLogger(__name__)
 
@@ -24,10 +21,10 @@ class Merged(NamedTuple):
     Attributes
     ----------
     meta : dict
-        ``meta.json`` of the merged scores.
+        Figures of the merged results, as `Job.merge` returns them.
     seconds, cpu_seconds : float
-        Time that all partitions took, on the clock of whoever scored them and of all its threads; 0
-        where they were merged before.
+        Time that all partitions took, on the clock of whoever computed them and of all its threads;
+        0 where they were merged before.
     """
 
     meta: Dict[str, Any]
@@ -35,46 +32,19 @@ class Merged(NamedTuple):
     cpu_seconds: float = 0.0
 
 
-def missing_partitions(folder: pathlib.Path, manifest: Manifest) -> List[int]:
-    """Partitions that have no file yet.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Folder of the partitions.
-    manifest : Manifest
-        Their manifest.
-
-    Returns
-    -------
-    list of int
-        Indices, ascending.
-    """
-    # Asked for one by one: network file systems may list a folder as it was a while ago.
-    indices = range(len(manifest.partitions))
-    return [index for index in indices if not partition_path(folder, index).is_file()]
-
-
-def merge_partitions(
-    job: ScoringJob,
-    manifest: Manifest,
-    progress: bool = False,
-    run_writer: Optional[RunWriter] = None,
-) -> Merged:
+def merge_partitions(job: Job, manifest: Manifest, progress: bool = False) -> Merged:
     """Merge the partitions of a job, and remove them.
 
-    Scores that are merged already are kept as they are.
+    Results that are merged already are kept as they are.
 
     Parameters
     ----------
-    job : ScoringJob
+    job : Job
         The job.
     manifest : Manifest
         Its manifest.
     progress : bool
         Show a bar on standard error.
-    run_writer : callable, optional
-        Writes a TREC run, as `wqa.evaluation.write_run` does; needed for that output.
 
     Returns
     -------
@@ -82,49 +52,56 @@ def merge_partitions(
 
     Raises
     ------
-    DataError
-        If a partition is missing or damaged, or ``out`` holds other scores.
-    OutputLocked
-        If another process merges them.
-    StorageError
-        If the scores cannot be written; the partitions stay.
+    DataError, OutputLocked, StorageError
+        As `Job.merge` raises them; the partitions stay.
     """
-    out = pathlib.Path(job.out)
-    with lock_output(out):
-        meta = finished(out, job.output, manifest.made_with)
-        parts = _Parts(job.folder, manifest, progress)
+    parts = _Parts(job, manifest, progress)
+    with lock_output(job.folder):
+        meta = None
+        if not (job.folder / NAME).is_file():  # another process has merged them
+            meta = job.finished(manifest.made_with)
         if meta is None:
-            facts = {"run": job.run}
-            if job.output == "logits":
-                write_arrays(out, manifest.made_with, parts, facts)
-            else:
-                write_file(out, job.output, manifest.made_with, parts, facts, run_writer)
-            meta = finished(out, job.output, manifest.made_with)
-        if len(parts.instruction_sets) > 1:
-            LOGGER.warning(
-                "the partitions were scored on processors with different instruction sets, whose "
-                "scores agree to rounding: " + "; ".join(sorted(parts.instruction_sets))
-            )
-        # The scores are there; what another process holds open may stay.
-        shutil.rmtree(job.folder, ignore_errors=True)
-    assert meta is not None
+            meta = job.merge(manifest, parts)
+            _remove_partitions(job)
+    if len(parts.instruction_sets) > 1:
+        LOGGER.warning(
+            f"the partitions were {job.wording.participle} on processors with different "
+            f"instruction sets, whose {job.wording.results} agree to rounding: "
+            + "; ".join(sorted(parts.instruction_sets))
+        )
     return Merged(meta, round(parts.seconds, 3), round(parts.cpu_seconds, 3))
 
 
-class _Parts:
-    """The scored partitions in order, of which one is in memory at a time."""
+def _remove_partitions(job: Job) -> None:
+    """Remove the folder of the partitions, at once for those who look for its manifest."""
+    remove_abandoned(job.folder)
+    leftover = temporary_path(job.folder)
+    try:
+        job.folder.rename(leftover)
+    except OSError:  # the folder above may be read-only
+        leftover = job.folder
+    # The results are there; what another process holds open may stay.
+    shutil.rmtree(leftover, ignore_errors=True)
 
-    def __init__(self, folder: pathlib.Path, manifest: Manifest, progress: bool) -> None:
-        self._folder, self._manifest, self._progress = folder, manifest, progress
+
+class _Parts:
+    """Results of the partitions in order, of which one is in memory at a time."""
+
+    def __init__(self, job: Job, manifest: Manifest, progress: bool) -> None:
+        self._job, self._manifest, self._progress = job, manifest, progress
         self.seconds = self.cpu_seconds = 0.0
         self.instruction_sets: Set[str] = set()
 
-    def __iter__(self) -> Iterator[ScoredQuestions]:
-        count = len(self._manifest.partitions)
-        indices = with_bar(range(count), count, "merging", self._progress, "partition")
-        for index in indices:
-            stored = read_scored(self._folder, self._manifest, index)
+    def __iter__(self) -> Iterator[Any]:
+        files, partitions = self._job.files(self._manifest), self._manifest.partitions
+        indices = range(len(partitions))
+        for index in with_bar(indices, len(partitions), "merging", self._progress, "partition"):
+            stored = files.read(index)
+            try:
+                part = self._job.unpack(stored.content, partitions[index])
+            except ValueError as error:
+                raise files.damaged(index, str(error)) from None
             self.seconds += stored.facts["seconds"]
             self.cpu_seconds += stored.facts["cpu_seconds"]
             self.instruction_sets.add(stored.facts["instruction_sets"])
-            yield stored.scored
+            yield part

@@ -1,6 +1,6 @@
-"""Partitions scored by the actors of a Ray cluster.
+"""Partitions computed by the actors of a Ray cluster.
 
-The driver hands partitions out one by one, and keeps no scores: an actor writes the file of a
+The driver hands partitions out one by one, and keeps no results: an actor writes the file of a
 partition before it answers. So neither an actor nor the driver takes anything with it when it dies.
 """
 
@@ -14,10 +14,9 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from wqa.cluster.hand_out import HandOut
+from wqa.cluster.job import Job, PartitionRunner
 from wqa.cluster.manifest import Manifest, read_manifest
-from wqa.cluster.partition_files import is_scored
 from wqa.cluster.ray_connection import connect
-from wqa.cluster.scorer import PartitionScorer, ScoringJob
 from wqa.data.progress import progress_bar
 from wqa.data.stopping import StopRequest
 from wqa.errors import ClusterError, Stopped, printable
@@ -25,7 +24,7 @@ from wqa.errors import ClusterError, Stopped, printable
 LOGGER = logging.getLogger(__name__)
 
 #: Seconds in which one worker at least must have a process. What it does then may take longer: the
-#: first one reads the whole corpus.
+#: first one reads all data.
 START_TIMEOUT = 900.0
 #: Times that a worker may die before it has begun.
 MOST_LOST = 3
@@ -41,7 +40,7 @@ class Outcome(NamedTuple):
     error : str
         What went wrong; empty if nothing did.
     merged : bool
-        Whether the scores were merged before.
+        Whether the results were merged before.
     """
 
     error: str = ""
@@ -55,12 +54,12 @@ class Call(NamedTuple):
     ----------
     worker : ray.actor.ActorHandle
         The worker.
-    method : {"here", "begin", "score"}
+    method : {"here", "begin", "compute"}
         What it is to do.
     partition : int
-        Index of the partition that it scores; -1 for another method.
+        Index of the partition that it computes; -1 for another method.
     started : ray.ObjectRef or None
-        Reference of an answer that the worker gives just before it scores the partition.
+        Reference of an answer that the worker gives just before it computes the partition.
     """
 
     worker: Any
@@ -70,19 +69,19 @@ class Call(NamedTuple):
 
 
 class Worker:
-    """Scores partitions in a process of its own; each call answers with an `Outcome`.
+    """Computes partitions in a process of its own; each call answers with an `Outcome`.
 
     Parameters
     ----------
-    job : ScoringJob
+    job : Job
         The job.
     folder : str
         Working directory of the driver, to which relative paths of the job refer.
     """
 
-    def __init__(self, job: ScoringJob, folder: str) -> None:
+    def __init__(self, job: Job, folder: str) -> None:
         self._job, self._folder = job, folder
-        self._scorer: Optional[PartitionScorer] = None
+        self._runner: Optional[PartitionRunner] = None
         self._manifest: Optional[Manifest] = None
 
     def here(self) -> Outcome:
@@ -95,7 +94,7 @@ class Worker:
         return Outcome()
 
     def begin(self) -> Outcome:
-        """Load the ranker, and read or write the manifest.
+        """Load the run, and read or write the manifest.
 
         Returns
         -------
@@ -104,8 +103,8 @@ class Worker:
         """
         return _outcome(self._begin)
 
-    def score(self, index: int) -> Outcome:
-        """Score a partition and write its file.
+    def compute(self, index: int) -> Outcome:
+        """Compute a partition and write its file.
 
         Parameters
         ----------
@@ -117,25 +116,23 @@ class Worker:
         Outcome
             Any exception is its ``error``.
         """
-        return _outcome(self._score, index)
+        return _outcome(self._compute, index)
 
     def _begin(self) -> Outcome:
         if self._has_relative_paths():
             os.chdir(self._folder)
-        self._scorer = PartitionScorer(self._job)
-        if self._scorer.finished() is not None:
+        self._runner = self._job.load()
+        if self._job.finished(self._runner.made_with) is not None:
             return Outcome(merged=True)
-        self._manifest = self._scorer.open_manifest()
+        self._manifest = self._runner.open_manifest()
         return Outcome()
 
     def _has_relative_paths(self) -> bool:
-        job = self._job
-        paths = [job.run, job.data, job.out, job.options.get("cache") or "/"]
-        return not all(os.path.isabs(path) for path in paths)
+        return not all(os.path.isabs(path) for path in self._job.paths)
 
-    def _score(self, index: int) -> Outcome:
-        assert self._scorer is not None and self._manifest is not None
-        self._scorer.score(self._manifest, index)
+    def _compute(self, index: int) -> Outcome:
+        assert self._runner is not None and self._manifest is not None
+        self._runner.compute(self._manifest, index)
         return Outcome()
 
 
@@ -148,14 +145,14 @@ def _outcome(function: Callable[..., Outcome], *arguments: Any) -> Outcome:
         return Outcome(f"worker on {platform.node()}: {error}{name}")
 
 
-def score_on_ray(
-    job: ScoringJob, cluster: str, progress: bool = False, stop: Optional[StopRequest] = None
+def compute_on_ray(
+    job: Job, cluster: str, progress: bool = False, stop: Optional[StopRequest] = None
 ) -> Tuple[Optional[Manifest], int]:
-    """Score what is not scored of a job.
+    """Compute what is not computed of a job.
 
     Parameters
     ----------
-    job : ScoringJob
+    job : Job
         The job.
     cluster : str
         ``local``, ``local:N`` or ``ray://HOST[:PORT]``.
@@ -167,14 +164,14 @@ def score_on_ray(
     Returns
     -------
     manifest : Manifest or None
-        None where the scores are merged already.
-    scored : int
-        Number of partitions that were scored now.
+        None where the results are merged already.
+    computed : int
+        Number of partitions that were computed now.
 
     Raises
     ------
     ClusterError, MissingDependency, OptionError, Stopped
-        As `wqa.cluster.score_on_cluster` raises them.
+        As `wqa.cluster.run_on_cluster` raises them.
     """
     threads = job.options.get("threads") or 1
     on_gpus = str(job.options.get("ctx", "cpu")).startswith("gpu")
@@ -185,14 +182,14 @@ def score_on_ray(
             num_cpus=threads, num_gpus=int(on_gpus), max_restarts=0, max_task_retries=0
         )
         pool = _Cluster(ray, actor, job, count)
-        with progress_bar(0, "scoring", "candidate", progress) as bar:
+        with progress_bar(0, job.wording.gerund, job.wording.unit, progress) as bar:
             return pool.run(stop or StopRequest(), bar)
 
 
 class _Cluster:
     """The actors of a job, and what each of them does."""
 
-    def __init__(self, ray: Any, actor: Any, job: ScoringJob, count: int) -> None:
+    def __init__(self, ray: Any, actor: Any, job: Job, count: int) -> None:
         self._ray, self._actor, self._job = ray, actor, job
         self._running: Dict[Any, Call] = {}  # by the reference of the answer
         self._idle: List[Any] = []
@@ -207,15 +204,15 @@ class _Cluster:
         self._call(Call(self._actor.remote(self._job, os.getcwd()), "here"))
 
     def _call(self, call: Call) -> None:
-        arguments = () if call.method != "score" else (call.partition,)
+        arguments = () if call.method != "compute" else (call.partition,)
         self._running[getattr(call.worker, call.method).remote(*arguments)] = call
 
     def run(self, stop: StopRequest, bar: Any) -> Tuple[Optional[Manifest], int]:
-        """Hand partitions out until all are scored, or have failed."""
+        """Hand partitions out until all are computed, or have failed."""
         last = time.monotonic()
         while self._work is None or not self._work.is_done:
             if stop.signal:
-                where = f"{self._job.folder}, {self._work.scored if self._work else 0} partitions"
+                where = f"{self._job.folder}, {self._work.computed if self._work else 0} partitions"
                 raise Stopped(stop.signal, where, "they are in the folder")
             self._hand_out()
             answers, _ = self._ray.wait(list(self._running), num_returns=1, timeout=_PAUSE)
@@ -224,8 +221,8 @@ class _Cluster:
                 outcome = self._answer(reference)
                 if outcome is not None and outcome.merged:
                     return None, 0
-                if call.method == "score":
-                    self._scored(call, outcome, bar)
+                if call.method == "compute":
+                    self._computed(call, outcome, bar)
                 else:
                     self._begun(call, outcome, bar)
             if self._idle or any(call.method != "here" for call in self._running.values()):
@@ -233,7 +230,7 @@ class _Cluster:
             self._check_workers(time.monotonic() - last)
         assert self._manifest is not None
         self._work.raise_failed(self._manifest, self._job.data)
-        return self._manifest, self._work.scored
+        return self._manifest, self._work.computed
 
     def _hand_out(self) -> None:
         while self._work is not None and self._idle:
@@ -242,7 +239,7 @@ class _Cluster:
                 return
             worker = self._idle.pop()
             # The calls of an actor run in their order.
-            self._call(Call(worker, "score", index, worker.here.remote()))
+            self._call(Call(worker, "compute", index, worker.here.remote()))
 
     def _answer(self, reference: Any) -> Optional[Outcome]:
         """What a worker answers; None if it has died."""
@@ -282,20 +279,22 @@ class _Cluster:
                 "the workers have written a manifest, but it is not here",
                 "a folder that all machines share",
             )
+        files = self._job.files(manifest)
         left = []
         for index, partition in enumerate(manifest.partitions):
-            bar.total += partition.candidates
-            if is_scored(self._job.folder, manifest, index):
-                bar.update(partition.candidates)
+            bar.total += partition.texts
+            if files.has(index):
+                bar.update(partition.texts)
             else:
                 left.append(index)
         self._manifest, self._work = manifest, HandOut(left)
 
-    def _scored(self, call: Call, outcome: Optional[Outcome], bar: Any) -> None:
+    def _computed(self, call: Call, outcome: Optional[Outcome], bar: Any) -> None:
         assert self._work is not None and self._manifest is not None
         index = call.partition
         if outcome is None:
-            LOGGER.warning(f"a worker died while it scored partition {index}; another takes over")
+            done = self._job.wording.participle
+            LOGGER.warning(f"a worker died while it {done} partition {index}; another takes over")
             if self._answer(call.started) is None:
                 self._work.put_back(index)
             else:
@@ -307,7 +306,7 @@ class _Cluster:
             self._work.fail(index, outcome.error)
         else:
             self._work.succeed(index)
-            bar.update(self._manifest.partitions[index].candidates)
+            bar.update(self._manifest.partitions[index].texts)
 
     def _check_workers(self, waited: float) -> None:
         """Raise an error where nobody works any more."""
@@ -320,5 +319,5 @@ class _Cluster:
                 "cluster",
                 f"no worker has started for {START_TIMEOUT:.0f} s",
                 "free processors for at least one",
-                "what is scored stays; run the command again when the cluster has room",
+                "what is computed stays; run the command again when the cluster has room",
             )

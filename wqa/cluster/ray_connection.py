@@ -21,7 +21,7 @@ from wqa.errors import ClusterError, MissingDependency, OptionError, how_to_inst
 CONNECT_TIMEOUT = 10.0
 #: Port of Ray's clients.
 PORT = 10001
-#: Bytes of the store of objects of a local Ray, the least that it takes: scores go through files.
+#: Bytes of the store of objects of a local Ray, the least that it takes: results go through files.
 _STORE = 80 << 20
 #: Attempts to start Ray on this machine, each of which Ray gives half a minute: a busy machine may
 #: need more.
@@ -68,8 +68,8 @@ def connect(cluster: str, threads: int = 1, on_gpus: bool = False) -> Iterator[T
         raise ClusterError(
             "cluster",
             "this process is connected to Ray already",
-            "a process without a connection, as it ends with the scoring",
-            "call ray.shutdown(), or score in another process",
+            "a process without a connection, as it ends with the work",
+            "call ray.shutdown(), or take another process",
         )
     handler = signal.getsignal(signal.SIGTERM)
     session = ""

@@ -1,18 +1,15 @@
-"""Scoring of a corpus in partitions: in this process, as one of many shards, or by Ray."""
+"""Runs of a job: its partitions in this process, as one of many shards, or by Ray."""
 
 from __future__ import annotations
 
 import logging
-import pathlib
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from wqa.cluster.job import Job, PartitionRunner
 from wqa.cluster.manifest import Manifest, check_manifest, read_manifest
-from wqa.cluster.merge import Merged, merge_partitions, missing_partitions
-from wqa.cluster.outputs import RunWriter, finished
-from wqa.cluster.partition_files import is_scored
-from wqa.cluster.ray_cluster import score_on_ray
-from wqa.cluster.scorer import PartitionScorer, ScoringJob
+from wqa.cluster.merge import Merged, merge_partitions
+from wqa.cluster.ray_cluster import compute_on_ray
 from wqa.data.progress import progress_bar
 from wqa.data.stopping import StopRequest
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, printable, shorten
@@ -20,20 +17,21 @@ from wqa.errors import DataError, OptionError, OutputLocked, Stopped, printable,
 LOGGER = logging.getLogger(__name__)
 
 
-class ScoreReport(NamedTuple):
+class JobReport(NamedTuple):
     """What a command has done.
 
     Attributes
     ----------
     meta : dict or None
-        ``meta.json`` of the merged scores: ``questions``, ``pairs``, ``blank`` and more. None where
-        partitions are missing, or another process merges them.
+        Figures of the merged results: of scores ``meta.json``, with ``questions``, ``pairs``,
+        ``blank`` and more; of encodings the fields of `wqa.inference.encoding_runs.CacheReport`.
+        None where partitions are missing, or another process merges them.
     partitions : int
-        Number of partitions; 0 where the scores were merged before.
-    scored : int
-        Number of those that this command has scored.
+        Number of partitions; 0 where the results were merged before.
+    computed : int
+        Number of those that this command has computed.
     missing : int
-        Number of those that are not scored yet.
+        Number of those that are not computed yet.
     seconds, cpu_seconds : float
         Time that all partitions took, added up, by the clock and of the processors; 0 where they
         are not merged now.
@@ -41,7 +39,7 @@ class ScoreReport(NamedTuple):
 
     meta: Optional[Dict[str, Any]]
     partitions: int = 0
-    scored: int = 0
+    computed: int = 0
     missing: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -98,20 +96,19 @@ def shard_partitions(partitions: int, shard: Tuple[int, int]) -> List[int]:
     return list(range(index - 1, partitions, count))
 
 
-def score_partitions(
-    job: ScoringJob,
+def run_partitions(
+    job: Job,
     shard: Tuple[int, int] = (1, 1),
     progress: bool = False,
     stop: Optional[StopRequest] = None,
-    run_writer: Optional[RunWriter] = None,
-) -> ScoreReport:
-    """Score the partitions of a shard in this process; whoever scores the last one merges all.
+) -> JobReport:
+    """Compute the partitions of a shard in this process; whoever computes the last one merges all.
 
-    A command that was stopped is continued: what is scored is not scored again.
+    A command that was stopped is continued: what is computed is not computed again.
 
     Parameters
     ----------
-    job : ScoringJob
+    job : Job
         The job.
     shard : tuple of int
         I and N, the I-th of N shards, from 1; by default all partitions.
@@ -119,72 +116,68 @@ def score_partitions(
         Show a bar on standard error.
     stop : StopRequest, optional
         Once it holds a signal, the work ends after the current partition.
-    run_writer : callable, optional
-        Writes a TREC run, as `wqa.evaluation.write_run` does; needed for that output.
 
     Returns
     -------
-    ScoreReport
+    JobReport
 
     Raises
     ------
     Stopped
-        If a signal has stopped the work. What is scored stays.
+        If a signal has stopped the work. What is computed stays.
     WqaError
-        If the ranker or the questions cannot be read, a question cannot be ranked, the partitions
-        are those of another job, or a file cannot be written.
+        If the run or the data cannot be read, a record cannot be computed, the partitions are those
+        of another job, or a file cannot be written.
     """
-    _check_writer(job, run_writer)
-    with PartitionScorer(job) as scorer:
-        meta = scorer.finished()
+    with job.load() as runner:
+        meta = job.finished(runner.made_with)
         if meta is not None:
-            return ScoreReport(meta)
-        manifest = scorer.open_manifest()
+            return JobReport(meta)
+        manifest = runner.open_manifest()
         mine = shard_partitions(len(manifest.partitions), shard)
         if not mine:
             LOGGER.warning(
-                f"shard {shard[0]}/{shard[1]} has nothing to score: there are "
+                f"shard {shard[0]}/{shard[1]} has nothing to {job.wording.verb}: there are "
                 f"{len(manifest.partitions)} partitions; a smaller partition_tokens=N gives more"
             )
-        scored = _score(scorer, manifest, mine, progress, stop or StopRequest())
-    return _merge_if_whole(job, manifest, scored, progress, run_writer)
+        computed = _compute(runner, manifest, mine, progress, stop or StopRequest())
+    return _merge_if_whole(job, manifest, computed, progress)
 
 
-def _score(
-    scorer: PartitionScorer,
+def _compute(
+    runner: PartitionRunner,
     manifest: Manifest,
     indices: Sequence[int],
     progress: bool,
     stop: StopRequest,
 ) -> int:
-    """Score what is not scored of some partitions; the number of those that were."""
-    folder = scorer.job.folder
-    left = [index for index in indices if not is_scored(folder, manifest, index)]
-    total = sum(manifest.partitions[index].candidates for index in indices)
-    done = total - sum(manifest.partitions[index].candidates for index in left)
-    with progress_bar(total, "scoring", "candidate", progress, done) as bar:
+    """Compute what is not computed of some partitions; the number of those that were."""
+    job, partitions = runner.job, manifest.partitions
+    files = job.files(manifest)
+    left = [index for index in indices if not files.has(index)]
+    total = sum(partitions[index].texts for index in indices)
+    done = total - sum(partitions[index].texts for index in left)
+    with progress_bar(total, job.wording.gerund, job.wording.unit, progress, done) as bar:
         for count, index in enumerate(left):
             if stop.signal:
-                where = f"{folder}, {count} of {len(left)} partitions"
+                where = f"{job.folder}, {count} of {len(left)} partitions"
                 raise Stopped(stop.signal, where, "they are in the folder")
-            scorer.score(manifest, index)
-            bar.update(manifest.partitions[index].candidates)
+            runner.compute(manifest, index)
+            bar.update(partitions[index].texts)
     return len(left)
 
 
-def merge_shards(
-    job: ScoringJob, progress: bool = False, run_writer: Optional[RunWriter] = None
-) -> ScoreReport:
-    """Merge what shards have scored, without a ranker.
+def merge_shards(job: Job, progress: bool = False) -> JobReport:
+    """Merge what shards have computed. Where their partitions are there, no run is loaded.
 
     Parameters
     ----------
-    job, progress, run_writer
-        As `score_partitions` takes them.
+    job, progress
+        As `run_partitions` takes them.
 
     Returns
     -------
-    ScoreReport
+    JobReport
 
     Raises
     ------
@@ -193,16 +186,17 @@ def merge_shards(
     WqaError
         As `merge_partitions` raises it.
     """
-    _check_writer(job, run_writer)
-    settings = job.corpus_settings()
-    meta = finished(pathlib.Path(job.out), job.output, settings)
+    words = job.wording
+    settings = job.settings()
+    meta = job.finished(settings)
     if meta is not None:
-        return ScoreReport(meta)
+        return JobReport(meta)
     manifest = read_manifest(job.folder)
     if manifest is None:
-        raise DataError(job.folder, "holds no partitions", "those of shards", "score them first")
-    check_manifest(manifest, job.folder, settings)
-    missing = missing_partitions(job.folder, manifest)
+        expected = "those of shards"
+        raise DataError(job.folder, "holds no partitions", expected, f"{words.verb} them first")
+    check_manifest(manifest, job.folder, settings, job.optional_settings)
+    missing = job.files(manifest).missing()
     if missing:
         raise DataError(
             job.folder,
@@ -210,75 +204,61 @@ def merge_shards(
             f"{len(manifest.partitions)} partitions",
             "run the shards that have not ended",
         )
-    return _merge_if_whole(job, manifest, 0, progress, run_writer)
+    return _merge_if_whole(job, manifest, 0, progress)
 
 
-def score_on_cluster(
-    job: ScoringJob,
+def run_on_cluster(
+    job: Job,
     cluster: str,
     progress: bool = False,
     stop: Optional[StopRequest] = None,
-    run_writer: Optional[RunWriter] = None,
-) -> ScoreReport:
-    """Score the partitions of a job by the workers of a Ray cluster, and merge them.
+) -> JobReport:
+    """Compute the partitions of a job by the workers of a Ray cluster, and merge them.
 
-    Every worker is a process with a ranker of its own. A worker that dies is replaced. A partition
-    that fails three times is left out, and the rest goes on.
+    Every worker is a process that loads the run by itself. A worker that dies is replaced. A
+    partition that fails three times is left out, and the rest goes on.
 
     Parameters
     ----------
-    job : ScoringJob
+    job : Job
         The job. Workers on other machines have the same files at the same paths.
     cluster : str
         ``local`` or ``local:N``, N workers on this machine; or ``ray://HOST[:PORT]``.
-    progress, stop, run_writer
-        As `score_partitions` takes them.
+    progress, stop
+        As `run_partitions` takes them.
 
     Returns
     -------
-    ScoreReport
+    JobReport
 
     Raises
     ------
     ClusterError
         If the cluster does not answer, no worker can begin, or partitions have failed; those that
-        are scored stay.
+        are computed stay.
     MissingDependency
         If Ray is not installed.
     Stopped
-        If a signal has stopped the work. What is scored stays.
+        If a signal has stopped the work. What is computed stays.
     WqaError
-        As `score_partitions` raises it.
+        As `run_partitions` raises it.
     """
-    _check_writer(job, run_writer)
-    manifest, scored = score_on_ray(job, cluster, progress, stop)
+    manifest, computed = compute_on_ray(job, cluster, progress, stop)
     if manifest is None:
-        settings = job.corpus_settings()
-        return ScoreReport(finished(pathlib.Path(job.out), job.output, settings))
-    return _merge_if_whole(job, manifest, scored, progress, run_writer)
+        return JobReport(job.finished(job.settings()))
+    return _merge_if_whole(job, manifest, computed, progress)
 
 
-def _check_writer(job: ScoringJob, run_writer: Optional[RunWriter]) -> None:
-    if job.output == "trec" and run_writer is None:
-        raise OptionError("run_writer", None, "wqa.evaluation.write_run, for a TREC run")
-
-
-def _merge_if_whole(
-    job: ScoringJob,
-    manifest: Manifest,
-    scored: int,
-    progress: bool,
-    run_writer: Optional[RunWriter],
-) -> ScoreReport:
-    """Merge the partitions if all are scored and nobody else merges them."""
+def _merge_if_whole(job: Job, manifest: Manifest, computed: int, progress: bool) -> JobReport:
+    """Merge the partitions if all are computed and nobody else merges them."""
     count = len(manifest.partitions)
-    missing = missing_partitions(job.folder, manifest)
+    missing = job.files(manifest).missing()
     # Where all are missing, another process may have merged and removed them.
-    if missing and finished(pathlib.Path(job.out), job.output, manifest.made_with) is None:
-        return ScoreReport(None, count, scored, len(missing))
+    if missing and job.finished(manifest.made_with) is None:
+        return JobReport(None, count, computed, len(missing))
     try:
-        merged: Merged = merge_partitions(job, manifest, progress, run_writer)
+        merged: Merged = merge_partitions(job, manifest, progress)
     except OutputLocked as locked:
         LOGGER.info(printable(f"another process merges the partitions: {locked.found}"))
-        return ScoreReport(None, count, scored)
-    return ScoreReport(merged.meta, count, scored, 0, merged.seconds, merged.cpu_seconds)
+        return JobReport(None, count, computed)
+    return JobReport(merged.meta, count, computed, 0, merged.seconds, merged.cpu_seconds)

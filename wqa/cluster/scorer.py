@@ -1,59 +1,49 @@
-"""Scores partitions in this process: each is read, ranked by itself, and written as a whole file.
-
-A partition depends on the manifest alone, so that it may be scored twice, anywhere: the second file
-replaces the first and holds the same scores.
-"""
+"""Scoring of a corpus as divided work: each partition is read and ranked by itself."""
 
 from __future__ import annotations
 
 import dataclasses
-import logging
+import json
 import pathlib
 import re
-import time
-from typing import Any, Dict, List, Optional
+from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Optional, Tuple
 
-from wqa.cluster.manifest import (
-    Manifest,
-    check_manifest,
-    partitions_folder,
-    read_manifest,
-    write_manifest,
-)
-from wqa.cluster.outputs import finished
-from wqa.cluster.partition_files import write_partition
-from wqa.config.machine import processor
+import numpy as np
+
+from wqa.cluster.job import Job, PartitionRunner, Wording
+from wqa.cluster.manifest import Manifest
+from wqa.cluster.outputs import RunWriter, finished, write_arrays, write_file
+from wqa.cluster.partition_files import Content, Layout
 from wqa.data.filters import filter_rule
 from wqa.data.ir_names import is_ir_name
 from wqa.data.locks import lock_output
-from wqa.data.partitions import (
-    PARTITION_TOKENS,
-    Partition,
-    PartitionReader,
-    QuestionGroup,
-    partitions_of,
-)
+from wqa.data.partitions import Partition, PartitionReader, QuestionGroup, partitions_of
 from wqa.data.records import Question
-from wqa.errors import DataError, OptionError, OutputLocked, check_choice, printable, shorten
+from wqa.data.scores import COUNTS
+from wqa.errors import DataError, OptionError, check_choice, shorten
 from wqa.inference.load import load_ranker
-from wqa.inference.scored_questions import checked_groups, passing, score_questions
-from wqa.inference.scoring_runs import (
-    check_partition_tokens,
-    machine_settings,
-    score_settings,
+from wqa.inference.scored_questions import (
+    ARRAYS,
+    ScoredQuestions,
+    checked_groups,
+    passing,
+    score_questions,
 )
-
-LOGGER = logging.getLogger(__name__)
+from wqa.inference.scoring_runs import OPTIONAL_SETTINGS, machine_settings, score_settings
 
 #: Forms of merged scores.
 OUTPUTS = ("logits", "jsonl", "trec")
-#: Seconds between two looks at a manifest that another process writes.
-PAUSE = 0.5
+
+_TYPES: Dict[str, np.dtype] = {
+    **ARRAYS,
+    "lengths": np.dtype("<u4"),
+    "names": np.dtype("u1"),  # JSON
+}
 
 
 @dataclasses.dataclass(frozen=True)
-class ScoringJob:
-    """What a scoring needs to know, in every process that takes part in it.
+class ScoringJob(Job):
+    """Scores of a ranker for the candidates of a corpus.
 
     Parameters
     ----------
@@ -61,37 +51,39 @@ class ScoringJob:
         Ranker, as `wqa.inference.load_ranker` takes it.
     data : str
         Questions with their candidates, canonical JSONL, plain or ``.gz``.
-    out : str
-        Folder to make of the scores. The partitions lie in ``OUT.partitions`` until they are
-        merged.
+    out, partition_tokens
+        As `Job` takes them.
+    options : dict
+        Keywords of `wqa.inference.load_ranker`, in values of JSON.
     filter : {"all", "no-all-negative", "clean"}
         Questions to score.
     output : {"logits", "jsonl", "trec"}
         Form of the merged scores: a folder of arrays for teachers, as `wqa.inference.write_scores`
         writes it; ``scores.jsonl``; or ``run.trec``.
-    partition_tokens : int
-        Most estimated tokens of a partition.
-    options : dict
-        Keywords of `wqa.inference.load_ranker`, in values of JSON.
+    run_writer : callable, optional
+        Writes a TREC run, as `wqa.evaluation.write_run` does; needed for that output.
 
     Raises
     ------
     OptionError
-        If a value is out of range, or ``data`` is a dataset of `ir_datasets`.
+        If a value is out of range, ``data`` is a dataset of `ir_datasets`, or a TREC run has no
+        writer.
     """
 
-    run: str
-    data: str
-    out: str
     filter: str = "all"
     output: str = "logits"
-    partition_tokens: int = PARTITION_TOKENS
-    options: Dict[str, Any] = dataclasses.field(default_factory=dict)
+    run_writer: Optional[RunWriter] = None
+
+    wording: ClassVar[Wording] = Wording("score", "scoring", "scored", "candidate", "scores")
+    layout: ClassVar[Layout] = Layout(_TYPES, ("read", *COUNTS))
+    optional_settings: ClassVar[Tuple[str, ...]] = OPTIONAL_SETTINGS
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         filter_rule(self.filter)
         check_choice("output", self.output, OUTPUTS)
-        check_partition_tokens(self.partition_tokens)
+        if self.output == "trec" and self.run_writer is None:
+            raise OptionError("run_writer", None, "wqa.evaluation.write_run, for a TREC run")
         if is_ir_name(self.data):
             raise OptionError(
                 "data",
@@ -101,29 +93,58 @@ class ScoringJob:
             )
 
     @property
-    def folder(self) -> pathlib.Path:
-        """Folder of the manifest and the partitions."""
-        return partitions_folder(pathlib.Path(self.out))
+    def paths(self) -> List[str]:
+        """Files and folders that every process sees, the document cache among them."""
+        cache = self.options.get("cache")
+        return super().paths + ([] if cache is None else [str(cache)])
 
-    def corpus_settings(self) -> Dict[str, Any]:
+    def settings(self) -> Dict[str, Any]:
         """What the scores depend on, but for the ranker's system: digests and options."""
         return score_settings(self.run, self.data, self.filter, self.partition_tokens, self.options)
 
+    def load(self) -> PartitionScorer:
+        """Load the ranker."""
+        return PartitionScorer(self)
 
-class PartitionScorer:
+    def finished(self, made_with: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """``meta.json`` of the merged scores; None where they are not there yet."""
+        return finished(pathlib.Path(self.out), self.output, made_with)
+
+    def unpack(self, content: Content, partition: Partition) -> ScoredQuestions:
+        """Take the scores of a partition from the content of its file."""
+        arrays, counts = dict(content.arrays), content.counts
+        lengths: List[int] = arrays.pop("lengths").tolist()
+        names = [tuple(pair) for pair in json.loads(arrays.pop("names").tobytes())]
+        counted = (counts["read"], counts["questions"], counts["pairs"])
+        if counted != (partition.read, len(lengths), sum(lengths)):
+            raise ValueError("counts other questions")
+        if len(names) != len(lengths) or any(len(a) != sum(lengths) for a in arrays.values()):
+            raise ValueError("has arrays of other lengths")
+        return ScoredQuestions(arrays, lengths, names, counts)
+
+    def merge(self, manifest: Manifest, parts: Iterable[ScoredQuestions]) -> Dict[str, Any]:
+        """Write the scores in their form, unless they are there; ``meta.json`` of them."""
+        out = pathlib.Path(self.out)
+        with lock_output(out):
+            meta = finished(out, self.output, manifest.made_with)
+            if meta is None:
+                facts = {"run": self.run}
+                if self.output == "logits":
+                    write_arrays(out, manifest.made_with, parts, facts)
+                else:
+                    write_file(out, self.output, manifest.made_with, parts, facts, self.run_writer)
+                meta = finished(out, self.output, manifest.made_with)
+        assert meta is not None
+        return meta
+
+
+class PartitionScorer(PartitionRunner):
     """Scores partitions of a job by a ranker, which it loads.
-
-    It is a context manager, which closes the file of questions.
 
     Parameters
     ----------
     job : ScoringJob
         The job.
-
-    Attributes
-    ----------
-    made_with : dict
-        Settings that the scores depend on.
 
     Raises
     ------
@@ -131,111 +152,45 @@ class PartitionScorer:
         If the ranker or the questions cannot be read.
     """
 
+    job: ScoringJob
+
     def __init__(self, job: ScoringJob) -> None:
-        self.job = job
         self._ranker = load_ranker(job.run, **job.options)
-        self.made_with = {**job.corpus_settings(), "system": self._ranker.capabilities.system}
-        self._computed_by = machine_settings(job.options)
+        made_with = {**job.settings(), "system": self._ranker.capabilities.system}
+        super().__init__(job, made_with, machine_settings(job.options))
         self._passes = passing(job.data, job.filter)
         self._reader = PartitionReader(job.data)
-        self._facts = {"instruction_sets": _instruction_sets()}
 
-    def __enter__(self) -> PartitionScorer:
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
+    def close(self) -> None:
+        """Close the file of questions."""
         self._reader.__exit__()
 
-    def finished(self) -> Optional[Dict[str, Any]]:
-        """``meta.json`` of the merged scores; None where they are not there yet.
-
-        Returns
-        -------
-        dict or None
-
-        Raises
-        ------
-        WqaError
-            If ``out`` holds other scores or other files.
-        """
-        return finished(pathlib.Path(self.job.out), self.job.output, self.made_with)
-
-    def open_manifest(self) -> Manifest:
-        """Read the manifest and check it, or write it if nobody has.
-
-        The corpus is read once by whoever writes it; others wait meanwhile.
-
-        Returns
-        -------
-        Manifest
-
-        Raises
-        ------
-        DataError
-            If there is a manifest of another ranker, other questions or other options, or it is
-            damaged.
-        WqaError
-            If a question cannot be read or ranked, or the manifest cannot be written.
-        """
-        folder = self.job.folder
-        waits = False
-        while True:
-            manifest = read_manifest(folder)
-            if manifest is not None:
-                check_manifest(manifest, folder, {**self.made_with, **self._computed_by})
-                return manifest
-            try:
-                with lock_output(folder):
-                    if read_manifest(folder) is None:
-                        partitions = self._divide()
-                        write_manifest(folder, self.made_with, self._computed_by, partitions)
-            except OutputLocked as locked:
-                if not waits:
-                    LOGGER.info(printable(f"waiting for the manifest: {locked.found}"))
-                waits = True
-                time.sleep(PAUSE)
-
-    def _divide(self) -> List[Partition]:
+    def divide(self) -> Iterator[Partition]:
+        """Divide the corpus into groups of questions that can be ranked."""
         job = self.job
         groups = checked_groups(self._ranker, job.data, job.filter, job.partition_tokens)
         if job.output == "trec":
             groups = map(_without_spaces, groups)
-        return list(partitions_of(groups))
+        return partitions_of(groups)
 
-    def score(self, manifest: Manifest, index: int) -> None:
-        """Score a partition and write its file.
-
-        Parameters
-        ----------
-        manifest : Manifest
-            The manifest.
-        index : int
-            Index of the partition.
-
-        Raises
-        ------
-        DataError
-            If the corpus is not that of the manifest any more.
-        WqaError
-            If a question cannot be read or ranked, or the file cannot be written.
-        """
-        partition = manifest.partitions[index]
-        start, cpu_start = time.perf_counter(), time.process_time()
+    def content(self, partition: Partition) -> Content:
+        """Score a partition."""
         read = self._reader.read(partition)
         questions: List[Question] = list(filter(self._passes, read))
         self._check_counts(partition, len(read), questions)
         scored = score_questions(self._ranker, questions, partition.read, self.job.data)
-        facts = {
-            "seconds": round(time.perf_counter() - start, 4),
-            "cpu_seconds": round(time.process_time() - cpu_start, 4),
-            **self._facts,
+        names = json.dumps(scored.names, ensure_ascii=False).encode("utf-8")
+        arrays = {
+            **scored.arrays,
+            "lengths": np.array(scored.lengths, _TYPES["lengths"]),
+            "names": np.frombuffer(names, _TYPES["names"]),
         }
-        write_partition(self.job.folder, manifest, index, scored, facts)
+        return Content(arrays, scored.counts)
 
     def _check_counts(self, partition: Partition, read: int, questions: List[Question]) -> None:
         candidates = sum(len(question.candidates) for question in questions)
         counted = (read, len(questions), candidates)
-        expected = (partition.read, partition.questions, partition.candidates)
+        expected = (partition.read, partition.records, partition.texts)
         if counted != expected:
             counts = "{} lines, {} questions to score and {} candidates"
             raise DataError(
@@ -257,10 +212,3 @@ def _without_spaces(group: QuestionGroup) -> QuestionGroup:
                 "rename the question, or take another format",
             )
     return group
-
-
-def _instruction_sets() -> str:
-    """Instruction sets of this processor, as far as the bits of scores may depend on them."""
-    described = processor()
-    limits = [f"{name}={value}" for name, value in described["caps"].items()]
-    return " ".join([described["machine"], *described["instruction_sets"], *limits])

@@ -12,7 +12,7 @@ import pathlib
 import sqlite3
 from typing import Any, Dict, Iterator, NamedTuple
 
-from wqa.errors import DataError, shorten
+from wqa.errors import DataError, OptionError, shorten
 
 #: Changes whenever older caches can no longer be read.
 FORMAT = 1
@@ -45,6 +45,34 @@ def entries_path(folder: pathlib.Path, number: int) -> pathlib.Path:
     pathlib.Path
     """
     return folder / f"encodings-{number}.bin"
+
+
+def refuse_other_files(path: pathlib.Path, makes: bool = True) -> None:
+    """Refuse a path at which no cache is, and none can be made.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Folder of the cache.
+    makes : bool
+        Whether a cache is made if there is none.
+
+    Raises
+    ------
+    DataError
+        If there is no cache, and none is made.
+    OptionError
+        If the path is a file, or a folder with other files.
+    """
+    if path.is_file():
+        raise OptionError("out", f"{path}, a file", "the path of a folder to make")
+    if (path / INDEX).exists():
+        return
+    if not makes:
+        raise DataError(path, "is no document cache", mend=MAKE)
+    if path.is_dir() and any(path.iterdir()):
+        found = f"{path}, a folder with other files"
+        raise OptionError("out", found, "the path of a folder to make")
 
 
 @contextlib.contextmanager

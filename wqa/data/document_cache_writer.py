@@ -21,7 +21,6 @@ from wqa.data.cache_index import (
     AT_ONCE,
     FORMAT,
     INDEX,
-    MAKE,
     MEND,
     Entry,
     State,
@@ -32,11 +31,12 @@ from wqa.data.cache_index import (
     index_errors,
     read_settings,
     read_state,
+    refuse_other_files,
 )
-from wqa.data.encodings import EntryFormat
+from wqa.data.encodings import EntryFormat, PackedDocument, pack_document
 from wqa.data.files import PathLike, storage_errors
 from wqa.data.locks import lock_output
-from wqa.errors import DataError, OptionError, StorageError, shorten
+from wqa.errors import DataError, StorageError, shorten
 
 #: Entries start at multiples of this, a line of the processor's cache.
 _ALIGNMENT = 64
@@ -100,7 +100,7 @@ class DocumentCacheWriter:
 
     def __enter__(self) -> DocumentCacheWriter:
         with contextlib.ExitStack() as stack:
-            self._refuse_other_files()
+            refuse_other_files(self.path, bool(self.settings))
             stack.enter_context(lock_output(self.path))
             with storage_errors(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -117,17 +117,6 @@ class DocumentCacheWriter:
 
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
-
-    def _refuse_other_files(self) -> None:
-        if self.path.is_file():
-            raise OptionError("out", f"{self.path}, a file", "the path of a folder to make")
-        if self._index.exists():
-            return
-        if not self.settings:
-            raise DataError(self.path, "is no document cache", mend=MAKE)
-        if self.path.is_dir() and any(self.path.iterdir()):
-            found = f"{self.path}, a folder with other files"
-            raise OptionError("out", found, "the path of a folder to make")
 
     def _open_index(self) -> sqlite3.Connection:
         """Open the index, or make it; check the settings of one that exists."""
@@ -255,26 +244,33 @@ class DocumentCacheWriter:
         StorageError
             If the entry cannot be written.
         """
-        rows = encodings[: self.settings["tokens"] or None]
-        if not len(rows) or rows.shape[1:] != (self._format.units,):
-            expected = f"rows of {self._format.units} values"
-            raise DataError(f"document {shorten(id)}", f"encodings of {rows.shape}", expected)
-        packed = self._format.pack(rows)
-        if not self._format.is_finite(packed, len(rows)):
-            raise DataError(
-                f"document {shorten(id)}",
-                f"encodings that are no finite numbers in {self._format.store}",
-                "finite numbers",
-                "take store float32; if it fails too, the weights are damaged",
-            )
+        tokens = self.settings["tokens"]
+        self.put_packed(pack_document(self._format, tokens, id, digest, encodings, truncated))
+
+    def put_packed(self, document: PackedDocument) -> None:
+        """Add a document as `put` does, whose entry is in the layout of this cache.
+
+        Parameters
+        ----------
+        document : PackedDocument
+            The document.
+
+        Raises
+        ------
+        StorageError
+            If the entry cannot be written.
+        """
+        content, rows = document.content, document.rows
         start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
-        content = np.frombuffer(packed, np.uint8)
-        checksums = [self._format.checksum(content, len(rows), count) for count in (1, len(rows))]
+        checksums = [self._format.checksum(content, rows, count) for count in (1, rows)]
         with storage_errors(self._entries):
-            self._file.write(bytes(start - self._end) + packed)
-        self._end = start + len(packed)
-        is_cut = truncated or len(rows) < len(encodings)
-        self._added[id] = Entry(id, digest, start, len(rows), int(is_cut), *checksums)
+            self._file.write(bytes(start - self._end))
+            self._file.write(content.data)
+        self._end = start + len(content)
+        is_cut = int(document.truncated)
+        self._added[document.id] = Entry(
+            document.id, document.digest, start, rows, is_cut, *checksums
+        )
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove documents at the next commit, before those that `put` adds.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Set
+from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Set, Tuple
 
 from wqa.data.files import PathLike
 from wqa.data.json_lines import checked_utf8, json_value, meta_of, object_of, text_of, write_lines
-from wqa.data.lines import text_lines
+from wqa.data.lines import bounded_lines, decoded_lines, open_lines
 from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
 
@@ -63,25 +63,69 @@ def read_documents(path: PathLike) -> Iterator[Document]:
         At the first line that is no document, whose text is blank, or whose id is that of a line
         before; the message names file and line. Also if there is no line.
     """
-    lines_of_ids: Dict[str, int] = {}
-    for number, line in text_lines(path, LONGEST_DOCUMENT):
-        where = f"{path}, line {number}"
-        document = _document(json_value(line, where), where)
-        if document.id in lines_of_ids:
-            raise DataError(
-                where,
-                f"document id {shorten(document.id)} is on line {lines_of_ids[document.id]} too",
-                "ids that are unique in a file",
-                "rename one of the two",
-            )
-        lines_of_ids[document.id] = number
+    for document, _ in read_placed_documents(path):
         yield document
+
+
+def read_placed_documents(path: PathLike) -> Iterator[Tuple[Document, int]]:
+    """Read a file of documents as `read_documents` does, with the position of each.
+
+    Parameters
+    ----------
+    path : str or path-like
+        As `read_documents` takes it.
+
+    Yields
+    ------
+    document : Document
+        A document.
+    end : int
+        Number of bytes, unpacked, up to the end of its line.
+
+    Raises
+    ------
+    DataError
+        As `read_documents` raises it.
+    """
+    lines_of_ids: Dict[str, int] = {}
+    with open_lines(path) as file:
+        lines = bounded_lines(file, path, LONGEST_DOCUMENT)
+        for number, line in decoded_lines(lines, path):
+            where = f"{path}, line {number}"
+            document = parse_document(line, where)
+            known = lines_of_ids.setdefault(document.id, number)
+            if known != number:
+                raise DataError(
+                    where,
+                    f"document id {shorten(document.id)} is on line {known} too",
+                    "ids that are unique in a file",
+                    "rename one of the two",
+                )
+            yield document, file.tell()
     if not lines_of_ids:
         raise DataError(path, "the file holds no document", "one JSON object a line")
 
 
-def _document(value: Any, where: str) -> Document:
-    fields = object_of(value, {"id", "text"}, {"title", "meta"}, where)
+def parse_document(line: str, where: str) -> Document:
+    """Parse one line of a file of documents.
+
+    Parameters
+    ----------
+    line : str
+        The line.
+    where : str
+        Its file and number, for messages.
+
+    Returns
+    -------
+    Document
+
+    Raises
+    ------
+    DataError
+        If the line is no document, or its text is blank.
+    """
+    fields = object_of(json_value(line, where), {"id", "text"}, {"title", "meta"}, where)
     for name in fields:
         if name != "meta":
             text_of(fields[name], name, where)

@@ -6,11 +6,11 @@ row, float32, comes before them: a value is its integer times the scale of its r
 
 from __future__ import annotations
 
-from typing import Dict, Tuple
+from typing import Dict, NamedTuple, Tuple
 
 import numpy as np
 
-from wqa.errors import check_choice
+from wqa.errors import DataError, check_choice, shorten
 
 #: Element types of entries, and the NumPy types that carry them (bfloat16 as its 16 bits).
 STORES: Dict[str, np.dtype] = {
@@ -181,6 +181,82 @@ class EntryFormat:
         """Start and end of the first rows, which lie behind the scales of all."""
         start = rows * self._scale_bytes
         return start, start + count * self._row_bytes
+
+
+class PackedDocument(NamedTuple):
+    """A document as a cache stores it.
+
+    Attributes
+    ----------
+    id : str
+        Its id.
+    digest : bytes
+        Digest of its text, `wqa.data.document_cache.text_digest`.
+    content : numpy.ndarray
+        Bytes of its entry, uint8.
+    rows : int
+        Number of rows of the entry.
+    truncated : bool
+        Whether the text lost tokens.
+    """
+
+    id: str
+    digest: bytes
+    content: np.ndarray
+    rows: int
+    truncated: bool
+
+
+def pack_document(
+    format: EntryFormat,
+    tokens: int,
+    id: str,
+    digest: bytes,
+    encodings: np.ndarray,
+    truncated: bool = False,
+) -> PackedDocument:
+    """Convert the encodings of a document to its entry.
+
+    Parameters
+    ----------
+    format : EntryFormat
+        Layout of the entries.
+    tokens : int
+        Greatest number of rows to keep, from the first on; 0 for all.
+    id : str
+        Id of the document.
+    digest : bytes
+        Digest of its text.
+    encodings : numpy.ndarray
+        (rows, C): float32, or uint16 that holds the bits of bfloat16.
+    truncated : bool
+        Whether the text lost tokens to the length limit. A document that loses rows to ``tokens``
+        is truncated too.
+
+    Returns
+    -------
+    PackedDocument
+
+    Raises
+    ------
+    DataError
+        If there is no row, the rows have another width, or a value is not finite in the element
+        type of the entries.
+    """
+    rows = encodings[: tokens or None]
+    if not len(rows) or rows.shape[1:] != (format.units,):
+        expected = f"rows of {format.units} values"
+        raise DataError(f"document {shorten(id)}", f"encodings of {rows.shape}", expected)
+    packed = format.pack(rows)
+    if not format.is_finite(packed, len(rows)):
+        raise DataError(
+            f"document {shorten(id)}",
+            f"encodings that are no finite numbers in {format.store}",
+            "finite numbers",
+            "take store float32; if it fails too, the weights are damaged",
+        )
+    is_cut = truncated or len(rows) < len(encodings)
+    return PackedDocument(id, digest, np.frombuffer(packed, np.uint8), len(rows), is_cut)
 
 
 def _sum(content: np.ndarray) -> int:

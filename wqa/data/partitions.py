@@ -1,14 +1,26 @@
-"""Partitions of a corpus: consecutive questions of about as many tokens, which are scored together.
+"""Partitions of a file: consecutive records of about as many tokens, which are computed together.
 
 A partition is read again by the bytes at which it begins and ends. Its size is an estimate from the
-numbers of characters, so that no tokenizer needs to read the corpus first: `CHARACTERS` a token,
-and `SPECIAL` tokens a pair. The question is read again beside each candidate. Texts that a ranker
-truncates count in full, so that a partition of long texts takes less time than others.
+numbers of characters, so that no tokenizer needs to read the corpus first. Of questions that is
+`CHARACTERS` a token, and `SPECIAL` tokens a pair; the question is read again beside each candidate.
+Texts that a ranker truncates count in full, so that a partition of long texts takes less time than
+others. `wqa.data.document_partitions` divides documents.
 """
 
 from __future__ import annotations
 
-from typing import IO, Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import (
+    IO,
+    Any,
+    Callable,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+    TypeVar,
+)
 
 from wqa.data.archives import DAMAGE
 from wqa.data.files import PathLike
@@ -25,30 +37,33 @@ SPECIAL = 3
 #: Estimated tokens of a partition: some thousands of pairs of sentences.
 PARTITION_TOKENS = 1 << 18
 
+T = TypeVar("T")
+
 
 class Partition(NamedTuple):
-    """Consecutive questions of a file.
+    """Consecutive records of a file, such as questions or documents.
 
     Attributes
     ----------
     start, end : int
-        Bytes of the unpacked file before the first question, and up to the end of the last.
+        Bytes of the unpacked file before the first record, and up to the end of the last.
     line : int
         Number of the first line, from 1.
     read : int
         Number of lines.
-    questions, candidates : int
-        Number of the questions that pass the filter, and of their candidates.
+    records, texts : int
+        Number of the records to compute, and of their texts: of the questions that pass the filter
+        and their candidates, or of documents twice.
     tokens : int
-        Estimated tokens of their pairs.
+        Estimated tokens of what a model reads.
     """
 
     start: int
     end: int
     line: int
     read: int
-    questions: int
-    candidates: int
+    records: int
+    texts: int
     tokens: int
 
 
@@ -115,19 +130,53 @@ def group_questions(
     QuestionGroup
         The groups in order. Each question is in one.
     """
-    kept: List[Question] = []
-    read = total = end = 0
-    for question, question_end in placed:
-        passed = passes(question)
-        tokens = estimated_tokens(question) if passed else 0
-        if read and total + tokens > limit:
-            yield QuestionGroup(kept, read, total, end)
-            kept, read, total = [], 0, 0
-        if passed:
-            kept.append(question)
-        read, total, end = read + 1, total + tokens, question_end
-    if read:
-        yield QuestionGroup(kept, read, total, end)
+    for questions, tokens, end in bounded_groups(_counted(placed, passes), limit):
+        kept = [question for question in questions if question is not None]
+        yield QuestionGroup(kept, len(questions), tokens, end)
+
+
+def _counted(
+    placed: Iterable[Tuple[Question, int]], passes: Callable[[Question], bool]
+) -> Iterator[Tuple[Optional[Question], int, int]]:
+    """Questions with their tokens and positions; None for one that does not pass."""
+    for question, end in placed:
+        if passes(question):
+            yield question, estimated_tokens(question), end
+        else:
+            yield None, 0, end
+
+
+def bounded_groups(
+    counted: Iterable[Tuple[T, int, int]], limit: int
+) -> Iterator[Tuple[List[T], int, int]]:
+    """Divide items into groups of consecutive ones, each of a bounded number of tokens.
+
+    Parameters
+    ----------
+    counted : iterable of (T, int, int)
+        Items, each with its tokens and the position after it.
+    limit : int
+        Most tokens of a group. An item of more is a group of its own.
+
+    Yields
+    ------
+    items : list of T
+        Items of a group. Each item is in one, in order.
+    tokens : int
+        Their tokens.
+    end : int
+        Position after the last of them.
+    """
+    group: List[T] = []
+    total = end = 0
+    for item, tokens, item_end in counted:
+        if group and total + tokens > limit:
+            yield group, total, end
+            group, total = [], 0
+        group.append(item)
+        total, end = total + tokens, item_end
+    if group:
+        yield group, total, end
 
 
 def partitions_of(groups: Iterable[QuestionGroup]) -> Iterator[Partition]:
@@ -153,18 +202,28 @@ def partitions_of(groups: Iterable[QuestionGroup]) -> Iterator[Partition]:
 
 
 class PartitionReader:
-    """Reads the questions of partitions from a file, which stays open. It is a context manager.
+    """Reads the records of partitions from a file, which stays open. It is a context manager.
 
     A packed file is unpacked up to a partition; one after another, in order, they cost one pass.
 
     Parameters
     ----------
     path : str or path-like
-        Canonical JSONL, plain or ``.gz``.
+        File with a record on each line, plain or ``.gz``.
+    parse : callable
+        Takes a line, and its file and number for messages; returns the record. By default it takes
+        questions of canonical JSONL.
+    longest : int
+        Greatest length of a line in bytes.
     """
 
-    def __init__(self, path: PathLike) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: PathLike,
+        parse: Callable[[str, str], Any] = parse_question,
+        longest: int = LONGEST_QUESTION,
+    ) -> None:
+        self._path, self._parse, self._longest = path, parse, longest
         self._file: Optional[IO[bytes]] = None
 
     def __enter__(self) -> PartitionReader:
@@ -175,8 +234,8 @@ class PartitionReader:
             self._file.close()
             self._file = None
 
-    def read(self, partition: Partition) -> List[Question]:
-        """Read the questions of a partition, those that a filter leaves out among them.
+    def read(self, partition: Partition) -> List[Any]:
+        """Read the records of a partition, those that a filter leaves out among them.
 
         Parameters
         ----------
@@ -185,12 +244,13 @@ class PartitionReader:
 
         Returns
         -------
-        list of Question
+        list
+            The records, as ``parse`` returns them.
 
         Raises
         ------
         DataError
-            If the file cannot be read, or a line is not canonical.
+            If the file cannot be read, or a line is no record.
         """
         if self._file is None:
             self._file = open_lines(self._path)
@@ -201,10 +261,10 @@ class PartitionReader:
             raise DataError(
                 self._path, f"cannot be read ({error})", "a whole file", "fetch or write it again"
             ) from None
-        lines = bounded_lines(file, self._path, LONGEST_QUESTION, first=partition.line)
-        questions: List[Question] = []
+        lines = bounded_lines(file, self._path, self._longest, first=partition.line)
+        records: List[Any] = []
         for number, line in decoded_lines(lines, self._path):
-            questions.append(parse_question(line, f"{self._path}, line {number}"))
+            records.append(self._parse(line, f"{self._path}, line {number}"))
             if file.tell() >= partition.end:
                 break
-        return questions
+        return records

@@ -8,39 +8,25 @@ that was not. Memory holds one chunk.
 from __future__ import annotations
 
 import os
-import pathlib
 import time
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Set, Union
+from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 from wqa.config import EngineConfig
-from wqa.data.document_cache import text_digest
+from wqa.data.document_cache import open_cache, text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
-from wqa.data.documents import Document, read_documents
-from wqa.data.encodings import STORES
+from wqa.data.document_partitions import document_chunks
+from wqa.data.documents import Document, read_documents, read_placed_documents
 from wqa.data.files import PathLike
 from wqa.data.lines import text_lines
 from wqa.data.progress import progress_bar
 from wqa.data.stopping import StopRequest
-from wqa.errors import OptionError, RunDirectoryError, Stopped, check_choice
-from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
-from wqa.inference.run_directory import load_run
-from wqa.models import parse_devices
-from wqa.onednn import check_precision
-from wqa.text import SingleEncoder
-
-#: Most documents of a chunk, and characters after which it ends.
-CHUNK_DOCUMENTS, CHUNK_CHARACTERS = 64, 1 << 18
-
-#: Precisions in which documents are encoded.
-PRECISIONS = ("float32", "bfloat16")
-
-
-class TextEncoder(NamedTuple):
-    """Encodes the documents of one run."""
-
-    inputs: SingleEncoder
-    encoder: DocumentEncoder
-    identity: Dict[str, Any]  # what the encodings depend on
+from wqa.errors import Stopped
+from wqa.inference.text_encoder import (
+    TextEncoder,
+    cache_settings,
+    check_cache_options,
+    load_text_encoder,
+)
 
 
 class CacheReport(NamedTuple):
@@ -77,49 +63,6 @@ class CacheReport(NamedTuple):
     missing: int = 0
     bytes: int = 0
     seconds: float = 0.0
-
-
-def load_text_encoder(run: Union[str, os.PathLike[str]], engine: EngineConfig) -> TextEncoder:
-    """Load the encoder of a run's documents.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run directory of a system that encodes documents by themselves.
-    engine : EngineConfig
-        Engine, precision, device and threads.
-
-    Returns
-    -------
-    TextEncoder
-
-    Raises
-    ------
-    RunDirectoryError
-        If there is no such run, or a file is damaged.
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        If the engine does not fit this machine.
-    """
-    parse_devices(engine.ctx)
-    check_choice("precision", engine.precision, PRECISIONS)
-    check_precision(engine.precision)
-    folder = pathlib.Path(run)
-    if not folder.is_dir():
-        raise RunDirectoryError(folder, "there is no such directory", "a run directory")
-    loaded = load_run(folder, engine.ctx)
-    backbone, tokenizer = loaded.network.document_encoder, loaded.encoder.tokenizer
-    if backbone is None:
-        raise RunDirectoryError(
-            folder,
-            f"a run of {loaded.config.system}, which reads question and candidate together",
-            "a system that encodes documents by themselves",
-        )
-    length = loaded.config.max_length
-    return TextEncoder(
-        SingleEncoder(tokenizer, length),
-        DocumentEncoder(backbone, tokenizer, length, engine),
-        encodings_identity(backbone, tokenizer, length),
-    )
 
 
 def encode_documents(
@@ -170,27 +113,59 @@ def encode_documents(
         If the run or the documents cannot be read, or ``out`` is a cache of another encoder or
         other options, cannot be written, or another process writes it.
     """
-    check_choice("store", store, STORES)
-    if first_tokens < 0:
-        raise OptionError("first_tokens", first_tokens, "a number of rows, or 0 for all")
+    check_cache_options(store, first_tokens)
     config = engine or EngineConfig()
     # A fault on the last line is found now, not hours later.
     ids = {document.id for document in read_documents(documents)}
     text_encoder = load_text_encoder(run, config)
-    settings = {
-        **text_encoder.identity,
-        "precision": config.precision,
-        "store": store,
-        "tokens": first_tokens,
-    }
+    settings = cache_settings(text_encoder, config.precision, store, first_tokens)
     with DocumentCacheWriter(out, settings) as writer:
         work = _Encoding(text_encoder, writer, len(ids), stop or StopRequest())
-        work.encode(read_documents(documents), progress)
+        work.encode(read_placed_documents(documents), progress)
         removed = 0
         if prune:
-            removed = _remove(writer, set(writer.ids()) - ids)
+            removed = remove_from(writer, set(writer.ids()) - ids)
         writer.compact()
         return work.report(removed)
+
+
+def check_cached(
+    encoder: TextEncoder, settings: Mapping[str, Any], documents: PathLike, out: PathLike
+) -> Optional[CacheReport]:
+    """Check whether a cache holds the documents of a file. Nothing is encoded.
+
+    Parameters
+    ----------
+    encoder : TextEncoder
+        Encoder of the cache, whose tokenizer tells which documents have no token.
+    settings : dict
+        Settings of the cache.
+    documents, out
+        As `encode_documents` takes them.
+
+    Returns
+    -------
+    CacheReport or None
+        None where a document is not in the cache, or with another text.
+
+    Raises
+    ------
+    DataError
+        If the documents or the cache cannot be read, or the cache has other settings.
+    """
+    cache = open_cache(out, settings)
+    unchanged = blank = 0
+    for chunk, _ in document_chunks(read_placed_documents(documents)):
+        stored = cache.stored_digests([document.id for document in chunk])
+        for document in chunk:
+            if document.id in stored and stored[document.id] != text_digest(document.full_text):
+                return None
+        lacking = [document.full_text for document in chunk if document.id not in stored]
+        if not all(encoded.empty for encoded in encoder.inputs.encode(lacking)):
+            return None
+        unchanged += len(stored)
+        blank += len(lacking)
+    return CacheReport(len(cache), unchanged=unchanged, blank=blank)
 
 
 def remove_documents(out: PathLike, ids: PathLike) -> CacheReport:
@@ -218,13 +193,32 @@ def remove_documents(out: PathLike, ids: PathLike) -> CacheReport:
         wanted.add(line.strip())
     wanted.discard("")
     with DocumentCacheWriter(out) as writer:
-        removed = _remove(writer, wanted & set(writer.ids()))
+        removed = remove_from(writer, wanted & set(writer.ids()))
         writer.compact()
         missing = len(wanted) - removed
         return CacheReport(len(writer), removed=removed, missing=missing, bytes=writer.used_bytes())
 
 
-def _remove(writer: DocumentCacheWriter, ids: Set[str]) -> int:
+def remove_from(writer: DocumentCacheWriter, ids: Set[str]) -> int:
+    """Remove documents from an open cache.
+
+    Parameters
+    ----------
+    writer : DocumentCacheWriter
+        The cache.
+    ids : set of str
+        Ids of documents that it holds.
+
+    Returns
+    -------
+    int
+        Their number.
+
+    Raises
+    ------
+    StorageError
+        If the cache cannot be written.
+    """
     if ids:
         writer.remove(sorted(ids))
         writer.commit()
@@ -242,11 +236,11 @@ class _Encoding:
         self._counts = dict.fromkeys(("new", "changed", "unchanged", "truncated", "blank"), 0)
         self._seconds = 0.0
 
-    def encode(self, documents: Iterable[Document], progress: bool) -> None:
+    def encode(self, placed: Iterable[Tuple[Document, int]], progress: bool) -> None:
         """Encode what the cache lacks, chunk by chunk."""
         done = 0
         with progress_bar(self._total, "encoding", "document", progress) as bar:
-            for chunk in _chunks(documents):
+            for chunk, _ in document_chunks(placed):
                 if self._stop.signal:
                     where = f"{self._writer.path}, {done} of {self._total} documents"
                     raise Stopped(self._stop.signal, where, "they are in the cache")
@@ -265,19 +259,17 @@ class _Encoding:
         if not wanted:
             return
         start = time.perf_counter()
-        inputs = self._encoder.inputs.encode([document.full_text for document in wanted])
-        filled = []
-        for document, encoded in zip(wanted, inputs):
-            if not encoded.empty:
-                filled.append((document.id, encoded))
-            elif document.id in stored:
-                self._writer.remove([document.id])
-        encodings = self._encoder.encoder.encode([encoded.token_ids for _, encoded in filled])
-        for (id, encoded), rows in zip(filled, encodings):
-            self._writer.put(id, digests[id], rows, encoded.truncated)
-            self._counts["changed" if id in stored else "new"] += 1
-            self._counts["truncated"] += int(encoded.truncated)
-        self._counts["blank"] += len(wanted) - len(filled)
+        texts = self._encoder.encode([document.full_text for document in wanted])
+        for document, encoded in zip(wanted, texts):
+            id = document.id
+            if encoded is not None:
+                self._writer.put(id, digests[id], encoded.rows, encoded.truncated)
+                self._counts["changed" if id in stored else "new"] += 1
+                self._counts["truncated"] += int(encoded.truncated)
+                continue
+            self._counts["blank"] += 1
+            if id in stored:
+                self._writer.remove([id])
         self._writer.commit()
         self._seconds += time.perf_counter() - start
 
@@ -290,17 +282,3 @@ class _Encoding:
             seconds=self._seconds,
             **self._counts,
         )
-
-
-def _chunks(documents: Iterable[Document]) -> Iterator[List[Document]]:
-    """Consecutive documents, whose number does not depend on what a cache holds."""
-    chunk: List[Document] = []
-    characters = 0
-    for document in documents:
-        chunk.append(document)
-        characters += len(document.text)
-        if len(chunk) == CHUNK_DOCUMENTS or characters >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, characters = [], 0
-    if chunk:
-        yield chunk

@@ -1,0 +1,302 @@
+"""Encoding of documents as divided work: partitions of whole chunks, merged into one cache.
+
+The chunks are those of one process that encodes all documents, so that the merged cache holds the
+same encodings, to the bit, as a new one of `wqa.inference.encode_documents`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+
+import numpy as np
+
+from wqa.cluster.job import Job, PartitionRunner, Wording
+from wqa.cluster.manifest import NAME, Manifest
+from wqa.cluster.partition_files import Content, Layout
+from wqa.config import EngineConfig
+from wqa.data.cache_index import INDEX, refuse_other_files
+from wqa.data.digests import ranker_digest
+from wqa.data.document_cache import text_digest
+from wqa.data.document_cache_writer import DocumentCacheWriter
+from wqa.data.document_partitions import (
+    PARTITION_TOKENS,
+    chunk_settings,
+    document_chunks,
+    document_partitions,
+)
+from wqa.data.documents import (
+    LONGEST_DOCUMENT,
+    Document,
+    parse_document,
+    read_placed_documents,
+)
+from wqa.data.encodings import EntryFormat, PackedDocument, pack_document
+from wqa.data.files import sha256
+from wqa.data.partitions import Partition, PartitionReader
+from wqa.errors import DataError
+from wqa.inference.encoding_runs import CacheReport, check_cached, remove_from
+from wqa.inference.scoring_runs import machine_settings
+from wqa.inference.text_encoder import (
+    TextEncoder,
+    cache_settings,
+    check_cache_options,
+    load_text_encoder,
+)
+
+#: Settings of a job that are none of the cache.
+_JOB_SETTINGS = ("documents_sha256", "run_sha256", "partition_tokens", "prune")
+_DIGEST_BYTES = len(text_digest(""))
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodingJob(Job):
+    """Encodings of a file of documents by a run, for a document cache.
+
+    Parameters
+    ----------
+    run : str
+        Run directory of a system that encodes documents by themselves.
+    data : str
+        Documents, JSONL, plain or ``.gz``.
+    out : str
+        Folder of the cache. Documents that an older cache of the same settings holds stay in it;
+        those of the file are added, or replaced if their text has changed.
+    partition_tokens
+        As `Job` takes it.
+    options : dict
+        Fields of `EngineConfig`: ``engine``, ``precision`` (float32 or bfloat16), ``threads`` and
+        ``ctx``.
+    store : {"float16", "bfloat16", "float32", "int8"}
+        Element type of the cache.
+    first_tokens : int
+        Number of rows of each document to keep, from the first on; 0 for all.
+    prune : bool
+        Remove documents from the cache that are not in the file.
+
+    Raises
+    ------
+    OptionError
+        If a value is out of range.
+    """
+
+    partition_tokens: int = PARTITION_TOKENS
+    store: str = "float16"
+    first_tokens: int = 0
+    prune: bool = False
+
+    wording: ClassVar[Wording] = Wording("encode", "encoding", "encoded", "document", "encodings")
+    layout: ClassVar[Layout] = Layout(
+        {
+            "ids": np.dtype("u1"),  # JSON
+            "digests": np.dtype("u1"),  # of the texts, one after another
+            "rows": np.dtype("<u4"),  # 0 for a document without a token
+            "truncated": np.dtype("u1"),
+            "entries": np.dtype("u1"),  # as the cache holds them, one after another
+        },
+        ("documents", "blank", "truncated"),
+    )
+    optional_settings: ClassVar[Tuple[str, ...]] = ("partition_tokens", "prune")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_cache_options(self.store, self.first_tokens)
+
+    @property
+    def engine(self) -> EngineConfig:
+        """Engine that encodes the documents."""
+        return EngineConfig(**self.options)
+
+    def settings(self) -> Dict[str, Any]:
+        """What the encodings depend on: digests and options."""
+        try:
+            digest = sha256(self.data)
+        except OSError as error:
+            problem = f"cannot be read ({error.strerror})"
+            raise DataError(self.data, problem, "a file", "check the path") from None
+        settings = {
+            "documents_sha256": digest,
+            "run_sha256": ranker_digest(self.run),
+            "precision": self.options.get("precision", "float32"),
+            "store": self.store,
+            "tokens": self.first_tokens,
+        }
+        if self.partition_tokens != PARTITION_TOKENS:
+            settings["partition_tokens"] = self.partition_tokens
+        if self.prune:
+            settings["prune"] = True
+        return settings
+
+    def load(self) -> PartitionEncoder:
+        """Load the encoder of documents."""
+        return PartitionEncoder(self)
+
+    def settings_of(self, encoder: TextEncoder) -> Dict[str, Any]:
+        """Settings of the cache.
+
+        Parameters
+        ----------
+        encoder : TextEncoder
+            Encoder of the documents.
+
+        Returns
+        -------
+        dict of str to Any
+        """
+        return cache_settings(encoder, self.engine.precision, self.store, self.first_tokens)
+
+    def finished(self, made_with: Dict[str, Any]) -> Optional[Dict[str, Any]]:
+        """Counts of a cache that holds all documents; None where it does not, or may not yet.
+
+        While there is a manifest, the partitions are not merged, or not removed.
+        """
+        out = pathlib.Path(self.out)
+        refuse_other_files(out)
+        if (self.folder / NAME).is_file() or not (out / INDEX).is_file():
+            return None
+        encoder = load_text_encoder(self.run, self.engine)
+        report = check_cached(encoder, self.settings_of(encoder), self.data, out)
+        if report is None or self.prune and report.documents > report.unchanged:
+            return None
+        return report._asdict()
+
+    def unpack(self, content: Content, partition: Partition) -> List[PackedDocument]:
+        """Take the documents of a partition from the content of its file."""
+        arrays = content.arrays
+        ids = json.loads(arrays["ids"].tobytes())
+        rows, truncated = arrays["rows"].tolist(), arrays["truncated"].tolist()
+        lengths = {len(ids), len(rows), len(truncated), content.counts["documents"]}
+        if lengths != {partition.records}:
+            raise ValueError("counts other documents")
+        total = sum(rows)
+        size = len(arrays["entries"]) // total if total else 0
+        if len(arrays["digests"]) != len(ids) * _DIGEST_BYTES:
+            raise ValueError("has digests of other documents")
+        if len(arrays["entries"]) != size * total:
+            raise ValueError("has entries of other lengths")
+        digests = arrays["digests"].reshape(len(ids), _DIGEST_BYTES)
+        ends = np.cumsum(arrays["rows"], dtype=np.int64) * size
+        entries = np.split(arrays["entries"], ends[:-1])
+        documents = []
+        for id, digest, entry, count, cut in zip(ids, digests, entries, rows, truncated):
+            documents.append(PackedDocument(id, digest.tobytes(), entry, count, bool(cut)))
+        return documents
+
+    def merge(self, manifest: Manifest, parts: Iterable[List[PackedDocument]]) -> Dict[str, Any]:
+        """Write the documents to the cache that it lacks; the fields of a `CacheReport`."""
+        settings = dict(manifest.made_with)
+        for name in _JOB_SETTINGS:
+            settings.pop(name, None)
+        counts = dict.fromkeys(("new", "changed", "unchanged", "truncated", "blank"), 0)
+        ids: Set[str] = set()
+        with DocumentCacheWriter(self.out, settings) as writer:
+            for part in parts:
+                _add(writer, part, counts)
+                ids.update(document.id for document in part)
+            removed = 0
+            if self.prune:
+                removed = remove_from(writer, set(writer.ids()) - ids)
+            writer.compact()
+            size = writer.used_bytes()
+            return CacheReport(len(writer), removed=removed, bytes=size, **counts)._asdict()
+
+
+def _add(
+    writer: DocumentCacheWriter, documents: List[PackedDocument], counts: Dict[str, int]
+) -> None:
+    """Add the documents of a partition that a cache lacks, and count them."""
+    stored = writer.stored_digests([document.id for document in documents])
+    before = counts["unchanged"]
+    for document in documents:
+        if not document.rows:
+            counts["blank"] += 1
+            writer.remove([document.id])
+        elif stored.get(document.id) == document.digest:
+            counts["unchanged"] += 1
+        else:
+            writer.put_packed(document)
+            counts["changed" if document.id in stored else "new"] += 1
+            counts["truncated"] += int(document.truncated)
+    if counts["unchanged"] - before < len(documents):
+        writer.commit()
+
+
+class PartitionEncoder(PartitionRunner):
+    """Encodes partitions of a job by the run's encoder of documents, which it loads.
+
+    Parameters
+    ----------
+    job : EncodingJob
+        The job.
+
+    Raises
+    ------
+    WqaError
+        If the run or the documents cannot be read.
+    """
+
+    job: EncodingJob
+
+    def __init__(self, job: EncodingJob) -> None:
+        self._encoder = load_text_encoder(job.run, job.engine)
+        settings = job.settings_of(self._encoder)
+        made_with = {**job.settings(), **settings}
+        computed_by = {**machine_settings(job.options), **chunk_settings()}
+        super().__init__(job, made_with, computed_by)
+        self._format = EntryFormat(settings["units"], job.store)
+        self._reader = PartitionReader(job.data, parse_document, LONGEST_DOCUMENT)
+
+    def close(self) -> None:
+        """Close the file of documents."""
+        self._reader.__exit__()
+
+    def divide(self) -> Iterator[Partition]:
+        """Divide the documents into partitions of whole chunks."""
+        return document_partitions(read_placed_documents(self.job.data), self.job.partition_tokens)
+
+    def content(self, partition: Partition) -> Content:
+        """Encode a partition."""
+        documents: List[Document] = self._reader.read(partition)
+        if len(documents) != partition.read:
+            raise DataError(
+                f"{self.job.data}, from line {partition.line}",
+                f"{len(documents)} documents",
+                f"{partition.read}, as when the manifest was written",
+                f"restore the file, or delete {self.job.folder}",
+            )
+        packed: List[PackedDocument] = []
+        for chunk, _ in document_chunks((document, 0) for document in documents):
+            texts = [document.full_text for document in chunk]
+            for document, text, encoded in zip(chunk, texts, self._encoder.encode(texts)):
+                id, digest = document.id, text_digest(text)
+                if encoded is None:
+                    packed.append(PackedDocument(id, digest, np.zeros(0, np.uint8), 0, False))
+                    continue
+                packed.append(
+                    pack_document(
+                        self._format,
+                        self.job.first_tokens,
+                        id,
+                        digest,
+                        encoded.rows,
+                        encoded.truncated,
+                    )
+                )
+        return _content(packed)
+
+
+def _content(documents: List[PackedDocument]) -> Content:
+    ids = json.dumps([document.id for document in documents], ensure_ascii=False)
+    rows = [document.rows for document in documents]
+    truncated = [int(document.truncated) for document in documents]
+    arrays = {
+        "ids": np.frombuffer(ids.encode("utf-8"), np.uint8),
+        "digests": np.frombuffer(b"".join(document.digest for document in documents), np.uint8),
+        "rows": np.array(rows, "<u4"),
+        "truncated": np.array(truncated, np.uint8),
+        "entries": np.concatenate([document.content for document in documents]),
+    }
+    counts = {"documents": len(rows), "blank": rows.count(0), "truncated": sum(truncated)}
+    return Content(arrays, counts)
