@@ -136,6 +136,8 @@ class DecoupledPath(HybridBlock):
         self.question_encoder = network.question_encoder
         self.document_encoder = network.document_encoder
         self.interaction = interaction
+        # `FirstRows` reads nothing else of the encodings.
+        self._reads_first = network.own_config.interaction == "linear"
         break_cycles(self)
 
     def hybrid_forward(
@@ -148,11 +150,8 @@ class DecoupledPath(HybridBlock):
         question_rows: Optional[Tensor] = None,
         document_rows: Optional[Tensor] = None,
     ) -> Tensor:
-        # Each encoder reads one text, whose token types are 0. Types tell the texts apart later.
-        types = F.zeros_like(question_ids)
-        question = self.question_encoder(question_ids, types, question_valid)
-        types = F.zeros_like(document_ids)
-        document = self.document_encoder(document_ids, types, document_valid)
+        question = self._encode(F, self.question_encoder, question_ids, question_valid)
+        document = self._encode(F, self.document_encoder, document_ids, document_valid)
         if question_rows is not None:
             question = F.take(question, question_rows)
             question_valid = F.take(question_valid, question_rows)
@@ -160,6 +159,15 @@ class DecoupledPath(HybridBlock):
             document = F.take(document, document_rows)
             document_valid = F.take(document_valid, document_rows)
         return self.interaction(question, question_valid, document, document_valid)
+
+    def _encode(self, F, encoder: Backbone, token_ids: Tensor, valid_length: Tensor) -> Tensor:
+        """Encodings of texts, (texts, length, C), or the first ones where no others are read."""
+        # Each encoder reads one text, whose token types are 0. Types tell the texts apart later.
+        hidden = encoder.embeddings(token_ids, F.zeros_like(token_ids))
+        layers = encoder.layers
+        if self._reads_first:
+            layers = layers.of_first_positions()
+        return layers(hidden, valid_length)
 
 
 class DecoupledTransformer(Network):

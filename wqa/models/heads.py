@@ -154,6 +154,26 @@ def score(
     return head(F.reshape(mean, (-3, 0)))
 
 
+def layers_before(head: Head, layers: LayerStack) -> LayerStack:
+    """Layers whose output a head alone reads, computed for the positions that it reads.
+
+    Parameters
+    ----------
+    head : Head
+        Head after the layers.
+    layers : LayerStack
+        Consecutive layers.
+
+    Returns
+    -------
+    LayerStack
+        The same layers; of the first positions for a head that reads these.
+    """
+    if head.reads == "first":
+        return layers.of_first_positions(head.positions)
+    return layers
+
+
 def _at_marks(F, hidden: Tensor, marks: Tensor) -> Tuple[Tensor, Tensor]:
     """Encodings at marked positions, (B, n, C), and which marks are there, (B, n)."""
     steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, 1, -1))  # (1, 1, L)
@@ -177,9 +197,7 @@ class Branch(HybridBlock):
 
     def __init__(self, layers: LayerStack, head: Head, **kwargs) -> None:
         super().__init__(**kwargs)
-        if head.reads == "first":
-            layers = layers.of_first_positions(head.positions)
-        self.layers = layers
+        self.layers = layers_before(head, layers)
         self.head = head
 
     def hybrid_forward(self, F, hidden: Tensor, valid_length: Tensor) -> Tensor:
@@ -215,8 +233,8 @@ class Stage(HybridBlock):
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        if last and head.reads == "first":
-            layers = layers.of_first_positions(head.positions)
+        if last:
+            layers = layers_before(head, layers)
         self.embeddings, self.layers, self.head, self.last = embeddings, layers, head, last
         break_cycles(self)
 

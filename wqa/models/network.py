@@ -15,7 +15,7 @@ from wqa.config.encoders import check_exits, check_length
 from wqa.config.fields import option
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, EncoderLayer, break_cycles
-from wqa.models.heads import Head, Stage, score
+from wqa.models.heads import Head, Stage, layers_before, score
 from wqa.models.runtime import Tensor
 from wqa.text import PairEncoder, Tokenizer
 
@@ -415,6 +415,7 @@ class ExitNetwork(Network):
     def hybrid_forward(
         self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
     ) -> Tensor:
+        head = self.heads[-1]
+        layers = layers_before(head, self.backbone.layers[: self.exits[-1]])
         hidden = self.backbone.embeddings(token_ids, token_types)
-        hidden = self.backbone.layers[: self.exits[-1]](hidden, valid_length)
-        return score(F, self.heads[-1], hidden, valid_length)
+        return score(F, head, layers(hidden, valid_length), valid_length)

@@ -1,0 +1,157 @@
+"""Layers by oneDNN whose output is read at first positions alone, held to MXNet's own."""
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import needs_onednn, needs_precision
+from mxnet import autograd
+from test_dcbert import INTERACTIONS, attach, decoupled, pairs_of
+from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, clear, network
+
+from wqa.config import BackboneConfig
+from wqa.models import build_network
+from wqa.onednn import GradientEngine
+
+pytestmark = pytest.mark.onednn
+
+#: Valid lengths of the inputs of a slice.
+LENGTHS = [16, 4, 9, 16, 2]
+
+
+def first_rows(model, depth, count, engine=None, seed=0, shift=0.0):
+    """Sum of weighted first rows of the last layers, the rows, and their gradients.
+
+    ``shift`` moves the input along the direction in which it is returned.
+    """
+    model.backbone.attach(engine)
+    if engine is not None:
+        engine.seed(3)
+    layers = model.backbone.layers[-depth:].of_first_positions(count)
+    rng = np.random.default_rng(seed)
+    values, direction = rng.normal(size=(2, 5, 16, 32))
+    weights = mx.nd.array(rng.normal(size=(5, 16, 32))[:, :count])
+    hidden = mx.nd.array(values + shift * direction)
+    hidden.attach_grad()
+    with autograd.record():
+        rows = layers(hidden, mx.nd.array(LENGTHS))
+        if engine is None:
+            rows = mx.nd.slice_axis(rows, axis=1, begin=0, end=min(count, 16))
+        loss = (rows * weights).sum()
+    loss.backward()
+    mx.nd.waitall()
+    parameters = layers._collect_params_with_prefix()
+    computed = {name: item.grad().asnumpy() for name, item in parameters.items()}
+    return loss.asscalar(), rows.asnumpy(), {**computed, "hidden": hidden.grad.asnumpy()}, direction
+
+
+def engine_of(model, kind="float32"):
+    return GradientEngine(model.config, kind, 200, 40)
+
+
+@needs_onednn
+@pytest.mark.parametrize("family", ["bert", "albert"])
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize("count", [1, 2, 5, 16, 20])
+def test_gradients_of_first_positions_equal_mxnets(family, depth, count):
+    model = network("pairwise", (3,), **FAMILIES[family], **DRY)
+    _, expected_rows, expected, _ = first_rows(model, depth, count)
+    _, rows, computed, _ = first_rows(model, depth, count, engine_of(model))
+    assert rows.shape == (5, min(count, 16), 32)
+    np.testing.assert_allclose(rows, expected_rows, atol=2e-5)
+    assert_close(computed, expected)
+    # The gradient reaches all real positions, and of the padding those whose rows are read.
+    reached = np.abs(computed["hidden"]).max(axis=2) > 0
+    last = np.maximum(LENGTHS, count)[:, None]
+    assert (reached == (np.arange(16) < last)).all()
+
+
+@needs_precision("bfloat16")
+@pytest.mark.parametrize("count", [1, 2])
+def test_bfloat16_gradients_of_first_positions_point_the_same_way(count):
+    model = network("pairwise", (3,), **DRY)
+    _, _, exact, _ = first_rows(model, 2, count)
+    _, _, rounded, _ = first_rows(model, 2, count, engine_of(model, "bfloat16"))
+    for name, array in exact.items():
+        if np.abs(array).max() > 1e-4:
+            norms = np.linalg.norm(array) * np.linalg.norm(rounded[name])
+            assert (array * rounded[name]).sum() / norms > 0.99, name
+
+
+@needs_onednn
+def test_gradients_of_first_positions_can_be_added():
+    model = network("pairwise", (3,), **DRY)
+    expected = [first_rows(model, 2, 2, seed=seed)[2] for seed in (0, 1)]
+    model.collect_params().setattr("grad_req", "add")
+    clear(model)
+    engine = engine_of(model)
+    for seed in (0, 1):
+        _, _, computed, _ = first_rows(model, 2, 2, engine, seed)
+    del computed["hidden"]
+    assert_close(computed, {name: expected[0][name] + expected[1][name] for name in computed})
+
+
+@needs_onednn
+def test_dropout_of_first_positions_is_the_same_forward_and_back():
+    model = network("pairwise", (3,), dropout=0.3, attention_dropout=0.2)
+    engine = engine_of(model)
+    loss, _, computed, direction = first_rows(model, 2, 2, engine)
+    ahead, back = (first_rows(model, 2, 2, engine, shift=shift)[0] for shift in (1e-3, -1e-3))
+    expected = (computed["hidden"] * direction).sum()
+    assert (ahead - back) / 2e-3 == pytest.approx(expected, rel=0.01)
+    assert first_rows(model, 2, 2, engine)[0] == loss != first_rows(model, 2, 2)[0]
+    # Attention weights are B H Q L, the two other masks B Q C, with Q = 2 in the last layer alone.
+    sizes = {mask.values.size for part in engine._parts.values() for mask in part.masks}
+    assert sizes == {5 * 2 * 16 * 16, 5 * 16 * 32, 5 * 2 * 2 * 16, 5 * 2 * 32}
+
+
+@pytest.fixture
+def positions(monkeypatch):
+    """Positions of the output of every slice that the engine computes."""
+    compute, counts = GradientEngine.layers, []
+
+    def watched(*arguments):
+        out = compute(*arguments)
+        counts.append(out.shape[1])
+        return out
+
+    monkeypatch.setattr(GradientEngine, "layers", watched)
+    return counts
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "system, exits, choose, expected",
+    [
+        ("pairwise", (3,), lambda model: model.path(0), [1]),
+        ("pairwise", (3,), lambda model: model, [1]),
+        ("cascade", (1, 3), lambda model: model.path(1), [16]),  # its heads read the mean
+        ("mhs", (1,), lambda model: model.separate_path(), [16, 1, 1, 1]),
+        ("reader", None, lambda model: model, [16]),
+    ],
+)
+def test_the_last_layer_runs_for_the_positions_that_are_read(
+    positions, system, exits, choose, expected
+):
+    options = {} if exits is None else {"exits": exits}
+    model = build_network(system, BackboneConfig(**SIZE), **options)
+    model.initialize()
+    model.backbone.attach(engine_of(model))
+    choose(model)(*(mx.nd.array(array, dtype=array.dtype) for array in batch_of()[:3]))
+    assert positions == expected
+
+
+@needs_onednn
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("one layer", [12, 24, 2]),
+        ("two exits", [12, 24, 36, 2]),
+        ("linear", [1, 1]),  # it reads nothing but the first encodings
+        ("lstm", [12, 24]),
+    ],
+)
+def test_layers_of_texts_apart_run_for_the_positions_that_are_read(positions, name, expected):
+    network = decoupled(**INTERACTIONS[name])
+    attach(network, "onednn")
+    network.path()(*pairs_of())
+    assert positions == expected
