@@ -64,4 +64,4 @@ def show(stats):
     """Print the counts of the collection and of every split."""
     for name, counts in stats.items():
         figures = [f"{value:,} {key}" for key, value in counts.items() if key != "sha256"]
-        print(f"{name:12} " + ", ".join(figures).replace("_", " "))
+        print(f"{name:15} " + ", ".join(figures).replace("_", " "))

@@ -16,9 +16,9 @@ The file of development questions becomes test.questions.jsonl; of the training 
 ten, drawn by a fixed rule, becomes the dev split and the rest the training split. ``--articles``
 divides the questions by articles in place of that: so many to train, to tune, to report. The order
 of the articles is that of the SHA-256 of their titles. All paragraphs stay in the collection; those
-of the articles to train are written to train.documents.jsonl as well. Documents for training
-questions should be retrieved from these: in a collection this small a ranker that meets the other
-articles as negatives alone learns to rank those articles last.
+of the articles to train are written to train.documents.jsonl as well, unless the collection is
+Wikipedia. Documents for training questions should be retrieved from these: in a collection this
+small a ranker that meets the other articles as negatives alone can learn to rank them last.
 
 ``--archive`` takes a folder of train-v1.1.json and dev-v1.1.json, plain or .gz, or those of SQuAD
 2.0, of which questions without an answer are left out; or one such file under its own name.
@@ -222,6 +222,7 @@ def write(archive, out, collection, sizes):
     else:
         documents = paragraphs_of(itertools.chain(*articles.values()))
     stats = {"documents": write_collection(out, documents)}
+    (out / TRAIN_DOCUMENTS).unlink(missing_ok=True)  # of a conversion by articles
     if divided and collection == "squad":
         stats["train documents"] = write_collection(
             out, paragraphs_of(divided["train"]), TRAIN_DOCUMENTS

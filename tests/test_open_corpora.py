@@ -93,7 +93,11 @@ def open_questions(path):
 def test_squad_open_of_its_own_paragraphs(tmp_path, monkeypatch, packed, capsys):
     monkeypatch.setattr(squad_open, "is_dev", lambda question: question.id == "r2")
     folder, out = write_squad(tmp_path / "in", packed=packed), tmp_path / "out"
+    out.mkdir()
+    left = out / "train.documents.jsonl"  # by a conversion with --articles
+    left.write_text("{}\n")
     assert convert(squad_open, "--archive", folder, out=out) == 0
+    assert not left.exists()
     assert list(read_documents(out / "documents.jsonl")) == [
         Document("Rye_bread-0", BREAD, "Rye bread"),
         Document("Rye_bread-1", SALT, "Rye bread"),

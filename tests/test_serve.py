@@ -205,6 +205,17 @@ def test_own_endpoint_shows_what_each_exit_did(cascade):
     assert answer("/api/rank", {**body, "compare": False}, cascade).json["without_dropping"] is None
 
 
+@pytest.mark.parametrize("share, expected", [(0.9, True), (1.1, False)])
+def test_own_endpoint_says_whether_a_candidate_answers(cascade, monkeypatch, share, expected):
+    texts = [f"word {number} of ice" for number in range(3)]
+    ranking = cascade.rank(QUESTION, texts)
+    threshold = share * float(ranking.relevance.max())
+    calibrated = dataclasses.replace(ranking, threshold=threshold)
+    monkeypatch.setattr(cascade, "rank", lambda question, candidates: calibrated)
+    got = answer("/api/rank", {"question": QUESTION, "candidates": texts}, cascade).json
+    assert (got["threshold"], got["answered"]) == (threshold, expected)
+
+
 def test_ranker_describes_itself(cascade):
     got = answer("/api/ranker", b"", cascade, method="GET").json
     assert (got["system"], got["exits"], got["num_layers"]) == ("cascade", [1, 2, 3], 3)

@@ -132,6 +132,27 @@ def respond(listener, answers):
             connection.sendall(answer)
 
 
+@pytest.mark.parametrize(
+    "killed_after, expected", [(True, "lost with the worker"), (False, "lost")]
+)
+def test_a_kept_connection_is_as_old_as_its_last_answer(
+    recipes, monkeypatch, killed_after, expected
+):
+    soak = recipes["soak"]
+    monkeypatch.setattr(soak, "_GRACE", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = recipes["clients"].Client(listener.getsockname()[1])
+        answers = (listener, [b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody"])
+        thread = threading.Thread(target=respond, args=answers, daemon=True)
+        thread.start()
+        run = soak.Soak(Log(), [b"request"], rate=1.0, seconds=1.0)
+        killed_at = time.monotonic()
+        assert run._answer(client, b"request") == "200"
+        thread.join(timeout=30)  # the connection is closed, which the client does not notice yet
+        run._killed_at = time.monotonic() if killed_after else killed_at
+        assert run._answer(client, b"request") == expected
+
+
 def test_a_client_tells_connections_with_the_dead_worker_from_others(recipes):
     soak = recipes["soak"]
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -3,9 +3,9 @@
 
     python recipes/dcbert/builtin_collection.py OUT
 
-Writes documents.jsonl and {train,dev,test}.questions.jsonl as data_scripts/squad_open.py does. A
-document is four consecutive candidates of a question. The questions are those of
-builtin_answers.tsv, whose answers stand in a correct candidate.
+Writes documents.jsonl, train.documents.jsonl and {train,dev,test}.questions.jsonl as
+data_scripts/squad_open.py does. A document is four consecutive candidates of a question. The
+questions are those of builtin_answers.tsv, whose answers stand in a correct candidate.
 """
 
 import pathlib
@@ -53,6 +53,8 @@ def main(out):
             if question.id in answers:
                 questions.append(open_question(question, answers[question.id]))
         write_questions(pathlib.Path(out) / f"{split}.questions.jsonl", questions)
+        if split == "train":
+            write_documents(pathlib.Path(out) / "train.documents.jsonl", documents)
     write_documents(pathlib.Path(out) / "documents.jsonl", documents)
 
 

@@ -11,6 +11,6 @@ if [ "${SMOKE:-0}" != 1 ]; then
 fi
 export CORPORA=squad
 . recipes/dcbert/settings.bash
-if [ "${SMOKE:-0}" != 1 ] && [ ! -e "$SQUAD/stats.json" ]; then
+if [ "${SMOKE:-0}" != 1 ] && [ ! -e "$SQUAD/train.documents.jsonl" ]; then
   "$python" data_scripts/squad_open.py --archive "$ARCHIVE" --articles 10,3,3 --out "$SQUAD"
 fi

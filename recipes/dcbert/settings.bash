@@ -63,14 +63,14 @@ index_of_split() {  # CORPUS SPLIT [METHOD]: that of the whole collection, unles
   local documents out; documents=$(collection_of "$1")/$2.documents.jsonl
   if [ ! -e "$documents" ]; then index_of "$1" "${3:-}"; return; fi
   out=$(index_of "$1_$2" "${3:-}")
-  if [ ! -e "$out" ]; then "$wqa" index "$documents" --method "${3:-tfidf}" --out "$out" >&2; fi
+  if [ ! -e "$out" ]; then "$wqa" index "$documents" --method "${3:-tfidf}" --out "$out" >&2 || return; fi
   echo "$out"
 }
 retrieve() {  # CORPUS SPLIT TOP [METHOD]
-  local out; out=$(questions_of "$1" "$2" "${4:-tfidf}")
+  local index out; out=$(questions_of "$1" "$2" "${4:-tfidf}")
   if [ ! -e "$out" ]; then
-    "$wqa" retrieve "$(index_of_split "$1" "$2" "${4:-}")" --data "$(collection_of "$1")/$2.questions.jsonl" --top "$3" \
-      --out "$out"
+    index=$(index_of_split "$1" "$2" "${4:-}")
+    "$wqa" retrieve "$index" --data "$(collection_of "$1")/$2.questions.jsonl" --top "$3" --out "$out"
   fi
 }
 prepare() {  # CORPUS: its index, and its questions with the documents of TF-IDF

@@ -31,7 +31,7 @@ from wqa.data import read_questions
 #: Requests that a worker lets wait, and clients: enough of them to fill the queues.
 _QUEUE, _CLIENTS = 16, 128
 _OVERLOAD, _MEMORY = 1.5, 1.1
-#: Seconds after a kill in which the connections that are opened may be lost.
+#: A connection that is opened within so many seconds of the kill may be lost.
 _GRACE = 2.0
 
 

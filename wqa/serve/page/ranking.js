@@ -80,7 +80,7 @@ export function summary(answer) {
 /** What a calibrated ranker says where no candidate answers the question. */
 function noAnswer(answer) {
   if (answer.answered !== false) return "";
-  return ` None of these answers the question: the first is below the threshold of ${answer.threshold.toFixed(3)}.`;
+  return ` None of these answers the question, by the threshold of ${answer.threshold.toFixed(3)}.`;
 }
 
 function comparison(answer) {
