@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
-from typing import Any, Dict, Iterator, NamedTuple, Set
+from typing import Any, Dict, Iterator, Mapping, NamedTuple, Set
 
 from wqa.cluster.job import Job
-from wqa.cluster.manifest import NAME, Manifest
+from wqa.cluster.manifest import NAME, Manifest, check_manifest, read_manifest
 from wqa.data.locks import lock_output
 from wqa.data.progress import with_bar
 from wqa.data.temporary import remove_abandoned, temporary_path
+from wqa.errors import WqaError
 
 LOGGER = logging.getLogger(__name__)
 
@@ -70,6 +72,29 @@ def merge_partitions(job: Job, manifest: Manifest, progress: bool = False) -> Me
             + "; ".join(sorted(parts.instruction_sets))
         )
     return Merged(meta, round(parts.seconds, 3), round(parts.cpu_seconds, 3))
+
+
+def remove_merged(job: Job, made_with: Mapping[str, Any]) -> None:
+    """Remove partitions that are merged, which a process has left that was killed.
+
+    What is not of this job, or in use by another process, stays.
+
+    Parameters
+    ----------
+    job : Job
+        The job, whose results are merged.
+    made_with : dict
+        Settings that the results depend on, all or those of `Job.settings`.
+    """
+    remove_abandoned(job.folder)
+    if not (job.folder / NAME).is_file():
+        return
+    # The results are there: whatever stands in the way is no error of this command.
+    with contextlib.suppress(WqaError), lock_output(job.folder):
+        manifest = read_manifest(job.folder)
+        if manifest is not None:
+            check_manifest(manifest, job.folder, made_with, job.optional_settings)
+            _remove_partitions(job)
 
 
 def _remove_partitions(job: Job) -> None:

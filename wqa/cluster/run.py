@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from wqa.cluster.job import Job, PartitionRunner
 from wqa.cluster.manifest import Manifest, check_manifest, read_manifest
-from wqa.cluster.merge import Merged, merge_partitions
+from wqa.cluster.merge import Merged, merge_partitions, remove_merged
 from wqa.cluster.ray_cluster import compute_on_ray
 from wqa.data.progress import progress_bar
 from wqa.data.stopping import StopRequest
@@ -132,6 +132,7 @@ def run_partitions(
     with job.load() as runner:
         meta = job.finished(runner.made_with)
         if meta is not None:
+            remove_merged(job, runner.made_with)
             return JobReport(meta)
         manifest = runner.open_manifest()
         mine = shard_partitions(len(manifest.partitions), shard)
@@ -190,6 +191,7 @@ def merge_shards(job: Job, progress: bool = False) -> JobReport:
     settings = job.settings()
     meta = job.finished(settings)
     if meta is not None:
+        remove_merged(job, settings)
         return JobReport(meta)
     manifest = read_manifest(job.folder)
     if manifest is None:
@@ -245,7 +247,11 @@ def run_on_cluster(
     """
     manifest, computed = compute_on_ray(job, cluster, progress, stop)
     if manifest is None:
-        return JobReport(job.finished(job.settings()))
+        settings = job.settings()
+        meta = job.finished(settings)
+        if meta is not None:
+            remove_merged(job, settings)
+        return JobReport(meta)
     return _merge_if_whole(job, manifest, computed, progress)
 
 
