@@ -445,6 +445,14 @@ def test_merge_says_what_is_missing(job, whole, tmp_path, capsys):
     with lock_output(job.out):  # another process merges
         report = run_partitions(job, (2, 2))
         assert (report.meta, report.computed, report.missing) == (None, 2, 0)
+        assert "are not merged yet: " in capsys.readouterr().err
+        # Nothing was merged: that is no success.
+        assert main(command) == 2
+        assert "out: locked by process " in capsys.readouterr().err
+        assert main([*command[:-3], *command[-2:], "--shard", "2/2"]) == 0
+        captured = capsys.readouterr()
+        assert "not merged yet; unless another process merges them, run --merge" in captured.out
+        assert "out is locked by process " in captured.err
     assert main([*command, "--filter", "clean"]) == 2
     assert "made with filter 'all'; expected 'clean'" in capsys.readouterr().err
     assert main(command) == 0

@@ -114,7 +114,7 @@ def state_line(job: Job, report: JobReport) -> str:
 
     state = f"{report.missing:,} are missing"
     if not report.missing:
-        state = "another process merges them"
+        state = "not merged yet; unless another process merges them, run --merge"
     counts = f"{report.computed:,} of {report.partitions:,} partitions {job.wording.participle}"
     return f"{printable(str(job.folder))}: {counts}, {state}"
 

@@ -25,7 +25,7 @@ class JobReport(NamedTuple):
     meta : dict or None
         Figures of the merged results: of scores ``meta.json``, with ``questions``, ``pairs``,
         ``blank`` and more; of encodings the fields of `wqa.inference.encoding_runs.CacheReport`.
-        None where partitions are missing, or another process merges them.
+        None where partitions are missing, or could not be merged as another process holds a lock.
     partitions : int
         Number of partitions; 0 where the results were merged before.
     computed : int
@@ -184,6 +184,8 @@ def merge_shards(job: Job, progress: bool = False) -> JobReport:
     ------
     DataError
         If partitions are missing or damaged, or those of another job.
+    OutputLocked
+        If another process merges them, or writes to ``out``.
     WqaError
         As `merge_partitions` raises it.
     """
@@ -206,7 +208,7 @@ def merge_shards(job: Job, progress: bool = False) -> JobReport:
             f"{len(manifest.partitions)} partitions",
             "run the shards that have not ended",
         )
-    return _merge_if_whole(job, manifest, 0, progress)
+    return _report(merge_partitions(job, manifest, progress), manifest, 0)
 
 
 def run_on_cluster(
@@ -263,8 +265,15 @@ def _merge_if_whole(job: Job, manifest: Manifest, computed: int, progress: bool)
     if missing and job.finished(manifest.made_with) is None:
         return JobReport(None, count, computed, len(missing))
     try:
-        merged: Merged = merge_partitions(job, manifest, progress)
+        merged = merge_partitions(job, manifest, progress)
     except OutputLocked as locked:
-        LOGGER.info(printable(f"another process merges the partitions: {locked.found}"))
+        LOGGER.info(
+            printable(f"the partitions are not merged yet: {locked.where} is {locked.found}")
+        )
         return JobReport(None, count, computed)
+    return _report(merged, manifest, computed)
+
+
+def _report(merged: Merged, manifest: Manifest, computed: int) -> JobReport:
+    count = len(manifest.partitions)
     return JobReport(merged.meta, count, computed, 0, merged.seconds, merged.cpu_seconds)
