@@ -18,6 +18,7 @@ import wqa.cluster.encoder as encoder_module
 import wqa.cluster.ray_cluster as ray_module
 import wqa.cluster.run as run_module
 import wqa.data.document_partitions as chunk_module
+import wqa.data.locks as locks_module
 from wqa.cli import main
 from wqa.cluster import EncodingJob, PartitionEncoder, merge_shards, run_on_cluster, run_partitions
 from wqa.cluster.manifest import read_manifest
@@ -323,6 +324,19 @@ def test_merge_says_what_is_missing(job, whole, capsys):
     assert "made with store 'float16'; expected 'int8'" in capsys.readouterr().err
     assert main(command) == 0
     assert content(pathlib.Path(job.out)) == content(whole)
+
+
+def test_without_locks_nothing_is_merged(job, whole, tmp_path, monkeypatch):
+    """Several shards would write the cache at once; a copy can be merged where there are locks."""
+    with monkeypatch.context() as patch:
+        patch.setattr(locks_module, "_has_locks", lambda folder: False)
+        with pytest.raises(StorageError, match="cache: its file system has no locks; .*copy"):
+            run_partitions(job)
+        assert len(list(job.folder.glob("000/*"))) == 5 and not pathlib.Path(job.out).exists()
+    shutil.copytree(job.folder, tmp_path / "disk" / "cache.partitions")
+    copy = other(job, out=str(tmp_path / "disk" / "cache"))
+    assert merge_shards(copy).meta["new"] == 20
+    assert content(pathlib.Path(copy.out)) == content(whole)
 
 
 def test_a_merge_needs_no_encoder(job, whole, monkeypatch):

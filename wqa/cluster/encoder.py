@@ -35,8 +35,9 @@ from wqa.data.documents import (
 )
 from wqa.data.encodings import EntryFormat, PackedDocument, pack_document
 from wqa.data.files import sha256
+from wqa.data.locks import has_locks
 from wqa.data.partitions import Partition, PartitionReader
-from wqa.errors import DataError
+from wqa.errors import DataError, StorageError
 from wqa.inference.encoding_runs import CacheReport, check_cached, remove_from
 from wqa.inference.scoring_runs import machine_settings
 from wqa.inference.text_encoder import (
@@ -185,7 +186,17 @@ class EncodingJob(Job):
         return documents
 
     def merge(self, manifest: Manifest, parts: Iterable[List[PackedDocument]]) -> Dict[str, Any]:
-        """Write the documents to the cache that it lacks; the fields of a `CacheReport`."""
+        """Write the documents to the cache that it lacks; the fields of a `CacheReport`.
+
+        Several processes that write a cache at once would damage it: without locks, none does.
+        """
+        if not has_locks(self.out):
+            raise StorageError(
+                self.out,
+                "its file system has no locks",
+                "one with locks, as several processes may merge at once",
+                f"copy {self.folder} to a local disk, then merge it there",
+            )
         settings = dict(manifest.made_with)
         for name in _JOB_SETTINGS:
             settings.pop(name, None)
