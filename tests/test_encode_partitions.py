@@ -343,9 +343,18 @@ def test_a_merge_needs_no_encoder(job, whole, monkeypatch):
     run_partitions(job, (1, 2))
     with lock_output(job.out):
         run_partitions(job, (2, 2))
+    load = encoder_module.load_text_encoder
     monkeypatch.setattr(encoder_module, "load_text_encoder", None)
     assert merge_shards(job).meta["new"] == 20
     assert content(pathlib.Path(job.out)) == content(whole)
+    # Afterwards too, on a machine that lacks the device and the processors of the workers.
+    elsewhere = other(job, options={"ctx": "gpu:7", "threads": 1000})
+    assert merge_shards(elsewhere).meta["unchanged"] == 20
+    # A process that has loaded the run takes it from there.
+    monkeypatch.setattr(encoder_module, "load_text_encoder", load)
+    monkeypatch.setattr(encoder_module, "load_identity", None)
+    report = run_partitions(job)
+    assert (report.partitions, report.meta["unchanged"], report.meta["blank"]) == (0, 20, 1)
 
 
 @pytest.mark.parametrize("call, when", [(1, "before"), (3, "before"), (3, "after")])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
@@ -44,6 +44,8 @@ from wqa.inference.text_encoder import (
     TextEncoder,
     cache_settings,
     check_cache_options,
+    load_document_inputs,
+    load_identity,
     load_text_encoder,
 )
 
@@ -157,8 +159,10 @@ class EncodingJob(Job):
         refuse_other_files(out)
         if (self.folder / NAME).is_file() or not (out / INDEX).is_file():
             return None
-        encoder = load_text_encoder(self.run, self.engine)
-        report = check_cached(encoder, self.settings_of(encoder), self.data, out)
+        settings = _cache_settings(made_with)
+        if "encoder_sha256" not in settings:  # this process has not loaded the run
+            settings.update(load_identity(self.run))
+        report = check_cached(load_document_inputs(self.run), settings, self.data, out)
         if report is None or self.prune and report.documents > report.unchanged:
             return None
         return report._asdict()
@@ -197,9 +201,7 @@ class EncodingJob(Job):
                 "one with locks, as several processes may merge at once",
                 f"copy {self.folder} to a local disk, then merge it there",
             )
-        settings = dict(manifest.made_with)
-        for name in _JOB_SETTINGS:
-            settings.pop(name, None)
+        settings = _cache_settings(manifest.made_with)
         counts = dict.fromkeys(("new", "changed", "unchanged", "truncated", "blank"), 0)
         ids: Set[str] = set()
         with DocumentCacheWriter(self.out, settings) as writer:
@@ -212,6 +214,11 @@ class EncodingJob(Job):
             writer.compact()
             size = writer.used_bytes()
             return CacheReport(len(writer), removed=removed, bytes=size, **counts)._asdict()
+
+
+def _cache_settings(made_with: Mapping[str, Any]) -> Dict[str, Any]:
+    """Settings of the cache among those of a manifest."""
+    return {name: value for name, value in made_with.items() if name not in _JOB_SETTINGS}
 
 
 def _add(

@@ -27,6 +27,7 @@ from wqa.inference.text_encoder import (
     check_cache_options,
     load_text_encoder,
 )
+from wqa.text import SingleEncoder
 
 
 class CacheReport(NamedTuple):
@@ -130,14 +131,14 @@ def encode_documents(
 
 
 def check_cached(
-    encoder: TextEncoder, settings: Mapping[str, Any], documents: PathLike, out: PathLike
+    inputs: SingleEncoder, settings: Mapping[str, Any], documents: PathLike, out: PathLike
 ) -> Optional[CacheReport]:
     """Check whether a cache holds the documents of a file. Nothing is encoded.
 
     Parameters
     ----------
-    encoder : TextEncoder
-        Encoder of the cache, whose tokenizer tells which documents have no token.
+    inputs : SingleEncoder
+        Inputs of the encoder, which tell which documents have no token.
     settings : dict
         Settings of the cache.
     documents, out
@@ -161,7 +162,7 @@ def check_cached(
             if document.id in stored and stored[document.id] != text_digest(document.full_text):
                 return None
         lacking = [document.full_text for document in chunk if document.id not in stored]
-        if not all(encoded.empty for encoded in encoder.inputs.encode(lacking)):
+        if not all(encoded.empty for encoded in inputs.encode(lacking)):
             return None
         unchanged += len(stored)
         blank += len(lacking)
