@@ -203,8 +203,10 @@ def test_shards_in_any_order_make_the_cache_of_one_process(
 
 @pytest.mark.parametrize("store, first_tokens", [("int8", 0), ("float32", 3)])
 def test_other_stores(job, run, collection, tmp_path, store, first_tokens):
-    run_partitions(other(job, store=store, first_tokens=first_tokens))
-    encode_documents(run, collection, tmp_path / "one", store, first_tokens)
+    report = run_partitions(other(job, store=store, first_tokens=first_tokens)).meta
+    one = encode_documents(run, collection, tmp_path / "one", store, first_tokens)
+    assert report == one._replace(seconds=0.0, bytes=report["bytes"])._asdict()
+    assert report["truncated"] == (20 if first_tokens else 1)
     assert content(pathlib.Path(job.out)) == content(tmp_path / "one")
 
 

@@ -43,7 +43,8 @@ class CacheReport(NamedTuple):
     removed : int
         Documents that were removed.
     truncated : int
-        Documents that were encoded and had lost tokens to the length limit.
+        Documents that were encoded and lost tokens to the length limit, or rows to the cache's
+        ``tokens``.
     blank : int
         Documents of the file without a token, which the cache leaves out.
     missing : int
@@ -264,9 +265,9 @@ class _Encoding:
         for document, encoded in zip(wanted, texts):
             id = document.id
             if encoded is not None:
-                self._writer.put(id, digests[id], encoded.rows, encoded.truncated)
+                is_cut = self._writer.put(id, digests[id], encoded.rows, encoded.truncated)
                 self._counts["changed" if id in stored else "new"] += 1
-                self._counts["truncated"] += int(encoded.truncated)
+                self._counts["truncated"] += int(is_cut)
                 continue
             self._counts["blank"] += 1
             if id in stored:
