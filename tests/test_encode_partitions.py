@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pathlib
+import pickle
 import shutil
 import sqlite3
 
@@ -23,7 +24,7 @@ from wqa.cli import main
 from wqa.cluster import EncodingJob, PartitionEncoder, merge_shards, run_on_cluster, run_partitions
 from wqa.cluster.manifest import read_manifest
 from wqa.cluster.partition_files import Content, partition_path
-from wqa.config import TrainingConfig
+from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.document_cache import open_cache, text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
@@ -224,9 +225,13 @@ def test_a_partition_has_the_same_bytes_wherever_it_is_encoded(job, whole):
     assert content(pathlib.Path(job.out)) == content(whole)
 
 
-def test_workers_of_a_cluster(job, whole, monkeypatch):
-    """By the driver's own tests' transport, with a worker that dies; `test_ray` has a real one."""
-    fake = FakeRay(deaths={(1, "compute", 0)})
+def test_workers_of_a_cluster(job, run, collection, tmp_path, monkeypatch):
+    """In this process, by the transport of the driver's own tests; one of the workers dies."""
+
+    def make(sent, folder):
+        return ray_module.Worker(pickle.loads(pickle.dumps(sent)), folder)
+
+    fake = FakeRay({(1, "compute", 0)}, make)
 
     @contextlib.contextmanager
     def connected(cluster, threads, on_gpus):
@@ -234,16 +239,21 @@ def test_workers_of_a_cluster(job, whole, monkeypatch):
 
     monkeypatch.setattr(ray_module, "connect", connected)
     monkeypatch.setattr(ray_module, "_PAUSE", 0)
-    # A worker has one thread by default.
     report = run_on_cluster(other(job, options={"threads": 1}), "local:2")
     assert (report.partitions, report.computed) == (5, 5) and fake.made == 3
-    check_rounded(rows_of(job.out), rows_of(whole))
+    encode_documents(run, collection, tmp_path / "one", engine=EngineConfig(threads=1))
+    assert content(pathlib.Path(job.out)) == content(tmp_path / "one")
     again = run_on_cluster(other(job, options={"threads": 1}), "local:2")
     assert (again.partitions, again.meta["unchanged"]) == (0, 20)
     shutil.rmtree(job.out)
     fake.deaths = {("compute", 1)}
     with pytest.raises(ClusterError, match="failed 3 times: partition 1, lines 5 to 8 of "):
         run_on_cluster(job, "local:2")
+
+
+def test_a_job_can_be_sent_to_another_process(job):
+    sent = other(job, options={"threads": 1}, store="int8", first_tokens=3, prune=True)
+    assert pickle.loads(pickle.dumps(sent)) == sent
 
 
 # A cache that is there
@@ -423,8 +433,8 @@ def test_a_manifest_of_another_job_is_refused(job, documents, tmp_path, monkeypa
     def refused(match, **changes):
         with pytest.raises(DataError, match=match) as caught:
             run_partitions(other(job, **changes))
-        assert "repeat the command" in str(caught.value) or "threads=" in str(caught.value)
-        with pytest.raises(DataError):
+        assert "repeat the command" in str(caught.value)
+        with pytest.raises(DataError, match=match):
             merge_shards(other(job, **changes))
 
     write_documents(tmp_path / "other.jsonl", [*documents[:-1], Document("D20", "others")])
