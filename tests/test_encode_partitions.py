@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import pickle
 import shutil
+import signal
 import sqlite3
 
 import mxnet as mx
@@ -39,7 +41,8 @@ from wqa.data.documents import (
 )
 from wqa.data.locks import lock_output
 from wqa.data.partitions import PartitionReader
-from wqa.errors import ClusterError, DataError, OptionError, StorageError
+from wqa.data.stopping import StopRequest
+from wqa.errors import ClusterError, DataError, OptionError, Stopped, StorageError
 from wqa.inference import encode_documents
 from wqa.training import train
 
@@ -396,13 +399,39 @@ def test_a_killed_merge_is_continued(job, whole, monkeypatch, call, when):
     assert content(pathlib.Path(job.out)) == content(whole) and not job.folder.exists()
 
 
+def test_a_signal_stops_a_merge_after_a_partition(job, whole, monkeypatch, capsys):
+    """What is in the cache stays, and so do the partitions."""
+    run_partitions(job, (1, 2))
+    with lock_output(job.out):
+        run_partitions(job, (2, 2))
+    commit = DocumentCacheWriter.commit
+
+    def with_signal(writer):
+        commit(writer)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    command = ["encode", job.run, "--documents", job.data, "--out", job.out, "--merge"]
+    command += ["--partition-tokens", str(SMALL)]
+    with monkeypatch.context() as patch:
+        patch.setattr(DocumentCacheWriter, "commit", with_signal)
+        assert main(command) == 128 + signal.SIGTERM
+    assert f"{job.out}, 1 of 5 partitions merged: stopped by" in capsys.readouterr().err
+    assert len(open_cache(job.out)) == 4 and len(list(job.folder.glob("000/*"))) == 5
+    stop = StopRequest()
+    stop.signal = signal.SIGINT
+    with pytest.raises(Stopped, match="0 of 5 partitions merged: stopped by signal 2"):
+        run_partitions(job, stop=stop)
+    assert main(command) == 0
+    assert content(pathlib.Path(job.out)) == content(whole)
+
+
 def test_another_process_has_merged_meanwhile(job, whole, monkeypatch):
     """Between the last partition and the merge of the one that is late."""
     merge = run_module.merge_partitions
 
-    def late(job, manifest, progress):
+    def late(job, manifest, *arguments):
         merge(job, manifest)
-        return merge(job, manifest, progress)
+        return merge(job, manifest, *arguments)
 
     monkeypatch.setattr(run_module, "merge_partitions", late)
     assert run_partitions(job).meta["unchanged"] == 20

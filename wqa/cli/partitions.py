@@ -89,7 +89,7 @@ def run_job(options: argparse.Namespace, job: Job) -> JobReport:
     options.resume_command = shlex.join(options.command_line)
     with stop_on_signals() as stop:
         if options.merge:
-            return merge_shards(job, progress=True)
+            return merge_shards(job, progress=True, stop=stop)
         if options.cluster is not None:
             return run_on_cluster(job, options.cluster, progress=True, stop=stop)
         return run_partitions(job, shard, progress=True, stop=stop)

@@ -115,7 +115,7 @@ def run_partitions(
     progress : bool
         Show a bar on standard error.
     stop : StopRequest, optional
-        Once it holds a signal, the work ends after the current partition.
+        Once it holds a signal, the work, or the merge, ends after the current partition.
 
     Returns
     -------
@@ -142,7 +142,7 @@ def run_partitions(
                 f"{len(manifest.partitions)} partitions; a smaller partition_tokens=N gives more"
             )
         computed = _compute(runner, manifest, mine, progress, stop or StopRequest())
-    return _merge_if_whole(job, manifest, computed, progress)
+    return _merge_if_whole(job, manifest, computed, progress, stop)
 
 
 def _compute(
@@ -168,12 +168,12 @@ def _compute(
     return len(left)
 
 
-def merge_shards(job: Job, progress: bool = False) -> JobReport:
+def merge_shards(job: Job, progress: bool = False, stop: Optional[StopRequest] = None) -> JobReport:
     """Merge what shards have computed. Where their partitions are there, no run is loaded.
 
     Parameters
     ----------
-    job, progress
+    job, progress, stop
         As `run_partitions` takes them.
 
     Returns
@@ -182,6 +182,8 @@ def merge_shards(job: Job, progress: bool = False) -> JobReport:
 
     Raises
     ------
+    Stopped
+        If a signal has stopped the merge. The partitions stay.
     DataError
         If partitions are missing or damaged, or those of another job.
     OutputLocked
@@ -208,7 +210,7 @@ def merge_shards(job: Job, progress: bool = False) -> JobReport:
             f"{len(manifest.partitions)} partitions",
             "run the shards that have not ended",
         )
-    return _report(merge_partitions(job, manifest, progress), manifest, 0)
+    return _report(merge_partitions(job, manifest, progress, stop), manifest, 0)
 
 
 def run_on_cluster(
@@ -254,10 +256,12 @@ def run_on_cluster(
         if meta is not None:
             remove_merged(job, settings)
         return JobReport(meta)
-    return _merge_if_whole(job, manifest, computed, progress)
+    return _merge_if_whole(job, manifest, computed, progress, stop)
 
 
-def _merge_if_whole(job: Job, manifest: Manifest, computed: int, progress: bool) -> JobReport:
+def _merge_if_whole(
+    job: Job, manifest: Manifest, computed: int, progress: bool, stop: Optional[StopRequest]
+) -> JobReport:
     """Merge the partitions if all are computed and nobody else merges them."""
     count = len(manifest.partitions)
     missing = job.files(manifest).missing()
@@ -265,7 +269,7 @@ def _merge_if_whole(job: Job, manifest: Manifest, computed: int, progress: bool)
     if missing and job.finished(manifest.made_with) is None:
         return JobReport(None, count, computed, len(missing))
     try:
-        merged = merge_partitions(job, manifest, progress)
+        merged = merge_partitions(job, manifest, progress, stop)
     except OutputLocked as locked:
         LOGGER.info(
             printable(f"the partitions are not merged yet: {locked.where} is {locked.found}")
