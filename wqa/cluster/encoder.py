@@ -207,7 +207,8 @@ class EncodingJob(Job):
         with DocumentCacheWriter(self.out, settings) as writer:
             for part in parts:
                 _add(writer, part, counts)
-                ids.update(document.id for document in part)
+                if self.prune:
+                    ids.update(document.id for document in part)
             removed = 0
             if self.prune:
                 removed = remove_from(writer, set(writer.ids()) - ids)

@@ -117,7 +117,7 @@ def _remove_partitions(job: Job) -> None:
 
 
 class _Parts:
-    """Results of the partitions in order, of which one is in memory at a time."""
+    """Results of the partitions in order, of which two at most are in memory at a time."""
 
     def __init__(self, job: Job, manifest: Manifest, progress: bool, stop: StopRequest) -> None:
         self._job, self._manifest, self._progress, self._stop = job, manifest, progress, stop
