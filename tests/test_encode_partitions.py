@@ -438,6 +438,27 @@ def test_another_process_has_merged_meanwhile(job, whole, monkeypatch):
     assert content(pathlib.Path(job.out)) == content(whole) and not job.folder.exists()
 
 
+def test_another_process_has_merged_before_the_manifest_is_opened(job, whole, monkeypatch):
+    """Nothing is encoded again by a process that has looked for the cache just before."""
+    finished, looks = EncodingJob.finished, []
+
+    def late(job, made_with):
+        meta = finished(job, made_with)
+        looks.append(meta)
+        if len(looks) == 1:
+            assert run_partitions(job).computed == 5
+        return meta
+
+    monkeypatch.setattr(EncodingJob, "finished", late)
+    report = run_partitions(job)
+    assert (report.partitions, report.computed, report.meta["unchanged"]) == (0, 0, 20)
+    looks.clear()
+    shutil.rmtree(job.out)
+    worker = ray_module.Worker(job, os.getcwd())
+    assert worker.begin() == ray_module.Outcome(merged=True)
+    assert content(pathlib.Path(job.out)) == content(whole) and not job.folder.exists()
+
+
 def test_a_full_disk(job, whole):
     """In a partition, and in the merge: the partitions stay."""
     run_partitions(job, (9, 9))  # the manifest

@@ -280,14 +280,15 @@ class PartitionRunner(abc.ABC):
             If a record cannot be read or computed.
         """
 
-    def open_manifest(self) -> Manifest:
+    def open_manifest(self) -> Optional[Manifest]:
         """Read the manifest and check it, or write it if nobody has.
 
         The data are read once by whoever writes it; others wait meanwhile.
 
         Returns
         -------
-        Manifest
+        Manifest or None
+            None where the results are merged meanwhile.
 
         Raises
         ------
@@ -307,6 +308,8 @@ class PartitionRunner(abc.ABC):
             try:
                 with lock_output(folder):
                     if read_manifest(folder) is None:
+                        if self.job.finished(self.made_with) is not None:
+                            return None
                         partitions = list(self.divide())
                         write_manifest(folder, self.made_with, self.computed_by, partitions)
             except OutputLocked as locked:

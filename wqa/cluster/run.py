@@ -135,6 +135,8 @@ def run_partitions(
             remove_merged(job, runner.made_with)
             return JobReport(meta)
         manifest = runner.open_manifest()
+        if manifest is None:
+            return JobReport(job.finished(runner.made_with))
         mine = shard_partitions(len(manifest.partitions), shard)
         if not mine:
             LOGGER.warning(
