@@ -198,8 +198,8 @@ def test_shards_in_any_order_make_the_cache_of_one_process(
     assert content(out) == content(whole)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
     # Any of them again, or a merge, or one process: nothing is left to do.
-    for way in (["--shard", "2/3"], ["--merge"], []):
-        assert main([*command, *way]) == 0
+    for way in (["--shard", "2/3"], ["--merge"], None):
+        assert main(command[:-2] if way is None else [*command, *way]) == 0
         text = capsys.readouterr().out
         assert "20 documents; 20 unchanged, 1 without a token left out" in text
     assert content(out) == content(whole)
@@ -557,6 +557,12 @@ def test_what_is_wrong_is_found_before_anything_is_encoded(job, tiny_run, jsonl,
     command = ["encode", "--remove", str(tmp_path / "ids.txt"), "--out", job.out, "--merge"]
     assert main(command) == 2
     assert "error: --remove: with partitions" in capsys.readouterr().err
+    for number in ("0", str(SMALL)):  # one process makes no partitions
+        command = ["encode", job.run, "--documents", job.data, "--out", job.out]
+        assert main([*command, "--partition-tokens", number]) == 2
+        assert f"error: --partition-tokens: {number} for one process" in capsys.readouterr().err
+    assert main([*command, "--partition-tokens", "0", "--shard", "1/2"]) == 2
+    assert "error: --partition-tokens: 0; expected" in capsys.readouterr().err
     assert not job.folder.exists() and not pathlib.Path(job.out).exists()
 
 

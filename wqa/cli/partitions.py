@@ -24,7 +24,8 @@ def add_partitions(
     unit : str
         What is divided, in the plural.
     tokens : int
-        Default of ``--partition-tokens``.
+        Default of ``--partition-tokens``, for its description; the option is None where it is not
+        given.
     """
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -42,7 +43,6 @@ def add_partitions(
     parser.add_argument(
         "--partition-tokens",
         type=int,
-        default=tokens,
         metavar="N",
         help=f"estimated tokens of the {unit} that are {participle} together (default: {tokens})",
     )
