@@ -8,14 +8,17 @@ import pickle
 import shutil
 import signal
 import sqlite3
+import subprocess
+import sys
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import limited_file_size
+from conftest import child_environment, limited_file_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ray import FakeRay
+from test_resume import KILLER
 
 import wqa.cluster.encoder as encoder_module
 import wqa.cluster.ray_cluster as ray_module
@@ -23,6 +26,7 @@ import wqa.cluster.run as run_module
 import wqa.data.document_partitions as chunk_module
 import wqa.data.locks as locks_module
 from wqa.cli import main
+from wqa.cli.partitions import rate_line
 from wqa.cluster import EncodingJob, PartitionEncoder, merge_shards, run_on_cluster, run_partitions
 from wqa.cluster.manifest import read_manifest
 from wqa.cluster.partition_files import Content, partition_path
@@ -399,6 +403,34 @@ def test_a_killed_merge_is_continued(job, whole, monkeypatch, call, when):
     assert content(pathlib.Path(job.out)) == content(whole) and not job.folder.exists()
 
 
+@pytest.mark.parametrize(
+    "killer, left",
+    [
+        (("wqa.data.document_cache_writer", "DocumentCacheWriter._change_index", "3"), 5),
+        (("wqa.cluster.merge", "shutil.rmtree", "1"), 0),
+    ],
+)
+def test_a_merge_whose_process_is_killed_is_continued(job, whole, tmp_path, killer, left):
+    """Between new entries and the index, and before the partitions, renamed, are removed."""
+    small = "import wqa.data.document_partitions as module; module.CHUNK_DOCUMENTS = 4"
+    command = ["encode", job.run, "--documents", job.data, "--out", job.out]
+    command += ["--partition-tokens", str(SMALL), "--shard", "1/1"]
+    killed = subprocess.run(
+        [sys.executable, "-c", small + KILLER, *killer, "before", *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=child_environment(),
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(list(job.folder.glob("000/*"))) == left
+    assert len(list(tmp_path.glob(".cache.partitions.*.tmp"))) == (left == 0)
+    assert main(command) == 0
+    assert content(pathlib.Path(job.out)) == content(whole)
+    # The files of a killed process's lock may stay.
+    assert not list(tmp_path.glob(".*.tmp")) and not job.folder.exists()
+
+
 def test_a_signal_stops_a_merge_after_a_partition(job, whole, monkeypatch, capsys):
     """What is in the cache stays, and so do the partitions."""
     run_partitions(job, (1, 2))
@@ -519,6 +551,11 @@ def test_a_shard_out_of_range_is_refused(text, tmp_path, capsys):
     assert main([*command, "--shard", text]) == 2
     assert "error: --shard: " in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_rate_of_a_slow_worker():
+    line = rate_line({"seconds": 40.0, "partitions": 2}, 12, "documents")
+    assert line.endswith(" 0.3 documents a second of one worker")
 
 
 def test_a_shard_without_a_partition(job, capsys):

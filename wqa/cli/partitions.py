@@ -141,5 +141,5 @@ def rate_line(figures: Dict[str, Any], count: int, units: str) -> str:
     rate = count / figures["seconds"]
     return (
         f"\n{figures['partitions']:,} partitions took {figures['seconds']:,.1f} s of their "
-        f"workers, {rate:,.0f} {units} a second of one worker"
+        f"workers, {rate:,.1f} {units} a second of one worker"
     )
