@@ -585,6 +585,8 @@ def test_what_is_wrong_is_found_before_anything_is_encoded(job, tiny_run, jsonl,
         merge_shards(other(job, data="no.jsonl"))
     with pytest.raises(OptionError, match="store: 'float8'"):
         other(job, store="float8")
+    with pytest.raises(OptionError, match="options: 'thread'; expected one of engine, "):
+        other(job, options={"thread": 1})
     with pytest.raises(OptionError, match="partition_tokens: 0"):
         other(job, partition_tokens=0)
     command = ["encode", str(tiny_run), "--documents", job.data, "--out", job.out]

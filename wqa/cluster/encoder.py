@@ -1,4 +1,4 @@
-"""Encoding of documents as divided work: partitions of whole chunks, merged into one cache.
+"""Encoding of documents as a job: partitions of whole chunks, merged into one cache.
 
 The chunks are those of one process that encodes all documents, so that the merged cache holds the
 same encodings, to the bit, as a new one of `wqa.inference.encode_documents`.
@@ -37,7 +37,7 @@ from wqa.data.encodings import EntryFormat, PackedDocument, pack_document
 from wqa.data.files import sha256
 from wqa.data.locks import has_locks
 from wqa.data.partitions import Partition, PartitionReader
-from wqa.errors import DataError, StorageError
+from wqa.errors import DataError, StorageError, check_choice
 from wqa.inference.encoding_runs import CacheReport, check_cached, remove_from
 from wqa.inference.scoring_runs import machine_settings
 from wqa.inference.text_encoder import (
@@ -82,7 +82,7 @@ class EncodingJob(Job):
     Raises
     ------
     OptionError
-        If a value is out of range.
+        If a value is out of range, or ``options`` has another key.
     """
 
     partition_tokens: int = PARTITION_TOKENS
@@ -99,13 +99,16 @@ class EncodingJob(Job):
             "truncated": np.dtype("u1"),
             "entries": np.dtype("u1"),  # as the cache holds them, one after another
         },
-        ("documents", "blank", "truncated"),
+        ("documents",),
     )
     optional_settings: ClassVar[Tuple[str, ...]] = ("partition_tokens", "prune")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_cache_options(self.store, self.first_tokens)
+        names = [field.name for field in dataclasses.fields(EngineConfig)]
+        for name in self.options:
+            check_choice("options", name, names)
 
     @property
     def engine(self) -> EngineConfig:
@@ -317,5 +320,4 @@ def _content(documents: List[PackedDocument]) -> Content:
         "truncated": np.array(truncated, np.uint8),
         "entries": np.concatenate([document.content for document in documents]),
     }
-    counts = {"documents": len(rows), "blank": rows.count(0), "truncated": sum(truncated)}
-    return Content(arrays, counts)
+    return Content(arrays, {"documents": len(rows)})

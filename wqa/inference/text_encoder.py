@@ -23,23 +23,39 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 class EncodedText(NamedTuple):
-    """Encodings of a text, and whether it lost tokens to the length limit."""
+    """Encodings of a text.
 
-    rows: np.ndarray  # (tokens, C), as `DocumentEncoder.encode` returns them
+    Attributes
+    ----------
+    rows : numpy.ndarray
+        (tokens, C), as `DocumentEncoder.encode` returns them.
+    truncated : bool
+        Whether the text lost tokens to the length limit.
+    """
+
+    rows: np.ndarray
     truncated: bool
 
 
 class TextEncoder(NamedTuple):
-    """Encodes the documents of one run."""
+    """Encodes the documents of one run.
+
+    Attributes
+    ----------
+    inputs : SingleEncoder
+        Converts texts to token ids.
+    encoder : DocumentEncoder
+        Encodes token ids.
+    identity : dict
+        What the encodings depend on, as `encodings_identity` returns it.
+    """
 
     inputs: SingleEncoder
     encoder: DocumentEncoder
-    identity: Dict[str, Any]  # what the encodings depend on
+    identity: Dict[str, Any]
 
     def encode(self, texts: Sequence[str]) -> List[Optional[EncodedText]]:
-        """Encode texts beside one another.
-
-        The same texts give the same bits.
+        """Encode a list of texts, each by itself; the last bits depend on the whole list.
 
         Parameters
         ----------
@@ -50,6 +66,11 @@ class TextEncoder(NamedTuple):
         -------
         list of EncodedText or None
             None for a text without a token.
+
+        Raises
+        ------
+        InputError
+            If a token id has no row in the word embeddings.
         """
         inputs = self.inputs.encode(list(texts))
         filled = [encoded for encoded in inputs if not encoded.empty]
