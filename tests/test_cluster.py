@@ -285,6 +285,47 @@ def test_a_stopped_scoring_is_continued(job, whole, monkeypatch, count):
     assert contents(whole.with_name("scores")) == contents(job.folder.with_name("out"))
 
 
+@pytest.mark.parametrize("again", [run_partitions, merge_shards])
+@pytest.mark.parametrize("function", ["_remove_partitions", "shutil.rmtree"])
+def test_what_a_killed_merge_leaves_is_removed(tmp_path, monkeypatch, function, again):
+    """It was killed after the scores were merged: before or after the folder was renamed."""
+
+    class Killed(BaseException):
+        pass
+
+    def deadly(*arguments, **options):
+        raise Killed
+
+    data = tmp_path / "few.jsonl"
+    write_questions(data, QUESTIONS[:2])
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"), partition_tokens=1)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(f"wqa.cluster.merge.{function}", deadly)
+        run_partitions(job)
+    for path in tmp_path.glob(".out.partitions.*.tmp"):  # of this process, which lives
+        path.rename(tmp_path / f".out.partitions.{machine()}.{2**22 + 1}.tmp")
+    assert len(list(tmp_path.iterdir())) == 3
+    if function == "_remove_partitions":
+        with lock_output(job.folder):  # somebody uses it
+            assert again(job).meta["questions"] == 2
+        assert job.folder.exists()
+    assert again(job).meta["questions"] == 2
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["few.jsonl", "out"]
+
+
+def test_partitions_of_another_job_stay_beside_merged_scores(tmp_path):
+    data = tmp_path / "few.jsonl"
+    write_questions(data, QUESTIONS[:2])
+    job = ScoringJob("wo", str(data), str(tmp_path / "out"), partition_tokens=1)
+    run_partitions(job)
+    other = ScoringJob("wo", str(data), str(tmp_path / "other"), filter="clean")
+    with PartitionScorer(other) as scorer:
+        scorer.open_manifest()
+    other.folder.rename(job.folder)
+    assert run_partitions(job).meta["questions"] == merge_shards(job).meta["questions"] == 2
+    assert read_manifest(job.folder).made_with["filter"] == "clean"
+
+
 def test_a_signal_ends_the_work_after_a_partition(job, monkeypatch):
     stop = StopRequest()
     compute = PartitionScorer.compute
@@ -404,6 +445,14 @@ def test_merge_says_what_is_missing(job, whole, tmp_path, capsys):
     with lock_output(job.out):  # another process merges
         report = run_partitions(job, (2, 2))
         assert (report.meta, report.computed, report.missing) == (None, 2, 0)
+        assert "are not merged yet: " in capsys.readouterr().err
+        # Nothing was merged: that is no success.
+        assert main(command) == 2
+        assert "out: locked by process " in capsys.readouterr().err
+        assert main([*command[:-3], *command[-2:], "--shard", "2/2"]) == 0
+        captured = capsys.readouterr()
+        assert "not merged yet; unless another process merges them, run --merge" in captured.out
+        assert "out is locked by process " in captured.err
     assert main([*command, "--filter", "clean"]) == 2
     assert "made with filter 'all'; expected 'clean'" in capsys.readouterr().err
     assert main(command) == 0

@@ -2,27 +2,35 @@
 
 import contextlib
 import json
+import os
 import pathlib
+import pickle
 import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import limited_file_size
+from conftest import child_environment, limited_file_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_ray import FakeRay
+from test_resume import KILLER
 
 import wqa.cluster.encoder as encoder_module
 import wqa.cluster.ray_cluster as ray_module
 import wqa.cluster.run as run_module
 import wqa.data.document_partitions as chunk_module
+import wqa.data.locks as locks_module
 from wqa.cli import main
+from wqa.cli.partitions import rate_line
 from wqa.cluster import EncodingJob, PartitionEncoder, merge_shards, run_on_cluster, run_partitions
 from wqa.cluster.manifest import read_manifest
 from wqa.cluster.partition_files import Content, partition_path
-from wqa.config import TrainingConfig
+from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.document_cache import open_cache, text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
@@ -37,7 +45,8 @@ from wqa.data.documents import (
 )
 from wqa.data.locks import lock_output
 from wqa.data.partitions import PartitionReader
-from wqa.errors import ClusterError, DataError, OptionError, StorageError
+from wqa.data.stopping import StopRequest
+from wqa.errors import ClusterError, DataError, OptionError, Stopped, StorageError
 from wqa.inference import encode_documents
 from wqa.training import train
 
@@ -193,8 +202,8 @@ def test_shards_in_any_order_make_the_cache_of_one_process(
     assert content(out) == content(whole)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
     # Any of them again, or a merge, or one process: nothing is left to do.
-    for way in (["--shard", "2/3"], ["--merge"], []):
-        assert main([*command, *way]) == 0
+    for way in (["--shard", "2/3"], ["--merge"], None):
+        assert main(command[:-2] if way is None else [*command, *way]) == 0
         text = capsys.readouterr().out
         assert "20 documents; 20 unchanged, 1 without a token left out" in text
     assert content(out) == content(whole)
@@ -202,8 +211,10 @@ def test_shards_in_any_order_make_the_cache_of_one_process(
 
 @pytest.mark.parametrize("store, first_tokens", [("int8", 0), ("float32", 3)])
 def test_other_stores(job, run, collection, tmp_path, store, first_tokens):
-    run_partitions(other(job, store=store, first_tokens=first_tokens))
-    encode_documents(run, collection, tmp_path / "one", store, first_tokens)
+    report = run_partitions(other(job, store=store, first_tokens=first_tokens)).meta
+    one = encode_documents(run, collection, tmp_path / "one", store, first_tokens)
+    assert report == one._replace(seconds=0.0, bytes=report["bytes"])._asdict()
+    assert report["truncated"] == (20 if first_tokens else 1)
     assert content(pathlib.Path(job.out)) == content(tmp_path / "one")
 
 
@@ -221,9 +232,13 @@ def test_a_partition_has_the_same_bytes_wherever_it_is_encoded(job, whole):
     assert content(pathlib.Path(job.out)) == content(whole)
 
 
-def test_workers_of_a_cluster(job, whole, monkeypatch):
-    """By the driver's own tests' transport, with a worker that dies; `test_ray` has a real one."""
-    fake = FakeRay(deaths={(1, "compute", 0)})
+def test_workers_of_a_cluster(job, run, collection, tmp_path, monkeypatch):
+    """In this process, by the transport of the driver's own tests; one of the workers dies."""
+
+    def make(sent, folder):
+        return ray_module.Worker(pickle.loads(pickle.dumps(sent)), folder)
+
+    fake = FakeRay({(1, "compute", 0)}, make)
 
     @contextlib.contextmanager
     def connected(cluster, threads, on_gpus):
@@ -231,16 +246,21 @@ def test_workers_of_a_cluster(job, whole, monkeypatch):
 
     monkeypatch.setattr(ray_module, "connect", connected)
     monkeypatch.setattr(ray_module, "_PAUSE", 0)
-    # A worker has one thread by default.
     report = run_on_cluster(other(job, options={"threads": 1}), "local:2")
     assert (report.partitions, report.computed) == (5, 5) and fake.made == 3
-    check_rounded(rows_of(job.out), rows_of(whole))
+    encode_documents(run, collection, tmp_path / "one", engine=EngineConfig(threads=1))
+    assert content(pathlib.Path(job.out)) == content(tmp_path / "one")
     again = run_on_cluster(other(job, options={"threads": 1}), "local:2")
     assert (again.partitions, again.meta["unchanged"]) == (0, 20)
     shutil.rmtree(job.out)
     fake.deaths = {("compute", 1)}
     with pytest.raises(ClusterError, match="failed 3 times: partition 1, lines 5 to 8 of "):
         run_on_cluster(job, "local:2")
+
+
+def test_a_job_can_be_sent_to_another_process(job):
+    sent = other(job, options={"threads": 1}, store="int8", first_tokens=3, prune=True)
+    assert pickle.loads(pickle.dumps(sent)) == sent
 
 
 # A cache that is there
@@ -311,19 +331,49 @@ def test_merge_says_what_is_missing(job, whole, capsys):
     with lock_output(job.out):  # another process writes to the cache
         report = run_partitions(job, (2, 2))
         assert (report.meta, report.computed, report.missing) == (None, 2, 0)
+        assert "are not merged yet: " in capsys.readouterr().err
+        # Nothing was merged: that is no success.
+        assert main(command) == 2
+        assert "cache: locked by process " in capsys.readouterr().err
+        assert main([*command[:-3], *command[-2:], "--shard", "2/2"]) == 0
+        captured = capsys.readouterr()
+        assert "not merged yet; unless another process merges them, run --merge" in captured.out
+        assert "cache is locked by process " in captured.err
     assert main([*command, "--store", "int8"]) == 2
     assert "made with store 'float16'; expected 'int8'" in capsys.readouterr().err
     assert main(command) == 0
     assert content(pathlib.Path(job.out)) == content(whole)
 
 
+def test_without_locks_nothing_is_merged(job, whole, tmp_path, monkeypatch):
+    """Several shards would write the cache at once; a copy can be merged where there are locks."""
+    with monkeypatch.context() as patch:
+        patch.setattr(locks_module, "_has_locks", lambda folder: False)
+        with pytest.raises(StorageError, match="cache: its file system has no locks; .*copy"):
+            run_partitions(job)
+        assert len(list(job.folder.glob("000/*"))) == 5 and not pathlib.Path(job.out).exists()
+    shutil.copytree(job.folder, tmp_path / "disk" / "cache.partitions")
+    copy = other(job, out=str(tmp_path / "disk" / "cache"))
+    assert merge_shards(copy).meta["new"] == 20
+    assert content(pathlib.Path(copy.out)) == content(whole)
+
+
 def test_a_merge_needs_no_encoder(job, whole, monkeypatch):
     run_partitions(job, (1, 2))
     with lock_output(job.out):
         run_partitions(job, (2, 2))
+    load = encoder_module.load_text_encoder
     monkeypatch.setattr(encoder_module, "load_text_encoder", None)
     assert merge_shards(job).meta["new"] == 20
     assert content(pathlib.Path(job.out)) == content(whole)
+    # Afterwards too, on a machine that lacks the device and the processors of the workers.
+    elsewhere = other(job, options={"ctx": "gpu:7", "threads": 1000})
+    assert merge_shards(elsewhere).meta["unchanged"] == 20
+    # A process that has loaded the run takes it from there.
+    monkeypatch.setattr(encoder_module, "load_text_encoder", load)
+    monkeypatch.setattr(encoder_module, "load_identity", None)
+    report = run_partitions(job)
+    assert (report.partitions, report.meta["unchanged"], report.meta["blank"]) == (0, 20, 1)
 
 
 @pytest.mark.parametrize("call, when", [(1, "before"), (3, "before"), (3, "after")])
@@ -353,16 +403,91 @@ def test_a_killed_merge_is_continued(job, whole, monkeypatch, call, when):
     assert content(pathlib.Path(job.out)) == content(whole) and not job.folder.exists()
 
 
+@pytest.mark.parametrize(
+    "killer, left",
+    [
+        (("wqa.data.document_cache_writer", "DocumentCacheWriter._change_index", "3"), 5),
+        (("wqa.cluster.merge", "shutil.rmtree", "1"), 0),
+    ],
+)
+def test_a_merge_whose_process_is_killed_is_continued(job, whole, tmp_path, killer, left):
+    """Between new entries and the index, and before the partitions, renamed, are removed."""
+    small = "import wqa.data.document_partitions as module; module.CHUNK_DOCUMENTS = 4"
+    command = ["encode", job.run, "--documents", job.data, "--out", job.out]
+    command += ["--partition-tokens", str(SMALL), "--shard", "1/1"]
+    killed = subprocess.run(
+        [sys.executable, "-c", small + KILLER, *killer, "before", *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=child_environment(),
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert len(list(job.folder.glob("000/*"))) == left
+    assert len(list(tmp_path.glob(".cache.partitions.*.tmp"))) == (left == 0)
+    assert main(command) == 0
+    assert content(pathlib.Path(job.out)) == content(whole)
+    # The files of a killed process's lock may stay.
+    assert not list(tmp_path.glob(".*.tmp")) and not job.folder.exists()
+
+
+def test_a_signal_stops_a_merge_after_a_partition(job, whole, monkeypatch, capsys):
+    """What is in the cache stays, and so do the partitions."""
+    run_partitions(job, (1, 2))
+    with lock_output(job.out):
+        run_partitions(job, (2, 2))
+    commit = DocumentCacheWriter.commit
+
+    def with_signal(writer):
+        commit(writer)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    command = ["encode", job.run, "--documents", job.data, "--out", job.out, "--merge"]
+    command += ["--partition-tokens", str(SMALL)]
+    with monkeypatch.context() as patch:
+        patch.setattr(DocumentCacheWriter, "commit", with_signal)
+        assert main(command) == 128 + signal.SIGTERM
+    assert f"{job.out}, 1 of 5 partitions merged: stopped by" in capsys.readouterr().err
+    assert len(open_cache(job.out)) == 4 and len(list(job.folder.glob("000/*"))) == 5
+    stop = StopRequest()
+    stop.signal = signal.SIGINT
+    with pytest.raises(Stopped, match="0 of 5 partitions merged: stopped by signal 2"):
+        run_partitions(job, stop=stop)
+    assert main(command) == 0
+    assert content(pathlib.Path(job.out)) == content(whole)
+
+
 def test_another_process_has_merged_meanwhile(job, whole, monkeypatch):
     """Between the last partition and the merge of the one that is late."""
     merge = run_module.merge_partitions
 
-    def late(job, manifest, progress):
+    def late(job, manifest, *arguments):
         merge(job, manifest)
-        return merge(job, manifest, progress)
+        return merge(job, manifest, *arguments)
 
     monkeypatch.setattr(run_module, "merge_partitions", late)
     assert run_partitions(job).meta["unchanged"] == 20
+    assert content(pathlib.Path(job.out)) == content(whole) and not job.folder.exists()
+
+
+def test_another_process_has_merged_before_the_manifest_is_opened(job, whole, monkeypatch):
+    """Nothing is encoded again by a process that has looked for the cache just before."""
+    finished, looks = EncodingJob.finished, []
+
+    def late(job, made_with):
+        meta = finished(job, made_with)
+        looks.append(meta)
+        if len(looks) == 1:
+            assert run_partitions(job).computed == 5
+        return meta
+
+    monkeypatch.setattr(EncodingJob, "finished", late)
+    report = run_partitions(job)
+    assert (report.partitions, report.computed, report.meta["unchanged"]) == (0, 0, 20)
+    looks.clear()
+    shutil.rmtree(job.out)
+    worker = ray_module.Worker(job, os.getcwd())
+    assert worker.begin() == ray_module.Outcome(merged=True)
     assert content(pathlib.Path(job.out)) == content(whole) and not job.folder.exists()
 
 
@@ -390,8 +515,8 @@ def test_a_manifest_of_another_job_is_refused(job, documents, tmp_path, monkeypa
     def refused(match, **changes):
         with pytest.raises(DataError, match=match) as caught:
             run_partitions(other(job, **changes))
-        assert "repeat the command" in str(caught.value) or "threads=" in str(caught.value)
-        with pytest.raises(DataError):
+        assert "repeat the command" in str(caught.value)
+        with pytest.raises(DataError, match=match):
             merge_shards(other(job, **changes))
 
     write_documents(tmp_path / "other.jsonl", [*documents[:-1], Document("D20", "others")])
@@ -428,6 +553,11 @@ def test_a_shard_out_of_range_is_refused(text, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_the_rate_of_a_slow_worker():
+    line = rate_line({"seconds": 40.0, "partitions": 2}, 12, "documents")
+    assert line.endswith(" 0.3 documents a second of one worker")
+
+
 def test_a_shard_without_a_partition(job, capsys):
     assert run_partitions(job, (9, 9)).missing == 5
     assert "shard 9/9 has nothing to encode: there are 5 partitions" in capsys.readouterr().err
@@ -455,6 +585,8 @@ def test_what_is_wrong_is_found_before_anything_is_encoded(job, tiny_run, jsonl,
         merge_shards(other(job, data="no.jsonl"))
     with pytest.raises(OptionError, match="store: 'float8'"):
         other(job, store="float8")
+    with pytest.raises(OptionError, match="options: 'thread'; expected one of engine, "):
+        other(job, options={"thread": 1})
     with pytest.raises(OptionError, match="partition_tokens: 0"):
         other(job, partition_tokens=0)
     command = ["encode", str(tiny_run), "--documents", job.data, "--out", job.out]
@@ -464,6 +596,12 @@ def test_what_is_wrong_is_found_before_anything_is_encoded(job, tiny_run, jsonl,
     command = ["encode", "--remove", str(tmp_path / "ids.txt"), "--out", job.out, "--merge"]
     assert main(command) == 2
     assert "error: --remove: with partitions" in capsys.readouterr().err
+    for number in ("0", str(SMALL)):  # one process makes no partitions
+        command = ["encode", job.run, "--documents", job.data, "--out", job.out]
+        assert main([*command, "--partition-tokens", number]) == 2
+        assert f"error: --partition-tokens: {number} for one process" in capsys.readouterr().err
+    assert main([*command, "--partition-tokens", "0", "--shard", "1/2"]) == 2
+    assert "error: --partition-tokens: 0; expected" in capsys.readouterr().err
     assert not job.folder.exists() and not pathlib.Path(job.out).exists()
 
 

@@ -28,6 +28,7 @@ from wqa.errors import OptionError, printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa encode`` to its parser."""
+    from wqa.data.document_partitions import PARTITION_TOKENS
     from wqa.data.encodings import STORES
 
     parser.add_argument(
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--prune", action="store_true", help="remove documents that are not in --documents"
     )
-    add_partitions(parser, "encode", "encoded", "documents", 1 << 16)
+    add_partitions(parser, "encode", "encoded", "documents", PARTITION_TOKENS)
     add_engine(parser, ("float32", "bfloat16"))
 
 
@@ -63,6 +64,9 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa encode`` and print what the cache holds."""
     from wqa.inference import encode_documents, remove_documents
 
+    if options.partition_tokens is not None and not divides(options):
+        found = f"{options.partition_tokens} for one process"
+        raise OptionError("partition_tokens", found, "--shard, --cluster or --merge beside it")
     if options.remove:
         if options.prune:
             raise OptionError("prune", "with --remove", "--documents, whose ids it compares")
@@ -96,14 +100,16 @@ def run(options: argparse.Namespace) -> None:
 
 def _encode_in_partitions(options: argparse.Namespace) -> None:
     from wqa.cluster import EncodingJob
+    from wqa.data.document_partitions import PARTITION_TOKENS
     from wqa.inference.encoding_runs import CacheReport
 
+    tokens = options.partition_tokens
     engine = {name: getattr(options, name) for name in ("ctx", "engine", "precision", "threads")}
     job = EncodingJob(
         options.run,
         options.documents,
         options.out,
-        options.partition_tokens,
+        PARTITION_TOKENS if tokens is None else tokens,
         engine,
         options.store,
         options.first_tokens,

@@ -24,7 +24,8 @@ def add_partitions(
     unit : str
         What is divided, in the plural.
     tokens : int
-        Default of ``--partition-tokens``.
+        Default of ``--partition-tokens``, for its description; the option is None where it is not
+        given.
     """
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -42,7 +43,6 @@ def add_partitions(
     parser.add_argument(
         "--partition-tokens",
         type=int,
-        default=tokens,
         metavar="N",
         help=f"estimated tokens of the {unit} that are {participle} together (default: {tokens})",
     )
@@ -89,7 +89,7 @@ def run_job(options: argparse.Namespace, job: Job) -> JobReport:
     options.resume_command = shlex.join(options.command_line)
     with stop_on_signals() as stop:
         if options.merge:
-            return merge_shards(job, progress=True)
+            return merge_shards(job, progress=True, stop=stop)
         if options.cluster is not None:
             return run_on_cluster(job, options.cluster, progress=True, stop=stop)
         return run_partitions(job, shard, progress=True, stop=stop)
@@ -114,7 +114,7 @@ def state_line(job: Job, report: JobReport) -> str:
 
     state = f"{report.missing:,} are missing"
     if not report.missing:
-        state = "another process merges them"
+        state = "not merged yet; unless another process merges them, run --merge"
     counts = f"{report.computed:,} of {report.partitions:,} partitions {job.wording.participle}"
     return f"{printable(str(job.folder))}: {counts}, {state}"
 
@@ -141,5 +141,5 @@ def rate_line(figures: Dict[str, Any], count: int, units: str) -> str:
     rate = count / figures["seconds"]
     return (
         f"\n{figures['partitions']:,} partitions took {figures['seconds']:,.1f} s of their "
-        f"workers, {rate:,.0f} {units} a second of one worker"
+        f"workers, {rate:,.1f} {units} a second of one worker"
     )

@@ -30,6 +30,8 @@ from wqa.errors import printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa score`` to its parser."""
+    from wqa.data.partitions import PARTITION_TOKENS
+
     parser.add_argument("run", metavar="RUN", help="run directory, or another ranker")
     parser.add_argument(
         "--data", required=True, metavar="FILE", help="questions to score, canonical JSONL"
@@ -42,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="logits, arrays for `wqa train --teachers`; jsonl, scores and order of each question; "
         "trec, a run (default: logits)",
     )
-    add_partitions(parser, "score", "scored", "questions", 1 << 18)
+    add_partitions(parser, "score", "scored", "questions", PARTITION_TOKENS)
     add_filter(parser, "--filter", "all", "questions to score")
     add_ranking(parser)
     add_long_questions(parser)
@@ -51,6 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa score`` and print the counts."""
+    from wqa.data.partitions import PARTITION_TOKENS
+
+    if options.partition_tokens is None:
+        options.partition_tokens = PARTITION_TOKENS
     if divides(options) or options.format != "logits":
         _score_in_partitions(options)
         return

@@ -1,4 +1,4 @@
-"""Encoding of documents as divided work: partitions of whole chunks, merged into one cache.
+"""Encoding of documents as a job: partitions of whole chunks, merged into one cache.
 
 The chunks are those of one process that encodes all documents, so that the merged cache holds the
 same encodings, to the bit, as a new one of `wqa.inference.encode_documents`.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 import numpy as np
 
@@ -35,14 +35,17 @@ from wqa.data.documents import (
 )
 from wqa.data.encodings import EntryFormat, PackedDocument, pack_document
 from wqa.data.files import sha256
+from wqa.data.locks import has_locks
 from wqa.data.partitions import Partition, PartitionReader
-from wqa.errors import DataError
+from wqa.errors import DataError, StorageError, check_choice
 from wqa.inference.encoding_runs import CacheReport, check_cached, remove_from
 from wqa.inference.scoring_runs import machine_settings
 from wqa.inference.text_encoder import (
     TextEncoder,
     cache_settings,
     check_cache_options,
+    load_document_inputs,
+    load_identity,
     load_text_encoder,
 )
 
@@ -79,7 +82,7 @@ class EncodingJob(Job):
     Raises
     ------
     OptionError
-        If a value is out of range.
+        If a value is out of range, or ``options`` has another key.
     """
 
     partition_tokens: int = PARTITION_TOKENS
@@ -96,13 +99,16 @@ class EncodingJob(Job):
             "truncated": np.dtype("u1"),
             "entries": np.dtype("u1"),  # as the cache holds them, one after another
         },
-        ("documents", "blank", "truncated"),
+        ("documents",),
     )
     optional_settings: ClassVar[Tuple[str, ...]] = ("partition_tokens", "prune")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_cache_options(self.store, self.first_tokens)
+        names = [field.name for field in dataclasses.fields(EngineConfig)]
+        for name in self.options:
+            check_choice("options", name, names)
 
     @property
     def engine(self) -> EngineConfig:
@@ -156,8 +162,10 @@ class EncodingJob(Job):
         refuse_other_files(out)
         if (self.folder / NAME).is_file() or not (out / INDEX).is_file():
             return None
-        encoder = load_text_encoder(self.run, self.engine)
-        report = check_cached(encoder, self.settings_of(encoder), self.data, out)
+        settings = _cache_settings(made_with)
+        if "encoder_sha256" not in settings:  # this process has not loaded the run
+            settings.update(load_identity(self.run))
+        report = check_cached(load_document_inputs(self.run), settings, self.data, out)
         if report is None or self.prune and report.documents > report.unchanged:
             return None
         return report._asdict()
@@ -185,22 +193,36 @@ class EncodingJob(Job):
         return documents
 
     def merge(self, manifest: Manifest, parts: Iterable[List[PackedDocument]]) -> Dict[str, Any]:
-        """Write the documents to the cache that it lacks; the fields of a `CacheReport`."""
-        settings = dict(manifest.made_with)
-        for name in _JOB_SETTINGS:
-            settings.pop(name, None)
+        """Write the documents to the cache that it lacks; the fields of a `CacheReport`.
+
+        Several processes that write a cache at once would damage it: without locks, none does.
+        """
+        if not has_locks(self.out):
+            raise StorageError(
+                self.out,
+                "its file system has no locks",
+                "one with locks, as several processes may merge at once",
+                f"copy {self.folder} to a local disk, then merge it there",
+            )
+        settings = _cache_settings(manifest.made_with)
         counts = dict.fromkeys(("new", "changed", "unchanged", "truncated", "blank"), 0)
         ids: Set[str] = set()
         with DocumentCacheWriter(self.out, settings) as writer:
             for part in parts:
                 _add(writer, part, counts)
-                ids.update(document.id for document in part)
+                if self.prune:
+                    ids.update(document.id for document in part)
             removed = 0
             if self.prune:
                 removed = remove_from(writer, set(writer.ids()) - ids)
             writer.compact()
             size = writer.used_bytes()
             return CacheReport(len(writer), removed=removed, bytes=size, **counts)._asdict()
+
+
+def _cache_settings(made_with: Mapping[str, Any]) -> Dict[str, Any]:
+    """Settings of the cache among those of a manifest."""
+    return {name: value for name, value in made_with.items() if name not in _JOB_SETTINGS}
 
 
 def _add(
@@ -298,5 +320,4 @@ def _content(documents: List[PackedDocument]) -> Content:
         "truncated": np.array(truncated, np.uint8),
         "entries": np.concatenate([document.content for document in documents]),
     }
-    counts = {"documents": len(rows), "blank": rows.count(0), "truncated": sum(truncated)}
-    return Content(arrays, counts)
+    return Content(arrays, {"documents": len(rows)})

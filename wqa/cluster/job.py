@@ -1,4 +1,4 @@
-"""What divided work is: a job, which every process knows, and a runner, which computes partitions.
+"""A job, whose data are divided into partitions, and a runner, which computes them.
 
 `wqa.cluster` runs any job. A job says what its partitions are, what the file of one holds, and how
 all of them are merged. A partition depends on the manifest alone, so that it may be computed twice,
@@ -35,18 +35,28 @@ PAUSE = 0.5
 
 
 class Wording(NamedTuple):
-    """Words of a job, for messages."""
+    """Words of a job, for messages.
 
-    verb: str  # what is done to a partition, such as "score"
+    Attributes
+    ----------
+    verb, gerund, participle : str
+        What is done to a partition, such as "score", "scoring" and "scored".
+    unit : str
+        What the texts of a partition are, such as "candidate".
+    results : str
+        What is computed, such as "scores".
+    """
+
+    verb: str
     gerund: str
     participle: str
-    unit: str  # what a partition's texts are, such as "candidate"
-    results: str  # such as "scores"
+    unit: str
+    results: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Job(abc.ABC):
-    """What a process needs to know that takes part in divided work.
+    """What a process needs to know that computes partitions.
 
     Parameters
     ----------
@@ -280,14 +290,15 @@ class PartitionRunner(abc.ABC):
             If a record cannot be read or computed.
         """
 
-    def open_manifest(self) -> Manifest:
+    def open_manifest(self) -> Optional[Manifest]:
         """Read the manifest and check it, or write it if nobody has.
 
         The data are read once by whoever writes it; others wait meanwhile.
 
         Returns
         -------
-        Manifest
+        Manifest or None
+            None where the results are merged meanwhile.
 
         Raises
         ------
@@ -307,6 +318,8 @@ class PartitionRunner(abc.ABC):
             try:
                 with lock_output(folder):
                     if read_manifest(folder) is None:
+                        if self.job.finished(self.made_with) is not None:
+                            return None
                         partitions = list(self.divide())
                         write_manifest(folder, self.made_with, self.computed_by, partitions)
             except OutputLocked as locked:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shutil
-from typing import Any, Dict, Iterator, NamedTuple, Set
+from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Set
 
 from wqa.cluster.job import Job
-from wqa.cluster.manifest import NAME, Manifest
+from wqa.cluster.manifest import NAME, Manifest, check_manifest, read_manifest
 from wqa.data.locks import lock_output
 from wqa.data.progress import with_bar
+from wqa.data.stopping import StopRequest
 from wqa.data.temporary import remove_abandoned, temporary_path
+from wqa.errors import Stopped, WqaError
 
 LOGGER = logging.getLogger(__name__)
 
@@ -32,7 +35,9 @@ class Merged(NamedTuple):
     cpu_seconds: float = 0.0
 
 
-def merge_partitions(job: Job, manifest: Manifest, progress: bool = False) -> Merged:
+def merge_partitions(
+    job: Job, manifest: Manifest, progress: bool = False, stop: Optional[StopRequest] = None
+) -> Merged:
     """Merge the partitions of a job, and remove them.
 
     Results that are merged already are kept as they are.
@@ -45,6 +50,8 @@ def merge_partitions(job: Job, manifest: Manifest, progress: bool = False) -> Me
         Its manifest.
     progress : bool
         Show a bar on standard error.
+    stop : StopRequest, optional
+        Once it holds a signal, the merge ends after the current partition.
 
     Returns
     -------
@@ -52,10 +59,12 @@ def merge_partitions(job: Job, manifest: Manifest, progress: bool = False) -> Me
 
     Raises
     ------
+    Stopped
+        If a signal has stopped the merge; the partitions stay.
     DataError, OutputLocked, StorageError
         As `Job.merge` raises them; the partitions stay.
     """
-    parts = _Parts(job, manifest, progress)
+    parts = _Parts(job, manifest, progress, stop or StopRequest())
     with lock_output(job.folder):
         meta = None
         if not (job.folder / NAME).is_file():  # another process has merged them
@@ -72,6 +81,29 @@ def merge_partitions(job: Job, manifest: Manifest, progress: bool = False) -> Me
     return Merged(meta, round(parts.seconds, 3), round(parts.cpu_seconds, 3))
 
 
+def remove_merged(job: Job, made_with: Mapping[str, Any]) -> None:
+    """Remove partitions that are merged, which a process has left that was killed.
+
+    What is not of this job, or in use by another process, stays.
+
+    Parameters
+    ----------
+    job : Job
+        The job, whose results are merged.
+    made_with : dict
+        Settings that the results depend on, all or those of `Job.settings`.
+    """
+    remove_abandoned(job.folder)
+    if not (job.folder / NAME).is_file():
+        return
+    # The results are there: whatever stands in the way is no error of this command.
+    with contextlib.suppress(WqaError), lock_output(job.folder):
+        manifest = read_manifest(job.folder)
+        if manifest is not None:
+            check_manifest(manifest, job.folder, made_with, job.optional_settings)
+            _remove_partitions(job)
+
+
 def _remove_partitions(job: Job) -> None:
     """Remove the folder of the partitions, at once for those who look for its manifest."""
     remove_abandoned(job.folder)
@@ -85,10 +117,10 @@ def _remove_partitions(job: Job) -> None:
 
 
 class _Parts:
-    """Results of the partitions in order, of which one is in memory at a time."""
+    """Results of the partitions in order, of which two at most are in memory at a time."""
 
-    def __init__(self, job: Job, manifest: Manifest, progress: bool) -> None:
-        self._job, self._manifest, self._progress = job, manifest, progress
+    def __init__(self, job: Job, manifest: Manifest, progress: bool, stop: StopRequest) -> None:
+        self._job, self._manifest, self._progress, self._stop = job, manifest, progress, stop
         self.seconds = self.cpu_seconds = 0.0
         self.instruction_sets: Set[str] = set()
 
@@ -96,6 +128,9 @@ class _Parts:
         files, partitions = self._job.files(self._manifest), self._manifest.partitions
         indices = range(len(partitions))
         for index in with_bar(indices, len(partitions), "merging", self._progress, "partition"):
+            if self._stop.signal:
+                where = f"{self._job.out}, {index} of {len(partitions)} partitions merged"
+                raise Stopped(self._stop.signal, where, f"they stay in {self._job.folder}")
             stored = files.read(index)
             try:
                 part = self._job.unpack(stored.content, partitions[index])

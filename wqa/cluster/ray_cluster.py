@@ -125,7 +125,7 @@ class Worker:
         if self._job.finished(self._runner.made_with) is not None:
             return Outcome(merged=True)
         self._manifest = self._runner.open_manifest()
-        return Outcome()
+        return Outcome(merged=self._manifest is None)
 
     def _has_relative_paths(self) -> bool:
         return not all(os.path.isabs(path) for path in self._job.paths)

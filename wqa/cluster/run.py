@@ -8,7 +8,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from wqa.cluster.job import Job, PartitionRunner
 from wqa.cluster.manifest import Manifest, check_manifest, read_manifest
-from wqa.cluster.merge import Merged, merge_partitions
+from wqa.cluster.merge import Merged, merge_partitions, remove_merged
 from wqa.cluster.ray_cluster import compute_on_ray
 from wqa.data.progress import progress_bar
 from wqa.data.stopping import StopRequest
@@ -25,7 +25,7 @@ class JobReport(NamedTuple):
     meta : dict or None
         Figures of the merged results: of scores ``meta.json``, with ``questions``, ``pairs``,
         ``blank`` and more; of encodings the fields of `wqa.inference.encoding_runs.CacheReport`.
-        None where partitions are missing, or another process merges them.
+        None where partitions are missing, or could not be merged as another process holds a lock.
     partitions : int
         Number of partitions; 0 where the results were merged before.
     computed : int
@@ -115,7 +115,7 @@ def run_partitions(
     progress : bool
         Show a bar on standard error.
     stop : StopRequest, optional
-        Once it holds a signal, the work ends after the current partition.
+        Once it holds a signal, the work, or the merge, ends after the current partition.
 
     Returns
     -------
@@ -132,8 +132,11 @@ def run_partitions(
     with job.load() as runner:
         meta = job.finished(runner.made_with)
         if meta is not None:
+            remove_merged(job, runner.made_with)
             return JobReport(meta)
         manifest = runner.open_manifest()
+        if manifest is None:
+            return JobReport(job.finished(runner.made_with))
         mine = shard_partitions(len(manifest.partitions), shard)
         if not mine:
             LOGGER.warning(
@@ -141,7 +144,7 @@ def run_partitions(
                 f"{len(manifest.partitions)} partitions; a smaller partition_tokens=N gives more"
             )
         computed = _compute(runner, manifest, mine, progress, stop or StopRequest())
-    return _merge_if_whole(job, manifest, computed, progress)
+    return _merge_if_whole(job, manifest, computed, progress, stop)
 
 
 def _compute(
@@ -167,12 +170,12 @@ def _compute(
     return len(left)
 
 
-def merge_shards(job: Job, progress: bool = False) -> JobReport:
+def merge_shards(job: Job, progress: bool = False, stop: Optional[StopRequest] = None) -> JobReport:
     """Merge what shards have computed. Where their partitions are there, no run is loaded.
 
     Parameters
     ----------
-    job, progress
+    job, progress, stop
         As `run_partitions` takes them.
 
     Returns
@@ -181,8 +184,12 @@ def merge_shards(job: Job, progress: bool = False) -> JobReport:
 
     Raises
     ------
+    Stopped
+        If a signal has stopped the merge. The partitions stay.
     DataError
         If partitions are missing or damaged, or those of another job.
+    OutputLocked
+        If another process merges them, or writes to ``out``.
     WqaError
         As `merge_partitions` raises it.
     """
@@ -190,6 +197,7 @@ def merge_shards(job: Job, progress: bool = False) -> JobReport:
     settings = job.settings()
     meta = job.finished(settings)
     if meta is not None:
+        remove_merged(job, settings)
         return JobReport(meta)
     manifest = read_manifest(job.folder)
     if manifest is None:
@@ -204,7 +212,7 @@ def merge_shards(job: Job, progress: bool = False) -> JobReport:
             f"{len(manifest.partitions)} partitions",
             "run the shards that have not ended",
         )
-    return _merge_if_whole(job, manifest, 0, progress)
+    return _report(merge_partitions(job, manifest, progress, stop), manifest, 0)
 
 
 def run_on_cluster(
@@ -245,11 +253,17 @@ def run_on_cluster(
     """
     manifest, computed = compute_on_ray(job, cluster, progress, stop)
     if manifest is None:
-        return JobReport(job.finished(job.settings()))
-    return _merge_if_whole(job, manifest, computed, progress)
+        settings = job.settings()
+        meta = job.finished(settings)
+        if meta is not None:
+            remove_merged(job, settings)
+        return JobReport(meta)
+    return _merge_if_whole(job, manifest, computed, progress, stop)
 
 
-def _merge_if_whole(job: Job, manifest: Manifest, computed: int, progress: bool) -> JobReport:
+def _merge_if_whole(
+    job: Job, manifest: Manifest, computed: int, progress: bool, stop: Optional[StopRequest]
+) -> JobReport:
     """Merge the partitions if all are computed and nobody else merges them."""
     count = len(manifest.partitions)
     missing = job.files(manifest).missing()
@@ -257,8 +271,15 @@ def _merge_if_whole(job: Job, manifest: Manifest, computed: int, progress: bool)
     if missing and job.finished(manifest.made_with) is None:
         return JobReport(None, count, computed, len(missing))
     try:
-        merged: Merged = merge_partitions(job, manifest, progress)
+        merged = merge_partitions(job, manifest, progress, stop)
     except OutputLocked as locked:
-        LOGGER.info(printable(f"another process merges the partitions: {locked.found}"))
+        LOGGER.info(
+            printable(f"the partitions are not merged yet: {locked.where} is {locked.found}")
+        )
         return JobReport(None, count, computed)
+    return _report(merged, manifest, computed)
+
+
+def _report(merged: Merged, manifest: Manifest, computed: int) -> JobReport:
+    count = len(manifest.partitions)
     return JobReport(merged.meta, count, computed, 0, merged.seconds, merged.cpu_seconds)

@@ -47,14 +47,14 @@ def entries_path(folder: pathlib.Path, number: int) -> pathlib.Path:
     return folder / f"encodings-{number}.bin"
 
 
-def refuse_other_files(path: pathlib.Path, makes: bool = True) -> None:
+def refuse_other_files(path: pathlib.Path, may_create: bool = True) -> None:
     """Refuse a path at which no cache is, and none can be made.
 
     Parameters
     ----------
     path : pathlib.Path
         Folder of the cache.
-    makes : bool
+    may_create : bool
         Whether a cache is made if there is none.
 
     Raises
@@ -68,7 +68,7 @@ def refuse_other_files(path: pathlib.Path, makes: bool = True) -> None:
         raise OptionError("out", f"{path}, a file", "the path of a folder to make")
     if (path / INDEX).exists():
         return
-    if not makes:
+    if not may_create:
         raise DataError(path, "is no document cache", mend=MAKE)
     if path.is_dir() and any(path.iterdir()):
         found = f"{path}, a folder with other files"

@@ -220,7 +220,7 @@ class DocumentCacheWriter:
             query = "SELECT id FROM documents ORDER BY id"
             return [id for (id,) in self._connection.execute(query)]
 
-    def put(self, id: str, digest: bytes, encodings: np.ndarray, truncated: bool = False) -> None:
+    def put(self, id: str, digest: bytes, encodings: np.ndarray, truncated: bool = False) -> bool:
         """Add a document, or replace the one with its id, at the next commit.
 
         Parameters
@@ -236,6 +236,11 @@ class DocumentCacheWriter:
             Whether the text lost tokens to the length limit. A document that loses rows to the
             setting ``tokens`` is stored as truncated too.
 
+        Returns
+        -------
+        bool
+            Whether it is stored as truncated.
+
         Raises
         ------
         DataError
@@ -245,7 +250,9 @@ class DocumentCacheWriter:
             If the entry cannot be written.
         """
         tokens = self.settings["tokens"]
-        self.put_packed(pack_document(self._format, tokens, id, digest, encodings, truncated))
+        packed = pack_document(self._format, tokens, id, digest, encodings, truncated)
+        self.put_packed(packed)
+        return packed.truncated
 
     def put_packed(self, document: PackedDocument) -> None:
         """Add a document as `put` does, whose entry is in the layout of this cache.

@@ -66,8 +66,7 @@ def lock_output(path: PathLike) -> Iterator[None]:
     target = pathlib.Path(path)
     with storage_errors(target):
         lock_path, holder_path = _files_of(target)
-        has_locks = _has_locks(lock_path.parent)
-    if not has_locks:
+    if not has_locks(target):
         folder = printable(str(lock_path.parent))
         LOGGER.warning(
             f"the file system of {folder} has no locks; let no other process write to "
@@ -89,6 +88,29 @@ def lock_output(path: PathLike) -> Iterator[None]:
                     file.unlink()
         finally:
             lock.release()
+
+
+def has_locks(path: PathLike) -> bool:
+    """Whether the file system of an output has locks.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file or folder that is written; it need not exist.
+
+    Returns
+    -------
+    bool
+        False where `lock_output` takes no lock.
+
+    Raises
+    ------
+    StorageError
+        If its folder cannot be written to.
+    """
+    target = pathlib.Path(path)
+    with storage_errors(target):
+        return _has_locks(_files_of(target)[0].parent)
 
 
 def _files_of(target: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:

@@ -52,8 +52,8 @@ class Partition(NamedTuple):
     read : int
         Number of lines.
     records, texts : int
-        Number of the records to compute, and of their texts: of the questions that pass the filter
-        and their candidates, or of documents twice.
+        Number of the records to compute, and of their texts: questions that pass the filter, and
+        their candidates; for documents, both are the number of documents.
     tokens : int
         Estimated tokens of what a model reads.
     """

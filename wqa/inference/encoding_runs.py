@@ -27,6 +27,7 @@ from wqa.inference.text_encoder import (
     check_cache_options,
     load_text_encoder,
 )
+from wqa.text import SingleEncoder
 
 
 class CacheReport(NamedTuple):
@@ -42,7 +43,8 @@ class CacheReport(NamedTuple):
     removed : int
         Documents that were removed.
     truncated : int
-        Documents that were encoded and had lost tokens to the length limit.
+        Documents that were encoded and lost tokens to the length limit, or rows to the cache's
+        ``tokens``.
     blank : int
         Documents of the file without a token, which the cache leaves out.
     missing : int
@@ -130,14 +132,14 @@ def encode_documents(
 
 
 def check_cached(
-    encoder: TextEncoder, settings: Mapping[str, Any], documents: PathLike, out: PathLike
+    inputs: SingleEncoder, settings: Mapping[str, Any], documents: PathLike, out: PathLike
 ) -> Optional[CacheReport]:
     """Check whether a cache holds the documents of a file. Nothing is encoded.
 
     Parameters
     ----------
-    encoder : TextEncoder
-        Encoder of the cache, whose tokenizer tells which documents have no token.
+    inputs : SingleEncoder
+        Inputs of the encoder, which tell which documents have no token.
     settings : dict
         Settings of the cache.
     documents, out
@@ -161,7 +163,7 @@ def check_cached(
             if document.id in stored and stored[document.id] != text_digest(document.full_text):
                 return None
         lacking = [document.full_text for document in chunk if document.id not in stored]
-        if not all(encoded.empty for encoded in encoder.inputs.encode(lacking)):
+        if not all(encoded.empty for encoded in inputs.encode(lacking)):
             return None
         unchanged += len(stored)
         blank += len(lacking)
@@ -263,9 +265,9 @@ class _Encoding:
         for document, encoded in zip(wanted, texts):
             id = document.id
             if encoded is not None:
-                self._writer.put(id, digests[id], encoded.rows, encoded.truncated)
+                is_cut = self._writer.put(id, digests[id], encoded.rows, encoded.truncated)
                 self._counts["changed" if id in stored else "new"] += 1
-                self._counts["truncated"] += int(encoded.truncated)
+                self._counts["truncated"] += int(is_cut)
                 continue
             self._counts["blank"] += 1
             if id in stored:

@@ -4,41 +4,58 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.config import EngineConfig
+from wqa.config import EngineConfig, read_run_config
 from wqa.data.encodings import STORES
 from wqa.errors import OptionError, RunDirectoryError, check_choice
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.run_directory import load_run
 from wqa.models import parse_devices
+from wqa.models.backbone import Backbone
 from wqa.onednn import check_precision
-from wqa.text import SingleEncoder
+from wqa.text import SingleEncoder, load_tokenizer
 
 #: Precisions in which documents are encoded.
 PRECISIONS = ("float32", "bfloat16")
 
 
 class EncodedText(NamedTuple):
-    """Encodings of a text, and whether it lost tokens to the length limit."""
+    """Encodings of a text.
 
-    rows: np.ndarray  # (tokens, C), as `DocumentEncoder.encode` returns them
+    Attributes
+    ----------
+    rows : numpy.ndarray
+        (tokens, C), as `DocumentEncoder.encode` returns them.
+    truncated : bool
+        Whether the text lost tokens to the length limit.
+    """
+
+    rows: np.ndarray
     truncated: bool
 
 
 class TextEncoder(NamedTuple):
-    """Encodes the documents of one run."""
+    """Encodes the documents of one run.
+
+    Attributes
+    ----------
+    inputs : SingleEncoder
+        Converts texts to token ids.
+    encoder : DocumentEncoder
+        Encodes token ids.
+    identity : dict
+        What the encodings depend on, as `encodings_identity` returns it.
+    """
 
     inputs: SingleEncoder
     encoder: DocumentEncoder
-    identity: Dict[str, Any]  # what the encodings depend on
+    identity: Dict[str, Any]
 
     def encode(self, texts: Sequence[str]) -> List[Optional[EncodedText]]:
-        """Encode texts beside one another.
-
-        The same texts give the same bits.
+        """Encode a list of texts, each by itself; the last bits depend on the whole list.
 
         Parameters
         ----------
@@ -49,6 +66,11 @@ class TextEncoder(NamedTuple):
         -------
         list of EncodedText or None
             None for a text without a token.
+
+        Raises
+        ------
+        InputError
+            If a token id has no row in the word embeddings.
         """
         inputs = self.inputs.encode(list(texts))
         filled = [encoded for encoded in inputs if not encoded.empty]
@@ -86,23 +108,72 @@ def load_text_encoder(run: Union[str, os.PathLike[str]], engine: EngineConfig) -
     parse_devices(engine.ctx)
     check_choice("precision", engine.precision, PRECISIONS)
     check_precision(engine.precision)
+    backbone, inputs = _load(run, engine.ctx)
+    return TextEncoder(
+        inputs,
+        DocumentEncoder(backbone, inputs.tokenizer, inputs.max_length, engine),
+        encodings_identity(backbone, inputs.tokenizer, inputs.max_length),
+    )
+
+
+def load_document_inputs(run: Union[str, os.PathLike[str]]) -> SingleEncoder:
+    """Load what converts the documents of a run to token ids, without its parameters.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory.
+
+    Returns
+    -------
+    SingleEncoder
+
+    Raises
+    ------
+    RunDirectoryError, EncoderError
+        If there is no such run, or a file is damaged.
+    """
+    folder = pathlib.Path(run)
+    config = read_run_config(folder / "config.json")
+    return SingleEncoder(load_tokenizer(folder), config.max_length)
+
+
+def load_identity(run: Union[str, os.PathLike[str]]) -> Dict[str, Any]:
+    """What the encodings of a run's documents depend on. The run is read on the CPU.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory of a system that encodes documents by themselves.
+
+    Returns
+    -------
+    dict of str to Any
+        As `wqa.inference.document_encoder.encodings_identity` returns it.
+
+    Raises
+    ------
+    RunDirectoryError
+        If there is no such run, or a file is damaged.
+    """
+    backbone, inputs = _load(run, "cpu")
+    return encodings_identity(backbone, inputs.tokenizer, inputs.max_length)
+
+
+def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, SingleEncoder]:
+    """The network that encodes the documents of a run, and its inputs."""
     folder = pathlib.Path(run)
     if not folder.is_dir():
         raise RunDirectoryError(folder, "there is no such directory", "a run directory")
-    loaded = load_run(folder, engine.ctx)
-    backbone, tokenizer = loaded.network.document_encoder, loaded.encoder.tokenizer
+    loaded = load_run(folder, ctx)
+    backbone = loaded.network.document_encoder
     if backbone is None:
         raise RunDirectoryError(
             folder,
             f"a run of {loaded.config.system}, which reads question and candidate together",
             "a system that encodes documents by themselves",
         )
-    length = loaded.config.max_length
-    return TextEncoder(
-        SingleEncoder(tokenizer, length),
-        DocumentEncoder(backbone, tokenizer, length, engine),
-        encodings_identity(backbone, tokenizer, length),
-    )
+    return backbone, SingleEncoder(loaded.encoder.tokenizer, loaded.config.max_length)
 
 
 def check_cache_options(store: str, first_tokens: int) -> None:
