@@ -814,9 +814,10 @@ def test_a_stopped_command_is_continued(
         calls.append(1)
         if when == "before" and len(calls) == 3:
             raise Killed
-        real(*arguments)
+        returned = real(*arguments)
         if when == "after" and len(calls) == 3:
             raise Killed
+        return returned
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(DocumentCacheWriter, function, deadly)
