@@ -435,6 +435,7 @@ def test_teachers_are_refused(tiny_encoder, tiny_run, tmp_path):
 # The command line
 
 
+@pytest.mark.once
 def test_a_training_stops_resumes_and_loads_with_the_same_scores(
     tiny_encoder, tmp_path, monkeypatch, capsys
 ):

@@ -696,6 +696,7 @@ def test_the_comparison_of_a_bert_shape():
 
 
 @pytest.mark.onednn
+@pytest.mark.once
 def test_the_comparison_of_trainings():
     arguments = ("--shape", "tiny", "--updates", 1, "--turns", 2)
     output = run_script(BENCH / "compare_training.py", *arguments)

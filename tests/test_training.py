@@ -418,6 +418,7 @@ def test_refusals(tiny_encoder, tiny_run, tmp_path, jsonl):
             TrainingConfig(**{option: 0})
 
 
+@pytest.mark.once
 def test_real_text_trains(minilm, tmp_path, wikiqa_archive):
     """A few updates from the real encoder lower the loss on real questions."""
     import test_wikiqa

@@ -537,6 +537,7 @@ def write_release(folder):
     return folder
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("head", [["--head", "IE_1"], ["--head", "AE_1", "--aggregation", "sum"]])
 def test_from_the_release_to_label_accuracy(tmp_path, tiny_encoder, capsys, head):
     data, run = tmp_path / "fever", tmp_path / "run"
@@ -592,6 +593,7 @@ def test_from_the_release_to_label_accuracy(tmp_path, tiny_encoder, capsys, head
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
+@pytest.mark.once
 def test_a_training_stops_resumes_and_loads_with_the_same_labels(
     tiny_encoder, claim_file, tmp_path, monkeypatch
 ):
