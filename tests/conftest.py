@@ -250,6 +250,31 @@ def tiny_run(tmp_path_factory, tiny_encoder):
 
 
 @pytest.fixture(scope="session")
+def dcbert_run(tmp_path_factory, tiny_encoder):
+    """A DC-BERT after one update. It reads 40 tokens of a document and 32 of a question."""
+    from wqa.config import TrainingConfig
+    from wqa.training import train
+
+    out = tmp_path_factory.mktemp("runs") / "dcbert"
+    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
+    options = {"config": config, "max_length": 40, "question_length": 32}
+    train("dcbert", str(builtin_path("dev")), str(out), str(tiny_encoder), **options)
+    return out
+
+
+@pytest.fixture(scope="session")
+def encoded_documents():
+    """Documents for `dcbert_run`; the first one is longer than it reads."""
+    from wqa.data import Document, read_questions
+
+    texts = [question.question for question in read_questions(builtin_path("dev"))]
+    documents = [Document("D0", "the moon " * 60, "Moon")]
+    for number, text in enumerate(texts[:20], 1):
+        documents.append(Document(f"D{number}", text))
+    return documents
+
+
+@pytest.fixture(scope="session")
 def tiny_words(tmp_path_factory):
     """Random word vectors of width 8 for most of the words of the built-in questions."""
     from wqa.data import read_questions

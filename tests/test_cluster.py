@@ -405,7 +405,8 @@ def test_a_first_line_that_has_changed(tmp_path, damage):
     path.write_bytes(json.dumps(header).encode() + b"\n" + body)
     with pytest.raises(DataError, match="000000.partition: (is no partition|has changed)"):
         job.files(manifest).read(0)
-    job.files(manifest).has(0)
+    # By its first line alone some of them look whole. That is no error.
+    assert isinstance(job.files(manifest).has(0), bool)
 
 
 def test_a_corpus_that_changes_after_the_manifest(tmp_path):

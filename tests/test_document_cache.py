@@ -25,8 +25,7 @@ import wqa.data.document_cache_writer as writer_module
 import wqa.data.document_partitions as chunk_module
 import wqa.inference.encoding_runs as encoding_module
 from wqa.cli import main
-from wqa.config import EngineConfig, TrainingConfig
-from wqa.data import builtin_path, read_questions
+from wqa.config import EngineConfig
 from wqa.data.document_cache import open_cache, text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.data.documents import Document, read_documents, write_documents
@@ -39,7 +38,6 @@ from wqa.inference.run_directory import load_run
 from wqa.onednn.library import as_float32
 from wqa.pretrained import load_backbone
 from wqa.text import SingleEncoder, load_tokenizer
-from wqa.training import train
 
 # The encoder
 
@@ -607,24 +605,15 @@ def test_a_full_disk_keeps_a_cache_that_is_copied(stored, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, tiny_encoder):
-    """A run whose documents are encoded apart."""
-    out = tmp_path_factory.mktemp("runs") / "run"
-    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
-    options = {"config": config, "max_length": 40, "question_length": 32}
-    train("dcbert", str(builtin_path("dev")), str(out), str(tiny_encoder), **options)
-    return out
+def run(dcbert_run):
+    return dcbert_run
 
 
 @pytest.fixture(scope="module")
-def collection(tmp_path_factory):
+def collection(tmp_path_factory, encoded_documents):
     """A file of 21 documents, the first longer than the run reads."""
-    texts = [question.question for question in read_questions(builtin_path("dev"))]
-    documents = [Document("D0", "the moon " * 60, "Moon")]
-    for number, text in enumerate(texts[:20], 1):
-        documents.append(Document(f"D{number}", text))
     path = tmp_path_factory.mktemp("collection") / "documents.jsonl"
-    write_documents(path, documents)
+    write_documents(path, encoded_documents)
     return path
 
 

@@ -30,8 +30,7 @@ from wqa.cli.partitions import rate_line
 from wqa.cluster import EncodingJob, PartitionEncoder, merge_shards, run_on_cluster, run_partitions
 from wqa.cluster.manifest import read_manifest
 from wqa.cluster.partition_files import Content, partition_path
-from wqa.config import EngineConfig, TrainingConfig
-from wqa.data import builtin_path, read_questions
+from wqa.config import EngineConfig
 from wqa.data.document_cache import open_cache, text_digest
 from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.data.document_partitions import document_chunks, document_partitions
@@ -48,7 +47,6 @@ from wqa.data.partitions import PartitionReader
 from wqa.data.stopping import StopRequest
 from wqa.errors import ClusterError, DataError, OptionError, Stopped, StorageError
 from wqa.inference import encode_documents
-from wqa.training import train
 
 #: Estimated tokens of which the documents make several partitions.
 SMALL = 60
@@ -64,22 +62,14 @@ def small_chunks():
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, tiny_encoder):
-    """A run whose documents are encoded apart."""
-    out = tmp_path_factory.mktemp("runs") / "run"
-    config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
-    options = {"config": config, "max_length": 40, "question_length": 32}
-    train("dcbert", str(builtin_path("dev")), str(out), str(tiny_encoder), **options)
-    return out
+def run(dcbert_run):
+    return dcbert_run
 
 
 @pytest.fixture(scope="module")
-def documents():
+def documents(encoded_documents):
     """The first is longer than the run reads, one has no token."""
-    texts = [question.question for question in read_questions(builtin_path("dev"))]
-    documents = [Document("D0", "the moon " * 60, "Moon")]
-    for number, text in enumerate(texts[:20], 1):
-        documents.append(Document(f"D{number}", text))
+    documents = list(encoded_documents)
     documents[9] = Document(BLANK, "\u200b")
     return documents
 

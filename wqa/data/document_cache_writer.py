@@ -193,7 +193,7 @@ class DocumentCacheWriter:
     # Documents
 
     def stored_digests(self, ids: Sequence[str]) -> Dict[str, bytes]:
-        """Look documents up.
+        """Look up documents that are committed.
 
         Parameters
         ----------
