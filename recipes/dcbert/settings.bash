@@ -13,6 +13,7 @@ fi
 # Section 3: BERT-base ranks, whole-word-masking BERT reads, Adam with a peak of 4e-5, 80 documents of TF-IDF, of which the
 # ranker's best 10 are read. The paper publishes no batch, epochs or lengths, nor the reader's rate. These are ours, not tuned.
 LEARNING_RATE=${LEARNING_RATE:-4e-5} EPOCHS=${EPOCHS:-2} READER_RATE=${READER_RATE:-3e-5} READER_EPOCHS=${READER_EPOCHS:-2}
+APART_EPOCHS=${APART_EPOCHS:-$EPOCHS}   # of what encodes questions and documents apart
 UPDATE_TOKENS=${UPDATE_TOKENS:-8192} TOKENS=${TOKENS:-8192} PATIENCE=${PATIENCE:-0}
 . recipes/settings.sh
 
@@ -22,6 +23,7 @@ READER_ENCODER=${READER_ENCODER:-encoders/bert-wwm}
 CORPORA=${CORPORA:-squad nq}
 TOP=${TOP:-80}                          # documents that TF-IDF retrieves for a question
 TRAIN_TOP=${TRAIN_TOP:-$TOP} DEV_TOP=${DEV_TOP:-$TOP}       # ... for a training question, for one that chooses the epoch
+RANDOM_DOCUMENTS=${RANDOM_DOCUMENTS:-0} # that a training question has, beside the first retrieved one of each label; 0: all retrieved
 READ=${READ:-10}                        # documents that are read
 PAIR_TOKENS=${PAIR_TOKENS:-256}         # of a question and a document together
 QUESTION_TOKENS=${QUESTION_TOKENS:-64} DOCUMENT_TOKENS=${DOCUMENT_TOKENS:-192}  # of each apart
@@ -59,18 +61,26 @@ index() {  # CORPUS [METHOD]
     "$wqa" index "$(collection_of "$1")/documents.jsonl" --method "${2:-tfidf}" --out "$out"
   fi
 }
-index_of_split() {  # CORPUS SPLIT [METHOD]: that of the whole collection, unless the split has documents of its own
-  local documents out; documents=$(collection_of "$1")/$2.documents.jsonl
-  if [ ! -e "$documents" ]; then index_of "$1" "${3:-}"; return; fi
+documents_of() {  # CORPUS SPLIT: those of the whole collection, unless the split has documents of its own
+  local own; own=$(collection_of "$1")/$2.documents.jsonl
+  if [ -e "$own" ]; then echo "$own"; else echo "$(collection_of "$1")/documents.jsonl"; fi
+}
+index_of_split() {  # CORPUS SPLIT [METHOD]
+  local documents out; documents=$(documents_of "$1" "$2")
+  if [ "$documents" = "$(collection_of "$1")/documents.jsonl" ]; then index_of "$1" "${3:-}"; return; fi
   out=$(index_of "$1_$2" "${3:-}")
   if [ ! -e "$out" ]; then "$wqa" index "$documents" --method "${3:-tfidf}" --out "$out" >&2 || return; fi
   echo "$out"
 }
 retrieve() {  # CORPUS SPLIT TOP [METHOD]
-  local index out; out=$(questions_of "$1" "$2" "${4:-tfidf}")
-  if [ ! -e "$out" ]; then
-    index=$(index_of_split "$1" "$2" "${4:-}")
-    "$wqa" retrieve "$index" --data "$(collection_of "$1")/$2.questions.jsonl" --top "$3" --out "$out"
+  local index out retrieved; out=$(questions_of "$1" "$2" "${4:-tfidf}")
+  if [ -e "$out" ]; then return; fi
+  retrieved=$out
+  if [ "$2" = train ] && [ "$RANDOM_DOCUMENTS" != 0 ]; then retrieved=${out%.jsonl}.retrieved.jsonl; fi
+  index=$(index_of_split "$1" "$2" "${4:-}")
+  "$wqa" retrieve "$index" --data "$(collection_of "$1")/$2.questions.jsonl" --top "$3" --out "$retrieved"
+  if [ "$retrieved" != "$out" ]; then
+    "$python" recipes/dcbert/random_documents.py "$retrieved" "$(documents_of "$1" "$2")" "$out" --random "$RANDOM_DOCUMENTS"
   fi
 }
 prepare() {  # CORPUS: its index, and its questions with the documents of TF-IDF
@@ -115,7 +125,10 @@ fit_by() {  # RANKER CORPUS [SEED] -- SYSTEM OPTIONS...
   if [ "$1" != -- ]; then seed=$1; shift; fi
   system=$2; shift 2
   local encoder=$ENCODER rate=$LEARNING_RATE epochs=$EPOCHS
-  if [ "$name" = reader ]; then encoder=$READER_ENCODER rate=$READER_RATE epochs=$READER_EPOCHS; fi
+  case $name in
+    reader) encoder=$READER_ENCODER rate=$READER_RATE epochs=$READER_EPOCHS ;;
+    dcbert_* | exits | linear | lstm) epochs=$APART_EPOCHS ;;
+  esac
   train "dcbert/${name}_${corpus}_seed$seed" "$system" "$corpus" --encoder "$encoder" --seed "$seed" \
     --learning-rate "$rate" --epochs "$epochs" --long-questions truncate "$@"
 }
