@@ -15,7 +15,7 @@ wqa=${WQA:-wqa}
 
 if [ "${SMOKE:-0}" = 1 ]; then
   data=wqa/data/builtin out=${OUT:-runs/smoke/wikiqa_minilm} logs=$out results=$out
-  short=(--max-updates 3 --warmup-updates 1)
+  short=(--max-updates 3 --warmup-updates 1 --tokens-per-batch 500) ENGINE=${ENGINE:-auto}
 else
   data=${DATA:-data/wikiqa} out=${OUT:-runs/wikiqa_minilm}
   logs=recipes/cascade/logs results=recipes/cascade/results short=()
