@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . recipes/dcbert/minilm.bash
 
-for name in dcbert_1 bert reader linear lstm dcbert_2 dcbert_3; do fit "$name" squad; done
+for name in dcbert_1 bert linear dcbert_3 lstm dcbert_2 reader; do fit "$name" squad; done
 for seed in $SEEDS; do
   for name in bert dcbert_1; do fit "$name" squad "$seed"; done
 done
