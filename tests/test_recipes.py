@@ -319,6 +319,44 @@ def test_a_second_retriever_beside_the_first(tmp_path):
     assert figures("never", "early") == [1, 1, 0]
 
 
+def test_random_documents_beside_retrieved_ones(tmp_path):
+    """None that is retrieved already or contains the answer; the same ones by the same seed."""
+    script = ROOT / "recipes" / "dcbert" / "random_documents.py"
+    retrieved = [("hard_1", 0), ("good_1", 1), ("good_2", 1), ("hard_2", 0)]
+    question = {
+        "id": "q",
+        "question": "how many moons has mars ?",
+        "candidates": [{"text": key, "id": key, "label": label} for key, label in retrieved],
+        "answers": ["two moons"],
+    }
+    (tmp_path / "retrieved.jsonl").write_text(json.dumps(question) + "\n")
+    texts = {f"other_{number}": f"of the planet {number}" for number in range(6)}
+    texts.update(dict.fromkeys(("hard_1", "hard_2", "good_1"), "retrieved"))
+    texts["unseen"] = "Mars, with Two Moons, is red"
+    with open(tmp_path / "documents.jsonl", "w") as file:
+        for key, text in texts.items():
+            file.write(json.dumps({"id": key, "title": "Mars", "text": text}) + "\n")
+
+    def sampled(*options):
+        out = tmp_path / "out.jsonl"
+        files = (tmp_path / "retrieved.jsonl", tmp_path / "documents.jsonl", out)
+        run_script(script, *files, *options)
+        (only,) = read_questions(out)
+        assert (only.id, only.answers) == ("q", ("two moons",))
+        return [(item.id, item.label, item.text) for item in only.candidates]
+
+    first = sampled()
+    assert first[:2] == [("good_1", 1, "good_1"), ("hard_1", 0, "hard_1")]
+    assert len({key for key, _, _ in first[2:]}) == 2
+    for key, label, text in first[2:]:
+        assert (label, text) == (0, f"Mars\n{texts[key]}") and key.startswith("other_")
+    assert sampled("--seed", "0") == first
+    assert any(sampled("--seed", seed) != first for seed in "12")
+    everything = sampled("--positives", "2", "--negatives", "9", "--random", "9")
+    assert [key for key, _, _ in everything[:4]] == ["good_1", "good_2", "hard_1", "hard_2"]
+    assert sorted(key for key, _, _ in everything[4:]) == [f"other_{n}" for n in range(6)]
+
+
 COSINET = ROOT / "recipes" / "cosinet"
 
 
