@@ -51,20 +51,22 @@ lint: .venv/.tests
 	$(BIN)/mypy wqa
 
 # Two processes, each with whole files, whose tests share fixtures.
-PYTEST := $(BIN)/python -m pytest tests -n 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# Files of the tests that depend on oneDNN or the processor, by their marks; others need not be imported again.
+ONEDNN_TESTS = $(shell grep -lE 'needs_onednn|needs_precision|mark\.onednn' tests/test_*.py)
 
 # What depends on oneDNN or the processor runs again as on an ordinary processor, and without the oneDNN package. MXNet's own
 # oneDNN reads the second of the two variables.
 test: lint
-	$(PYTEST)
+	$(PYTEST) tests
 	@echo "== what depends on oneDNN or the processor, on AVX2 alone"
 	@if grep -Eqw 'avx512f|avx_vnni' /proc/cpuinfo; then \
-	  ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 $(PYTEST) -m "onednn and not once"; \
+	  ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once"; \
 	else \
 	  echo "skipped: this processor has nothing above AVX2"; \
 	fi
 	@echo "== the same without the oneDNN package"
-	WQA_TESTS_HIDE_ONEDNN=1 $(PYTEST) -m "onednn and not once"
+	WQA_TESTS_HIDE_ONEDNN=1 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once"
 
 # Clients of the rerank APIs need libraries that the package does not.
 .venv-clients/.installed: tests/clients/clients.txt
