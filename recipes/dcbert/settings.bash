@@ -14,7 +14,7 @@ fi
 # ranker's best 10 are read. The paper publishes no batch, epochs or lengths, nor the reader's rate. These are ours, not tuned.
 LEARNING_RATE=${LEARNING_RATE:-4e-5} EPOCHS=${EPOCHS:-2} READER_RATE=${READER_RATE:-3e-5} READER_EPOCHS=${READER_EPOCHS:-2}
 UPDATE_TOKENS=${UPDATE_TOKENS:-8192} TOKENS=${TOKENS:-8192} PATIENCE=${PATIENCE:-0}
-APART_EPOCHS=${APART_EPOCHS:-$EPOCHS}   # of what encodes questions and documents apart
+APART_EPOCHS=${APART_EPOCHS:-$EPOCHS} APART_TOKENS=${APART_TOKENS:-$TOKENS}  # of what encodes questions and documents apart
 . recipes/settings.sh
 
 SQUAD=${SQUAD:-data/squad_open}         # python data_scripts/squad_open.py --collection wikipedia --archive ... --out ...
@@ -124,10 +124,10 @@ fit_by() {  # RANKER CORPUS [SEED] -- SYSTEM OPTIONS...
   local name=$1 corpus=$2 seed=$FIRST_SEED system; shift 2
   if [ "$1" != -- ]; then seed=$1; shift; fi
   system=$2; shift 2
-  local encoder=$ENCODER rate=$LEARNING_RATE epochs=$EPOCHS
+  local encoder=$ENCODER rate=$LEARNING_RATE epochs=$EPOCHS TOKENS=$TOKENS
   case $name in
     reader) encoder=$READER_ENCODER rate=$READER_RATE epochs=$READER_EPOCHS ;;
-    dcbert_* | exits | linear | lstm) epochs=$APART_EPOCHS ;;
+    dcbert_* | exits | linear | lstm) epochs=$APART_EPOCHS TOKENS=$APART_TOKENS ;;
   esac
   train "dcbert/${name}_${corpus}_seed$seed" "$system" "$corpus" --encoder "$encoder" --seed "$seed" \
     --learning-rate "$rate" --epochs "$epochs" --long-questions truncate "$@"
