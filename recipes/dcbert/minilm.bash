@@ -3,7 +3,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
   data=${DATA:-data}
   export RUNS=${RUNS:-runs/dcbert_minilm} SQUAD=${SQUAD:-$data/squad_open} ARCHIVE=${ARCHIVE:-$data/dev-v2.0.json.gz}
   export ENCODER=minilm READER_ENCODER=minilm EXITS=2,4,6 INTERACTIONS="1 2 3" SEEDS=${SEEDS:-0 1 2}
-  # With retrieved negatives alone, or a rate of 2e-4 or above, the loss of DC-BERT stayed at that of a constant score. With
+  # With retrieved negatives alone at 1e-4, or a rate of 2e-4 or above, the loss of DC-BERT stayed at that of a constant score. With
   # random negatives beside them and 6e-5 it falls after some 150 updates: logs/README.md.
   export TRAIN_TOP=${TRAIN_TOP:-10} RANDOM_DOCUMENTS=${RANDOM_DOCUMENTS:-2} DEV_TOP=${DEV_TOP:-3} TOP=${TOP:-40}
   # Rankers of a concatenation read a pair at half the speed: they have two thirds of the epochs, in batches half as large.
