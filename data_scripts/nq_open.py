@@ -70,7 +70,9 @@ def _example(line, where):
         candidates = {}
         for tokens, marked in zip(context, spans):
             candidate = _candidate(tokens, marked, answers)
-            candidates.setdefault(candidate.id, candidate)
+            known = candidates.setdefault(candidate.id, candidate)
+            if candidate.label > known.label:  # the release may mark one of two equal paragraphs
+                candidates[candidate.id] = candidate
         answers.pop("", None)
         if not _text(key).strip() or not _text(question).strip() or not answers or not candidates:
             raise ValueError("no id, question, answer or paragraph")

@@ -19,6 +19,7 @@ of the articles is that of the SHA-256 of their titles. All paragraphs stay in t
 of the articles to train are written to train.documents.jsonl as well, unless the collection is
 Wikipedia. Documents for training questions should be retrieved from these: in a collection this
 small a ranker that meets the other articles as negatives alone can learn to rank them last.
+``--titles`` takes a file of titles, one a line, and leaves the other articles out.
 
 ``--archive`` takes a folder of train-v1.1.json and dev-v1.1.json, plain or .gz, or those of SQuAD
 2.0, of which questions without an answer are left out; or one such file under its own name.
@@ -43,6 +44,7 @@ from squad import URL, add_id, is_dev, named, read_articles, read_paragraph
 
 from wqa.data import Question
 from wqa.data.documents import Document
+from wqa.data.lines import text_lines
 from wqa.errors import DataError, OptionError, shorten
 
 SPLITS = ("train", "dev", "test")
@@ -126,6 +128,26 @@ def _article(title, paragraphs, ids, where):
     return Article(title, texts, questions)
 
 
+def chosen(articles, path):
+    """Return the articles whose titles a file lists, one a line."""
+    lines = {}
+    for number, line in text_lines(path):
+        if line.strip():
+            lines.setdefault(line.replace("_", " ").strip(), number)
+    kept = {}
+    for split, part in articles.items():
+        kept[split] = [article for article in part if article.title in lines]
+        for article in kept[split]:
+            del lines[article.title]
+    for title, number in lines.items():
+        raise DataError(
+            f"{path}, line {number}",
+            f"the archive holds no article {shorten(title)}",
+            "titles of its articles",
+        )
+    return {split: part for split, part in kept.items() if part}
+
+
 def divide(articles):
     """Return the questions of each split, as the files divide them."""
     splits = {}
@@ -207,9 +229,11 @@ def _split(title, text, where):
     return [paragraph for paragraph in paragraphs if paragraph not in ("", title)]
 
 
-def write(archive, out, collection, sizes):
+def write(archive, out, collection, sizes, titles=None):
     """Write the collection, the splits of the files in the archive and the counts."""
     articles = read(find(archive))
+    if titles:
+        articles = chosen(articles, titles)
     if sizes is None:
         divided, splits = {}, divide(articles)
     else:
@@ -263,10 +287,13 @@ def main(arguments=None):
         metavar="TRAIN,DEV,TEST",
         help="numbers of articles whose questions make each split",
     )
+    parser.add_argument(
+        "--titles", metavar="FILE", help="titles of the articles to take, one a line (default: all)"
+    )
     options = parser.parse_args(arguments)
 
     def convert(archive, out):
-        return write(archive, out, options.collection, options.articles)
+        return write(archive, out, options.collection, options.articles, options.titles)
 
     def work():
         if options.collection == "wikipedia" and not options.archive:

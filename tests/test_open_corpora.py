@@ -241,6 +241,27 @@ def test_an_archive_without_squad_and_numbers_that_do_not_fit(tmp_path, capsys):
             squad_open.numbers_of_articles(text)
 
 
+def test_titles_choose_articles(tmp_path, capsys):
+    facts = {title: f"{title} is a fact." for title in ("Oats", "Rye_flour", "Salt", "Tar")}
+    articles = []
+    for title, text in facts.items():
+        articles.append(article(title, (text, [entry(title, "which ?", title, text=text)])))
+    folder, titles = write_squad(tmp_path / "in", dev=articles), tmp_path / "titles.txt"
+    titles.write_text("Tar\n\nRye flour\nOats\n")
+    arguments = ("--archive", folder, "--titles", titles)
+    assert convert(squad_open, *arguments, "--articles", "1,1,1", out=tmp_path / "out") == 0
+    documents = read_documents(tmp_path / "out" / "documents.jsonl")
+    assert [document.title for document in documents] == ["Oats", "Rye flour", "Tar"]
+    assert convert(squad_open, *arguments, out=tmp_path / "whole") == 0
+    questions = open_questions(tmp_path / "whole" / "test.questions.jsonl")
+    assert [key for key, _, _ in questions] == ["Oats", "Rye_flour", "Tar"]
+    titles.write_text("Tar\nBarley\n")
+    found = refusal(capsys, squad_open, *arguments, out=tmp_path / "no")
+    assert f"{titles}, line 2: the archive holds no article 'Barley'" in found
+    found = refusal(capsys, squad_open, *arguments[:3], tmp_path / "none", out=tmp_path / "no")
+    assert "none: cannot be read (no such file)" in found
+
+
 @pytest.mark.parametrize("script", [squad_open, nq_open])
 def test_the_download_of_an_open_corpus_that_fails(tmp_path, capsys, monkeypatch, script):
     addresses = []
@@ -349,8 +370,11 @@ def test_natural_questions_open(tmp_path, packed, capsys):
     assert "2 documents" in printed and "train" in printed
 
 
-def test_a_paragraph_that_is_retrieved_twice_is_one_candidate(tmp_path):
-    row = example("q0", context=[PIER, PIER, BOAT], answers=[example()["answers"][1], [], []])
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_paragraph_that_is_retrieved_twice_is_one_candidate(tmp_path, place):
+    answers = [[], [], []]
+    answers[place] = example()["answers"][1]
+    row = example("q0", context=[PIER, PIER, BOAT], answers=answers)
     archive = write_release(tmp_path / "in", row)
     assert convert(nq_open, "--archive", archive, out=tmp_path / "out") == 0
     question = next(read_questions(tmp_path / "out" / "train.jsonl"))
