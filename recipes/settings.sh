@@ -92,15 +92,17 @@ train() {
 }
 
 # JSON-FILE CORPUS RUN OPTIONS... on the corpus's test questions; rankings go beside as JSON-FILE.RATIO.trec, judgements as
-# JSON-FILE.qrels. Figures that are there already stay.
+# JSON-FILE.qrels. Figures of the same run by the same options, which JSON-FILE.options has, stay.
 evaluate() {
-  local json=$1 corpus=$2 run=$3 made; shift 3
+  local json=$1 corpus=$2 run=$3 made arguments; shift 3
+  arguments=("$run" --data "$(test_of "$corpus")" --filter "${TEST_FILTER:-$(filter_of "$corpus")}" --ctx "$device" "$@")
   if [ -d "$run" ]; then made=$run/model.params; else made=$run; fi
-  if [ "$json" -nt "$made" ]; then return; fi
+  if [ "$json" -nt "$made" ] && same_as "$json.options" "${arguments[*]}"; then return; fi
   echo "== $run on $corpus"
-  "$wqa" evaluate "$run" --data "$(test_of "$corpus")" --filter "${TEST_FILTER:-$(filter_of "$corpus")}" \
-    --ctx "$device" --json "$json" --trec-run "$json.{}.trec" --write-qrels "$json.qrels" "$@"
+  "$wqa" evaluate "${arguments[@]}" --json "$json" --trec-run "$json.{}.trec" --write-qrels "$json.qrels"
+  echo "${arguments[*]}" > "$json.options"
 }
+same_as() { [ "$(cat "$1" 2> /dev/null)" = "$2" ]; }  # FILE TEXT: whether the file holds the text
 
 keep_log() {  # RUN NAME: puts the log of a run beside the recipe, without the folder of the runs
   mkdir -p "$LOGS"

@@ -6,12 +6,14 @@ import runpy
 import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 from conftest import ROOT, child_environment, lacks
 
 from wqa.cli import COMMANDS, parse
 from wqa.data import builtin_path, read_questions
+from wqa.data.documents import read_documents
 from wqa.evaluation.report import read_rows
 from wqa.inference import load_ranker
 
@@ -63,6 +65,7 @@ RECIPES = {
     "dcbert/table3": {"table3.tsv": "DC-BERT-Linear"},
     "dcbert/figure2": {"figure2a.tsv": "DC-BERT-LSTM", "figure2b.tsv": "K = 2"},
     "dcbert/stages": {"stages.tsv": "DC-BERT, its best 3 to the cascade"},
+    "dcbert/stores": {"stores_squad.tsv": "float16\t8\t"},
     "dcbert/base_speed": {
         "base_speed_float32.txt": "has paid for itself",
         "base_speed_linear_float32.txt": "dcbert, cached",
@@ -177,6 +180,8 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
         assert word in (recipe_out / result).read_text()
         if result.endswith("/metrics.jsonl"):
             assert (recipe_out / result).with_name("model.params").exists()
+    if name == "dcbert/figure2":
+        assert (recipe_out / "figure2.png").read_bytes().startswith(b"\x89PNG")
     if name == "cascade/table3":
         check_costs(recipe_out / "table3.tsv")
 
@@ -202,6 +207,18 @@ def test_a_recipe_that_has_run_does_not_train_again(recipe_out, tmp_path, wqa_co
     assert again.returncode == 0
     assert "==" not in again.stdout
     assert "training" not in again.stderr
+
+
+def test_figures_by_other_options_are_made_anew(recipe_out, tmp_path, wqa_command):
+    arguments = ("dcbert/stages", recipe_out, tmp_path, wqa_command)
+    assert run_recipe(*arguments).returncode == 0
+    again = run_recipe(*arguments)
+    assert again.returncode == 0 and "==" not in again.stdout
+    other = run_recipe(*arguments, RATIOS="0.5")
+    assert other.returncode == 0, other.stderr
+    assert other.stdout.count("==") == 1 and "exits_squad_seed0 on squad" in other.stdout
+    rows = read_rows(recipe_out / "stages.tsv")
+    assert "0.5" in [row["drop_ratio"] for row in rows if row["row"].startswith("DC-BERT, exits")]
 
 
 def test_a_grid_with_other_settings_is_refused(recipe_out, tmp_path, wqa_command):
@@ -296,16 +313,16 @@ def test_the_rows_of_dcbert(tmp_path):
 def test_a_second_retriever_beside_the_first(tmp_path):
     """What it retrieves beyond the first, and what of the first it lacks, among the first two."""
 
-    def write(name, *candidates):
+    def write(name, *candidates, key="q"):
         rows = [{"text": key, "id": key, "label": int(key == "good")} for key in candidates]
-        question = {"id": "q", "question": "which ?", "candidates": rows}
+        question = {"id": key, "question": "which ?", "candidates": rows}
         (tmp_path / name).write_text(json.dumps(question) + "\n")
 
-    def figures(first, second):
+    def figures(first, second, *options):
         script = ROOT / "recipes" / "dcbert" / "retrievers.py"
         out = tmp_path / "out.json"
         metrics = "hit@2,pbt@2,ptb@2"
-        run_script(script, tmp_path / first, tmp_path / second, metrics, out)
+        run_script(script, tmp_path / first, tmp_path / second, metrics, out, *options)
         found = json.loads(out.read_text())
         return [found[name] for name in metrics.split(",")]
 
@@ -317,6 +334,72 @@ def test_a_second_retriever_beside_the_first(tmp_path):
     assert figures("early", "never") == [0, 0, 1]
     assert figures("late", "early") == [1, 1, 0]
     assert figures("never", "early") == [1, 1, 0]
+    write("short", "a")  # a correct document of the first alone is not the second's next one
+    assert figures("early", "short") == [0, 0, 1]
+    # A question that the second does not retrieve for, and one that the first does not.
+    write("other", "good", key="other")
+    assert figures("early", "other") == [0.5, 0.5, 0.5]
+    assert figures("early", "other", "--total", "8") == [0.125, 0.125, 0.125]
+
+
+def test_the_documents_that_questions_retrieve(tmp_path):
+    script = ROOT / "recipes" / "dcbert" / "tested_documents.py"
+    lists = {"q0": ["D3", "D1"], "q1": ["D1"]}
+    with open(tmp_path / "questions.jsonl", "w") as file:
+        for key, ids in lists.items():
+            candidates = [{"text": "a text", "id": number} for number in ids]
+            line = {"id": key, "question": "which ?", "candidates": candidates}
+            file.write(json.dumps(line) + "\n")
+    documents = [f'{{"id": "D{number}", "text": "a text", "title": "T"}}\n' for number in range(5)]
+    (tmp_path / "documents.jsonl").write_text("".join(documents))
+    files = [tmp_path / name for name in ("questions.jsonl", "documents.jsonl", "out.jsonl")]
+    run_script(script, *files)
+    assert [(d.id, d.title) for d in read_documents(files[2])] == [("D1", "T"), ("D3", "T")]
+    (tmp_path / "documents.jsonl").write_text("".join(documents[:3]))
+    with pytest.raises(AssertionError, match="error: .*holds no document D3, a candidate of"):
+        run_script(script, *files)
+
+
+def test_answers_from_what_a_run_puts_first(tmp_path, monkeypatch):
+    """The reader gets the first candidates of the run; missing questions count as wrong."""
+    module = runpy.run_path(str(ROOT / "recipes" / "dcbert" / "read.py"))
+    texts = {"D0": "in Oslo", "D1": "in Rome", "D2": "in Bern"}
+    candidates = [{"text": text, "id": key, "label": 0} for key, text in texts.items()]
+    rows = [
+        {"id": "q0", "question": "where ?", "candidates": candidates, "answers": ["Bern"]},
+        {"id": "q1", "question": "where ?", "candidates": candidates, "answers": ["in Oslo"]},
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scores = {"q0": {"D0": 1, "D1": 2, "D2": 3}, "q1": {"D0": 1, "D1": 2, "D2": 3}}
+    with open(tmp_path / "run.trec", "w") as file:
+        for key, of_documents in scores.items():
+            for document, score in of_documents.items():
+                file.write(f"{key} Q0 {document} {4 - score} {score} it\n")
+
+    read = []
+
+    class Reader:
+        def prepare(self, questions):
+            return types.SimpleNamespace(questions=questions)
+
+        def read_all(self, questions):
+            for question in questions:
+                read.append([candidate.id for candidate in question.candidates])
+                yield [types.SimpleNamespace(text=question.candidates[0].text)]
+
+    main = module["main"]
+    monkeypatch.setitem(main.__globals__, "load_reader", lambda *_, **__: Reader())
+    options = {"questions": tmp_path / "q.jsonl", "reader": "it", "out": tmp_path / "out.json"}
+    options.update(run=str(tmp_path / "run.trec"), read=2, ctx="cpu", precision="float32")
+    main(types.SimpleNamespace(**options, total=4))
+    # "in Bern" shares one of its two words with "Bern"; the second answer is wrong but for "in".
+    figures = json.loads((tmp_path / "out.json").read_text())
+    assert read == [["D2", "D1"]] * 2
+    assert (figures["em"], figures["f1"]) == pytest.approx((0, (2 / 3 + 1 / 2) / 4))
+    main(types.SimpleNamespace(**{**options, "run": None}, total=0))
+    figures = json.loads((tmp_path / "out.json").read_text())
+    assert read[2:] == [["D0", "D1"]] * 2
+    assert (figures["em"], figures["f1"]) == (0.5, 0.5)
 
 
 def test_random_documents_beside_retrieved_ones(tmp_path):

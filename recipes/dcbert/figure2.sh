@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Figure 2 (Zhang et al. 2020) on Natural Questions Open: (a) P@N over N of DC-BERT and its variants, $RESULTS/figure2a.tsv;
 # (b) quality and speed over the number K of interaction layers, $RESULTS/figure2b.tsv; both drawn in $RESULTS/figure2.png. The
-# paper prints no figures. Trains what is missing.
+# paper draws these curves without numbers. Trains what is missing.
 #
 #   recipes/dcbert/figure2.sh        settings: recipes/dcbert/settings.bash
 #   INTERACTIONS="1 2 3" recipes/dcbert/figure2.sh

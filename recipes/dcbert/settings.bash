@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 if [ "${SMOKE:-0}" = 1 ]; then
   CORPORA=${CORPORA:-squad} TOP=6 TRAIN_TOP=4 READ=3 PAIR_TOKENS=152 QUESTION_TOKENS=24 DOCUMENT_TOKENS=128
-  STUDENT_DEPTH=2 INTERACTIONS="1 2" CUTOFFS="1 4" KEEPS=3 RATIOS=0.3 CALIBRATED=4
+  STUDENT_DEPTH=2 INTERACTIONS="1 2" CUTOFFS="1 4" KEEPS=3 RATIOS=${RATIOS:-0.3} CALIBRATED=4
   export ROUNDS=1 QUESTIONS=2 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
   READER_ENCODER=${READER_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
 else
@@ -98,6 +98,14 @@ cache_of() { echo "$(run_of "$@").cache"; }
 runs_of() { local seed; for seed in $SEEDS; do run_of "$1" "$2" "$seed"; done; }  # RANKER CORPUS
 logits_of() { echo "$(run_of bert "$1").logits"; }          # CORPUS: of the teacher
 
+tested_documents() {  # CORPUS: those that test questions retrieve, which is all that a ranking reads of a cache
+  local out=$RUNS/dcbert/$1_test.documents.jsonl
+  if [ ! "$out" -nt "$(test_of "$1")" ]; then
+    "$python" recipes/dcbert/tested_documents.py "$(test_of "$1")" "$(collection_of "$1")/documents.jsonl" "$out" >&2 || return
+  fi
+  echo "$out"
+}
+
 # RANKER CORPUS [SEED]: trains it where that was not done. bert is the re-ranker of the concatenation, int8 the same in 8 bits,
 # student its distilled student; dcbert_K has K interaction layers, exits a classifier after each of three, linear and lstm are
 # Table 3's; cascade re-ranks after DC-BERT; reader reads.
@@ -138,11 +146,14 @@ teach() {  # CORPUS: the teacher's logits of the training pairs; those of a run 
       --ctx "$device" --long-questions truncate
   fi
 }
-encode() {  # CORPUS RANKER [SEED]: all documents, once; the encodings of a run that was trained again are of no use
-  local run; run=$(run_of "$2" "$1" "${3:-$FIRST_SEED}")
+# CORPUS RANKER [SEED]: a cache of the documents that are ranked, once. Those of all Wikipedia take days and terabytes; the encodings
+# of a run that was trained again are of no use.
+encode() {
+  local run documents; run=$(run_of "$2" "$1" "${3:-$FIRST_SEED}")
   if [ ! "$run.encoded" -nt "$run/model.params" ]; then
     if [ -e "$run.encoded" ]; then rm -rf "$run.encoded" "$run.cache"; fi
-    "$wqa" encode "$run" --documents "$(collection_of "$1")/documents.jsonl" --out "$run.cache"
+    documents=$(tested_documents "$1")
+    "$wqa" encode "$run" --documents "$documents" --out "$run.cache" --ctx "$device"
     touch "$run.encoded"
   fi
 }
@@ -171,13 +182,18 @@ rank() {  # RANKER CORPUS SEED OPTIONS...: figures on test, and the rankings bes
     $(cache_options "$name" "$corpus" "$seed") "$@"
 }
 answer() {  # RANKER CORPUS SEED: what the reader answers from the ranker's best documents
-  local ranked out; ranked=$(figures_of "$@" ranked) out=$(figures_of "$@" answered)
-  if [ ! "$out" -nt "$ranked" ]; then read_first "$2" "$(test_of "$2")" "$out" --run "$ranked.0.trec"; fi
+  read_first "$2" "$(test_of "$2")" "$(figures_of "$@" answered)" "$(figures_of "$@" ranked).0.trec"
 }
-read_first() {  # CORPUS QUESTIONS OUT OPTIONS...
-  local corpus=$1 questions=$2 out=$3; shift 3
-  "$python" recipes/dcbert/read.py "$questions" "$(run_of reader "$corpus")" "$out" --read "$READ" --ctx "$device" \
-    --total "$(total_of "$corpus")" --precision "$RANK_PRECISION" "$@"
+read_first() {  # CORPUS QUESTIONS OUT [RUN.trec]: figures of the same reader and documents by the same options stay
+  local corpus=$1 questions=$2 out=$3 ranking=${4:-$2} reader arguments
+  reader=$(run_of reader "$corpus")
+  arguments=("$questions" "$reader" "$out" --read "$READ" --ctx "$device" --total "$(total_of "$corpus")")
+  arguments+=(--precision "$RANK_PRECISION" ${4:+--run "$4"})
+  if [ "$out" -nt "$reader/model.params" ] && [ "$out" -nt "$ranking" ] && same_as "$out.options" "${arguments[*]}"; then
+    return
+  fi
+  "$python" recipes/dcbert/read.py "${arguments[@]}"
+  echo "${arguments[*]}" > "$out.options"
 }
 total_of() {  # CORPUS: test questions, those that retrieve nothing included
   local all; all=$(collection_of "$1")/test.questions.jsonl
@@ -200,32 +216,40 @@ row() {  # TABLE ROW CORPUS RANKER COLUMNS [SPEED]: figures of a ranker over its
   "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --label "${LABEL:-0}" --ranked "${ranked[@]}" \
     --answered ${answered[@]+"${answered[@]}"} ${speed:+--speed "$speed" --timed "${TIMED:-$name}"}
 }
-retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS: a retriever alone, beside TF-IDF, and answers from its best documents
-  local table=$1 row=$2 corpus=$3 method=$4 columns=$5 out=$RUNS/dcbert/$4_$3 questions
+retriever_row() {  # TABLE ROW CORPUS METHOD COLUMNS [SPEED]: a retriever alone, beside TF-IDF, and answers from its best documents
+  local table=$1 row=$2 corpus=$3 method=$4 columns=$5 speed=${6:-} out=$RUNS/dcbert/$4_$3 questions
   questions=$(questions_of "$corpus" test "$method")
   index "$corpus" "$method"
   retrieve "$corpus" test "$TOP" "$method"
-  "$python" recipes/dcbert/retrievers.py "$(test_of "$corpus")" "$questions" "$METRICS" "$out.ranked.json"
+  "$python" recipes/dcbert/retrievers.py "$(test_of "$corpus")" "$questions" "$METRICS" "$out.ranked.json" \
+    --total "$(total_of "$corpus")"
   fit reader "$corpus"
-  if [ ! -e "$out.answered.json" ]; then read_first "$corpus" "$questions" "$out.answered.json"; fi
+  read_first "$corpus" "$questions" "$out.answered.json"
   "$python" recipes/dcbert/row.py "$table" "$row" "$corpus" "$columns" --ranked "$out.ranked.json" \
-    --answered "$out.answered.json"
+    --answered "$out.answered.json" ${speed:+--speed "$speed" --timed "$method"}
 }
-timed() {  # JSON CORPUS [NAME=]RANKER[;OPTION=VALUE]...: questions a second, in turn; speedups are over the first
-  local json=$1 corpus=$2 entry name spec ranker cache arguments=(); shift 2
+# JSON CORPUS [NAME=]RANKER[;OPTION=VALUE]...: questions a second, in turn; speedups are over the first. tfidf and bm25 retrieve.
+timed() {
+  local json=$1 corpus=$2 entry name spec ranker cache arguments=() settings; shift 2
   for entry in "$@"; do
     name=${entry%%=*} spec=${entry#*=}
     ranker=${spec%%;*}
     if [ -e "$ranker" ]; then arguments+=("$name=$spec"); continue; fi  # a file of rankers
+    case $ranker in tfidf | bm25)
+      index "$corpus" "$ranker"
+      arguments+=("$name=$(index_of "$corpus" "$ranker");top=$TOP")
+      continue
+    esac
     cache=$(cache_of "$ranker" "$corpus")
     spec=$(ranker_of "$ranker" "$corpus")${spec#"$ranker"}
     if [ -e "$cache" ]; then spec="$spec;cache=$cache"; fi
     if [ "$ranker" = int8 ]; then spec="$spec;precision=int8"; fi
     arguments+=("$name=$spec")
   done
-  if [ ! -e "$json" ] || [ "$(cat "$json.rankers")" != "${arguments[*]}" ]; then
-    PRECISION=$RANK_PRECISION "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$json" "${arguments[@]}" |
+  settings="$QUESTIONS questions, ${ROUNDS:-5} rounds, $RANK_PRECISION, $device: ${arguments[*]}"
+  if [ ! -e "$json" ] || ! same_as "$json.options" "$settings"; then
+    PRECISION=$RANK_PRECISION CTX=$device "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$json" "${arguments[@]}" |
       tee "$RESULTS/$(basename "$json" .json).txt"
-    echo "${arguments[*]}" > "$json.rankers"
+    echo "$settings" > "$json.options"
   fi
 }

@@ -3,22 +3,29 @@
 
     python recipes/dcbert/speed.py QUESTIONS.jsonl OUT.json NAME=RUN[;OPTION=VALUE...] ...
 
-Options are those of `wqa.inference.load_ranker`: cache, precision, drop_ratio. Each row has the
-questions that a ranker ranks in a second, the median over ROUNDS rounds, and its speedup over the
-first ranker in the same round. PRECISION is the precision where none is given. QUESTIONS limits the
-number of questions, all by default.
+Options are those of `wqa.inference.load_ranker`: cache, precision, drop_ratio. With the option top,
+RUN is an index, which retrieves so many documents. Each row has the questions that a ranker ranks
+in a second, the median over ROUNDS rounds, and its speedup over the first ranker in the same round.
+PRECISION is the precision where none is given, CTX the device. QUESTIONS limits the number of
+questions, all by default.
 """
 
+import functools
 import json
 import os
 import pathlib
 import sys
+import types
+
+import numpy as np
 
 from wqa.data import atomic_writer, read_questions
 from wqa.errors import WqaError
 from wqa.evaluation import table
 from wqa.inference import load_ranker
+from wqa.inference.cost import FREE
 from wqa.inference.timing import time_rankers
+from wqa.retrieval import Index, retrieve
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 MOST = int(os.environ.get("QUESTIONS", "0")) or None
@@ -28,12 +35,24 @@ def opened(text):
     """Load a ranker; returns its name and what ranks questions."""
     name, _, rest = text.partition("=")
     run, *settings = rest.split(";")
+    given = dict(setting.split("=", 1) for setting in settings)
+    if "top" in given:
+        return name, functools.partial(search, Index(run), int(given["top"]))
     options = {"precision": os.environ.get("PRECISION", "float32"), "long_questions": "truncate"}
-    options.update(setting.split("=", 1) for setting in settings)
+    options.update({"ctx": os.environ.get("CTX", "cpu"), **given})
     if "drop_ratio" in options:
         options["drop_ratio"] = float(options["drop_ratio"])
     ranker = load_ranker(pathlib.Path(run), **options)
     return name, lambda questions: list(ranker.rank_all(questions))
+
+
+def search(index, top, questions):
+    """Retrieve documents; returns them as rankings that cost no layer."""
+    rankings = []
+    for question in retrieve(index, questions, top):
+        blank = np.zeros(len(question.candidates), bool)
+        rankings.append(types.SimpleNamespace(blank=blank, cost=FREE))
+    return rankings
 
 
 def main(data, out, *rankers):

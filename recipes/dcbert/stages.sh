@@ -14,7 +14,11 @@ sequence() {  # CORPUS KEEP: the file of DC-BERT before the cascade
   local file=$RUNS/dcbert/stages_$2_$1_seed$FIRST_SEED.json content
   local first=dcbert_1_$1_seed$FIRST_SEED then=cascade_$1_seed$FIRST_SEED
   content="{\"rankers\": [\"$first\", {\"run\": \"$then\", \"drop_ratio\": 0.3}], \"keep\": [$2]}"
-  [ "$(cat "$file" 2> /dev/null)" = "$content" ] || echo "$content" > "$file"
+  # Figures of the sequence are older than its file where a ranker was trained again.
+  if ! same_as "$file" "$content" || [ ! "$file" -nt "$(run_of dcbert_1 "$1")/model.params" ] ||
+    [ ! "$file" -nt "$(run_of cascade "$1")/model.params" ]; then
+    echo "$content" > "$file"
+  fi
   echo "$file"
 }
 
@@ -38,8 +42,8 @@ for corpus in $CORPORA; do
   row "$table" "DC-BERT, K = 1" "$corpus" dcbert_1 "$columns" "$speed"
   for keep in $KEEPS; do
     figures=$RUNS/dcbert/stages_${keep}_$corpus.ranked.json
-    evaluate "$figures" "$corpus" "$(sequence "$corpus" "$keep")" --metrics "$METRICS" --long-questions truncate \
-      $(cache_options dcbert_1 "$corpus") $(precision_options dcbert_1)
+    evaluate "$figures" "$corpus" "$(sequence "$corpus" "$keep")" --metrics "$METRICS" --total "$(total_of "$corpus")" \
+      --long-questions truncate $(cache_options dcbert_1 "$corpus") $(precision_options dcbert_1)
     "$python" recipes/dcbert/row.py "$table" "DC-BERT, its best $keep to the cascade" "$corpus" "$columns" --label stored \
       --ranked "$figures" --speed "$speed" --timed "keep_$keep"
   done
