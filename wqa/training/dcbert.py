@@ -4,8 +4,8 @@ Each pair is encoded as its two texts; the losses reach both encoders, the globa
 interaction layers. The labels of retrieved documents are distant: a document that contains an exact
 answer is positive. With several exits an update trains one of them or all, as that of a cascade.
 
-A batch encodes a text of several pairs once, which is what DC-BERT is about in ranking too. The
-pairs of a text share its dropout then. ``document_pairs`` keeps pairs of one document together.
+A batch encodes a text of several pairs once, so that these pairs share its dropout mask.
+``document_pairs`` keeps pairs of one document together.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameter
 
 #: Name of the system, for starts from a run of it.
 SYSTEM = "dcbert"
-#: Fields of the configuration that a start from such a run must share.
-_SHAPE = ("layers", "interaction")
+#: Fields of the configuration that a start from such a run must share. Documents take the global
+#: positions from ``question_length`` on.
+_SHAPE = ("layers", "interaction", "question_length")
 
 
 class DCBERTTask(ExitTask):
