@@ -31,7 +31,7 @@ from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.data.documents import Document, read_documents, write_documents
 from wqa.data.encodings import EntryFormat
 from wqa.data.locks import lock_output
-from wqa.errors import DataError, InputError, OptionError, OutputLocked, StorageError
+from wqa.errors import DataError, InputError, OptionError, StorageError
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.encoding_runs import encode_documents
 from wqa.inference.run_directory import load_run
@@ -428,10 +428,27 @@ def test_what_is_no_cache_is_refused(stored, tmp_path):
 # Processes
 
 
-def test_the_second_writer_is_refused(stored):
-    path, documents = stored
-    with DocumentCacheWriter(path, SETTINGS), pytest.raises(OutputLocked, match="one writer at"):
-        write_cache(path, {})
+SECOND_WRITER = """
+import json, sys
+from wqa.data.document_cache_writer import DocumentCacheWriter
+from wqa.errors import OutputLocked
+try:
+    with DocumentCacheWriter(sys.argv[1], json.loads(sys.argv[2])):
+        print("writes")
+except OutputLocked as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_the_writer_of_a_second_process_is_refused(stored, held):
+    path, _ = stored
+    command = [sys.executable, "-c", SECOND_WRITER, str(path), json.dumps(SETTINGS)]
+    with DocumentCacheWriter(path, SETTINGS) if held else contextlib.nullcontext():
+        done = subprocess.run(command, capture_output=True, text=True, env=child_environment())
+    assert done.returncode == 0, done.stderr
+    assert ("one writer at a time" in done.stdout) == held
+    assert (done.stdout == "writes\n") != held
     assert len(open_cache(path)) == 4
 
 
@@ -875,7 +892,9 @@ def test_a_full_disk_ends_the_command_with_one_line(run, tmp_path, small_chunks,
     assert kept.items() <= content_of(out).items() and len(content_of(out)) == 60
 
 
-def test_memory_holds_one_chunk(run, collection, tmp_path, small_chunks, monkeypatch):
+def test_chunks_are_bounded_by_documents_and_characters(
+    run, collection, tmp_path, small_chunks, monkeypatch
+):
     sizes = []
     encode_chunk = encoding_module._Encoding._encode_chunk
 

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "below the threshold of the calibrated run)",
     )
     add_json(parser)
-    add_ranking(parser, with_cache=False)  # a cache knows documents by ids
+    add_ranking(parser, with_cache=False)  # a cache is for the documents of a collection
     add_long_questions(parser, ("error", "truncate"))
 
 

@@ -2,7 +2,7 @@
 
 The documents are encoded in chunks that depend on the file alone, and the cache is committed after
 each of them. So a command that was stopped and continued writes, to the bit, the encodings of one
-that was not. Memory holds one chunk.
+that was not. Memory holds the texts and encodings of one chunk, and the ids of all documents.
 """
 
 from __future__ import annotations

@@ -222,8 +222,8 @@ class JointRows(HybridBlock):
     score depends on the other pairs of a batch, and the positions of a document are known ahead of
     time.
 
-    With positions and types in the rows their order has no effect. It is: both first rows, the
-    question, the document, padding. A classifier then reads rows 0 and 1 of every pair.
+    With positions and types in the rows their order has no effect. The order here is: both first
+    rows, the question, the document, padding. A classifier then reads rows 0 and 1 of every pair.
 
     Inputs are ``question``, (B, N, C), and ``document``, (B, M, C), each followed by its valid
     lengths, (B,). The outputs are the rows, (B, L, C), and their valid lengths, (B,).
