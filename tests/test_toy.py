@@ -16,6 +16,7 @@ from toy.task import ToyTask
 from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions, write_questions
+from wqa.errors import OptionError
 from wqa.inference import (
     RANKERS,
     Capabilities,
@@ -215,6 +216,14 @@ def make_trainer(files, folder, evaluator=None, **changes):
 def values(network):
     named = network._collect_params_with_prefix()
     return {name: parameter.data().asnumpy() for name, parameter in named.items()}
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_a_rate_of_encoders_that_does_not_fit(files, tmp_path, share):
+    with pytest.raises(OptionError, match="encoder_rate: .*; expected a number from 0 to 1"):
+        TrainingConfig(encoder_rate=share)
+    with pytest.raises(OptionError, match="encoder_rate: 0.5; expected 1 for a network without"):
+        make_trainer(files, tmp_path / "run", encoder_rate=0.5)
 
 
 def test_weight_decay_by_hand(files, tmp_path):

@@ -54,6 +54,25 @@ def values(trainer, device=0):
 # Steps
 
 
+@pytest.mark.parametrize("ctx", ["cpu", "cpu:0-1"])
+@pytest.mark.parametrize("share", [0.1, 0])
+def test_encoders_learn_at_a_share_of_the_rate(make_trainer, share, ctx):
+    """Adam's first step is proportional to the rate, and so is the decay of the weights."""
+    options = {"max_updates": 1, "warmup_updates": 0, "weight_decay": 0.5, "ctx": ctx}
+    plain = make_trainer("plain", **options)
+    slow = make_trainer("slow", encoder_rate=share, **options)
+    before = values(slow)
+    plain.fit()
+    slow.fit()
+    whole, changed = values(plain), values(slow)
+    for name, start in before.items():
+        factor = share if name.startswith("backbone.") else 1
+        expected = start + factor * (whole[name] - start)
+        np.testing.assert_allclose(changed[name], expected, atol=2e-7, err_msg=name)
+    moved = {name.split(".")[0] for name in before if np.any(whole[name] != before[name])}
+    assert "backbone" in moved and len(moved) == 2  # and the head of the exit that was drawn
+
+
 @pytest.mark.parametrize(
     "devices, tokens, steps", [(1, 16000, 8), (8, 16000, 1), (3, 16000, 3), (16, 16000, 1)]
 )

@@ -95,6 +95,9 @@ class TrainingConfig:
     learning_rate : float, optional
         Peak of the schedule; by default `wqa.training.schedules.default_learning_rate` of the
         number of updates.
+    encoder_rate : float
+        Learning rate of the network's encoders, from 0 to 1, as a share of that of its other
+        parameters; 1 in the papers.
     schedule : {"triangular", "slanted"}
         ``triangular`` rises over the warm-up and falls to 0. ``slanted`` rises over a tenth of the
         updates and falls to 1/32 of the peak (Howard and Ruder 2018), and has no other warm-up.
@@ -171,6 +174,9 @@ class TrainingConfig:
     learning_rate: Optional[float] = option(
         None, "peak of the schedule", "chosen from the number of updates, 1e-6 to 5e-5"
     )
+    encoder_rate: float = option(
+        1.0, "learning rate of the encoders, as a share of that of the other layers"
+    )
     schedule: str = option(
         "triangular", "slanted rises over a tenth of the updates, triangular over the warm-up"
     )
@@ -234,6 +240,8 @@ class TrainingConfig:
             check_choice(name, getattr(self, name), known)
         if self.learning_rate is not None and not 0 < self.learning_rate < float("inf"):
             raise OptionError("learning_rate", self.learning_rate, "a number above 0")
+        if not 0 <= self.encoder_rate <= 1:
+            raise OptionError("encoder_rate", self.encoder_rate, "a number from 0 to 1")
         for name in ("clip_norm", "weight_decay"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise OptionError(name, getattr(self, name), "0 (off) or a number above 0")

@@ -26,6 +26,7 @@ from wqa.training.engines import attach_engines
 from wqa.training.metrics import MetricsFile
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
 from wqa.training.progress import TrainingBar
+from wqa.training.rates import decay_weights, set_encoder_rate
 from wqa.training.sampling import dropout_seed, order_of_epoch
 from wqa.training.schedules import RATES, Schedule, plan_schedule, with_chosen
 from wqa.training.task import Task
@@ -36,9 +37,6 @@ LOGGER = logging.getLogger(__name__)
 
 #: Computes the figures of a network on the development questions.
 Evaluator = Callable[[Network], Dict[str, float]]
-
-#: Suffixes of parameters without weight decay.
-_UNDECAYED = ("bias", "gamma", "beta")
 
 
 class Trainer:
@@ -97,6 +95,7 @@ class Trainer:
         for name, parameter in self.network._collect_params_with_prefix().items():
             if all(parameter is not known for known in self._parameters.values()):
                 self._parameters[name] = parameter
+        set_encoder_rate(self.network, self._parameters, config.encoder_rate)
         settings = {"learning_rate": config.learning_rate}
         self._optimizer = FreshTrainer(
             list(self._parameters.values()), "adam", settings, self.workers
@@ -287,9 +286,7 @@ class Trainer:
                 gradients = [parameter.grad(ctx) for parameter in fresh.values()]
                 clip_gradients(gradients, self.config.clip_norm, self.workers)
             if self.config.weight_decay:
-                for name, parameter in fresh.items():
-                    if not name.endswith(_UNDECAYED):
-                        parameter.data(ctx)[:] *= 1 - rate * self.config.weight_decay
+                decay_weights(fresh, ctx, rate * self.config.weight_decay)
         self._optimizer.set_learning_rate(rate)
         # Gradients of parameters that no loss depends on are stale.
         self._optimizer.update(1, ignore_stale_grad=True)
