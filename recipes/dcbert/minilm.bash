@@ -4,11 +4,12 @@ if [ "${SMOKE:-0}" != 1 ]; then
   export RUNS=${RUNS:-runs/dcbert_minilm} SQUAD=${SQUAD:-$data/squad_open} ARCHIVE=${ARCHIVE:-$data/dev-v2.0.json.gz}
   export ENCODER=${ENCODER:-minilm} EXITS=${EXITS:-2,4,6} INTERACTIONS=${INTERACTIONS:-1 2 3} SEEDS=${SEEDS:-0 1 2}
   export READER_ENCODER=${READER_ENCODER:-$ENCODER}
-  # With retrieved negatives alone at 1e-4, or a rate of 2e-4 or above, the loss of DC-BERT stayed at that of a constant score. With
-  # random negatives beside them and 6e-5 it falls after some 150 updates: logs/README.md.
+  # With retrieved negatives alone at 1e-4, or a rate of 2e-4 or above, the loss of DC-BERT stayed at that of a constant score. It
+  # falls with random negatives beside them, and more where the encoders have a tenth of the rate: logs/README.md.
   export TRAIN_TOP=${TRAIN_TOP:-10} RANDOM_DOCUMENTS=${RANDOM_DOCUMENTS:-2} DEV_TOP=${DEV_TOP:-3} TOP=${TOP:-40}
   # Rankers of a concatenation read a pair at half the speed: they have two thirds of the epochs, in batches half as large.
   export EPOCHS=${EPOCHS:-2} TOKENS=${TOKENS:-4096} APART_EPOCHS=${APART_EPOCHS:-3} APART_TOKENS=${APART_TOKENS:-8192}
+  export APART_RATE=${APART_RATE:-3e-4} ENCODER_RATE=${ENCODER_RATE:-0.1}
   export LEARNING_RATE=${LEARNING_RATE:-6e-5} READER_RATE=${READER_RATE:-1e-4} READER_EPOCHS=${READER_EPOCHS:-4} DOCUMENT_PAIRS=${DOCUMENT_PAIRS:-8} UPDATE_TOKENS=0
   export PRECISION=${PRECISION:-bfloat16} RANK_PRECISION=${RANK_PRECISION:-bfloat16}
 else

@@ -14,8 +14,10 @@ fi
 # ranker's best 10 are read. The paper publishes no batch, epochs or lengths, nor the reader's rate. These are ours, not tuned.
 LEARNING_RATE=${LEARNING_RATE:-4e-5} EPOCHS=${EPOCHS:-2} READER_RATE=${READER_RATE:-3e-5} READER_EPOCHS=${READER_EPOCHS:-2}
 UPDATE_TOKENS=${UPDATE_TOKENS:-8192} TOKENS=${TOKENS:-8192} PATIENCE=${PATIENCE:-0}
-APART_EPOCHS=${APART_EPOCHS:-$EPOCHS} APART_TOKENS=${APART_TOKENS:-$TOKENS}  # of what encodes questions and documents apart
 . recipes/settings.sh
+# Those of rankers that encode questions and documents apart; ENCODER_RATE is their encoders' share of the rate.
+APART_EPOCHS=${APART_EPOCHS:-$EPOCHS} APART_TOKENS=${APART_TOKENS:-$TOKENS} APART_RATE=${APART_RATE:-$LEARNING_RATE}
+ENCODER_RATE=${ENCODER_RATE:-1}
 
 SQUAD=${SQUAD:-data/squad_open}         # python data_scripts/squad_open.py --collection wikipedia --archive ... --out ...
 NQ=${NQ:-data/nq_open}                  # python data_scripts/nq_open.py
@@ -132,13 +134,14 @@ fit_by() {  # RANKER CORPUS [SEED] -- SYSTEM OPTIONS...
   local name=$1 corpus=$2 seed=$FIRST_SEED system; shift 2
   if [ "$1" != -- ]; then seed=$1; shift; fi
   system=$2; shift 2
-  local encoder=$ENCODER rate=$LEARNING_RATE epochs=$EPOCHS TOKENS=$TOKENS
+  local encoder=$ENCODER rate=$LEARNING_RATE encoder_rate=1 epochs=$EPOCHS TOKENS=$TOKENS
   case $name in
     reader) encoder=$READER_ENCODER rate=$READER_RATE epochs=$READER_EPOCHS ;;
-    dcbert_* | exits | linear | lstm) epochs=$APART_EPOCHS TOKENS=$APART_TOKENS ;;
+    dcbert_* | exits | linear | lstm)
+      rate=$APART_RATE encoder_rate=$ENCODER_RATE epochs=$APART_EPOCHS TOKENS=$APART_TOKENS ;;
   esac
   train "dcbert/${name}_${corpus}_seed$seed" "$system" "$corpus" --encoder "$encoder" --seed "$seed" \
-    --learning-rate "$rate" --epochs "$epochs" --long-questions truncate "$@"
+    --learning-rate "$rate" --encoder-rate "$encoder_rate" --epochs "$epochs" --long-questions truncate "$@"
 }
 teach() {  # CORPUS: the teacher's logits of the training pairs; those of a run that was trained again are refused
   if [ ! "$(logits_of "$1")/meta.json" -nt "$(run_of bert "$1")/model.params" ]; then
