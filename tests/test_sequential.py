@@ -118,6 +118,16 @@ def test_blank_questions_and_groups():
     assert ranker.rank("q", ["b", "a"]).order.tolist() == [0, 1]
 
 
+def test_a_last_ranker_to_which_all_is_blank():
+    """A character that one tokenizer keeps and another one drops."""
+    first = Table({"\u200b": 2, "a": 1}, 1, 2)
+    second = Table({}, 2, 2)
+    second.rank_all = lambda questions: Table({}, 2, 2).rank_all(question("") for _ in questions)
+    [ranking] = SequentialRanker([first, second], keep=1).rank_all([question("\u200b", "a")])
+    assert ranking.order.tolist() == [1, 0] and ranking.blank.tolist() == [True, False]
+    assert ranking.cost.relative == 0.5  # the first ranker's share of its own depth
+
+
 @pytest.mark.parametrize(
     "drop_ratio, keep, name",
     [

@@ -167,9 +167,11 @@ class _State:
 
     def _cost(self) -> Cost:
         """Multiply-adds of all rankers, beside those of the last ranker's full network."""
-        first, last = self._steps[0], self._steps[-1]
+        first = self._steps[0]
         if not first.candidates:
             return FREE
+        # A later ranker may find blank all that an earlier one hands on.
+        last = [step for step in self._steps if step.candidates][-1]
         costs = [step.cost for step in self._steps]
         work = last.cost.full_candidate_work / last.candidates  # full network, one token
         full = work * first.candidates
