@@ -89,19 +89,19 @@ def metrics(run):
     return lines
 
 
-def small_ranker(recurrent="birnn", max_length=16, **options):
+def small_ranker(recurrent="birnn", max_length=16, system="cosinet", **options):
     """A ranker with random parameters on ten words, "w0" to "w9"."""
     words = [f"w{number}" for number in range(10)]
     vectors = np.random.default_rng(1).normal(size=(10, 4)).astype(np.float32)
     table = WordVectors(words, vectors)
     tokenizer = WordTokenizer.of_table(table, 8)
     matrix = embedding_matrix(table, 8)
-    network = build_network("cosinet", rows=len(matrix), width=4, recurrent=recurrent)
+    network = build_network(system, rows=len(matrix), width=4, recurrent=recurrent)
     mx.random.seed(7)
     network.initialize(mx.init.Normal(0.1))
     network.vectors.set_data(mx.nd.array(matrix))
     encoder = network.text_encoder(tokenizer, max_length, options.pop("long_questions", "error"))
-    return build_ranker("cosinet", network, encoder, **options)
+    return build_ranker(system, network, encoder, **options)
 
 
 # Configuration
@@ -449,6 +449,35 @@ def test_questions_without_a_positive_are_left_out_and_counted(
     assert wqa(*arguments, "--loss", "pointwise") == 0
 
 
+def test_words_that_the_vectors_lack(files, tiny_words, tmp_path, capsys):
+    candidates = (Candidate("\u0430\u0431 \u0432", 1), Candidate("\u0433", 0))
+    foreign = Question("f", "\u0434 \u0435", candidates)
+    path = tmp_path / "train.jsonl"
+    write_questions(path, [foreign])
+    assert wqa(*training({**files, "train": path}, tiny_words, tmp_path / "none")) == 2
+    error = capsys.readouterr().err
+    assert f"{path}: word vectors of none of the words of its first 2 pairs" in error
+    assert "embed-words" in error and not (tmp_path / "none" / "model.params").exists()
+    known = read_word_vectors(tiny_words).words[0]
+    write_questions(path, [foreign._replace(question=f"\u0434 {known}")])
+    assert wqa(*training({**files, "train": path}, tiny_words, tmp_path / "few")) == 0
+    # One of five words.
+    assert f"note: {path}: word vectors of 20% of its words" in capsys.readouterr().err
+    assert wqa(*training(files, tiny_words, tmp_path / "most", "--max-updates", 1)) == 0
+    assert "word vectors of" not in capsys.readouterr().err
+
+
+def test_a_training_on_a_list_of_two_thousand(tiny_words, tmp_path):
+    words = read_word_vectors(tiny_words).words[:6]
+    candidates = [Candidate(words[number % 6], int(number == 7)) for number in range(2000)]
+    path, out = tmp_path / "train.jsonl", tmp_path / "run"
+    write_questions(path, [Question("q", words[1], tuple(candidates))])
+    config = TrainingConfig(max_updates=1, tokens_per_batch=1500)
+    train("cosinet", str(path), str(out), config=config, words=str(tiny_words), recurrent="birnn")
+    [line] = [line for line in metrics(out) if "loss" in line]
+    assert line["loss"] == pytest.approx(np.log(2000), rel=0.1)  # nearly equal scores
+
+
 def test_cut_candidates_are_counted(files, tiny_words, tmp_path, capsys):
     more = ["--max-length", 12, "--long-questions", "truncate", "--max-updates", 1]
     assert wqa(*training(files, tiny_words, tmp_path / "run", *more)) == 0
@@ -475,7 +504,8 @@ def test_pairs_count_in_the_speed_of_lists(files, questions, tiny_words, tmp_pat
     out = str(tmp_path / "run")
     train("cosinet", str(files["train"]), out, config=config, words=str(tiny_words))
     pairs = sum(len(question.candidates) for question in questions["train"])
-    assert 0 < sum(counted) < pairs and len(counted) > 1  # all but those of the last update
+    # All but those of the last update, after which the count starts again.
+    assert len(questions["train"]) < sum(counted) < pairs and len(counted) > 1
 
 
 # Starts
@@ -571,17 +601,20 @@ def test_ranking_equals_the_network(questions):
     np.testing.assert_array_equal(ranking.exit_scores, [ranking.scores])
 
 
-def test_a_list_of_one_and_of_two_thousand():
-    for recurrent in ("none", "birnn"):
-        ranker = small_ranker(recurrent)
-        [alone] = ranker.rank("w1 w2", ["w3 w4"]).scores
+@pytest.mark.parametrize("system", ["cosinet", "compare_aggregate"])
+def test_a_list_of_one_and_of_two_thousand(system):
+    # Compare-Aggregate takes seconds, and has its recurrent layer from the same class.
+    recurrences, longest = {"cosinet": (("none", "birnn"), 12)}.get(system, (("none",), 2))
+    for recurrent in recurrences:
+        ranker = small_ranker(recurrent, 16 if system == "cosinet" else 1, system)
+        [alone] = ranker.rank("w1", ["w3"]).scores
         assert np.isfinite(alone)
         rng = np.random.default_rng(6)
-        candidates = texts(*(rng.integers(0, 10, rng.integers(1, 12)) for _ in range(2000)))
-        ranking = ranker.rank("w1 w2", candidates)
+        candidates = texts(*(rng.integers(0, 10, rng.integers(1, longest)) for _ in range(2000)))
+        ranking = ranker.rank("w1", candidates)
         assert sorted(ranking.order) == list(range(2000))
         encoder = ranker.encoder
-        arrays = encoder.pad_lists([encoder.encode("w1 w2", candidates)])
+        arrays = encoder.pad_lists([encoder.encode("w1", candidates)])
         whole = ranker.network(*[mx.nd.array(array, dtype=array.dtype) for array in arrays])
         np.testing.assert_allclose(ranking.scores, whole.asnumpy()[0], atol=1e-5)
 
@@ -628,15 +661,16 @@ def test_blank_candidates_are_not_in_the_list():
     assert first.blank.all() and np.isfinite(second.scores).all()
 
 
+@pytest.mark.parametrize("system", ["cosinet", "compare_aggregate"])
 @pytest.mark.parametrize("buckets", [0, 4])
-def test_a_question_of_unknown_words(buckets):
+def test_a_question_of_unknown_words(buckets, system):
     table = WordVectors(["a", "b"], np.ones((2, 3), np.float32))
     tokenizer = WordTokenizer.of_table(table, buckets)
     matrix = embedding_matrix(table, buckets)
-    network = build_network("cosinet", rows=len(matrix), width=3, recurrent="lstm")
+    network = build_network(system, rows=len(matrix), width=3, recurrent="lstm")
     network.initialize(mx.init.Normal(0.1))
     network.vectors.set_data(mx.nd.array(matrix))
-    ranker = build_ranker("cosinet", network, network.text_encoder(tokenizer, 8))
+    ranker = build_ranker(system, network, network.text_encoder(tokenizer, 8))
     ranking = ranker.rank("xyzzy plugh", ["a b", "xyzzy", "frotz gnusto plugh", ""])
     assert np.isfinite(ranking.scores[:3]).all()
 

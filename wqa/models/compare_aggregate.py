@@ -79,7 +79,7 @@ def _filters() -> nn.HybridSequential:
     """Convolutions of one text."""
     filters = nn.HybridSequential()
     for window in WINDOWS:
-        # The slice in `_aggregate` leaves the padding behind the text alone.
+        # `_aggregate` drops the outputs of windows that begin before the text.
         filters.add(
             nn.Conv1D(
                 FILTERS,

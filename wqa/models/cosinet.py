@@ -35,7 +35,7 @@ class Cosinet(ListNetwork):
     def make_encoder(self, width: int) -> None:
         self.question_filters = _filters(width + 1)
         self.candidate_filters = _filters(width + 1)
-        # These, relatedness and the recurrent layer are all that scores a list.
+        # `wqa.sparse` computes networks that name their convolutions here.
         self.text_filters = (self.question_filters, self.candidate_filters)
 
     def word_work(self) -> int:

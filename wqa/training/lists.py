@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import logging
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -17,7 +18,7 @@ import numpy as np
 
 from wqa.config import TrainingConfig, from_dict
 from wqa.data.word_vectors import read_word_vectors
-from wqa.errors import DataError, OptionError
+from wqa.errors import DataError, OptionError, printable
 from wqa.models import Network, NetworkConfig, network_type
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix, plan_lists
 from wqa.text.words import BUCKETS
@@ -30,6 +31,13 @@ from wqa.training.task import PairTask
 FROM_WORDS = ("rows", "width", "words_sha256", "buckets")
 
 _MEND = "give words=FOLDER, a table that `wqa embed-words` wrote"
+
+LOGGER = logging.getLogger(__name__)
+
+#: Pairs whose words are looked up in the table before a training.
+_LOOKED_UP = 10_000
+#: Share of known words below which a note says so.
+_FEW = 0.5
 
 
 class WordStart(Start):
@@ -135,6 +143,7 @@ class ListTask(PairTask):
         chosen, filled = _open(system, start, own_config)
         task: Any = super().create(system, chosen, filled, train_file, config, max_length)
         task._start = chosen
+        task._check_words(train_file)
         task._note(train_file)
         return task
 
@@ -143,6 +152,23 @@ class ListTask(PairTask):
         cls, system: str, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
     ) -> Network:
         return network_type(system)(None, own_config)
+
+    def _check_words(self, train_file: str) -> None:
+        """Refuse word vectors of none of the corpus's words, and say if they are of few."""
+        known = len(self.encoder.tokenizer.words)
+        first = self.pairs.assemble(np.arange(min(len(self.pairs), _LOOKED_UP)))
+        ids = np.unique(np.concatenate([ids for pair in first for ids in pair[:2]]))
+        share = np.mean(ids <= known)
+        if not share:
+            raise DataError(
+                train_file,
+                f"word vectors of none of the words of its first {len(first):,} pairs",
+                "a table that has some of them",
+                _MEND,
+            )
+        if share < _FEW:
+            note = f"{train_file}: word vectors of {share:.0%} of its words; others are in buckets"
+            LOGGER.warning(printable(note))
 
     def _note(self, train_file: str) -> None:
         """Say what was cut and left out."""
