@@ -76,7 +76,10 @@ RECIPES = {
         "minilm_claims.txt": "(b) LSTM",
         "logs/minilm_lstm_squad_seed0.metrics.jsonl": "loss",
     },
-    "cosinet/embed_words": {"embed_words.tsv": "distilled", "cosinet/chosen_words.txt": "i"},
+    "cosinet/embed_words": {
+        "embed_words.tsv": "distilled",
+        "cosinet/chosen_words.txt": "i",
+    },
     "cosinet/table2": {"table2.tsv": "WO+RR MAP"},
     "cosinet/table4": {"table4.tsv": "BERT", "table3.tsv": "WO+RR", "claims_wikiqa.txt": "mrr"},
     "cosinet/table5": {"table5.tsv": "Cosinet", "claims_squad.txt": "wo+rr, Cosinet list BiRNN"},
@@ -475,6 +478,16 @@ def test_the_rows_of_cosinet(tiny_run, tmp_path):
     (run / "metrics.jsonl").write_text("")
     with pytest.raises(AssertionError, match="error: .*metrics.jsonl: no speed"):
         run_script(COSINET / "row.py", table, "list", "wikiqa", columns, *files, *trained)
+
+
+def test_the_best_of_some_rows_is_chosen(tmp_path):
+    table, out = tmp_path / "table.tsv", tmp_path / "chosen.txt"
+    figures = {"ppmi": "71.0 (0.9)", "distilled": "70.5", "numberbatch": "74.0", "tie": "71.0"}
+    rows = "".join(f"{name}\t0\t{figure}\n" for name, figure in figures.items())
+    table.write_text("row\tdrop_ratio\twikiqa_map\n" + rows)
+    for names, best in ((figures, "numberbatch"), (("tie", "distilled", "ppmi"), "ppmi")):
+        run_script(COSINET / "choose.py", table, "wikiqa_map", out, *names)
+        assert out.read_text() == f"{best}\n"
 
 
 def tiny_parameters(run):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Choose the row of a table of results with the greatest figure, the first of several.
+"""Choose one of some rows of a table of results: the greatest figure, the first of several.
 
-python recipes/cosinet/choose.py TABLE.tsv COLUMN CHOSEN.txt
+python recipes/cosinet/choose.py TABLE.tsv COLUMN CHOSEN.txt ROW...
 """
 
 import sys
@@ -11,9 +11,9 @@ from wqa.errors import WqaError
 from wqa.evaluation.report import read_rows
 
 
-def main(table, column, out):
+def main(table, column, out, *names):
     """Write the name of the row."""
-    rows = read_rows(table, ("row", column))
+    rows = [row for row in read_rows(table, ("row", column)) if row["row"] in names]
     best = max(rows, key=lambda row: float(row[column].split()[0]))
     with atomic_writer(out) as file:
         file.write(best["row"] + "\n")

@@ -25,4 +25,4 @@ for kind in $KINDS; do
   "$python" recipes/cosinet/row.py "$table" "$kind" wikiqa "$METRICS" --figures "${files[@]}"
 done
 cat "$table"
-"$python" recipes/cosinet/choose.py "$table" wikiqa_map "$RUNS/cosinet/chosen_words.txt"
+"$python" recipes/cosinet/choose.py "$table" wikiqa_map "$RUNS/cosinet/chosen_words.txt" $KINDS

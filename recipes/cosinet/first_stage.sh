@@ -5,7 +5,7 @@
 # WO+RR. Writes $RESULTS/first_stage.tsv and speed_first_stage.txt, and every configuration on dev to first_stage_dev/.
 #
 #   recipes/cosinet/first_stage.sh   settings: recipes/cosinet/settings.bash
-#   SECOND=runs/cascade FIRSTS="cosinet_list_birnn cosinet" DROPS=0 recipes/cosinet/first_stage.sh     before any other run
+#   SECOND=runs/cascade FIRSTS="cosinet_list_birnn cosinet" DROPS=0 recipes/cosinet/first_stage.sh     before a cascade of your own
 #   SMOKE=1 recipes/cosinet/first_stage.sh
 . "$(dirname "$0")/settings.bash"
 table=${TABLE:-$RESULTS/first_stage.tsv} name=$(basename "${TABLE:-first_stage}" .tsv)
@@ -25,13 +25,19 @@ entry_of() {  # MODEL: a first stage as a file of rankers has it
   if is_baseline "$1"; then echo "\"$1\""; return; fi
   echo "{\"run\": \"$(realpath "$(run_of "$1" "$corpus")")\", \"precision\": \"float32\"}"
 }
-write_once() {  # FILE CONTENT: not where it has been tuned with the same rankers
-  if [ "$(cat "$1.rankers" 2> /dev/null)" != "$2" ]; then
-    echo "$2" > "$1"
-    echo "$2" > "$1.rankers"
-    rm -f "$1.tuned"
+write_once() {  # FILE CONTENT RUN...: not where it has been tuned with the same rankers by the same settings
+  local file=$1 content=$2 settings run fresh=1; shift 2
+  settings="$content $KEEPS $GRID $precision $(dev_of "$corpus")"
+  for run in "$@"; do  # one that was trained again is another ranker
+    if ! is_baseline "$run" && [ ! "$file.rankers" -nt "$run/model.params" ]; then fresh=0; fi
+  done
+  if [ $fresh = 0 ] || ! same_as "$file.rankers" "$settings"; then
+    echo "$content" > "$file"
+    echo "$settings" > "$file.rankers"
+    rm -f "$file.tuned"
   fi
 }
+run_or_rule() { if is_baseline "$1"; then echo "$1"; else run_of "$1" "$corpus"; fi; }  # MODEL
 tune() {  # FILE LOSS
   if [ ! -e "$1.tuned" ]; then
     echo "== $1"
@@ -45,13 +51,13 @@ rows=()
 for drop in $DROPS; do
   entry="{\"run\": \"$second\", \"drop_ratio\": $drop}"
   alone=$(alone_file "$drop")
-  write_once "$alone" "{\"rankers\": [$entry]}"
+  write_once "$alone" "{\"rankers\": [$entry]}" "$second"
   rows+=("cascade at $drop=$alone")
   for first in $FIRSTS; do
     if ! is_baseline "$first"; then fit "$first" "$corpus"; fi
     for loss in $LOSSES; do
       file=$(stage_file "$first" "$drop" "$loss")
-      write_once "$file" "{\"rankers\": [$(entry_of "$first"), $entry]}"
+      write_once "$file" "{\"rankers\": [$(entry_of "$first"), $entry]}" "$(run_or_rule "$first")" "$second"
       tune "$file" "$loss"
       rows+=("$(title_of "${first/wo+rr/WO+RR}"), cascade at $drop, loss $loss=$file")
     done
@@ -62,13 +68,13 @@ done
 for first in $FIRSTS; do
   if ! is_baseline "$first"; then
     alone=$folder/first_${first}_alone.json
-    write_once "$alone" "{\"rankers\": [$(entry_of "$first")]}"
+    write_once "$alone" "{\"rankers\": [$(entry_of "$first")]}" "$(run_or_rule "$first")"
     rows+=("$(title_of "$first")=$alone")
   fi
 done
 
 speed=$folder/speed_$name.json
-PRECISION=$precision "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$speed" "${rows[@]}" |
+PRECISION=$precision CTX=$device "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$speed" "${rows[@]}" |
   tee "$RESULTS/speed_$name.txt"
 for row in "${rows[@]}"; do
   file=${row#*=} json=$folder/$(basename "${row#*=}" .json).test.json

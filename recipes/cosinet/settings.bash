@@ -43,7 +43,7 @@ words_of() { echo "${WORDS:-$RUNS/cosinet/words_$1_${2:-$TABLE_KIND}}"; }  # COR
 embed() {  # CORPUS [KIND]: the table of word vectors, of the words of all splits; no label is read
   local corpus=$1 kind=${2:-$TABLE_KIND} out options split texts=()
   out=$(words_of "$corpus" "$kind")
-  if [ -e "$out/meta.json" ]; then return; fi
+  if [ -n "${WORDS:-}" ]; then return; fi
   for split in train dev test; do
     if [ -e "$(folder_of "$corpus")/$split.jsonl" ]; then texts+=("$(folder_of "$corpus")/$split.jsonl"); fi
   done
@@ -62,10 +62,10 @@ embed() {  # CORPUS [KIND]: the table of word vectors, of the words of all split
 # cascade on that.
 run_of() { echo "$RUNS/cosinet/${1}_$2_${3:-$FIRST_SEED}${SUFFIX:-}"; }  # MODEL CORPUS [SEED]
 runs_of() { local seed; for seed in $SEEDS; do run_of "$1" "$2" "$seed"; done; }  # MODEL CORPUS
-fit() {  # MODEL CORPUS [SEED]: trains it where that was not done
+fit() {  # MODEL CORPUS [SEED]: trains it where that was not done; with COMPARE=1 a complete run of other options is refused
   local model=$1 corpus=$2 seed=${3:-$FIRST_SEED} run options recurrent
   run=$(run_of "$model" "$corpus" "$seed")
-  if [ -e "$run/model.params" ]; then return; fi
+  if [ -e "$run/model.params" ] && [ -z "${COMPARE:-}" ]; then return; fi
   case $model in
     bert) options=(pairwise --encoder "$ENCODER" --learning-rate "$BERT_RATE" --epochs "$BERT_EPOCHS" --warmup-share 0.1
       --precision "$PRECISION") ;;
@@ -114,12 +114,14 @@ row() {  # TABLE MODEL CORPUS COLUMNS: figures over the seeds
     --runs "${runs[@]}" --train "$(train_of "$corpus")" --filter "$(filter_of "$corpus")"
 }
 baseline() {  # NAME CORPUS: its figures; WO's ties count against the correct candidates, which no TREC run can say
-  local json; json=$(baseline_figures "$1" "$2")
+  local json arguments; json=$(baseline_figures "$1" "$2")
+  arguments=("$1" --data "$(test_of "$2")" --filter "$(filter_of "$2")" --metrics "$METRICS")
   if [ "$1" != wo ]; then
     evaluate "$json" "$2" "$1" --metrics "$METRICS"
-  elif [ ! -e "$json" ]; then
+  elif [ ! -e "$json" ] || ! same_as "$json.options" "${arguments[*]}"; then
     echo "== $1 on $2"
-    "$wqa" evaluate "$1" --data "$(test_of "$2")" --filter "$(filter_of "$2")" --metrics "$METRICS" --json "$json"
+    "$wqa" evaluate "${arguments[@]}" --json "$json"
+    echo "${arguments[*]}" > "$json.options"
   fi
 }
 baseline_rows() {  # TABLE CORPUS COLUMNS
@@ -143,7 +145,8 @@ model_rows() {  # TABLE CORPUS COLUMNS MODEL...
 }
 claims() {  # CORPUS: paired tests; a difference is the second's less the first's
   local corpus=$1 pair first second birnn=cosinet_list_birnn
-  for pair in "wo+rr $birnn" "wo+rr cosinet_list_bilstm" "cosinet $birnn" "cosinet_list $birnn" "ca_list_birnn $birnn"; do
+  for pair in "wo+rr $birnn" "wo+rr cosinet_list_bilstm" "wo+rr cosinet_list_rnn" "wo+rr cosinet_list_lstm" "cosinet $birnn" \
+    "cosinet_list $birnn" "ca_list_birnn $birnn"; do
     first=${pair% *} second=${pair#* }
     if ! is_trained "$first" "$corpus" || ! is_trained "$second" "$corpus"; then continue; fi
     echo "# $(title_of "$first"), $(title_of "$second")"
@@ -153,7 +156,10 @@ claims() {  # CORPUS: paired tests; a difference is the second's less the first'
   done
 }
 is_baseline() { case $1 in rr | wo | wo+rr | bm25 | random:*) return 0 ;; *) return 1 ;; esac; }
-is_trained() { is_baseline "$1" || [ -e "$(figures_of "$1" "$2" "$FIRST_SEED")" ]; }  # MODEL CORPUS
+is_trained() {  # MODEL CORPUS: whether there are figures of all seeds
+  local file
+  for file in $(figures_over "$@"); do if [ ! -e "$file" ]; then return 1; fi; done
+}
 figures_over() {  # MODEL CORPUS: a file a seed
   local seed
   if is_baseline "$1"; then baseline_figures "$1" "$2"; return; fi

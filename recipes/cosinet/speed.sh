@@ -4,7 +4,7 @@
 # a second in training. Both in each of their precisions; ratios are to the monolithic ranker's fastest. Trains what is missing;
 # writes $RESULTS/speed.tsv.
 #
-#   ENCODER=minilm TABLE_KIND=distilled recipes/cosinet/speed.sh     settings: recipes/cosinet/settings.bash
+#   RUNS=runs/cosinet_minilm ENCODER=minilm TABLE_KIND=ppmi recipes/cosinet/speed.sh     settings: recipes/cosinet/settings.bash
 #   SMOKE=1 recipes/cosinet/speed.sh
 . "$(dirname "$0")/settings.bash"
 MODEL=${MODEL:-cosinet_list_birnn} ROUNDS=${ROUNDS:-5}
@@ -14,7 +14,7 @@ if [ "${SMOKE:-0}" = 1 ]; then UPDATES=2 LATENCIES=3; fi
 fit bert wikiqa
 fit "$MODEL" wikiqa
 slow=$(run_of bert wikiqa)
-if [ ! -e "$slow/int8.safetensors" ]; then
+if [ ! "$slow/int8.safetensors" -nt "$slow/model.params" ]; then
   "$wqa" quantize "$slow" --data "$(dev_of wikiqa)"
 fi
 ROUNDS=$ROUNDS UPDATES=$UPDATES LATENCIES=$LATENCIES WQA=$wqa "$python" recipes/cosinet/speed.py \

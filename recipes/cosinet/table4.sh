@@ -5,7 +5,7 @@
 # ($RESULTS/claims_wikiqa.txt).
 #
 #   recipes/cosinet/table4.sh        settings: recipes/cosinet/settings.bash
-#   MODELS="cosinet cosinet_list_birnn" TABLE_KIND=distilled recipes/cosinet/table4.sh
+#   RUNS=runs/cosinet_distilled MODELS="cosinet cosinet_list_birnn" TABLE_KIND=distilled recipes/cosinet/table4.sh
 #   SMOKE=1 recipes/cosinet/table4.sh
 . "$(dirname "$0")/settings.bash"
 table=${TABLE:-$RESULTS/table4.tsv} columns=map,mrr,p@1,params,epoch_seconds,train_seconds

@@ -9,16 +9,17 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 if [ "${SMOKE:-0}" != 1 ]; then
   data=${DATA:-data}
-  export RUNS=${RUNS:-runs/cosinet_minilm} WIKIQA=$data/wikiqa ENCODER=minilm EXITS=2,4,6
+  export RUNS=${RUNS:-runs/cosinet_minilm} WIKIQA=${WIKIQA:-$data/wikiqa} ENCODER=${ENCODER:-minilm} EXITS=${EXITS:-2,4,6}
   for file in squad/test trecqa/train-all trecqa/dev; do
     if [ -e "$data/$file.jsonl" ]; then PPMI_TEXTS="${PPMI_TEXTS:-} $data/$file.jsonl"; fi
   done
   export PPMI_TEXTS=${PPMI_TEXTS:-}
   # Rates that recipes/cascade/logs/README.md found on WikiQA's dev.
-  export BERT_RATE=3e-5 BERT_EPOCHS=4 CASCADE_RATE=5e-5 CASCADE_EPOCHS=4 PRECISION=${PRECISION:-bfloat16}
+  export BERT_RATE=${BERT_RATE:-3e-5} BERT_EPOCHS=${BERT_EPOCHS:-4} PRECISION=${PRECISION:-bfloat16}
+  export CASCADE_RATE=${CASCADE_RATE:-5e-5} CASCADE_EPOCHS=${CASCADE_EPOCHS:-4}
 fi
 . recipes/cosinet/settings.bash
-export BERT_ROW=MiniLM
+export BERT_ROW=${BERT_ROW:-MiniLM}
 
 recipes/cosinet/embed_words.sh
 TABLE_KIND=$(cat "$RUNS/cosinet/chosen_words.txt")
