@@ -63,8 +63,14 @@ def test_labels_and_order_of_candidates_change_nothing(tmp_path):
     for label in (None, 0, 1):
         path = questions(tmp_path / "data.jsonl", "a b", "c d", "e", "f g a", labels=label)
         vocabularies.append(count_words([path]))
-    assert vocabularies[0].words == vocabularies[1].words == vocabularies[2].words
-    assert vocabularies[0].counts.tolist() == vocabularies[2].counts.tolist()
+    candidates = [Candidate("c d", 1), Candidate("f g a", 0), Candidate("h", None)]
+    for order in ([0, 1, 2], [2, 0, 1]):
+        chosen = tuple(candidates[index] for index in order)
+        write_questions(tmp_path / "list.jsonl", [Question("Q", "a b", chosen)])
+        vocabularies.append(count_words([tmp_path / "list.jsonl"]))
+    for first, second in ((0, 1), (0, 2), (3, 4)):
+        assert vocabularies[first].words == vocabularies[second].words
+        assert vocabularies[first].counts.tolist() == vocabularies[second].counts.tolist()
 
 
 def test_questions_without_candidates_have_words_too(jsonl):

@@ -1,5 +1,6 @@
 """Sparse products rank and train Cosinet as its Gluon blocks do."""
 
+import functools
 import os
 import signal
 
@@ -20,7 +21,7 @@ from wqa.inference import build_ranker, load_ranker
 from wqa.inference.list_engines import HybridListEngine, SparseListEngine
 from wqa.models import build_network
 from wqa.models.list_config import RECURRENT
-from wqa.sparse import ListGradients
+from wqa.sparse import ListGradients, ListScorer
 from wqa.training.engines import choose_training_engine
 from wqa.training.losses import listwise_divergence
 
@@ -108,8 +109,11 @@ def test_a_long_list_in_tables_of_few_words(threads, monkeypatch):
     by_mxnet, sparse = rankers("none")
     monkeypatch.setattr("wqa.sparse.scoring._PASS_WORDS", 20)
     monkeypatch.setattr("wqa.sparse.scoring._POSITIONS", 8)
-    monkeypatch.setattr("wqa.sparse.scoring.TABLE_BYTES", 3 * 4 * 5 * 300)
+    most = functools.partial(ListScorer, most_bytes=32 * 4 * 5 * 300)
+    monkeypatch.setattr("wqa.inference.list_engines.ListScorer", most)
     small = SparseListEngine(by_mxnet.network, SPARSE)
+    tables = small._scorer._questions.rows, small._scorer._candidates.rows
+    assert [len(rows.table) for rows in tables] == [10, 21]
     sparse._engine = small
     asked = random_questions(np.random.default_rng(8), [9, 30, 4])
     for expected, ranking in zip(by_mxnet.rank_all(asked), sparse.rank_all(asked)):
@@ -274,6 +278,9 @@ def test_a_detached_network_is_computed_by_mxnet():
     network, rng = random_network()
     arrays, _ = lists_of_words(rng, (3, 2))
     expected = network(*arrays).asnumpy()
+    engine = ListGradients(network, 1)
+    network.attach(engine)
+    engine.scores = None  # it is not called any more
     network.attach(None)
     np.testing.assert_array_equal(network(*arrays).asnumpy(), expected)
 
