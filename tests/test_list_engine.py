@@ -232,10 +232,12 @@ def gradients(network, arrays, labels):
     return scores.asnumpy(), found
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads, least_words", [(1, 1), (2, 1), (2, 1000)])
 @pytest.mark.parametrize("counts", [(3, 1, 6), (1, 1, 1, 1), (1,)], ids=["lists", "pairs", "pair"])
 @pytest.mark.parametrize("recurrent", RECURRENT)
-def test_gradients_are_those_of_the_blocks(recurrent, counts, threads):
+def test_gradients_are_those_of_the_blocks(recurrent, counts, threads, least_words, monkeypatch):
+    """Threads share the lists, or the places of the windows where there are few words."""
+    monkeypatch.setattr("wqa.sparse.gradients._LEAST_WORDS", least_words)
     network, rng = random_network(40, recurrent=recurrent)
     arrays, labels = lists_of_words(rng, counts, 40)
     expected_scores, expected = gradients(network, arrays, labels)

@@ -8,7 +8,6 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.inference.blas_threads import one_blas_thread
 from wqa.inference.engine import LockedEngine
 from wqa.inference.engine_locks import MXNET_LOCK, in_mxnet_thread
 from wqa.models import ListNetwork, parse_devices
@@ -19,6 +18,7 @@ from wqa.sparse import (
     list_parameters,
     network_parameters,
 )
+from wqa.sparse.blas_threads import one_blas_thread
 from wqa.text import ListEncoder, WordList, WordPair, plan_batches
 
 #: Default number of words of a micro-batch, padding included.

@@ -15,7 +15,6 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from wqa.sparse.parameters import Filters
-from wqa.sparse.rows import word_weights
 from wqa.sparse.threads import in_threads
 from wqa.sparse.windows import Windows
 
@@ -62,7 +61,7 @@ class Convolved(NamedTuple):
     related: np.ndarray
 
 
-def word_table(vectors: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def word_table(vectors: np.ndarray, weight: np.ndarray, products: np.ndarray) -> np.ndarray:
     """Products of a batch's words with the filters.
 
     Parameters
@@ -71,6 +70,8 @@ def word_table(vectors: np.ndarray, weight: np.ndarray) -> np.ndarray:
         (2 + W, D) float32, as `BatchWords` holds them.
     weight : numpy.ndarray
         (F, D + 1, k) float32.
+    products : numpy.ndarray
+        (D, k F) float32 of `word_weights`.
 
     Returns
     -------
@@ -79,13 +80,17 @@ def word_table(vectors: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """
     filters, _, width = weight.shape
     table = np.empty((len(vectors), width, filters), np.float32)
-    np.matmul(vectors, word_weights(weight), out=table.reshape(len(vectors), -1))
+    np.matmul(vectors, products, out=table.reshape(len(vectors), -1))
     table[0] = weight[:, -1].T
     return table
 
 
 def convolve(
-    batch: BatchWords, lengths: np.ndarray, related: np.ndarray, filters: Filters
+    batch: BatchWords,
+    lengths: np.ndarray,
+    related: np.ndarray,
+    filters: Filters,
+    products: np.ndarray,
 ) -> Convolved:
     """Encode the texts of a batch.
 
@@ -99,13 +104,15 @@ def convolve(
         (words,) float32 relatedness, text behind text.
     filters : Filters
         Parameters.
+    products : numpy.ndarray
+        (D, k F) float32 of `word_weights`, which the shares of a batch have in common.
 
     Returns
     -------
     Convolved
     """
     windows = Windows(lengths, filters.weight.shape[2])
-    table = word_table(batch.vectors, filters.weight)
+    table = word_table(batch.vectors, filters.weight, products)
     outputs = windows.outputs(batch.words, related, table)
     greatest = windows.steps.maxima(outputs)
     texts = np.empty_like(greatest)

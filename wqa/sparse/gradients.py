@@ -1,11 +1,12 @@
 """Scores of a list network in MXNet's autograd graph, computed by sparse products on a CPU.
 
-`ListGradients` computes the network forward and backward. MXNet keeps the parameters, the loss and
-the optimizer.
+`ListGradients` computes the network forward and backward. Its threads share the lists of a batch.
+MXNet keeps the parameters, the loss and the optimizer.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import List, NamedTuple, Sequence
 
@@ -16,6 +17,7 @@ from mxnet import autograd
 from wqa.models.lists import ListNetwork
 from wqa.onednn.recording import ADD, NULL, Gradient, record
 from wqa.onednn.trained import view
+from wqa.sparse.blas_threads import one_blas_thread
 from wqa.sparse.distinct import Distinct
 from wqa.sparse.filter_gradients import BatchWords, Convolved, convolve, filter_gradients
 from wqa.sparse.lists import WordLists, lists_of_arrays
@@ -23,7 +25,12 @@ from wqa.sparse.pairs import combine, combine_backward
 from wqa.sparse.parameters import ListParameters, list_parameters, network_parameters
 from wqa.sparse.recurrence import Pass, run_layer, run_layer_backward
 from wqa.sparse.relatedness import Relatedness
+from wqa.sparse.rows import word_weights
 from wqa.sparse.steps import Steps
+from wqa.sparse.threads import in_threads
+
+#: Words of the candidates of a thread's share of a batch. Less is not worth a thread.
+_LEAST_WORDS = 1024
 
 
 class ListGradients:
@@ -45,7 +52,7 @@ class ListGradients:
         self._threads = threads
         self._vectors = network.vectors.data().asnumpy()
         self._relatedness = Relatedness(self._vectors)
-        self._distinct = Distinct(len(self._vectors))
+        self._distinct = [Distinct(len(self._vectors)) for _ in range(threads)]
         self._lock = threading.Lock()
 
     def seed(self, seed: int) -> None:
@@ -86,18 +93,18 @@ class ListGradients:
             list_valid.asnumpy(),
         )
         mx.nd.waitall()  # the optimizer may still be writing
-        with self._lock:
+        with self._lock, one_blas_thread():
             parameters = list_parameters(self._parts)
-            done = self._forward(lists, parameters)
+            shares = self._forward(lists, parameters)
         is_real = np.arange(candidates[1]) < lists.counts[:, None]
         padded = np.zeros(candidates, np.float32)
-        padded[is_real] = done.scores
+        padded[is_real] = np.concatenate([share.scores for share in shares])
         out = mx.nd.array(padded)
 
         def backward(outputs: Sequence[int], inputs: Sequence[Gradient]) -> None:
             gradient = view(outputs[0], is_real.size).reshape(is_real.shape)[is_real]
-            with self._lock:
-                gradients = self._backward(done, parameters, gradient)
+            with self._lock, one_blas_thread():
+                gradients = self._backward(shares, parameters, gradient)
             for target, values in zip(inputs, gradients):
                 _store(target, values)
 
@@ -105,15 +112,40 @@ class ListGradients:
             record([parameter.data() for parameter in self._parts], [out], backward)
         return out
 
-    def _forward(self, lists: WordLists, parameters: ListParameters) -> _Forward:
+    def _forward(self, lists: WordLists, parameters: ListParameters) -> List[_Forward]:
+        """Scores of a batch in shares, one for each thread if there are words enough."""
+        words = len(lists.candidate_ids)
+        shares = lists.groups(max(_LEAST_WORDS, -(-words // self._threads)))
+        products = [word_weights(filters.weight) for filters in parameters[:2]]
+
+        def forward(number: int) -> _Forward:
+            # A thread takes every so many shares, so that it has a `Distinct` of its own.
+            distinct = self._distinct[number % self._threads]
+            return self._forward_share(shares[number], parameters, products, distinct)
+
+        return in_threads(forward, range(len(shares)), self._threads)
+
+    def _forward_share(
+        self,
+        lists: WordLists,
+        parameters: ListParameters,
+        products: Sequence[np.ndarray],
+        distinct: Distinct,
+    ) -> _Forward:
         of_questions, of_candidates = self._relatedness(lists)
         repeated, lengths = lists.repeated_questions()
-        question_words = self._words(lists.question_ids)
+        question_words = self._words(lists.question_ids, distinct)
         question_words = question_words._replace(words=question_words.words[repeated])
-        candidate_words = self._words(lists.candidate_ids)
-        questions = convolve(question_words, lengths, of_questions, parameters.question)
+        candidate_words = self._words(lists.candidate_ids, distinct)
+        questions = convolve(
+            question_words, lengths, of_questions, parameters.question, products[0]
+        )
         candidates = convolve(
-            candidate_words, lists.candidate_lengths, of_candidates, parameters.candidate
+            candidate_words,
+            lists.candidate_lengths,
+            of_candidates,
+            parameters.candidate,
+            products[1],
         )
         pairs = combine(questions.texts, candidates.texts)
         hidden, steps = pairs, Steps(lists.counts)
@@ -136,16 +168,30 @@ class ListGradients:
             scores,
         )
 
-    def _words(self, ids: np.ndarray) -> BatchWords:
-        distinct, indices = self._distinct.of(ids)
-        vectors = np.zeros((2 + len(distinct), self._vectors.shape[1]), np.float32)
-        np.take(self._vectors, distinct, axis=0, out=vectors[2:], mode="clip")
+    def _words(self, ids: np.ndarray, distinct: Distinct) -> BatchWords:
+        each, indices = distinct.of(ids)
+        vectors = np.zeros((2 + len(each), self._vectors.shape[1]), np.float32)
+        np.take(self._vectors, each, axis=0, out=vectors[2:], mode="clip")
         return BatchWords(vectors, indices + 2)
 
     def _backward(
-        self, done: _Forward, parameters: ListParameters, gradient: np.ndarray
+        self, shares: Sequence[_Forward], parameters: ListParameters, gradient: np.ndarray
     ) -> List[np.ndarray]:
         """Gradients of the parameters, in the order of `network_parameters`."""
+        ends = np.cumsum([len(share.scores) for share in shares])
+        gradients = np.split(gradient, ends[:-1])
+        threads = self._threads if len(shares) == 1 else 1
+
+        def backward(number: int) -> List[np.ndarray]:
+            return self._backward_share(shares[number], parameters, gradients[number], threads)
+
+        of_shares = in_threads(backward, range(len(shares)), self._threads)
+        # Not in place: both biases of a recurrent layer have the same array.
+        return [functools.reduce(np.add, arrays) for arrays in zip(*of_shares)]
+
+    def _backward_share(
+        self, done: _Forward, parameters: ListParameters, gradient: np.ndarray, threads: int
+    ) -> List[np.ndarray]:
         weight = gradient @ done.hidden
         pairs = np.outer(gradient, parameters.weight)
         directions: List[np.ndarray] = []
@@ -157,11 +203,9 @@ class ListGradients:
                 directions += share
         questions, candidates = combine_backward(done.questions.texts, done.candidates.texts, pairs)
         question = filter_gradients(
-            done.question_words, done.questions, questions, self._threads, done.sources
+            done.question_words, done.questions, questions, threads, done.sources
         )
-        candidate = filter_gradients(
-            done.candidate_words, done.candidates, candidates, self._threads
-        )
+        candidate = filter_gradients(done.candidate_words, done.candidates, candidates, threads)
         return [*question, *candidate, *directions, weight, gradient.sum(keepdims=True)]
 
 

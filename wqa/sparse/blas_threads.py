@@ -1,8 +1,8 @@
-"""NumPy's BLAS on one thread, while threads of a ranker share the work.
+"""NumPy's BLAS on one thread, while threads of a ranker or a training share the work.
 
 NumPy's wheels bring an OpenBLAS that divides every product of more than some 260,000 multiply-adds
 among threads of its own. Products of a list are not much larger, so that waking the threads takes
-longer than it saves, and two threads of a ranker would wait for each other's.
+longer than it saves, and two threads that share a batch would wait for each other's.
 """
 
 from __future__ import annotations
