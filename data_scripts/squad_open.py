@@ -134,6 +134,8 @@ def chosen(articles, path):
     for number, line in text_lines(path):
         if line.strip():
             lines.setdefault(line.replace("_", " ").strip(), number)
+    if not lines:
+        raise DataError(path, "no title", "titles of the archive's articles, one a line")
     kept = {}
     for split, part in articles.items():
         kept[split] = [article for article in part if article.title in lines]

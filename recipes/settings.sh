@@ -99,6 +99,7 @@ evaluate() {
   if [ -d "$run" ]; then made=$run/model.params; else made=$run; fi
   if [ "$json" -nt "$made" ] && same_as "$json.options" "${arguments[*]}"; then return; fi
   echo "== $run on $corpus"
+  rm -f "$json.options"  # until figures and rankings are whole
   "$wqa" evaluate "${arguments[@]}" --json "$json" --trec-run "$json.{}.trec" --write-qrels "$json.qrels"
   echo "${arguments[*]}" > "$json.options"
 }

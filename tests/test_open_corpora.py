@@ -255,6 +255,8 @@ def test_titles_choose_articles(tmp_path, capsys):
     assert convert(squad_open, *arguments, out=tmp_path / "whole") == 0
     questions = open_questions(tmp_path / "whole" / "test.questions.jsonl")
     assert [key for key, _, _ in questions] == ["Oats", "Rye_flour", "Tar"]
+    titles.write_text("\n")
+    assert f"{titles}: no title" in refusal(capsys, squad_open, *arguments, out=tmp_path / "no")
     titles.write_text("Tar\nBarley\n")
     found = refusal(capsys, squad_open, *arguments, out=tmp_path / "no")
     assert f"{titles}, line 2: the archive holds no article 'Barley'" in found
@@ -370,10 +372,10 @@ def test_natural_questions_open(tmp_path, packed, capsys):
     assert "2 documents" in printed and "train" in printed
 
 
-@pytest.mark.parametrize("place", [0, 1])
-def test_a_paragraph_that_is_retrieved_twice_is_one_candidate(tmp_path, place):
+@pytest.mark.parametrize("marked_context", [0, 1])
+def test_a_paragraph_that_is_retrieved_twice_is_one_candidate(tmp_path, marked_context):
     answers = [[], [], []]
-    answers[place] = example()["answers"][1]
+    answers[marked_context] = example()["answers"][1]
     row = example("q0", context=[PIER, PIER, BOAT], answers=answers)
     archive = write_release(tmp_path / "in", row)
     assert convert(nq_open, "--archive", archive, out=tmp_path / "out") == 0

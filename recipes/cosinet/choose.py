@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Choose one of some rows of a table of results: the greatest figure, the first of several.
+"""Write the name of the row with the greatest figure among some of a table; of ties, the first.
 
 python recipes/cosinet/choose.py TABLE.tsv COLUMN CHOSEN.txt ROW...
 """

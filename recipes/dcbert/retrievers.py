@@ -25,8 +25,8 @@ def beside(first, second, behind):
     """Return a question's candidates of the second retriever, then those of the first alone.
 
     Each candidate has the rank that the first retriever gives it; one that the first does not
-    retrieve comes after all others. Those of the first alone come ``behind`` blank ones, so that
-    they are not among as many first candidates of the second retriever.
+    retrieve comes after all others. ``behind`` blank candidates stand before those of the first
+    alone, so that these never count among the second retriever's first ``behind``.
     """
     ranks = {candidate.id: rank for rank, candidate in enumerate(first.candidates)}
     last = len(first.candidates) + len(second.candidates) + behind

@@ -15,7 +15,7 @@ fi
 LEARNING_RATE=${LEARNING_RATE:-4e-5} EPOCHS=${EPOCHS:-2} READER_RATE=${READER_RATE:-3e-5} READER_EPOCHS=${READER_EPOCHS:-2}
 UPDATE_TOKENS=${UPDATE_TOKENS:-8192} TOKENS=${TOKENS:-8192} PATIENCE=${PATIENCE:-0}
 . recipes/settings.sh
-# Those of rankers that encode questions and documents apart; ENCODER_RATE is their encoders' share of the rate.
+# Epochs, batch and rate of rankers that encode questions and documents apart; ENCODER_RATE is the encoders' share of the rate.
 APART_EPOCHS=${APART_EPOCHS:-$EPOCHS} APART_TOKENS=${APART_TOKENS:-$TOKENS} APART_RATE=${APART_RATE:-$LEARNING_RATE}
 ENCODER_RATE=${ENCODER_RATE:-1}
 

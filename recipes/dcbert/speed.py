@@ -47,9 +47,9 @@ def opened(text):
 
 
 def search(index, top, questions):
-    """Retrieve documents; returns them as rankings that cost no layer."""
-    rankings = []
-    for question in retrieve(index, questions, top):
+    """Retrieve documents; returns them as rankings that cost no layer. No label is looked for."""
+    rankings, asked = [], (question._replace(answers=()) for question in questions)
+    for question in retrieve(index, asked, top):
         blank = np.zeros(len(question.candidates), bool)
         rankings.append(types.SimpleNamespace(blank=blank, cost=FREE))
     return rankings

@@ -53,5 +53,6 @@ for corpus in $CORPORA; do
     if [ "$ratio" = 0 ]; then timed_as=exits; fi
     LABEL=$ratio TIMED=$timed_as row "$table" "DC-BERT, exits 1, 2, 3" "$corpus" exits "$columns" "$speed"
   done
+  RANK_OPTIONS=
 done
 cat "$table"

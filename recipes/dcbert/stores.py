@@ -16,6 +16,7 @@ import tempfile
 
 import numpy as np
 
+from wqa.config import EngineConfig
 from wqa.data import atomic_writer, read_questions
 from wqa.errors import WqaError
 from wqa.evaluation import evaluate, table
@@ -34,7 +35,7 @@ def main(options):
     for store, tokens in caches:
         row, scores = measured(options, questions, store, tokens)
         first = scores if first is None else first
-        change = max(np.abs(one - other).max() for one, other in zip(scores, first))
+        change = max(np.abs(now - before).max() for now, before in zip(scores, first))
         rows.append({**row, "score_change": f"{change:.2g}"})
     with atomic_writer(options.table) as file:
         for values in (rows[0], *(row.values() for row in rows)):
@@ -46,7 +47,10 @@ def measured(options, questions, store, tokens):
     """Row of a cache, and the scores of each question's documents."""
     with tempfile.TemporaryDirectory() as folder:
         cache = pathlib.Path(folder) / "cache"
-        report = encode_documents(options.run, options.documents, cache, store, tokens)
+        engine = EngineConfig(ctx=options.ctx)
+        report = encode_documents(
+            options.run, options.documents, cache, store, tokens, engine=engine
+        )
         ranker = load_ranker(
             options.run,
             precision=options.precision,

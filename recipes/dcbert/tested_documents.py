@@ -18,10 +18,10 @@ def main(questions, documents, out):
     ids = set()
     for question in read_questions(questions):
         ids.update(candidate.id for candidate in question.candidates)
-    write_documents(out, found(documents, ids, questions))
+    write_documents(out, documents_of(ids, documents, questions))
 
 
-def found(documents, ids, questions):
+def documents_of(ids, documents, questions):
     """Yield the documents with some ids; raise an error if one is not among the documents."""
     left = set(ids)
     for document in read_documents(documents):
