@@ -236,7 +236,7 @@ def gradients(network, arrays, labels):
 @pytest.mark.parametrize("counts", [(3, 1, 6), (1, 1, 1, 1), (1,)], ids=["lists", "pairs", "pair"])
 @pytest.mark.parametrize("recurrent", RECURRENT)
 def test_gradients_are_those_of_the_blocks(recurrent, counts, threads, least_words, monkeypatch):
-    """Threads share the lists, or the places of the windows where there are few words."""
+    """Threads share the lists, or the positions of a window where there are few words."""
     monkeypatch.setattr("wqa.sparse.gradients._LEAST_WORDS", least_words)
     network, rng = random_network(40, recurrent=recurrent)
     arrays, labels = lists_of_words(rng, counts, 40)

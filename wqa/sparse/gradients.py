@@ -29,7 +29,7 @@ from wqa.sparse.rows import word_weights
 from wqa.sparse.steps import Steps
 from wqa.sparse.threads import in_threads
 
-#: Words of the candidates of a thread's share of a batch. Less is not worth a thread.
+#: Least number of candidates' words in a thread's share of a batch.
 _LEAST_WORDS = 1024
 
 
@@ -169,9 +169,9 @@ class ListGradients:
         )
 
     def _words(self, ids: np.ndarray, distinct: Distinct) -> BatchWords:
-        each, indices = distinct.of(ids)
-        vectors = np.zeros((2 + len(each), self._vectors.shape[1]), np.float32)
-        np.take(self._vectors, each, axis=0, out=vectors[2:], mode="clip")
+        rows, indices = distinct.of(ids)
+        vectors = np.zeros((2 + len(rows), self._vectors.shape[1]), np.float32)
+        np.take(self._vectors, rows, axis=0, out=vectors[2:], mode="clip")
         return BatchWords(vectors, indices + 2)
 
     def _backward(

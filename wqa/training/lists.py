@@ -157,7 +157,8 @@ class ListTask(PairTask):
         """Refuse word vectors of none of the corpus's words, and say if they are of few."""
         known = len(self.encoder.tokenizer.words)
         first = self.pairs.assemble(np.arange(min(len(self.pairs), _LOOKED_UP)))
-        ids = np.unique(np.concatenate([ids for pair in first for ids in pair[:2]]))
+        # Occurrences: unknown words share the ids of the buckets.
+        ids = np.concatenate([ids for pair in first for ids in pair[:2]])
         share = np.mean(ids <= known)
         if not share:
             raise DataError(
@@ -167,7 +168,9 @@ class ListTask(PairTask):
                 _MEND,
             )
         if share < _FEW:
-            note = f"{train_file}: word vectors of {share:.0%} of its words; others are in buckets"
+            note = (
+                f"{train_file}: only {share:.0%} of its words, as often as they occur, have vectors"
+            )
             LOGGER.warning(printable(note))
 
     def _note(self, train_file: str) -> None:
