@@ -29,7 +29,9 @@ def test_published_beside_reproduced(recipes):
     ours = {"row": "ours", "drop_ratio": "0.3", "x_map": "87.12 (0.40)", "x_cost_reduction": "-36"}
     write_rows(results / "table2.tsv", [ours])
     write_rows(results / "small.tsv", [{"row": "tiny", "drop_ratio": "0", "z_map": "33.00"}])
+    write_rows(results / "speed.tsv", [{"measure": "latency", "ms": "4.2"}])
     text = report("paper", recipes)
+    assert f"further figures: {results / 'speed.tsv'}\nmeasure   ms\nlatency  4.2" in text
     assert text.splitlines()[0] == "Table 2, published | reproduced (2 of 5 figures)"
     assert (
         "88.5 | 87.12 (0.40)" in text

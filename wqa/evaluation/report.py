@@ -5,7 +5,7 @@ the paper. Its columns are ``table``, ``row``, ``drop_ratio`` and ``recipe``, th
 figure, named CORPUS_METRIC, in per cent as printed; a dash where the paper has none.
 ``published/tableN.txt``, if there is one, holds remarks on the table. ``results/tableN.tsv`` holds
 the figures that the recipes reproduced, under the same names, or on another corpus. Any further
-table in ``results/`` is of another scale and is shown as it is.
+table in ``results/``, of another scale or of other columns, is shown as it is.
 """
 
 from __future__ import annotations
@@ -211,8 +211,8 @@ def report(paper: str, recipes: PathLike = "recipes") -> str:
     parts = [table.text for table in tables]
     for path in sorted(results.glob("*.tsv")):
         if not (published / path.name).exists():
-            rows = read_rows(path)
-            parts.append(f"Of another scale: {path}\n{lay_out(rows)}")
+            rows = read_rows(path, ())
+            parts.append(f"Of another scale, or of further figures: {path}\n{lay_out(rows)}")
     figures = sum(table.figures for table in tables)
     reproduced = sum(table.reproduced for table in tables)
     parts.append(f"{reproduced} of {figures} published figures have been run at the paper's scale")
