@@ -480,16 +480,6 @@ def test_the_rows_of_cosinet(tiny_run, tmp_path):
         run_script(COSINET / "row.py", table, "list", "wikiqa", columns, *files, *trained)
 
 
-def test_the_best_of_some_rows_is_chosen(tmp_path):
-    table, out = tmp_path / "table.tsv", tmp_path / "chosen.txt"
-    figures = {"ppmi": "71.0 (0.9)", "distilled": "70.5", "numberbatch": "74.0", "tie": "71.0"}
-    rows = "".join(f"{name}\t0\t{figure}\n" for name, figure in figures.items())
-    table.write_text("row\tdrop_ratio\twikiqa_map\n" + rows)
-    for names, best in ((figures, "numberbatch"), (("tie", "distilled", "ppmi"), "ppmi")):
-        run_script(COSINET / "choose.py", table, "wikiqa_map", out, *names)
-        assert out.read_text() == f"{best}\n"
-
-
 def tiny_parameters(run):
     ranker = load_ranker(run)
     return sum(parameter.data().size for parameter in ranker.network.collect_params().values())
@@ -587,10 +577,14 @@ def test_a_table_of_words_is_chosen(tmp_path):
     figures = {"first": "70.10 (0.50)", "best": "71.20 (1.00)", "last": "71.20 (0.10)"}
     lines = [f"{name}\t0\t{figure}" for name, figure in figures.items()]
     table.write_text("row\tdrop_ratio\twikiqa_map\n" + "\n".join(lines) + "\n")
-    output = run_script(COSINET / "choose.py", table, "wikiqa_map", out)
+    output = run_script(COSINET / "choose.py", table, "wikiqa_map", out, *figures)
     assert output == "best: wikiqa_map 71.20 (1.00)\n" and out.read_text() == "best\n"
+    run_script(COSINET / "choose.py", table, "wikiqa_map", out, "first", "last")
+    assert out.read_text() == "last\n"
     with pytest.raises(AssertionError, match="error: .*line 1"):
-        run_script(COSINET / "choose.py", table, "squad_map", out)
+        run_script(COSINET / "choose.py", table, "squad_map", out, *figures)
+    with pytest.raises(AssertionError, match="error: .*none of the rows other; expected a row"):
+        run_script(COSINET / "choose.py", table, "wikiqa_map", out, "other")
 
 
 MSPP = ROOT / "recipes" / "mspp"

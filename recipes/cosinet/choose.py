@@ -7,13 +7,15 @@ python recipes/cosinet/choose.py TABLE.tsv COLUMN CHOSEN.txt ROW...
 import sys
 
 from wqa.data import atomic_writer
-from wqa.errors import WqaError
+from wqa.errors import DataError, WqaError
 from wqa.evaluation.report import read_rows
 
 
 def main(table, column, out, *names):
     """Write the name of the row."""
     rows = [row for row in read_rows(table, ("row", column)) if row["row"] in names]
+    if not rows:
+        raise DataError(table, f"none of the rows {' '.join(names)}", "a row of those names")
     best = max(rows, key=lambda row: float(row[column].split()[0]))
     with atomic_writer(out) as file:
         file.write(best["row"] + "\n")
