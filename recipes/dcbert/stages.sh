@@ -34,7 +34,7 @@ for corpus in $CORPORA; do
   timed "$speed" "$corpus" "${rankers[@]}"
 
   ROW_SEEDS=$FIRST_SEED
-  row "$table" BERT-base "$corpus" bert "$columns" "$speed"
+  row "$table" re-ranker "$corpus" bert "$columns" "$speed"
   RANK_OPTIONS="--drop-ratio 0 --drop-ratio 0.3"
   row "$table" cascade "$corpus" cascade "$columns" "$speed"
   LABEL=0.3 TIMED=cascade_0.3 row "$table" cascade "$corpus" cascade "$columns" "$speed"
