@@ -176,12 +176,18 @@ figures_of() { echo "$RUNS/dcbert/${1}_$2_seed${3:-$FIRST_SEED}.$4.json"; }  # R
 cache_options() {  # RANKER CORPUS [SEED]
   if [ -e "$(cache_of "$@")" ]; then echo "--cache $(cache_of "$@")"; fi
 }
-precision_options() { if [ "$1" = int8 ]; then echo "--precision int8"; else echo "--precision $RANK_PRECISION"; fi; }  # RANKER
+precision_of() {  # RANKER: of its rankings and timings
+  case $1 in
+    int8) echo int8 ;;
+    lstm) echo float32 ;;               # MXNet runs the LSTM
+    *) echo "$RANK_PRECISION" ;;
+  esac
+}
 
 rank() {  # RANKER CORPUS SEED OPTIONS...: figures on test, and the rankings beside them
   local name=$1 corpus=$2 seed=$3; shift 3
   evaluate "$(figures_of "$name" "$corpus" "$seed" ranked)" "$corpus" "$(ranker_of "$name" "$corpus" "$seed")" \
-    --metrics "$METRICS" --total "$(total_of "$corpus")" --long-questions truncate $(precision_options "$name") \
+    --metrics "$METRICS" --total "$(total_of "$corpus")" --long-questions truncate --precision "$(precision_of "$name")" \
     $(cache_options "$name" "$corpus" "$seed") "$@"
 }
 answer() {  # RANKER CORPUS SEED: what the reader answers from the ranker's best documents
@@ -237,7 +243,7 @@ timed() {
   for entry in "$@"; do
     name=${entry%%=*} spec=${entry#*=}
     ranker=${spec%%;*}
-    if [ -e "$ranker" ]; then arguments+=("$name=$spec"); continue; fi  # a file of rankers
+    if [ -e "$ranker" ]; then arguments+=("$name=$spec;precision=$RANK_PRECISION"); continue; fi  # a file of rankers
     case $ranker in tfidf | bm25)
       index "$corpus" "$ranker"
       arguments+=("$name=$(index_of "$corpus" "$ranker");top=$TOP")
@@ -246,12 +252,11 @@ timed() {
     cache=$(cache_of "$ranker" "$corpus")
     spec=$(ranker_of "$ranker" "$corpus")${spec#"$ranker"}
     if [ -e "$cache" ]; then spec="$spec;cache=$cache"; fi
-    if [ "$ranker" = int8 ]; then spec="$spec;precision=int8"; fi
-    arguments+=("$name=$spec")
+    arguments+=("$name=$spec;precision=$(precision_of "$ranker")")
   done
-  settings="$QUESTIONS questions, ${ROUNDS:-5} rounds, $RANK_PRECISION, $device: ${arguments[*]}"
+  settings="$QUESTIONS questions, ${ROUNDS:-5} rounds, $device: ${arguments[*]}"
   if [ ! -e "$json" ] || ! same_as "$json.options" "$settings"; then
-    PRECISION=$RANK_PRECISION CTX=$device "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$json" "${arguments[@]}" |
+    CTX=$device "$python" recipes/dcbert/speed.py "$(test_of "$corpus")" "$json" "${arguments[@]}" |
       tee "$RESULTS/$(basename "$json" .json).txt"
     echo "$settings" > "$json.options"
   fi

@@ -6,8 +6,7 @@
 Options are those of `wqa.inference.load_ranker`: cache, precision, drop_ratio. With the option top,
 RUN is an index, which retrieves so many documents. Each row has the questions that a ranker ranks
 in a second, the median over ROUNDS rounds, and its speedup over the first ranker in the same round.
-PRECISION is the precision where none is given, CTX the device. QUESTIONS limits the number of
-questions, all by default.
+CTX is the device. QUESTIONS limits the number of questions, all by default.
 """
 
 import functools
@@ -38,8 +37,7 @@ def opened(text):
     given = dict(setting.split("=", 1) for setting in settings)
     if "top" in given:
         return name, functools.partial(search, Index(run), int(given["top"]))
-    options = {"precision": os.environ.get("PRECISION", "float32"), "long_questions": "truncate"}
-    options.update({"ctx": os.environ.get("CTX", "cpu"), **given})
+    options = {"ctx": os.environ.get("CTX", "cpu"), "long_questions": "truncate", **given}
     if "drop_ratio" in options:
         options["drop_ratio"] = float(options["drop_ratio"])
     ranker = load_ranker(pathlib.Path(run), **options)

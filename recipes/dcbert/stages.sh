@@ -43,7 +43,7 @@ for corpus in $CORPORA; do
   for keep in $KEEPS; do
     figures=$RUNS/dcbert/stages_${keep}_$corpus.ranked.json
     evaluate "$figures" "$corpus" "$(sequence "$corpus" "$keep")" --metrics "$METRICS" --total "$(total_of "$corpus")" \
-      --long-questions truncate $(cache_options dcbert_1 "$corpus") $(precision_options dcbert_1)
+      --long-questions truncate $(cache_options dcbert_1 "$corpus") --precision "$RANK_PRECISION"
     "$python" recipes/dcbert/row.py "$table" "DC-BERT, its best $keep to the cascade" "$corpus" "$columns" --label stored \
       --ranked "$figures" --speed "$speed" --timed "keep_$keep"
   done
