@@ -9,7 +9,7 @@ import sys
 import types
 
 import pytest
-from conftest import ROOT, child_environment, lacks
+from conftest import ROOT, child_environment, lacks, needs_precision
 
 from wqa.cli import COMMANDS, parse
 from wqa.data import builtin_path, read_questions
@@ -222,6 +222,16 @@ def test_figures_by_other_options_are_made_anew(recipe_out, tmp_path, wqa_comman
     assert other.stdout.count("==") == 1 and "exits_squad_seed0 on squad" in other.stdout
     rows = read_rows(recipe_out / "stages.tsv")
     assert "0.5" in [row["drop_ratio"] for row in rows if row["row"].startswith("DC-BERT, exits")]
+
+
+@needs_precision("bfloat16")
+def test_dcbert_and_its_variants_are_ranked_in_bfloat16(recipe_out, tmp_path, wqa_command):
+    """As the tables in small rank them; the LSTM then ranks in float32, all that MXNet has."""
+    settings = {"RANK_PRECISION": "bfloat16"}
+    done = run_recipe("dcbert/table3", recipe_out, tmp_path, wqa_command, **settings)
+    assert done.returncode == 0, done.stderr
+    rows = [row["row"] for row in read_rows(recipe_out / "table3.tsv")]
+    assert rows == ["DC-BERT-Linear", "DC-BERT-LSTM", "DC-BERT"]
 
 
 def test_a_grid_with_other_settings_is_refused(recipe_out, tmp_path, wqa_command):

@@ -3,7 +3,7 @@
 # collection (articles.txt), 646 paragraphs; questions of ten articles to train, three to tune, three to report. The
 # trainings that tell most come first; the re-ranker and DC-BERT have three seeds.
 #
-#   DATA=data ARCHIVE=dev-v2.0.json.gz recipes/dcbert/minilm_train.sh    two and a half hours on two cores, by arithmetic; then minilm_tables.sh
+#   DATA=data ARCHIVE=dev-v2.0.json.gz recipes/dcbert/minilm_train.sh    nearly three hours on two cores; then minilm_tables.sh
 #   SMOKE=1 recipes/dcbert/minilm_train.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
