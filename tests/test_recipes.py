@@ -227,10 +227,10 @@ def test_figures_by_other_options_are_made_anew(recipe_out, tmp_path, wqa_comman
 @needs_precision("bfloat16")
 def test_dcbert_and_its_variants_are_ranked_in_bfloat16(recipe_out, tmp_path, wqa_command):
     """As the tables in small rank them; the LSTM then ranks in float32, all that MXNet has."""
-    settings = {"RANK_PRECISION": "bfloat16"}
+    settings = {"RANK_PRECISION": "bfloat16", "TABLE": str(tmp_path / "bfloat16.tsv")}
     done = run_recipe("dcbert/table3", recipe_out, tmp_path, wqa_command, **settings)
     assert done.returncode == 0, done.stderr
-    rows = [row["row"] for row in read_rows(recipe_out / "table3.tsv")]
+    rows = [row["row"] for row in read_rows(tmp_path / "bfloat16.tsv")]
     assert rows == ["DC-BERT-Linear", "DC-BERT-LSTM", "DC-BERT"]
 
 
