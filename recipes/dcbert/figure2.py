@@ -49,11 +49,12 @@ def draw_layers(axes, rows):
         speedups = [number(row[f"{corpus}_speedup"]) for row in rows]
         axes.plot(layers, matches, marker="o", label=f"EM, {corpus}")
         speed.plot(layers, speedups, marker="s", linestyle="--", label=f"speedup, {corpus}")
+    axes.set_xticks(layers)
     axes.set_xlabel("K")
     axes.set_ylabel("answer EM, %")
     speed.set_ylabel("speedup")
-    axes.legend(loc="upper left")
-    speed.legend(loc="lower right")
+    # One legend for both axes, in front of all curves.
+    speed.legend(handles=[*axes.get_lines(), *speed.get_lines()], loc="upper right")
 
 
 def main(cutoffs, layers, out):
