@@ -43,7 +43,7 @@ words_of() { echo "${WORDS:-$RUNS/cosinet/words_$1_${2:-$TABLE_KIND}}"; }  # COR
 embed() {  # CORPUS [KIND]: the table of word vectors, of the words of all splits; no label is read
   local corpus=$1 kind=${2:-$TABLE_KIND} out options split texts=()
   out=$(words_of "$corpus" "$kind")
-  if [ -e "$out/meta.json" ]; then return; fi  # also where another folder is given
+  if [ -e "$out/meta.json" ]; then return; fi  # made already, or given as WORDS
   for split in train dev test; do
     if [ -e "$(folder_of "$corpus")/$split.jsonl" ]; then texts+=("$(folder_of "$corpus")/$split.jsonl"); fi
   done
