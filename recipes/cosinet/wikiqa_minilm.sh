@@ -3,7 +3,7 @@
 # table of word vectors on dev (results/embed_words.tsv), trains every row with five seeds (results/minilm_wikiqa.tsv), holds the
 # paper's claims to paired tests (results/minilm_claims.txt), and puts Cosinet before a cascade (results/minilm_first_stage.tsv).
 #
-#   DATA=data recipes/cosinet/wikiqa_minilm.sh   hours on two cores, most of them for Compare-Aggregate
+#   DATA=data recipes/cosinet/wikiqa_minilm.sh   three hours on two cores, two of them for Compare-Aggregate
 #   SMOKE=1 recipes/cosinet/wikiqa_minilm.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
