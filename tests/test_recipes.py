@@ -187,6 +187,10 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
         assert (recipe_out / "figure2.png").read_bytes().startswith(b"\x89PNG")
     if name == "cascade/table3":
         check_costs(recipe_out / "table3.tsv")
+    if name == "cosinet/embed_words":
+        rows = read_rows(recipe_out / "embed_words.tsv")
+        best = max(rows, key=lambda row: float(row["wikiqa_map"].split()[0]))
+        assert (recipe_out / "cosinet/chosen_words.txt").read_text() == best["row"] + "\n"
 
 
 def check_costs(table):
