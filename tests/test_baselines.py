@@ -14,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wqa.cli import main
+from wqa.config.encoders import SIMILARITIES
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline
 from wqa.data.digests import ranker_digest
+from wqa.data.encoder_directories import INSTALLED
 from wqa.data.formats import write_questions
 from wqa.data.scores import StoredScores
 from wqa.errors import InputError, OptionError, RunDirectoryError
@@ -292,7 +294,8 @@ def test_a_sequence_and_the_evaluation_on_dev_take_trec_evals_rule():
 
 def test_names_of_baselines(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert set(BASELINES) == {name.partition(":")[0] for name in BASELINE_NAMES}
+    named = {name.partition(":")[0] for name in BASELINE_NAMES}
+    assert {*BASELINES, *SIMILARITIES, *INSTALLED} == named
     assert parse_baseline("wo+rr") == BaselineName("wo+rr")
     assert parse_baseline("random:7") == BaselineName("random", 7)
     assert str(parse_baseline("random")) == "random:0" and str(parse_baseline("rr")) == "rr"

@@ -1,4 +1,4 @@
-"""Names of baselines: rankers by a rule, which have no files of their own."""
+"""Names of baselines: rankers that need no training, by a rule or by a pretrained encoder."""
 
 from __future__ import annotations
 
@@ -7,16 +7,27 @@ import pathlib
 import re
 from typing import NamedTuple, Optional, Union
 
+from wqa.config.encoders import SIMILARITIES
+from wqa.data.encoder_directories import INSTALLED
 from wqa.errors import OptionError, shorten
 
 #: Names of the baselines, as they stand where a run is expected.
-BASELINE_NAMES = ("rr", "wo", "wo+rr", "random:SEED", "bm25")
+BASELINE_NAMES = (
+    "rr",
+    "wo",
+    "wo+rr",
+    "random:SEED",
+    "bm25",
+    "maxsim:ENCODER",
+    "cosine:ENCODER",
+    *INSTALLED,
+)
 
 #: Changes whenever the scores of a baseline change.
 BASELINES_VERSION = 1
 
 _RANDOM = "random"
-_PLAIN = tuple(name for name in BASELINE_NAMES if ":" not in name)
+_PLAIN = tuple(name for name in BASELINE_NAMES if ":" not in name and name not in INSTALLED)
 
 
 class BaselineName(NamedTuple):
@@ -24,16 +35,26 @@ class BaselineName(NamedTuple):
 
     Attributes
     ----------
-    rule : {"rr", "wo", "wo+rr", "random", "bm25"}
+    rule : {"rr", "wo", "wo+rr", "random", "bm25", "maxsim", "cosine"}
         The rule.
     seed : int
         Seed of ``random``.
+    encoder : str
+        Encoder of ``maxsim`` and ``cosine``, as `wqa.pretrained.load_backbone` takes it.
     """
 
     rule: str
     seed: int = 0
+    encoder: str = ""
+
+    @property
+    def is_similarity(self) -> bool:
+        """Whether it compares encodings of an encoder, which may come from a document cache."""
+        return self.rule in SIMILARITIES
 
     def __str__(self) -> str:
+        if self.is_similarity:
+            return f"{self.rule}:{self.encoder}"
         return f"{self.rule}:{self.seed}" if self.rule == _RANDOM else self.rule
 
 
@@ -57,19 +78,32 @@ def parse_baseline(
     Raises
     ------
     OptionError
-        If ``random`` has a seed that is no whole number.
+        If ``random`` has a seed that is no whole number, or a similarity has no encoder.
     """
     name = os.fspath(run)
-    rule, colon, seed = name.partition(":")
-    if name not in _PLAIN and rule != _RANDOM:
+    rule, colon, argument = name.partition(":")
+    if name not in (*_PLAIN, *INSTALLED) and rule not in (_RANDOM, *SIMILARITIES):
         return None
     if _exists(pathlib.Path(folder) / name):
         return None
+    if name in INSTALLED:
+        return BaselineName("maxsim", encoder=name)
+    if rule in SIMILARITIES:
+        return _parse_similarity(rule, argument, pathlib.Path(folder))
     if rule != _RANDOM:
         return BaselineName(name)
-    if colon and not re.fullmatch("[0-9]{1,18}", seed):
+    if colon and not re.fullmatch("[0-9]{1,18}", argument):
         raise OptionError("run", shorten(name), "random:SEED, a whole number from 0")
-    return BaselineName(rule, int(seed or 0))
+    return BaselineName(rule, int(argument or 0))
+
+
+def _parse_similarity(rule: str, encoder: str, folder: pathlib.Path) -> BaselineName:
+    if not encoder:
+        expected = f"{rule}:ENCODER, such as {rule}:{next(iter(INSTALLED))}"
+        raise OptionError("run", rule, expected)
+    if _exists(folder / encoder):
+        encoder = os.fspath(folder / encoder)
+    return BaselineName(rule, encoder=encoder)
 
 
 def _exists(path: pathlib.Path) -> bool:

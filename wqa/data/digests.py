@@ -12,7 +12,8 @@ import pathlib
 from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
 from wqa.config import config_digest, read_json
-from wqa.data.baselines import BASELINES_VERSION, parse_baseline
+from wqa.data.baselines import BASELINES_VERSION, BaselineName, parse_baseline
+from wqa.data.encoder_directories import locate_encoder
 from wqa.data.files import PathLike, atomic_writer, sha256
 from wqa.errors import RunDirectoryError
 
@@ -154,7 +155,7 @@ def ranker_digest(path: PathLike, precision: str = "float32") -> str:
     ----------
     path : str or path-like
         Run directory, directory or tar of a classifier, the name of a baseline, or ``.json`` file
-        that lists such paths and names.
+        that lists such paths and names. The digest of a similarity is that of its encoder's files.
     precision : {"float32", "bfloat16", "int8"}
         Precision of the scores; the 8-bit weights of a run count for int8 alone.
 
@@ -167,17 +168,27 @@ def ranker_digest(path: PathLike, precision: str = "float32") -> str:
     ------
     RunDirectoryError
         If there is nothing at the path, or a file cannot be read.
+    EncoderError
+        If there is no encoder of the name of a similarity.
+    OptionError
+        If the name of a baseline is incomplete.
     """
     weights: Sequence[str] = RUN_FILES
     if precision == "int8":
         weights = (*RUN_FILES, "int8.safetensors")
     baseline = parse_baseline(path)
     if baseline is not None:
-        return _digest_of_baseline(str(baseline))
+        return _digest_of_baseline(baseline, {})
     return _digest_of(pathlib.Path(path), weights, {})
 
 
-def _digest_of_baseline(name: str) -> str:
+def _digest_of_baseline(baseline: BaselineName, known: Dict[pathlib.Path, str]) -> str:
+    name = str(baseline)
+    if baseline.is_similarity:
+        path = pathlib.Path(baseline.encoder)
+        if not path.is_file():
+            path = locate_encoder(baseline.encoder)
+        name = f"{baseline.rule}:{_digest_of(path, RUN_FILES, known)}"
     return hashlib.sha256(f"{name}, version {BASELINES_VERSION}".encode("ascii")).hexdigest()
 
 
@@ -194,7 +205,7 @@ def _digest_of(path: pathlib.Path, weights: Sequence[str], known: Dict[pathlib.P
                 if baseline is None:
                     listed = _digest_of(path.parent / name, weights, known)
                 else:
-                    listed = _digest_of_baseline(str(baseline))
+                    listed = _digest_of_baseline(baseline, known)
                 digest.update(listed.encode("ascii"))
             known[where] = digest.hexdigest()
     except (OSError, RuntimeError) as error:  # pathlib's error of a loop of links

@@ -11,6 +11,7 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from wqa.data import Question, filter_questions
+from wqa.data.filters import chosen_filter, filter_and_note
 from wqa.data.progress import with_bar
 from wqa.errors import OptionError
 from wqa.evaluation.current import built_of
@@ -25,7 +26,9 @@ Row = Dict[str, Any]
 Settings = Mapping[str, Optional[Mapping[str, Any]]]
 
 
-def questions_that_count(questions: Iterable[Question], filter: str = "all") -> List[Question]:
+def questions_that_count(
+    questions: Iterable[Question], filter: Optional[str] = None
+) -> List[Question]:
     """Keep the questions that a filter names, at least one, with candidates by descending id.
 
     A ranker breaks ties by the order of the candidates, so that evaluation follows trec_eval's
@@ -35,8 +38,9 @@ def questions_that_count(questions: Iterable[Question], filter: str = "all") -> 
     ----------
     questions : iterable of Question
         Labelled questions.
-    filter : {"all", "no-all-negative", "clean"}
-        Which questions to keep, as `wqa.data.filter_questions` takes it.
+    filter : {"all", "no-all-negative", "clean"}, optional
+        Which questions to keep, as `wqa.data.filter_questions` takes it. A message says how many
+        are left out, or count as 0. By default all are kept, without a message.
 
     Returns
     -------
@@ -50,9 +54,12 @@ def questions_that_count(questions: Iterable[Question], filter: str = "all") -> 
     DataError
         If a candidate has no label.
     """
-    kept = filter_questions(questions, filter)
+    if filter:
+        kept = filter_and_note(questions, filter)
+    else:
+        kept = filter_questions(questions, "all")
     if not kept:
-        raise OptionError("filter", f"{filter} leaves no question", "at least one")
+        raise OptionError("filter", f"{filter or 'all'} leaves no question", "at least one")
     return by_document_id(kept)
 
 
@@ -131,7 +138,7 @@ def evaluate_ranker(
     ranker: Any,
     questions: Iterable[Question],
     settings: Optional[Settings] = None,
-    filter: str = "all",
+    filter: Optional[str] = None,
     metrics: Sequence[str] = METRICS,
     per_exit: bool = False,
     trec_run: str = "",
@@ -156,8 +163,9 @@ def evaluate_ranker(
     settings : mapping of str to mapping, optional
         Drop settings: keyword arguments of ``set_drops`` by their name, or None for the drops as
         they are, which is the only setting by default.
-    filter : {"all", "no-all-negative", "clean"}
-        Which questions count; the others are not ranked.
+    filter : {"all", "no-all-negative", "clean"}, optional
+        Which questions count; the others are not ranked. By default those with a correct
+        candidate, or all with a ``total``.
     metrics : sequence of str
         Names of metrics, as `wqa.evaluation.metrics.metric` takes them.
     per_exit : bool
@@ -192,6 +200,7 @@ def evaluate_ranker(
     QuestionTooLong
         If a question is over-long, and the ranker neither truncates nor skips it.
     """
+    filter = chosen_filter(filter, total)
     judged = questions_that_count(questions, filter)
     check_total(total, len(judged), filter)
     prepared = ranker.prepare(judged)
@@ -296,7 +305,7 @@ class _Retrieved(NamedTuple):
 
 def evaluate_retrieved(
     questions: Iterable[Question],
-    filter: str = "all",
+    filter: Optional[str] = None,
     metrics: Sequence[str] = METRICS,
     trec_run: str = "",
     trec_qrels: str = "",
@@ -323,6 +332,7 @@ def evaluate_retrieved(
     DataError
         If a candidate has no label.
     """
+    filter = chosen_filter(filter, total)
     kept = questions_that_count(questions, filter)
     check_total(total, len(kept), filter)
     rankings = []

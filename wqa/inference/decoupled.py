@@ -27,7 +27,7 @@ from wqa.inference.decoupled_engines import (
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.engine import Engine
 from wqa.inference.engine_choice import build_engine
-from wqa.models import Network
+from wqa.models import Backbone, Network
 from wqa.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
 from wqa.text import Encoded, PairEncoder, SplitPair
 
@@ -56,7 +56,8 @@ class DecoupledRanker(CascadeRanker):
     Parameters
     ----------
     network : Network
-        `wqa.models.dcbert.DecoupledTransformer` with its parameters on the engine's device.
+        `wqa.models.dcbert.DecoupledTransformer`, or another network with encoders of its own for
+        questions and documents, with its parameters on the engine's device.
     encoder : PairEncoder
         `wqa.text.SplitEncoder`, which encodes both texts apart.
     engine : EngineConfig, optional
@@ -96,13 +97,16 @@ class DecoupledRanker(CascadeRanker):
         own = network.own_config
         #: Whether the interaction reads the first encoding of each text alone.
         self.reads_first = own.interaction == "linear"
-        limits = (own.question_length, network.max_positions)
         depth = network.num_layers
-        self._text_encoders: List[DocumentEncoder] = []
-        for index, (backbone, limit) in enumerate(zip(network.encoders, limits)):
-            layers = quantized and quantized[index * depth : (index + 1) * depth]
-            text_encoder = DocumentEncoder(backbone, encoder.tokenizer, limit, config, layers)
-            self._text_encoders.append(text_encoder)
+        most = network.config.max_positions
+        encoders: Dict[Backbone, DocumentEncoder] = {}  # of both texts, if they share one
+        for index, backbone in enumerate(network.encoders):
+            if backbone not in encoders:
+                layers = quantized and quantized[index * depth : (index + 1) * depth]
+                encoders[backbone] = DocumentEncoder(
+                    backbone, encoder.tokenizer, most, config, layers
+                )
+        self._text_encoders = [encoders[backbone] for backbone in network.encoders]
         self._cache: Optional[CachedDocuments] = None
         if cache is not None:
             self._cache = CachedDocuments.of(cache)
@@ -185,8 +189,9 @@ class DecoupledGroup(QuestionGroup):
         group: Sequence[Sequence[Any]],
         names: Sequence[str],
         document_ids: Sequence[Sequence[Optional[str]]],
+        originals: Sequence[Sequence[int]],
     ) -> None:
-        super().__init__(ranker, group, names, document_ids)
+        super().__init__(ranker, group, names, document_ids, originals)
         #: Texts that were encoded for the question with this first pair, and their tokens.
         self._encoded: Dict[int, Tuple[int, int]] = {}
         self._encode_texts()

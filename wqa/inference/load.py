@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import tarfile
@@ -23,10 +24,11 @@ from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.joint import JointRanker
 from wqa.inference.lists import ListRanker
 from wqa.inference.ranker import Ranker
-from wqa.inference.ranker_files import is_ranker_file, read_ranker_file
+from wqa.inference.ranker_files import Entry, is_ranker_file, read_ranker_file
 from wqa.inference.ranking import Ranking
 from wqa.inference.run_directory import KINDS, load_run
 from wqa.inference.sequential import SequentialRanker
+from wqa.inference.similarity import load_similarity
 from wqa.inference.tuned import read_tuned
 from wqa.inference.verifier import Verifier
 from wqa.models import Network, parse_devices
@@ -124,7 +126,7 @@ def load_ranker(
     calibrated: bool = True,
     **options: Any,
 ) -> Ranker:
-    """Load the ranker of a run directory, a sequence of rankers, an ensemble or a baseline.
+    """Load the ranker of a run directory or of several rankers, or one that needs no training.
 
     Parameters
     ----------
@@ -134,9 +136,11 @@ def load_ranker(
         ``.json`` file of a sequence, ``{"rankers": [...], "drop_ratio": ..., "keep": ...}``, or of
         an ensemble, ``{"ensemble": [...], "weights": [...]}``, whose rankers are paths relative to
         the file or ``{"run": PATH, "drop_ratio": ..., "keep": ..., "precision": ...}``. A path may
-        be that of another such file. Or the name of a baseline, where no file or folder has it:
-        ``rr``, ``wo``, ``wo+rr``, ``random:SEED`` or ``bm25``. A baseline computes by none of the
-        engines, so that their options do not apply to it.
+        be that of another such file. Or the name of a ranker that needs no training, where no file
+        or folder has it: ``minilm``, which is ``maxsim:minilm``, the similarity of tokens by the
+        installed encoder; ``maxsim:ENCODER`` or ``cosine:ENCODER`` of any encoder or run; ``rr``,
+        ``wo``, ``wo+rr``, ``random:SEED`` or ``bm25``, to which the options of engines do not
+        apply.
     drop_ratio : float, sequence of float or None, or "tuned", optional
         alpha, as `Ranker.set_drops` takes it; ``"tuned"`` for the drop ratios that `wqa tune`
         stored in the run. It replaces that of a sequence's file.
@@ -146,7 +150,7 @@ def load_ranker(
         Device to rank on.
     precision : {"float32", "bfloat16", "int8"}
         Precision of products. bfloat16 and int8 need a CPU that supports them, int8 also a run that
-        `wqa quantize` has calibrated.
+        `wqa quantize` has calibrated; a similarity is calibrated as it is loaded.
     threads : int, optional
         Number of threads on a CPU; by default all that the process may use.
     engine : {"auto", "mxnet", "onednn"}
@@ -172,8 +176,8 @@ def load_ranker(
     Returns
     -------
     Ranker
-        A `CascadeRanker`, the system's own ranker, a `SequentialRanker`, an `EnsembleRanker` or a
-        `Baseline`.
+        A `CascadeRanker`, the system's own ranker, a `SequentialRanker`, an `EnsembleRanker`, a
+        `wqa.inference.similarity.SimilarityRanker` or a `Baseline`.
 
     Raises
     ------
@@ -189,7 +193,12 @@ def load_ranker(
     check_choice("long_questions", long_questions, LONG_QUESTIONS)
     baseline = parse_baseline(run)
     if baseline is not None:
-        return _load_baseline(baseline, drop_ratio, keep, cache)
+        if cache is not None:
+            options["cache"] = cache
+        _check_baseline(baseline, drop_ratio)
+        ranker = _load_baseline(baseline, config, long_questions, options)
+        ranker.set_drops(drop_ratio, keep)  # type: ignore[arg-type]
+        return ranker
     if cache is not None:
         if _is_ranker(path) and not reads_cache(path):
             problem = f"with {path}, which reads question and candidate together"
@@ -208,18 +217,21 @@ def load_ranker(
     return _load_run(path, config, long_questions, calibrated, {**drops, **options})
 
 
-def _load_baseline(
-    name: BaselineName, drop_ratio: Any, keep: Keep = None, cache: Any = None
-) -> Ranker:
-    if cache is not None:
-        problem = f"with {name}, which reads no encodings"
-        raise OptionError("cache", problem, "a run that encodes documents by themselves")
+def _check_baseline(name: BaselineName, drop_ratio: Any) -> None:
     if isinstance(drop_ratio, str):
         problem = f"{shorten(drop_ratio)} with {name}, which drops nothing"
         raise OptionError("drop_ratio", problem, "none")
-    ranker = build_baseline(name)
-    ranker.set_drops(drop_ratio, keep)
-    return ranker
+
+
+def _load_baseline(
+    name: BaselineName, config: EngineConfig, long_questions: str, options: Dict[str, Any]
+) -> Ranker:
+    if name.is_similarity:
+        return load_similarity(name, config, long_questions, **options)
+    if "cache" in options:
+        problem = f"with {name}, which reads no encodings"
+        raise OptionError("cache", problem, "a run that encodes documents by themselves")
+    return build_baseline(name)
 
 
 def rank_all(
@@ -275,12 +287,21 @@ def reads_cache(run: Union[str, os.PathLike[str]]) -> bool:
     """
     path = pathlib.Path(run)
     if is_ranker_file(path):
-        return any(reads_cache(entry.run) for entry in read_ranker_file(path).entries)
+        return any(map(_entry_reads_cache, read_ranker_file(path).entries))
+    baseline = parse_baseline(run)
+    if baseline is not None:
+        return baseline.is_similarity
     try:
         system = read_run_config(path / "config.json").system
     except (RunDirectoryError, OSError):
         return False
     return getattr(RANKERS.get(system), "takes_cache", False)
+
+
+def _entry_reads_cache(entry: Entry) -> bool:
+    if entry.baseline is not None:
+        return entry.baseline.is_similarity
+    return reads_cache(entry.run)
 
 
 def _load_run(
@@ -299,7 +320,7 @@ def _load_run(
             folder,
             "there is no such directory",
             "a run directory as `wqa train` writes it, a classifier's directory or tar, or "
-            f"a baseline: {', '.join(BASELINE_NAMES)}",
+            f"a ranker by name: {', '.join(BASELINE_NAMES)}",
         )
     run = load_run(folder, engine.ctx, engine.precision, long_questions, "scores")
     if engine.precision == "int8":
@@ -349,28 +370,22 @@ def _load_file(
 ) -> Ranker:
     """Load a sequence or an ensemble."""
     content = read_ranker_file(path)
-    shared: Dict[str, Any] = {
-        "ctx": engine.ctx,
-        "precision": engine.precision,
-        "threads": engine.threads,
-        "engine": engine.engine,
-        "batch_tokens": engine.batch_tokens,
-        "hidden_bytes": engine.hidden_bytes,
-    }
     rankers: List[Ranker] = []
     cache = options.pop("cache", None)
     for entry in content.entries:
-        own = {**shared, **options}
-        if entry.precision is not None:
-            own["precision"] = entry.precision
-        if cache is not None and reads_cache(entry.run):
+        own = dict(options)
+        if cache is not None and _entry_reads_cache(entry):
             own["cache"] = cache
+        config = dataclasses.replace(engine, precision=entry.precision or engine.precision)
         ratio = entry.drop_ratio
         if entry.baseline is None:
-            rankers.append(load_ranker(entry.run, **own))
+            rankers.append(load_ranker(entry.run, **dataclasses.asdict(config), **own))
         else:
+            del own["calibrated"]  # nothing was fitted
+            long_questions = own.pop("long_questions")
             with _naming(path):
-                rankers.append(_load_baseline(entry.baseline, ratio))
+                _check_baseline(entry.baseline, ratio)
+            rankers.append(_load_baseline(entry.baseline, config, long_questions, own))
         if isinstance(ratio, str):
             ratio = read_tuned(entry.run)
         if ratio is not None or entry.keep is not None:

@@ -9,10 +9,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from wqa.config import EngineConfig, read_run_config
+from wqa.data.baselines import parse_baseline
 from wqa.data.encodings import STORES
 from wqa.errors import OptionError, RunDirectoryError, check_choice
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.run_directory import load_run
+from wqa.inference.similarity import load_encoders, load_inputs
 from wqa.models import parse_devices
 from wqa.models.backbone import Backbone
 from wqa.onednn import check_precision
@@ -90,7 +92,8 @@ def load_text_encoder(run: Union[str, os.PathLike[str]], engine: EngineConfig) -
     Parameters
     ----------
     run : str or path-like
-        Run directory of a system that encodes documents by themselves.
+        Run directory of a system that encodes documents by themselves, or a similarity, such as
+        ``minilm``.
     engine : EngineConfig
         Engine, precision, device and threads.
 
@@ -122,7 +125,7 @@ def load_document_inputs(run: Union[str, os.PathLike[str]]) -> SingleEncoder:
     Parameters
     ----------
     run : str or path-like
-        Run directory.
+        Run directory, or a similarity.
 
     Returns
     -------
@@ -133,6 +136,9 @@ def load_document_inputs(run: Union[str, os.PathLike[str]]) -> SingleEncoder:
     RunDirectoryError, EncoderError
         If there is no such run, or a file is damaged.
     """
+    baseline = parse_baseline(run)
+    if baseline is not None and baseline.is_similarity:
+        return load_inputs(baseline.encoder)
     folder = pathlib.Path(run)
     config = read_run_config(folder / "config.json")
     return SingleEncoder(load_tokenizer(folder), config.max_length)
@@ -144,7 +150,8 @@ def load_identity(run: Union[str, os.PathLike[str]]) -> Dict[str, Any]:
     Parameters
     ----------
     run : str or path-like
-        Run directory of a system that encodes documents by themselves.
+        Run directory of a system that encodes documents by themselves, or a similarity, such as
+        ``minilm``.
 
     Returns
     -------
@@ -161,10 +168,15 @@ def load_identity(run: Union[str, os.PathLike[str]]) -> Dict[str, Any]:
 
 
 def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, SingleEncoder]:
-    """The network that encodes the documents of a run, and its inputs."""
+    """The encoder of the documents of a run, and its inputs."""
+    baseline = parse_baseline(run)
+    if baseline is not None and baseline.is_similarity:
+        encoders = load_encoders(baseline.encoder, ctx)
+        return encoders.document, SingleEncoder(encoders.tokenizer, encoders.max_length)
     folder = pathlib.Path(run)
     if not folder.is_dir():
-        raise RunDirectoryError(folder, "there is no such directory", "a run directory")
+        expected = "a run directory, or an encoder such as minilm"
+        raise RunDirectoryError(folder, "there is no such directory", expected)
     loaded = load_run(folder, ctx)
     backbone = loaded.network.document_encoder
     if backbone is None:

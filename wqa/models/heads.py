@@ -259,6 +259,29 @@ class Stage(HybridBlock):
         return hidden, score(F, self.head, hidden, valid_length, marks)
 
 
+def scores_of_stages(stages: Sequence[HybridBlock], *inputs: Tensor) -> List[Tensor]:
+    """Scores of consecutive stages, from one pass through their layers.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        Stages, the first with embeddings.
+    *inputs : Tensor
+        Inputs of the first stage; the last of them is ``valid_length``, (B,).
+
+    Returns
+    -------
+    list of Tensor
+        (B,) log-odds of each stage.
+    """
+    results = []
+    for stage in stages:
+        hidden, scores = stage(*inputs)
+        results.append(scores)
+        inputs = (hidden, inputs[-1])
+    return results
+
+
 class MeanHead(Head):
     """Classifier C on the mean of the encodings of positions 1..m.
 

@@ -5,7 +5,7 @@ Shapes: B pairs, N positions of a question, M of a document, L = N + M, C units.
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 from mxnet.gluon import Block, HybridBlock, nn, rnn
@@ -179,7 +179,7 @@ class LSTMInteraction(HybridBlock):
         first = self.dropout(self.question_dense(first))  # (B, 128)
         weights = F.reshape(self.bilinear(first), (0, BILINEAR, BILINEAR))
         joint = F.batch_dot(hidden, weights, transpose_b=True)  # (B, M, 128)
-        joint = F.broadcast_add(joint, _padding(F, document, document_valid))
+        joint = F.broadcast_add(joint, padding_of(F, document, document_valid))
         greatest = F.max(joint, axis=1)  # (B, 128)
         return self.out(F.broadcast_add(greatest, F.expand_dims(bilinear_bias, axis=0)))
 
@@ -187,13 +187,28 @@ class LSTMInteraction(HybridBlock):
         keys = self.alignment(question)
         queries = self.alignment(document)
         scores = F.batch_dot(queries, keys, transpose_b=True)  # (B, M, N)
-        padding = F.swapaxes(_padding(F, question, question_valid), 1, 2)  # (B, 1, N)
+        padding = F.swapaxes(padding_of(F, question, question_valid), 1, 2)  # (B, 1, N)
         weights = F.softmax(F.broadcast_add(scores, padding))
         return F.batch_dot(weights, question)
 
 
-def _padding(F, hidden: Tensor, valid_length: Tensor) -> Tensor:
-    """0 at real positions and `MASKED` at padding, (B, length, 1)."""
+def padding_of(F: Any, hidden: Tensor, valid_length: Tensor) -> Tensor:
+    """Mask of padded rows, to be added before a maximum or a softmax.
+
+    Parameters
+    ----------
+    F : module
+        `mxnet.nd` or `mxnet.sym`.
+    hidden : NDArray or Symbol
+        (B, length, C) rows.
+    valid_length : NDArray or Symbol
+        (B,) number of real rows of each text.
+
+    Returns
+    -------
+    NDArray or Symbol
+        (B, length, 1): 0 at real positions and `MASKED` at padding.
+    """
     steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, -1))
     padding = F.broadcast_greater_equal(steps, F.reshape(valid_length, (-1, 1)))
     return F.expand_dims(padding * MASKED, axis=2)

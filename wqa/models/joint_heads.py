@@ -96,11 +96,11 @@ class InputHead(SegmentHead):
         self._averages = config.aggregation == "mean"
 
     def hybrid_forward(self, F, segments: Tensor, present: Tensor) -> Tensor:
+        # It changes nothing, but a hybridized block warns of an input that it does not use.
+        segments = F.broadcast_mul(segments, F.expand_dims(present, axis=2))  # (B, n, C)
         if not self._aggregates:
-            # 1, as the question is always there; a hybridized block must use all of its inputs.
-            first = F.slice_axis(present, axis=1, begin=0, end=1)
             row = F.slice_axis(segments, axis=1, begin=0, end=1)  # (B, 1, C)
-            return self.classify(F.broadcast_mul(F.reshape(row, (-3, 0)), first))
+            return self.classify(F.reshape(row, (-3, 0)))
         row = F.sum(segments, axis=1)  # (B, C)
         if self._averages:
             row = F.broadcast_div(row, F.sum(present, axis=1, keepdims=True))

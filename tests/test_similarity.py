@@ -1,0 +1,273 @@
+"""Rankers that need no training: the similarity of texts that an encoder reads apart."""
+
+import asyncio
+import json
+
+import mxnet as mx
+import numpy as np
+import pytest
+from conftest import DATA, needs_onednn, needs_precision
+from sentences import pairs
+from serving import call, running
+
+from wqa.cli import main
+from wqa.data import builtin_path, read_questions
+from wqa.data.baselines import BaselineName, parse_baseline
+from wqa.data.digests import ranker_digest
+from wqa.errors import EncoderError, InputError, OptionError, RunDirectoryError
+from wqa.inference import encode_documents, load_ranker
+from wqa.models.similarity import MIDPOINT, SCALE, Similarity
+from wqa.text import load_tokenizer
+
+TEST = builtin_path("test")
+
+
+def similarities(ranking):
+    """Similarities from 0 to 1 of a ranking's scores."""
+    return ranking.scores / SCALE + MIDPOINT
+
+
+@pytest.fixture(scope="module")
+def questions():
+    return list(read_questions(TEST))[:3]
+
+
+@pytest.fixture(params=["maxsim", "cosine"])
+def name(request, tiny_encoder):
+    return f"{request.param}:{tiny_encoder}"
+
+
+# The block
+
+
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_similarities_by_hand(hybridized):
+    question = np.zeros((2, 4, 2), np.float32)
+    question[0] = [(9, 9), (3, 4), (0, 2), (-7, 1)]  # [CLS], two tokens, [SEP]
+    question[1, :3] = [(1, 0), (1, 0), (5, 0)]  # [CLS], one token, [SEP], padding
+    document = np.array([[(1, 0), (0, 5), (9, -9)], [(0, 1), (3, 4), (1, 0)]], np.float32)
+    valid = [mx.nd.array([4, 3]), mx.nd.array([2, 2])]  # the third document rows are padding
+    inputs = [mx.nd.array(question), valid[0], mx.nd.array(document), valid[1]]
+    expected = {
+        # (3, 4) / 5 is nearest to (0, 1) by 0.8, (0, 2) to (0, 1) by 1; (1, 0) to (3, 4) / 5.
+        "maxsim": [0.9, 0.6],
+        # Sums (5, 16) and (1, 5); (7, 0) and (3, 5).
+        "cosine": [85 / np.sqrt(281 * 26), 3 / np.sqrt(34)],
+    }
+    for interaction, values in expected.items():
+        block = Similarity(interaction)
+        if hybridized:
+            block.hybridize()
+        scores = block(*inputs).asnumpy()
+        np.testing.assert_allclose(scores, SCALE * (np.array(values) - MIDPOINT), atol=1e-5)
+
+
+# The ranker
+
+
+@pytest.mark.parametrize(
+    ("engine", "precision", "tolerance"),
+    [
+        ("mxnet", "float32", 1e-4),
+        pytest.param("onednn", "float32", 1e-4, marks=needs_onednn),
+        pytest.param("onednn", "bfloat16", 0.5, marks=needs_precision("bfloat16")),
+        pytest.param("onednn", "int8", 0.5, marks=needs_precision("int8")),
+    ],
+)
+def test_scores_are_those_of_the_network_pair_by_pair(
+    name, questions, engine, precision, tolerance
+):
+    ranker = load_ranker(name, engine=engine, precision=precision)
+    assert ranker.capabilities.system == name.partition(":")[0]
+    network = ranker.network
+    network.hybridize(False)
+    for question, ranking in zip(questions, ranker.rank_all(questions)):
+        pairs_of_question = ranker.encoder.encode(question.question, question.texts)
+        for pair, score in zip(pairs_of_question, ranking.scores):
+            inputs = [mx.nd.array(array) for array in ranker.encoder.pad([pair])]
+            inputs[0], inputs[2] = inputs[0].astype("int32"), inputs[2].astype("int32")
+            assert abs(network(*inputs).asscalar() - score) < tolerance
+        assert ranking.order.tolist() == np.argsort(-ranking.scores, kind="stable").tolist()
+
+
+@pytest.mark.parametrize("engine", ["mxnet", pytest.param("onednn", marks=needs_onednn)])
+def test_a_score_does_not_depend_on_its_company(name, questions, engine):
+    ranker = load_ranker(name, engine=engine)
+    together = list(ranker.rank_all(questions))
+    for question, ranking in zip(questions, together):
+        alone = [ranker.rank(question.question, [text]).scores[0] for text in question.texts]
+        np.testing.assert_allclose(ranking.scores, alone, atol=2e-4)
+
+
+def test_blank_candidates_and_long_questions(name):
+    ranker = load_ranker(name)
+    ranking = ranker.rank("why ?", ["  ", "the tides rise"])
+    assert ranking.order.tolist() == [1, 0] and ranking.blank.tolist() == [True, False]
+    # One question and one candidate of all layers; in full, every candidate runs them once.
+    assert ranking.cost.relative == 2
+    with pytest.raises(InputError, match="question is empty"):
+        ranker.rank(" ", ["ice"])
+    long = "tides " * 400
+    with pytest.raises(InputError, match="tokens; expected at most"):
+        ranker.rank(long, ["ice"])
+    cut = load_ranker(name, long_questions="truncate").rank(long, ["the tides", long])
+    assert cut.truncated.tolist() == [False, True] and np.isfinite(cut.scores).all()
+
+
+def test_runs_lend_their_encoders(tiny_run, dcbert_run, questions):
+    texts = questions[0].texts
+    for run in (tiny_run, dcbert_run):
+        network = load_ranker(run).network
+        ranker = load_ranker(f"cosine:{run}")
+        assert (
+            ranker.encoder.max_length == json.loads((run / "config.json").read_text())["max_length"]
+        )
+        for mine, theirs in zip(
+            ranker.network.encoders, (network.encoders[0], network.encoders[-1])
+        ):
+            mine, theirs = (one._collect_params_with_prefix() for one in (mine, theirs))
+            for key, value in mine.items():
+                np.testing.assert_array_equal(value.data().asnumpy(), theirs[key].data().asnumpy())
+        assert np.isfinite(ranker.rank("why ?", texts).scores).all()
+
+
+# Names
+
+
+def test_names_of_similarities(tmp_path, monkeypatch, tiny_encoder):
+    monkeypatch.chdir(tmp_path)
+    minilm = BaselineName("maxsim", encoder="minilm")
+    assert parse_baseline("minilm") == parse_baseline("maxsim:minilm") == minilm
+    assert str(parse_baseline("cosine:some/encoder")) == "cosine:some/encoder"
+    with pytest.raises(OptionError, match="expected cosine:ENCODER, such as cosine:minilm"):
+        parse_baseline("cosine")
+    (tmp_path / "minilm").mkdir()
+    assert parse_baseline("minilm") is None
+    (tmp_path / "folder" / "tiny").mkdir(parents=True)
+    # A name in a file is a path beside the file.
+    assert parse_baseline("cosine:tiny", tmp_path / "folder").encoder.endswith("folder/tiny")
+    with pytest.raises(EncoderError, match="there is no such directory or archive"):
+        load_ranker("cosine:nothing/at/all/here")
+
+
+def test_a_run_without_an_encoder_is_refused(tiny_words, tmp_path, capsys):
+    run = tmp_path / "cosinet"
+    command = ["train", "cosinet", "--words", tiny_words, "--train", builtin_path("dev")]
+    assert main([*map(str, [*command, "--out", run, "--max-updates", 1])]) == 0
+    with pytest.raises(RunDirectoryError, match="a run of cosinet; expected a run with an encoder"):
+        load_ranker(f"maxsim:{run}")
+
+
+def test_the_digest_is_of_the_encoders_files(tiny_encoder, tmp_path):
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in tiny_encoder.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    digest = ranker_digest(f"maxsim:{tiny_encoder}")
+    assert ranker_digest(f"maxsim:{copy}") == digest != ranker_digest(f"cosine:{copy}")
+    (copy / "config.json").write_text((copy / "config.json").read_text() + " ")
+    assert ranker_digest(f"maxsim:{copy}") != digest
+
+
+# Commands
+
+
+def test_commands_read_a_cache_and_count_it(name, questions, tmp_path, capsys):
+    documents, data = tmp_path / "documents.jsonl", tmp_path / "data.jsonl"
+    question = questions[0]
+    ids = [f"D{number}" for number in range(len(question.texts))]
+    lines = [json.dumps({"id": id, "text": text}) for id, text in zip(ids, question.texts)]
+    documents.write_text("\n".join(lines) + "\n")
+    rows = [
+        {"id": id, "text": text, "label": candidate.label}
+        for id, text, candidate in zip(ids, question.texts, question.candidates)
+    ]
+    row = {"id": "Q", "question": question.question, "candidates": rows}
+    data.write_text(json.dumps(row) + "\n")
+    cache = tmp_path / "cache"
+    more = ["--store", "float32"]
+    assert main(["encode", name, "--documents", str(documents), "--out", str(cache), *more]) == 0
+    assert encode_documents(name, documents, cache, store="float32").unchanged == len(ids)
+    capsys.readouterr()
+    assert main(["evaluate", name, "--data", str(data), "--cache", str(cache)]) == 0
+    assert f"all {len(ids)} documents came from the cache" in capsys.readouterr().err
+    [stored] = read_questions(data)
+    [cached] = load_ranker(name, cache=cache).rank_all([stored])
+    [encoded] = load_ranker(name).rank_all([stored])
+    np.testing.assert_allclose(cached.scores, encoded.scores, atol=1e-4)
+    assert cached.cost.candidate_work < encoded.cost.candidate_work
+    with pytest.raises(OptionError, match="cache: with rr, which reads no encodings"):
+        load_ranker("rr", cache=cache)
+    # A sequence hands the cache to the ranker that reads it.
+    sequence = tmp_path / "sequence.json"
+    sequence.write_text(json.dumps({"rankers": ["wo+rr", name], "keep": [2]}))
+    [ranking] = load_ranker(sequence, cache=cache).rank_all([stored])
+    best = ranking.order[:2]
+    np.testing.assert_allclose(ranking.scores[best], cached.scores[best], atol=1e-4)
+
+
+def test_a_similarity_stands_where_a_run_does(name, tmp_path, capsys):
+    ensemble, out = tmp_path / "ensemble.json", tmp_path / "scores"
+    ensemble.write_text(json.dumps({"ensemble": [name, "bm25"]}))
+    assert main(["score", name, "--data", str(TEST), "--out", str(out)]) == 0
+    assert main(["compare", name, "rr", str(ensemble), "--data", str(TEST)]) == 0
+    assert "rr less" in capsys.readouterr().out
+    assert main(["tune", name, "--data", str(TEST)]) == 2
+    assert "a ranker without exits" in capsys.readouterr().err
+    assert main(["calibrate", name, "--data", str(TEST)]) == 2
+    assert "has no files" in capsys.readouterr().err
+
+
+@needs_precision("int8")
+def test_an_option_that_does_not_fit_is_named_and_not_the_file(name, tmp_path, capsys):
+    sequence, candidates = tmp_path / "sequence.json", tmp_path / "candidates.txt"
+    sequence.write_text(json.dumps({"rankers": [name, "rr"]}))
+    candidates.write_text("ice\n")
+    command = ["rank", str(sequence), "--question", "q", "--candidates", str(candidates)]
+    assert main([*command, "--engine", "mxnet", "--precision", "int8"]) == 2
+    assert capsys.readouterr().err.startswith("error: --engine and --precision: ")
+
+
+def test_a_similarity_is_served(tiny_encoder):
+    body = {"query": "why do tides rise ?", "documents": ["ice melts .", "the tides rise ."]}
+
+    async def run():
+        async with running(load_ranker(f"maxsim:{tiny_encoder}")) as app:
+            return await call(app, "/v2/rerank", body)
+
+    results = asyncio.run(run()).json["results"]
+    ranking = load_ranker(f"maxsim:{tiny_encoder}").rank(body["query"], body["documents"])
+    assert [row["index"] for row in results] == ranking.order.tolist()
+
+
+# all-MiniLM-L6-v2
+
+
+def test_minilm_answers_without_training(minilm):
+    texts = (
+        "Steam that is forced through a small hole makes the whistle of the kettle sound.",
+        "Tea is made from the leaves of a shrub.",
+    )
+    ranking = load_ranker("minilm").rank("why does a kettle whistle ?", texts)
+    assert ranking.order.tolist() == [0, 1] and ranking.scores[0] > 1 > -1 > ranking.scores[1]
+
+
+def test_minilm_on_the_built_in_questions(minilm):
+    questions = list(read_questions(TEST))
+    best = [ranking.order[0] for ranking in load_ranker("minilm").rank_all(questions)]
+    right = [question.candidates[index].label for question, index in zip(questions, best)]
+    assert sum(right) >= 24  # of 25
+
+
+@pytest.mark.parametrize("engine", ["mxnet", pytest.param("onednn", marks=needs_onednn)])
+def test_cosines_are_those_of_its_own_package(minilm, engine):
+    pooled = np.load(DATA / "minilm_pooled.npz")["pooled"].astype(np.float64)
+    pooled /= np.linalg.norm(pooled, axis=1, keepdims=True)
+    texts = [candidate for _, candidate in pairs()[:1000:5]]
+    short = [len(ids) <= 126 for ids in load_tokenizer(minilm).encode(texts)]
+    kept = np.flatnonzero(short)
+    ranker = load_ranker("cosine:minilm", engine=engine)
+    ranking = ranker.rank(texts[kept[0]], [texts[index] for index in kept])
+    expected = pooled[kept] @ pooled[kept[0]]
+    assert len(kept) > 150
+    np.testing.assert_allclose(similarities(ranking), expected, atol=1e-5)
