@@ -12,7 +12,7 @@ Nothing outlives a group: its pairs, scores and stored encodings belong to one `
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import numpy as np
 from tqdm import tqdm
@@ -42,6 +42,7 @@ class EncodedQuestion(NamedTuple):
     pairs: List[Any]
     name: str
     document_ids: List[Optional[str]]
+    originals: List[int]  # index of the first candidate with the text of each
 
 
 class CascadeRanker(Ranker):
@@ -167,19 +168,25 @@ class CascadeRanker(Ranker):
 
     def _rank_question(self, question: Question) -> Ranking:
         encoded, _ = self._encode(question)
-        return self.rank_pairs([encoded.pairs], [encoded.name], [encoded.document_ids])[0]
+        [ranking] = self._rank_group([encoded])
+        return ranking
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         with LookAhead(questions, self._encode, self._group_tokens) as groups:
             for group in groups:
-                pairs, names, document_ids = zip(*group)
-                yield from self.rank_pairs(pairs, names, document_ids)
+                yield from self._rank_group(group)
+
+    def _rank_group(self, group: Sequence[EncodedQuestion]) -> List[Ranking]:
+        pairs, names, document_ids, originals = zip(*group)
+        return self.rank_pairs(pairs, names, document_ids, originals)
 
     def _encode(self, question: Question) -> Tuple[EncodedQuestion, int]:
         """Encode a question; returns its number of tokens too."""
         pairs = self._pairs(question)
         document_ids = [candidate.id for candidate in question.candidates]
-        encoded = EncodedQuestion(pairs, question_name(question), document_ids)
+        first_with: Dict[str, int] = {}
+        originals = [first_with.setdefault(text, i) for i, text in enumerate(question.texts)]
+        encoded = EncodedQuestion(pairs, question_name(question), document_ids, originals)
         return encoded, sum(pair.length for pair in pairs)
 
     def _pairs(self, question: Question) -> List[Any]:
@@ -191,6 +198,7 @@ class CascadeRanker(Ranker):
         group: Sequence[Sequence[Any]],
         names: Sequence[str] = (),
         document_ids: Sequence[Sequence[Optional[str]]] = (),
+        originals: Sequence[Sequence[int]] = (),
     ) -> List[Ranking]:
         """Rank encoded questions as one group.
 
@@ -202,6 +210,9 @@ class CascadeRanker(Ranker):
             Name of each question in errors; by default its number in the group.
         document_ids : sequence of sequence of str or None
             Id of each question's candidates in errors; by default their numbers, from 1.
+        originals : sequence of sequence of int
+            For each question's candidates the index of the first one with the same text, whose
+            score they share; by default each has its own.
 
         Returns
         -------
@@ -216,7 +227,7 @@ class CascadeRanker(Ranker):
         ScoreError
             If a score is not finite.
         """
-        return self._group_type(self, group, names, document_ids).rank()
+        return self._group_type(self, group, names, document_ids, originals).rank()
 
 
 class QuestionGroup:
@@ -228,6 +239,7 @@ class QuestionGroup:
         group: Sequence[Sequence[Any]],
         names: Sequence[str],
         document_ids: Sequence[Sequence[Optional[str]]],
+        originals: Sequence[Sequence[int]],
     ) -> None:
         self._ranker, self._drops = ranker, ranker.drops
         self._names, self._document_ids = names, document_ids
@@ -235,6 +247,9 @@ class QuestionGroup:
         self._lengths = np.array([pair.length for pair in self._pairs])
         self._filled = np.array([not pair.empty for pair in self._pairs])
         self._starts = np.cumsum([0] + [len(pairs) for pairs in group])
+        self._originals = np.arange(len(self._pairs))
+        for start, indices in zip(self._starts, originals):
+            self._originals[start : start + len(indices)] = start + np.array(indices)
         stages = len(ranker._stage_work)
         self._layers = np.array(ranker.network.exits or range(1, stages + 1))
         self._check_pairs()
@@ -296,7 +311,17 @@ class QuestionGroup:
                 scores = engine.scores(stage, rows)
                 self._check(stage, order, scores)
                 self._scores[stage, order] = scores
+                self._share(stage, order)
         return following
+
+    def _share(self, stage: int, pairs: np.ndarray) -> None:
+        """Give candidates with the same text the score of the first, so that they tie.
+
+        The last bits of a score may depend on its row in the micro-batch.
+        """
+        shared = self._scores[stage, self._originals[pairs]]
+        is_scored = ~np.isnan(shared)  # the first may have been dropped in a pool of its own
+        self._scores[stage, pairs[is_scored]] = shared[is_scored]
 
     def _with_bar(self, batches: List[np.ndarray], stage: int) -> Iterable[np.ndarray]:
         """Micro-batches up to a stage, with a bar if the ranker shows progress."""
