@@ -269,14 +269,17 @@ def test_candidates_stand_where_they_fell(visit, server):
     costs = ["33", "60", "80"]
     for head, fact, cost in zip(heads, facts, costs):
         assert fact in head and f"cost so far {cost}\xa0%" in head
+    script = "bars => bars.map(bar => bar.clientWidth / bar.parentElement.clientWidth)"
+    bars = page.eval_on_selector_all(".exit .meter i", script)
+    assert np.allclose(bars, [0.333, 0.6, 0.8], atol=0.01)  # the costs that are written above them
     assert "text b" in page.inner_text(".best")
     status = page.inner_text("#status")
     assert "5 candidates ranked in" in status and "2 dropped on the way" in status
     assert "80\xa0% of the full encoder's work" in status
     cards = page.locator(".exit li").all_inner_texts()
     assert [card.split() for card in cards] == [
-        ["rank", "5", "text", "e", "scores", "1.00"],
-        ["rank", "4", "text", "d", "scores", "2.00", "→", "1.00"],
+        ["rank", "5", "text", "e", "scores", "1.00", "dropped"],
+        ["rank", "4", "text", "d", "scores", "2.00", "→", "1.00", "dropped"],
         ["rank", "1", "text", "b", "scores", "4.00", "→", "4.00", "→", "3.00"],
         ["rank", "2", "text", "c", "scores", "3.00", "→", "3.00", "→", "2.00", "truncated"],
         ["rank", "3", "text", "a", "scores", "5.00", "→", "5.00", "→", "1.00"],
@@ -284,7 +287,9 @@ def test_candidates_stand_where_they_fell(visit, server):
     rows = table(page)
     assert rows[0] == ["Rank", "Candidate", "Layer 2", "Layer 4", "Layer 6", "Relevance"]
     assert rows[4][:3] == ["4", "text d", "2.00"] and rows[4][3].startswith("1.00")
-    assert "dropped here" in rows[4][3] and "not scored" in rows[4][4]
+    assert rows[4][3].split() == ["1.00", "\u2715", ",", "dropped", "here"]
+    assert "not scored" in rows[4][4]
+    assert "Scores are log-odds" in page.inner_text("#results")
     relevance = [float(row[5]) for row in rows[1:]]
     assert relevance == sorted(relevance, reverse=True) and relevance[0] == 0.953  # of log-odds 3
 
@@ -378,6 +383,7 @@ def test_a_ranker_of_one_stage_has_one_column(visit):
         assert table(page)[0] == ["Rank", "Candidate", "Score", "Relevance"]
         assert "dropped" not in page.inner_text("#results")
         assert "encoder" not in page.inner_text("#results")
+        assert "log-odds" not in page.inner_text("#results")
 
 
 @pytest.mark.parametrize("threshold, says_none", [(0.96, True), (0.95, False), (None, False)])
@@ -432,6 +438,11 @@ def test_empty_fields_are_named_and_get_the_focus(visit, server):
     assert not [url for url in page.urls if url.endswith("/api/rank")]
     ask(page)
     assert page.get_attribute("#question", "aria-invalid") is None
+    page.fill("#question", "")  # no ranking stands beside a question that is not its own
+    page.press("#ratio", "ArrowRight")
+    page.wait_for_selector("#ranking", state="hidden")
+    assert page.inner_text("#status") == "No ranking."
+    ask(page)
     assert not page.is_visible("#question-problem")
 
 
@@ -483,7 +494,8 @@ def test_a_server_with_a_key_asks_for_it(visit, ranker):
         assert page.evaluate("document.activeElement.id") == "key"
         page.keyboard.type("another")
         page.keyboard.press("Enter")
-        until(page, "document.getElementById('error').textContent.includes('invalid')")
+        until(page, "document.getElementById('error').textContent.includes('not the')")
+        assert page.inner_text("#error") == "This is not the API key of the server."
         page.fill("#key", "")
         page.keyboard.type(KEY)
         page.keyboard.press("Enter")
@@ -560,9 +572,25 @@ def test_no_screen_scrolls_sideways(visit, server, texts):
     for width in (320, 375, 768, 1280):
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        # On a narrow screen the columns stand one below the other, in the order of the layers.
+        # On a narrow screen the columns stand one below the other, in the order of the ranking.
         tops = [box.bounding_box()["y"] for box in page.locator(".exit").all()]
-        assert tops == sorted(tops) and (len(set(tops)) == 3) == (width < 700)
+        assert tops[::-1] == sorted(tops) and (len(set(tops)) == 3) == (width < 700)
+
+
+def test_every_score_is_seen_on_a_narrow_screen(visit, server):
+    page = visit(server, width=400)
+    page.check("#compare")
+    ask(page)
+    right = "cells => Math.max(...cells.map(cell => cell.getBoundingClientRect().right))"
+    assert page.eval_on_selector_all("#ranking td", right) <= 400
+    script = """cells => cells.map(cell => getComputedStyle(cell, "::before").content)"""
+    labels = page.eval_on_selector_all("tbody tr:first-child td:not(:first-child)", script)
+    names = ["Layer 2", "Layer 4", "Layer 6", "Relevance", "Rank, no dropping"]
+    assert [label.split('"')[1].strip() for label in labels] == [*names, "Score, no dropping"]
+    # It is a table all the same.
+    roles = page.eval_on_selector_all("tbody tr:first-child *", "all => all.map(c => c.role)")
+    assert roles[:3] == ["cell", "rowheader", "cell"]
+    assert page.get_attribute("table", "role") == "table"
 
 
 def test_motion_is_reduced_where_that_is_wanted(visit, server):

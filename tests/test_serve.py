@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import inspect
 import json
 import logging
 import threading
@@ -9,18 +10,22 @@ import time
 
 import numpy as np
 import pytest
+import uvicorn
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
 from serving import Controlled, call, running, serving
+from uvicorn.protocols.http import h11_impl
+from uvicorn.server import ServerState
 
 from wqa.errors import DataError, MissingDependency, OptionError, RunDirectoryError
 from wqa.inference import Capabilities, load_ranker
 from wqa.serve import ServeConfig, create_app, read_api_key
 from wqa.serve.dialects import DIALECTS
-from wqa.serve.errors import RequestError
+from wqa.serve.errors import RequestError, error_dialect
 from wqa.serve.fields import Fields, parse_body
-from wqa.serve.logs import json_logs
+from wqa.serve.logs import json_logs, log
+from wqa.serve.server import _page_url, ranker_name, served_digest
 
 QUESTION = "how do glacier caves form ?"
 TEXTS = ["Water melts the ice .", "Glacier caves form in ice .", " ", "A cave ."]
@@ -48,12 +53,12 @@ def answer(path, body=None, ranker=None, settings=(), **options):
 def message_of(path, response):
     """Message of an error in the dialect of a path."""
     body = response.json
-    if path in ("/v1/rerank", "/v2/rerank"):
-        assert set(body) == {"id", "message"} | ({"detail"} if path == "/v1/rerank" else set())
+    if path[:4] in ("/v1/", "/v2/"):
+        assert set(body) == {"id", "message"} | ({"detail"} if path[:4] == "/v1/" else set())
         assert body["id"] == response.headers["x-request-id"]
         assert body.get("detail", body["message"]) == body["message"]
         return body["message"]
-    if path == "/rerank":
+    if path in ("/rerank", "/info"):
         assert set(body) == {"error", "error_type"}
         return body["error"]
     assert set(body) == {"id", "error", "kind"}
@@ -329,6 +334,31 @@ def test_wrong_values_of_a_dialect(path, fields, words):
     assert words in message_of(path, response)
 
 
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank"])
+@pytest.mark.parametrize(
+    "field, words",
+    [
+        (r'"a": ["\ud800"]', "holds half a surrogate pair; expected whole characters"),
+        (r'"\udc00": 1', "holds half a surrogate pair; expected whole characters"),
+        ('"a": {"b": 1e999}', "holds a number that is too large; expected numbers below 1.8e308"),
+        ('"a": -1e999', "holds a number that is too large; expected numbers below 1.8e308"),
+    ],
+)
+def test_fields_of_documents_that_cannot_be_returned(path, field, words):
+    body = '{"query": "ice", "documents": ["a", {"text": "b", %s}], "return_documents": %s}'
+    refused = answer(path, (body % (field, "true")).encode())
+    assert refused.status == 400
+    assert message_of(path, refused) == f"documents[1]: {words}"
+    assert answer(path, (body % (field, "false")).encode()).status == 200
+
+
+def test_names_of_fields_that_no_message_can_quote():
+    body = {"query": "ice", "documents": [{"a": 1}], "rank_fields": ["a", "\ud800"]}
+    refused = answer("/v1/rerank", body)
+    assert refused.status == 400
+    assert "rank_fields[1]: holds half" in message_of("/v1/rerank", refused)
+
+
 @pytest.mark.parametrize("path", list(DIALECTS))
 def test_control_characters_and_unknown_fields_are_taken(path):
     texts = ["a\x00b\x1b[2J", "\u202e glacier", "\U0001f9ca ice"]
@@ -424,6 +454,26 @@ def test_a_slow_client_is_refused():
     assert "body: took more than 0.05 seconds" in response.json["error"]
 
 
+@pytest.mark.parametrize("path", [*DIALECTS, "/info", "/api/ranker", "/health", "/"])
+def test_a_method_that_a_path_does_not_take(path):
+    response = answer(path, b"", method="DELETE")
+    assert response.status == 405
+    assert response.headers["allow"] in ("GET", "POST", "GET, HEAD", "HEAD, GET")
+    assert message_of(path, response).startswith("method: is DELETE; expected ")
+
+
+@pytest.mark.parametrize("path", ["/v1/embed", "/v2/", "/rerank2", "/api", "/\udcff"])
+def test_a_path_that_is_not_served(path):
+    response = answer(path)
+    assert response.status == 404
+    assert message_of(path, response).startswith("path: is '/")
+
+
+@pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank", "/info", "/api/rank"])
+def test_the_dialect_of_an_error_does_not_depend_on_the_query_string(path):
+    assert error_dialect(f"{path}?a=/v1/") is error_dialect(path)
+
+
 def test_wrong_keys():
     settings = {"api_key": "käy"}
     for path in DIALECTS:
@@ -433,13 +483,78 @@ def test_wrong_keys():
             assert response.headers["www-authenticate"] == "Bearer"
             assert "invalid api token" in message_of(path, response)
     for path in ("/info", "/metrics", "/api/ranker"):
-        assert answer(path, b"", settings=settings, method="GET").status == 401
+        response = answer(path, b"", settings=settings, method="GET")
+        assert response.status == 401
+        assert response.headers["www-authenticate"] == "Bearer"
+        assert "invalid api token" in message_of(path, response)
     for path in ("/health", "/ready"):
         assert answer(path, b"", settings=settings, method="GET").status == 200
 
     for scheme in ("Bearer", "bearer"):
         headers = [("Authorization", f"{scheme} käy")]
         assert answer("/rerank", settings=settings, headers=headers).status == 200
+
+
+# Pages of other sites
+
+
+def asked(path="/v2/rerank", settings=(), method="POST", **headers):
+    """Answer to a request with these headers."""
+    pairs = [(name.replace("_", "-"), value) for name, value in headers.items()]
+    body = body_for(path) if method == "POST" else b""
+    return answer(path, body, settings=settings, method=method, headers=pairs)
+
+
+OWN_HOSTS = ["localhost", "LOCALHOST:80", "a.localhost", "127.0.0.1:8080", "[::1]:80", "10.0.0.7"]
+
+
+@pytest.mark.parametrize("host", OWN_HOSTS)
+def test_hosts_that_no_foreign_site_can_have(host):
+    assert asked(host=host).status == 200
+    assert asked(host=host, origin=f"http://{host}").status == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:80", "127.0.0.1.nip.io"])
+@pytest.mark.parametrize("path", [*DIALECTS, "/", "/info", "/api/ranker", "/metrics", "/nowhere"])
+def test_a_host_of_another_site(path, host):
+    method = "POST" if path in DIALECTS else "GET"
+    response = asked(path, method=method, host=host)
+    assert response.status == 421
+    assert f"Host: is '{host}'; expected localhost" in message_of(path, response)
+    assert asked(path, {"api_key": "key"}, method, host=host).status != 421
+    assert asked(path, {"allowed_hosts": ("*",)}, method, host=host).status in (200, 404)
+
+
+def test_hosts_that_are_allowed():
+    settings = {"host": "ranker.lan.", "allowed_hosts": ("Rank.example", "absolute.example.")}
+    for host in ("ranker.lan:80", "rank.example", "rank.example.:8080", "absolute.example"):
+        assert asked(settings=settings, host=host).status == 200
+    assert asked(settings=settings, host="other.example").status == 421
+    # A proxy may have another name than the service.
+    behind = {"host": "127.0.0.1:8080", "origin": "https://rank.example"}
+    assert asked(settings=settings, **behind).status == 200
+    for path in ("/health", "/ready"):
+        assert asked(path, method="GET", host="any.example").status == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:3000", "http://["]
+)
+def test_a_page_of_another_site(origin):
+    for path in DIALECTS:
+        response = asked(path, host="localhost:8080", origin=origin)
+        assert response.status == 403
+        assert f"Origin: is '{origin}'; expected" in message_of(path, response)
+        assert asked(path, origin=origin).status == 403
+    with_key = {"authorization": "Bearer key", "host": "localhost:8080", "origin": origin}
+    assert asked(settings={"api_key": "key"}, **with_key).status == 200
+
+
+@pytest.mark.parametrize("path", [*DIALECTS, "/health"])
+def test_two_lengths_of_a_body(path):
+    response = asked(path, content_length="9", transfer_encoding="chunked")
+    assert (response.status, response.headers["connection"]) == (400, "close")
+    assert "Content-Length: stands beside Transfer-Encoding" in message_of(path, response)
 
 
 # The queue
@@ -750,6 +865,61 @@ def test_logs_hold_no_texts(capsys):
     assert logging.getLogger("wqa").propagate
 
 
+def test_a_warning_is_written_once_a_second(capsys):
+    logger = logging.getLogger("asyncio")
+    with json_logs():
+        for number in range(1000):
+            logger.error("no descriptor is left for %d", number)
+        logger.error("another line")
+        log("request")
+        log("request")
+    lines = capsys.readouterr().err.splitlines()
+    assert sum("descriptor" not in line for line in lines) == 3
+    assert 1 <= sum("descriptor" in line for line in lines) < 5
+
+
+def test_errors_of_two_types_are_both_written(capsys):
+    with json_logs():
+        [handler] = logging.getLogger("asyncio").handlers
+        handler.addFilter(lambda record: "hidden" not in record.getMessage())
+        errors = (OSError, OSError, ValueError, OSError)
+        for second, error in zip((0, 0.1, 0.2, 1.5), errors):
+            record = logging.LogRecord("asyncio", 40, "a.py", 1, "failed", (), (error, None, None))
+            record.created = second
+            handler.handle(record)
+        logging.getLogger("asyncio").error("hidden")
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    expected = [("OSError", None), ("ValueError", None), ("OSError", 1)]
+    assert [(line["error"], line.get("suppressed")) for line in lines] == expected
+
+
+def test_every_refusal_is_logged_and_counted(capsys):
+    refused = [
+        ("/info", "GET", {}, "/info", 401),
+        ("/metrics", "GET", {}, "/metrics", 401),
+        ("/v2/rerank", "GET", {}, "/v2/rerank", 405),
+        ("/nowhere", "GET", {}, "other", 404),
+        ("/rerank", "POST", {"content-length": "1", "transfer-encoding": "x"}, "/rerank", 400),
+    ]
+
+    async def run():
+        async with running(Controlled(), api_key="key") as app:
+            answers = []
+            for path, method, headers, _, _ in refused:
+                answers.append(await call(app, path, b"", method, headers.items()))
+            return answers, app.state.service.metrics.text().decode()
+
+    with json_logs():
+        answers, counts = asyncio.run(run())
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    lines = [line for line in lines if line["event"] == "request"]
+    for response, line, (path, _, _, label, status) in zip(answers, lines, refused):
+        assert (line["path"], line["status"]) == (path, response.status) == (path, status)
+        assert line["id"] == response.headers["x-request-id"]
+        assert 0 <= line["seconds"] < 5
+        assert f'wqa_requests_total{{path="{label}",status="{status}"}} 1.0' in counts
+
+
 def test_metrics(cascade):
     async def run():
         async with running(cascade) as app:
@@ -791,6 +961,25 @@ def test_requests_wait_while_the_ranker_is_loaded():
     assert asyncio.run(run()) == [503, 503, 200, 503]
 
 
+def test_requests_that_wait_for_a_ranker_that_cannot_be_loaded():
+    go = threading.Event()
+
+    def load():
+        assert go.wait(20)
+        raise ValueError
+
+    async def run():
+        app = serving(load)
+        async with app.router.lifespan_context(app):
+            early = start(app, "/v2/rerank")
+            await waits(app, 1)
+            go.set()
+            later = await early
+            return [later.status, (await start(app, "/v2/rerank")).status]
+
+    assert asyncio.run(run()) == [503, 503]
+
+
 def test_a_ranker_that_cannot_be_loaded_is_reported():
     async def run():
         failures = []
@@ -818,6 +1007,9 @@ def test_a_ranker_that_cannot_be_loaded_is_reported():
         {"workers": 0},
         {"queue": 0},
         {"max_candidates": 100_001},
+        {"allowed_hosts": ("rank.example:80",)},
+        {"allowed_hosts": (".",)},
+        {"allowed_hosts": "rank"},
         {"max_bytes": 10, "queue_bytes": 9},
     ],
 )
@@ -846,6 +1038,43 @@ def test_the_key_is_read_and_not_shown(tmp_path, monkeypatch):
             read_api_key(str(path))
     with pytest.raises(DataError, match="cannot be read"):
         read_api_key(str(tmp_path / "absent"))
+
+
+@pytest.mark.parametrize(
+    "run, name",
+    [
+        ("runs/wikiqa/", "wikiqa"),
+        ("rankers/two.json", "two.json"),
+        ("minilm", "minilm"),
+        ("cosine:minilm", "cosine:minilm"),
+        ("maxsim:encoders/foo", "maxsim:encoders/foo"),
+        ("random:3", "random:3"),
+    ],
+)
+def test_the_name_of_a_ranker(run, name):
+    assert ranker_name(run) == name
+
+
+def test_an_encoder_that_is_not_there_has_no_digest(tmp_path):
+    assert served_digest(f"maxsim:{tmp_path}/absent", {}) == ""
+
+
+def test_uvicorn_has_the_parts_that_connections_build_on():
+    config = uvicorn.Config(None)
+    protocol = h11_impl.H11Protocol(config, ServerState(), {}, asyncio.new_event_loop())
+    protocol.loop.close()
+    attributes = {"conn", "connections", "cycle", "loop", "transport"}
+    methods = {"connection_made", "connection_lost", "data_received", "pause_writing"}
+    methods |= {"on_response_complete", "resume_writing", "shutdown"}
+    assert attributes | methods <= set(dir(protocol))
+    assert "response_complete" in inspect.getsource(h11_impl.RequestResponseCycle.__init__)
+    server = uvicorn.Server(config)
+    assert (server.started, server.should_exit) == (False, False)
+    assert list(inspect.signature(server.startup).parameters) == ["sockets"]
+
+
+def test_the_page_of_an_ipv6_address():
+    assert _page_url("::", 80) == _page_url("::1", 80) == "http://[::1]:80/"
 
 
 def test_missing_libraries_name_the_extra(monkeypatch):

@@ -79,7 +79,7 @@ def request_of(question: Question) -> bytes:
         A request in Cohere's dialect.
     """
     body = json.dumps({"query": question.question, "documents": question.texts}).encode()
-    head = f"POST /v2/rerank HTTP/1.1\r\nHost: wqa\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /v2/rerank HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
@@ -176,7 +176,8 @@ class ServiceProcess:
 
     def __init__(self, run: str, arguments: Sequence[str] = ()) -> None:
         command = [sys.executable, "-m", "wqa", "serve", run, "--port", "0", *arguments]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(command, text=True, **streams)
         self._events: List[Dict[str, Any]] = []
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -4,12 +4,13 @@ import contextlib
 import gc
 import importlib
 import json
+import os
 import shutil
 
 import numpy as np
 
 from soak.attack import Attack, Fault
-from soak.mutations import damage_bytes, damage_json
+from soak.mutations import damage_bytes, damage_json, damage_yaml
 
 #: Targets by name, and how often they are drawn: the quick loads most.
 TARGETS = {
@@ -22,11 +23,31 @@ TARGETS = {
     "zipped": 2,
     "legacy": 2,
     "checkpoint": 0.1,
+    "options": 1,
 }
 #: Files whose changes cannot be noticed: settings, which no digest covers, and foreign files but
 #: for a zip archive, which has a checksum of each storage.
-UNCOVERED = ("config.json", "tuned.json", "meta.json", "sequence.json", "state.json")
+UNCOVERED = (
+    "config.json",
+    "tuned.json",
+    "meta.json",
+    "sequence.json",
+    "state.json",
+    "options.yaml",
+)
 FOREIGN = ("encoder", "zipped", "legacy")
+#: Targets of one file.
+SINGLE = {"sequence": "sequence.json", "options": "options.yaml"}
+OPTIONS = """system: cascade
+encoder: minilm
+train: train.jsonl
+out: run
+exits: [2, 4, 6]
+epochs: 3
+learning_rate: 5.0e-5
+"""
+#: End of a folder's name, which is no UTF-8.
+ODD_NAME = os.fsdecode(b"\xff" * 238)
 QUESTION = "how do tides rise and fall ?"
 CANDIDATES = ["The moon pulls the water .", "", "Tides rise and fall twice a day in many places ."]
 #: Tries between two collections of dropped rankers.
@@ -35,10 +56,12 @@ COLLECTED = 50
 
 class Damage(Attack):
     """A file of a run, a store, a checkpoint or an encoder is damaged: bytes are flipped, cut,
-    inserted, zeroed, doubled or swapped, or its JSON gets other types, sizes, keys and nesting.
-    Loading is refused by an error of `wqa.errors`, or gives the same scores as without the damage;
-    where no digest can cover the file, it gives finite ones. A training resumes from the weights of
-    its checkpoint even where the checkpoint's settings are damaged.
+    inserted, zeroed, doubled or swapped, or its JSON gets other types, sizes, keys and nesting, or
+    a key twice. A file of options gets aliases that stand for billions of values; a named pipe or
+    an endless device takes the place of a file. The folders have names of 245 bytes that are not
+    UTF-8. Loading is refused by an error of `wqa.errors`, or gives the same scores as without the
+    damage; where no digest can cover the file, it gives finite ones. A training resumes from the
+    weights of its checkpoint even where the checkpoint's settings are damaged.
     """
 
     name = "damage"
@@ -52,11 +75,12 @@ class Damage(Attack):
         from wqa.text import PairEncoder, load_tokenizer
 
         self._pair_encoder = PairEncoder(load_tokenizer(self.material / "encoder"), 64)
-        copied = self.fresh("copies")
+        copied = self.fresh("copies" + ODD_NAME)
         for name in ("run", "store", "stopped", "encoder", "zipped", "legacy"):
             shutil.copytree(self.material / name, copied / name)
         content = {"rankers": ["run", {"run": "run", "drop_ratio": 0.3}], "keep": [2]}
         (copied / "sequence.json").write_text(json.dumps(content), encoding="utf-8")
+        (copied / "options.yaml").write_text(OPTIONS, encoding="utf-8")
         self._copies, self._count = copied, 0
         self._damaged = None
         self._loads = {
@@ -67,6 +91,7 @@ class Damage(Attack):
             "zipped": lambda: self._backbone("zipped"),
             "legacy": lambda: self._backbone("legacy"),
             "checkpoint": self._resume,
+            "options": self._options,
         }
         if available():
             self._loads["run"] = lambda: self._rank("run", "tuned", engine="onednn")
@@ -77,6 +102,7 @@ class Damage(Attack):
     def attempt(self, random):
         if self._damaged:  # a fault leaves it as it is, to be kept
             path, raw = self._damaged
+            path.unlink()  # it may be a pipe
             path.write_bytes(raw)
         names = list(self._loads)
         target = random.choices(names, [TARGETS[name] for name in names])[0]
@@ -86,12 +112,17 @@ class Damage(Attack):
             self._files[target] = self._list_files(target)
         path = random.choice(self._files[target])
         raw = path.read_bytes()
-        damaged = self._damage(random, path, raw)
         self._count += 1
         if self._count % COLLECTED == 0:
             gc.collect()
         self._damaged = path, raw
-        path.write_bytes(damaged)
+        path.unlink()
+        if random.random() < 0.02:
+            os.mkfifo(path)
+        elif random.random() < 0.02:
+            path.symlink_to("/dev/zero")
+        else:
+            path.write_bytes(self._damage(random, path, raw))
         self._try(target, path)
         return 1
 
@@ -118,6 +149,8 @@ class Damage(Attack):
     def _damage(random, path, raw):
         if path.suffix == ".json" and random.random() < 0.5:
             return damage_json(random, raw)
+        if path.suffix == ".yaml" and random.random() < 0.5:
+            return damage_yaml(random, raw)
         damaged = damage_bytes(random, raw)
         while random.random() < 0.2:
             damaged = damage_bytes(random, damaged)
@@ -126,8 +159,8 @@ class Damage(Attack):
     def _list_files(self, target):
         """Files that a target is loaded from; one that stands twice is drawn twice as often."""
         run, copies = self._copies / "run", self._copies
-        if target == "sequence":
-            return [copies / "sequence.json"]
+        if target in SINGLE:
+            return [copies / SINGLE[target]]
         if target == "int8":
             return [run / "int8.safetensors", run / "config.json"]
         if target.startswith("run"):
@@ -178,9 +211,14 @@ class Damage(Attack):
 
         return _finite_arrays(load_backbone(self._copies / name))
 
+    def _options(self):
+        cli = importlib.import_module("wqa.cli")
+        options = cli.parse(["train", "--config", str(self._copies / "options.yaml")])
+        return [np.array([options.epochs])]
+
     def _resume(self):
         """Resume a stopped training, in a copy of its folder."""
-        run = self.fresh("resumed")
+        run = self.fresh("resumed" + ODD_NAME)
         shutil.rmtree(run)
         shutil.copytree(self._copies / "stopped", run)
         from soak.material import TRAINING

@@ -28,6 +28,7 @@ ATTACKS = {
     "threads": ("soak.threads", "Threads"),
     "interrupts": ("soak.interrupts", "Interrupts"),
     "forks": ("soak.forks", "Forks"),
+    "service": ("soak.service", "Service"),
 }
 
 #: Faults of one attack, and of one kind in one slice, that are kept; further ones are counted.

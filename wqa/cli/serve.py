@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import sys
 
 from wqa.cli.drops import add_drops, one_drop_setting
 from wqa.cli.options import (
@@ -28,6 +29,7 @@ from wqa.cli.options import (
     fields_of,
     ranking_options,
 )
+from wqa.data.streams import LossyStream
 from wqa.serve import ServeConfig, read_api_key, serve
 from wqa.serve.server import is_ranking
 
@@ -35,7 +37,7 @@ from wqa.serve.server import is_ranking
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa serve`` to its parser."""
     parser.add_argument(
-        "run", metavar="RUN", help="run directory, .json file, or a baseline such as wo+rr"
+        "run", metavar="RUN", help="run directory, .json file, or a name such as minilm or wo+rr"
     )
     add_fields(parser, ServeConfig)
     parser.add_argument(
@@ -53,7 +55,13 @@ def run(options: argparse.Namespace) -> int:
     config = ServeConfig(**fields_of(options, ServeConfig))
     config = dataclasses.replace(config, api_key=read_api_key(options.api_key_file))
     setting = one_drop_setting(options.drops)
-    status = serve(options.run, config, **setting.arguments, **ranking_options(options))
+    status = serve(options.run, config, _show, **setting.arguments, **ranking_options(options))
     if is_ranking():
         os._exit(status)
     return status
+
+
+def _show(url: str) -> None:
+    text = f"{url} shows the page; Ctrl-C ends the service"
+    # A closed standard output does not stop the service.
+    print(text, file=LossyStream(sys.stdout), flush=True)

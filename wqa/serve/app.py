@@ -7,16 +7,18 @@ millisecond, and errors have the shape of their dialect.
 from __future__ import annotations
 
 import contextlib
-import uuid
 from typing import Any, AsyncIterator, Awaitable, Callable, Dict
 
 from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException
 
 import wqa
+from wqa.errors import shorten
 from wqa.serve.dialects import DIALECTS, Dialect
 from wqa.serve.errors import RequestError
-from wqa.serve.exchange import Exchange, json_response
+from wqa.serve.exchange import Exchange, json_response, refuse
+from wqa.serve.guard import Guard
 from wqa.serve.page_routes import add_page
 from wqa.serve.service import Service
 
@@ -57,6 +59,8 @@ def build_app(service: Service) -> FastAPI:
     app.add_api_route("/ready", _ready_endpoint(service), methods=["GET"])
     app.add_api_route("/metrics", _metrics_endpoint(service), methods=["GET"])
     add_page(app)
+    app.add_exception_handler(HTTPException, _not_served)  # type: ignore[arg-type]
+    app.add_middleware(Guard, config=service.config)
     return app
 
 
@@ -118,9 +122,23 @@ def _value_endpoint(service: Service, value: Callable[[Service], Dict[str, Any]]
             service.check_key(request)
             return json_response(value(service))
         except RequestError as error:
-            return _plain_refusal(error)
+            return refuse(request, error)
 
     return endpoint
+
+
+async def _not_served(request: Request, error: HTTPException) -> Response:
+    """Answer for a path or a method that has no endpoint."""
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "")
+        refused = RequestError("method", "method", f"is {request.method}", allowed)
+    else:
+        refused = RequestError(
+            "path", "path", f"is {shorten(request.scope['path'])}", "one that is served"
+        )
+    response = refuse(request, refused)
+    response.headers.update(error.headers or {})
+    return response
 
 
 def _metrics_endpoint(service: Service) -> Endpoint:
@@ -128,17 +146,11 @@ def _metrics_endpoint(service: Service) -> Endpoint:
         try:
             service.check_key(request)
         except RequestError as error:
-            return _plain_refusal(error)
+            return refuse(request, error)
         service.metrics.set_queue(service.owner.waiting)
         return Response(service.metrics.text(), 200, None, CONTENT_TYPE_LATEST)
 
     return endpoint
-
-
-def _plain_refusal(error: RequestError) -> Response:
-    dialect = DIALECTS["/api/rank"]
-    headers = {"www-authenticate": "Bearer"} if error.kind == "key" else {}
-    return json_response(dialect.error(error, str(uuid.uuid4())), dialect.status(error), headers)
 
 
 async def _health(request: Request) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Optional
+from typing import Optional, Tuple
 
 from wqa.config.fields import option
 from wqa.errors import DataError, OptionError
@@ -15,6 +15,8 @@ API_KEY = "WQA_API_KEY"
 METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 #: Name of the thread that owns a ranker.
 THREAD = "wqa ranker"
+#: Connections that wait to be accepted.
+BACKLOG = 2048
 #: Most candidates of a request, whatever the options say.
 MOST_CANDIDATES = 100_000
 
@@ -48,6 +50,9 @@ class ServeConfig:
         Most candidates of a request.
     max_characters : int
         Most characters of a question or a candidate.
+    allowed_hosts : tuple of str
+        Names by which clients may address a service without a key, beside ``host``, ``localhost``
+        and IP addresses; pages of these hosts may ask it. ``*`` allows all.
     api_key : str, optional
         Key that clients send as ``Authorization: Bearer KEY``; without it all clients are served.
 
@@ -68,6 +73,7 @@ class ServeConfig:
     max_bytes: int = option(1 << 24, "bytes of the body of a request")
     max_candidates: int = option(1000, "candidates of a request")
     max_characters: int = option(100_000, "characters of a question or a candidate")
+    allowed_hosts: Tuple[str, ...] = option((), "names of the service in URLs; * allows all")
     # No option: the arguments of a process are not secret. Nor does a message show it.
     api_key: Optional[str] = dataclasses.field(default=None, repr=False, metadata={"option": False})
 
@@ -82,6 +88,11 @@ class ServeConfig:
         for name in (*least_one, "max_candidates", "max_characters"):
             if getattr(self, name) < 1:
                 raise OptionError(name, getattr(self, name), "a whole number from 1")
+        if isinstance(self.allowed_hosts, str):
+            raise OptionError("allowed_hosts", repr(self.allowed_hosts), "a tuple of names")
+        for name in self.allowed_hosts:
+            if not name.strip(".") or set(name) & set(":/ "):
+                raise OptionError("allowed_hosts", repr(name), "names of hosts, without a port")
         if self.max_candidates > MOST_CANDIDATES:
             raise OptionError("max_candidates", self.max_candidates, f"at most {MOST_CANDIDATES:,}")
         if self.queue_bytes < self.max_bytes:

@@ -1,8 +1,8 @@
-"""Dialects of existing clients: their field names, the shapes of their answers, their errors.
+"""Dialects of existing clients: their field names and the shapes of their answers.
 
 Cohere's v1 and Jina's API share the path ``/v1/rerank`` and nearly all of their fields. One answer
-serves both: it has the ``id`` and ``meta`` of Cohere's, the ``model`` and ``usage`` of Jina's, and
-an error has Cohere's ``message`` and Jina's ``detail``.
+serves both: it has the ``id`` and ``meta`` of Cohere's, the ``model`` and ``usage`` of Jina's.
+`wqa.serve.errors` has the errors of each.
 """
 
 from __future__ import annotations
@@ -11,18 +11,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Sequence
 
 from wqa.inference.ranking import Ranking
 from wqa.serve.answers import Answered, RankRequest, cost, own_fields, raw_scores, tokens
-from wqa.serve.errors import STATUSES, RequestError
+from wqa.serve.errors import RequestError
 from wqa.serve.fields import Fields
-
-#: Kinds of errors by which Text Embeddings Inference names its own; all others are ``Validation``.
-_TEI_TYPES = {
-    "busy": "Overloaded",
-    "deadline": "Overloaded",
-    "draining": "Unhealthy",
-    "empty": "Empty",
-    "failed": "Backend",
-    "key": "Unauthorized",
-}
 
 
 class Dialect(NamedTuple):
@@ -34,30 +24,10 @@ class Dialect(NamedTuple):
         Takes `Fields` and returns the `RankRequest`.
     answer : callable
         Takes an `Answered` and returns the value of JSON to answer with.
-    error : callable
-        Takes a `RequestError` and the id of its request, and returns the body of its answer.
-    statuses : dict of str to int
-        Statuses of kinds of errors that are not those of `wqa.serve.errors.STATUSES`.
     """
 
     read: Callable[[Fields], RankRequest]
     answer: Callable[[Answered], Any]
-    error: Callable[[RequestError, str], Dict[str, Any]]
-    statuses: Dict[str, int]
-
-    def status(self, error: RequestError) -> int:
-        """HTTP status of an error.
-
-        Parameters
-        ----------
-        error : RequestError
-            The error.
-
-        Returns
-        -------
-        int
-        """
-        return self.statuses.get(error.kind, STATUSES[error.kind])
 
 
 def _read_cohere_1(fields: Fields) -> RankRequest:
@@ -70,12 +40,15 @@ def _read_cohere_2(fields: Fields) -> RankRequest:
 
 def _read_cohere(fields: Fields, keys: Sequence[str]) -> RankRequest:
     documents, texts = fields.documents("documents", keys)
+    return_documents = bool(fields.flag("return_documents"))
+    if return_documents:
+        fields.check_returned("documents")
     return RankRequest(
         question=fields.question("query"),
         texts=texts,
         documents=documents,
         top=fields.count("top_n"),
-        return_documents=bool(fields.flag("return_documents")),
+        return_documents=return_documents,
     )
 
 
@@ -120,14 +93,6 @@ def _answer_cohere(answered: Answered, version: str) -> Dict[str, Any]:
     }
 
 
-def _error_cohere_1(error: RequestError, id: str) -> Dict[str, Any]:
-    return {**_error_cohere_2(error, id), "detail": str(error)}
-
-
-def _error_cohere_2(error: RequestError, id: str) -> Dict[str, Any]:
-    return {"id": id, "message": str(error)}
-
-
 def _read_tei(fields: Fields) -> RankRequest:
     texts = fields.texts("texts")
     return RankRequest(
@@ -160,10 +125,6 @@ def _answer_tei(answered: Answered) -> List[Dict[str, Any]]:
             rank["text"] = request.texts[index]
         ranks.append(rank)
     return ranks
-
-
-def _error_tei(error: RequestError, id: str) -> Dict[str, Any]:
-    return {"error": str(error), "error_type": _TEI_TYPES.get(error.kind, "Validation")}
 
 
 def _read_own(fields: Fields) -> RankRequest:
@@ -205,16 +166,10 @@ def _own_ranking(answered: Answered, ranking: Ranking, seconds: float) -> Dict[s
     }
 
 
-def _error_own(error: RequestError, id: str) -> Dict[str, Any]:
-    return {"id": id, "error": str(error), "kind": error.kind}
-
-
-_COHERE_STATUSES = {"value": 400, "empty": 400}
-
 #: Dialects by the path of their endpoint.
 DIALECTS: Dict[str, Dialect] = {
-    "/v1/rerank": Dialect(_read_cohere_1, _answer_cohere_1, _error_cohere_1, _COHERE_STATUSES),
-    "/v2/rerank": Dialect(_read_cohere_2, _answer_cohere_2, _error_cohere_2, _COHERE_STATUSES),
-    "/rerank": Dialect(_read_tei, _answer_tei, _error_tei, {"failed": 424, "empty": 400}),
-    "/api/rank": Dialect(_read_own, _answer_own, _error_own, {}),
+    "/v1/rerank": Dialect(_read_cohere_1, _answer_cohere_1),
+    "/v2/rerank": Dialect(_read_cohere_2, _answer_cohere_2),
+    "/rerank": Dialect(_read_tei, _answer_tei),
+    "/api/rank": Dialect(_read_own, _answer_own),
 }

@@ -17,11 +17,14 @@ from wqa.errors import InputError, WqaError
 from wqa.inference.ranking import Ranking
 from wqa.serve.answers import Answered, RankRequest
 from wqa.serve.dialects import Dialect
-from wqa.serve.errors import RequestError
+from wqa.serve.errors import RequestError, error_dialect
 from wqa.serve.fields import Fields, parse_body
 from wqa.serve.logs import log, log_exception
 from wqa.serve.owner import Job
 from wqa.serve.service import Service
+
+#: Most characters of a path in the log.
+_LONGEST_PATH = 60
 
 
 def json_response(value: Any, status: int = 200, headers: Optional[Dict] = None) -> Response:
@@ -42,6 +45,63 @@ def json_response(value: Any, status: int = 200, headers: Optional[Dict] = None)
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(text.encode("utf-8"), status, headers, "application/json")
+
+
+def refusal(path: str, error: RequestError, id: str) -> Response:
+    """Make a response of an error, in the dialect of a path.
+
+    Parameters
+    ----------
+    path : str
+        Path of the request.
+    error : RequestError
+        The error.
+    id : str
+        Id of the request.
+
+    Returns
+    -------
+    Response
+    """
+    headers = {"x-request-id": id}
+    if error.retry_after is not None:
+        headers["retry-after"] = str(error.retry_after)
+    if error.kind == "key":
+        headers["www-authenticate"] = "Bearer"
+    dialect = error_dialect(path)
+    return json_response(dialect.body(error, id), dialect.status(error), headers)
+
+
+def refuse(request: Request, error: RequestError) -> Response:
+    """Refuse a request: answer it with an error, log it and count it.
+
+    Parameters
+    ----------
+    request : Request
+        The request, which `Guard` has passed or refuses.
+    error : RequestError
+        The error.
+
+    Returns
+    -------
+    Response
+    """
+    id, path = str(uuid.uuid4()), request.scope["path"]
+    response = refusal(path, error, id)
+    # A counter of each path that clients make up would take any amount of memory.
+    is_served = any(route.path == path for route in request.app.routes)
+    label = path if is_served else "other"
+    seconds = time.monotonic() - request.state.start
+    request.app.state.service.metrics.count_request(label, response.status_code, seconds)
+    log(
+        "request",
+        id=id,
+        path=path[:_LONGEST_PATH],
+        status=response.status_code,
+        seconds=round(seconds, 6),
+        refused=error.kind,
+    )
+    return response
 
 
 class Exchange:
@@ -194,15 +254,10 @@ class Exchange:
         return RequestError("deadline", "service", late)
 
     def _refusal(self, error: RequestError) -> Response:
-        headers = {"x-request-id": self._id}
-        if error.retry_after is not None:
-            headers["retry-after"] = str(error.retry_after)
-        if error.kind == "key":
-            headers["www-authenticate"] = "Bearer"
+        response = refusal(self._path, error, self._id)
         if not self._is_read:
-            headers["connection"] = "close"  # the rest of the body is not read
-        status = self._dialect.status(error)
-        return json_response(self._dialect.error(error, self._id), status, headers)
+            response.headers["connection"] = "close"  # the rest of the body is not read
+        return response
 
     def _log(self, status: int, refused: str) -> None:
         seconds = time.monotonic() - self._start

@@ -101,6 +101,18 @@ class Fields:
         self._check_texts(texts, lambda index: f"{name}[{index}]")
         return documents, texts
 
+    def check_returned(self, name: str) -> None:
+        """Check that candidates can be returned as they came: JSON may say what UTF-8 cannot."""
+        for index, value in enumerate(self._body[name]):
+            try:
+                json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+            except UnicodeEncodeError:
+                raise _half_surrogate(f"{name}[{index}]") from None
+            except ValueError:
+                problem = "holds a number that is too large"
+                expected = "numbers below 1.8e308"
+                raise RequestError("value", f"{name}[{index}]", problem, expected) from None
+
     def names(self, name: str, default: Sequence[str]) -> Sequence[str]:
         """A list of names."""
         names = self._body.get(name)
@@ -109,6 +121,7 @@ class Fields:
         is_list = isinstance(names, list) and names
         if not is_list or not all(isinstance(item, str) for item in names):
             raise RequestError("value", name, f"is {shorten(names)}", "a list of names")
+        self._check_texts(names, lambda index: f"{name}[{index}]")
         return names
 
     def flag(self, name: str) -> Optional[bool]:
@@ -171,8 +184,11 @@ class Fields:
         try:
             text.encode("utf-8")
         except UnicodeEncodeError:
-            problem = "holds half a surrogate pair"
-            raise RequestError("value", name, problem, "whole characters") from None
+            raise _half_surrogate(name) from None
+
+
+def _half_surrogate(name: str) -> RequestError:
+    return RequestError("value", name, "holds half a surrogate pair", "whole characters")
 
 
 def _text_of(document: Any, keys: Sequence[str], name: str, index: int) -> str:

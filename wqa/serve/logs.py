@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import sys
 import traceback
-from typing import Any, Iterator
+from typing import Any, Dict, Iterator, Tuple
 
 LOGGER = logging.getLogger(__name__)
 
@@ -42,7 +43,43 @@ def log_exception(event: str, error: BaseException) -> None:
 
 
 class JsonLines(logging.Handler):
-    """Writes a line for each record; what standard error does not take is dropped."""
+    """Writes a line for each record; what standard error does not take is dropped.
+
+    A warning or an error of one line of code and one type of exception is written once a second.
+    ``suppressed`` of the next line is the number of records in between.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # When the last one was written, and the number of those that have been dropped since.
+        self._written: Dict[Tuple[str, int, Any], Tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is written.
+
+        Parameters
+        ----------
+        record : logging.LogRecord
+            The record.
+
+        Returns
+        -------
+        bool
+        """
+        if not super().filter(record):
+            return False
+        if record.levelno < logging.WARNING:
+            return True
+        kind = record.exc_info[0] if record.exc_info else None
+        key = (record.pathname, record.lineno, kind)
+        last, suppressed = self._written.get(key, (-math.inf, 0))
+        if 0 <= record.created - last < 1:
+            self._written[key] = (last, suppressed + 1)
+            return False
+        self._written[key] = (record.created, 0)
+        if suppressed:
+            record.suppressed = suppressed
+        return True
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a line.
@@ -63,6 +100,8 @@ class JsonLines(logging.Handler):
             line["logger"] = record.name
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = record.exc_info[0].__name__
+        if hasattr(record, "suppressed"):
+            line["suppressed"] = record.suppressed
         stream = sys.stderr
         if stream is None:
             return

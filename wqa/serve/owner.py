@@ -200,6 +200,7 @@ class RankerThread:
         try:
             self.ranker = self._load()
         except BaseException as error:  # noqa: B036 - raised where the service is started
+            self._refuse()
             self._call(_fail, self._loaded, error)
             return
         self._call(_resolve, self._loaded)
@@ -210,7 +211,8 @@ class RankerThread:
             log_exception("ranker_failed", error)
         finally:
             self.ranker = None
-            self._end()
+            if self._refuse():
+                self._call(self.on_ended)
 
     def _handle(self, ranker: Ranker, group: List[Job]) -> bool:
         """Rank a group, and hand its rankings or errors over; False where there is none."""
@@ -227,17 +229,17 @@ class RankerThread:
             self._finish(group, start)
         return True
 
-    def _end(self) -> None:
-        """Refuse the jobs that wait, and say so, where the thread ends though nobody closed it."""
+    def _refuse(self) -> bool:
+        """Refuse the jobs that wait, and those that come; False where the thread was closed."""
         with self._changed:
             if self._is_closed:
-                return
+                return False
             self._is_closed = True
             left = list(self._jobs)
             self._jobs.clear()
         _fail_jobs(left, RequestError("draining", "service", "is stopping", mend="try another one"))
         self._call(_resolve_all, left)
-        self._call(self.on_ended)
+        return True
 
     def _take(self) -> List[Job]:
         """Wait for jobs, and take those that are ranked together; none at the end."""

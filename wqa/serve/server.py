@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.util
-import math
 import os
 import pathlib
 import signal
 import socket
 import threading
-from typing import Any, Callable, Iterator, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
-from wqa.errors import MissingDependency, OptionError, WqaError, how_to_install
-from wqa.serve.config import THREAD, ServeConfig
+from wqa.data.baselines import parse_baseline
+from wqa.data.digests import ranker_digest
+from wqa.errors import (
+    EncoderError,
+    MissingDependency,
+    OptionError,
+    RunDirectoryError,
+    WqaError,
+    how_to_install,
+)
+from wqa.serve.config import BACKLOG, THREAD, ServeConfig
 from wqa.serve.logs import json_logs, log
 
 #: Exit status of a process that could not load its ranker, and of one that stopped too late.
 FAILED, LATE = 2, 1
-#: Connections that wait to be accepted.
-_BACKLOG = 2048
-#: Seconds for which a connection without a request is kept, longer than those of most clients.
-_KEEP_ALIVE = 75
-
 _LIBRARIES = ("fastapi", "uvicorn", "prometheus_client")
 
 
@@ -37,7 +41,8 @@ def create_app(
     run : str or path-like
         What `wqa.inference.load_ranker` takes.
     config : ServeConfig, optional
-        Limits and the key. Host, port, workers and drain are for `serve`.
+        Limits and the key; without a key, ``host`` and ``allowed_hosts`` also decide which ``Host``
+        headers are answered. Port, workers and drain are for `serve`.
     **options
         Keywords of `wqa.inference.load_ranker`.
 
@@ -51,23 +56,58 @@ def create_app(
     MissingDependency
         If a library of the extra ``serve`` is missing.
     """
+    return _create_app(run, config or ServeConfig(), options)
+
+
+def _create_app(run: Any, config: ServeConfig, options: Any, digest: str = "") -> Any:
     check_installed()
     from wqa.serve.app import build_app
     from wqa.serve.service import Service
 
-    load = functools.partial(_load, run, options)
+    load = functools.partial(_load, run, options, digest)
     precision = options.get("precision", "float32")
-    return build_app(Service(load, config or ServeConfig(), ranker_name(run), precision))
+    return build_app(Service(load, config, ranker_name(run), precision))
 
 
-def _load(run: Any, options: Any) -> Any:
+def _load(run: Any, options: Any, digest: str) -> Any:
     from wqa.inference import load_ranker
 
-    return load_ranker(run, **options)
+    ranker = load_ranker(run, **options)
+    # Afterwards, so that what was replaced in the meantime is noticed too.
+    if digest and served_digest(run, options) != digest:
+        found = "has changed since the service began"
+        raise RunDirectoryError(run, found, "the same ranker", "restore it, or restart the service")
+    return ranker
+
+
+def served_digest(run: Union[str, os.PathLike[str]], options: Dict[str, Any]) -> str:
+    """Compute the digest of all that the answers of a service depend on.
+
+    Parameters
+    ----------
+    run : str or path-like
+        What `wqa.inference.load_ranker` takes.
+    options : dict
+        Keywords of `wqa.inference.load_ranker`.
+
+    Returns
+    -------
+    str
+        SHA-256 in hexadecimal; empty where there is nothing to read.
+    """
+    digest = hashlib.sha256()
+    try:
+        digest.update(ranker_digest(run, options.get("precision", "float32")).encode("ascii"))
+        # Drop ratios that were tuned and probabilities that were calibrated.
+        for path in sorted(pathlib.Path(run).glob("*.json")):
+            digest.update(path.read_bytes())
+    except (OSError, RunDirectoryError, EncoderError):
+        return ""
+    return digest.hexdigest()
 
 
 def ranker_name(run: Union[str, os.PathLike[str]]) -> str:
-    """Name of a ranker in answers: that of its folder or file.
+    """Name of a ranker in answers: that of its folder or file, or the whole name of a baseline.
 
     Parameters
     ----------
@@ -78,6 +118,8 @@ def ranker_name(run: Union[str, os.PathLike[str]]) -> str:
     -------
     str
     """
+    if parse_baseline(run) is not None:
+        return os.fspath(run)
     return pathlib.Path(os.path.abspath(run)).name
 
 
@@ -97,9 +139,12 @@ def check_installed() -> None:
 
 
 def serve(
-    run: Union[str, os.PathLike[str]], config: Optional[ServeConfig] = None, **options: Any
+    run: Union[str, os.PathLike[str]],
+    config: Optional[ServeConfig] = None,
+    on_listening: Callable[[str], None] = lambda url: None,
+    **options: Any,
 ) -> int:
-    """Serve a ranker until SIGTERM or SIGINT; requests then have some time to finish.
+    """Serve a ranker until SIGTERM, SIGINT or SIGHUP; requests then have some time to finish.
 
     Parameters
     ----------
@@ -107,6 +152,8 @@ def serve(
         What `wqa.inference.load_ranker` takes.
     config : ServeConfig, optional
         Where to listen, limits and the key.
+    on_listening : callable
+        Called with the URL of the page once the service listens.
     **options
         Keywords of `wqa.inference.load_ranker`. With several workers the processors are divided
         among them, where ``threads`` does not say otherwise.
@@ -137,6 +184,7 @@ def serve(
 
         def announce() -> None:
             log("listening", host=host, port=port, workers=config.workers)
+            on_listening(_page_url(config.host, port))
 
         if config.workers == 1:
             return work(listener, run, config, options, announce)
@@ -144,6 +192,12 @@ def serve(
 
         announce()
         return supervise(listener, run, config, options)
+
+
+def _page_url(host: str, port: int) -> str:
+    """URL of the page for a browser on this machine, where all addresses are listened on too."""
+    host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -173,7 +227,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     try:
         listener.bind((host, port))
-        listener.listen(_BACKLOG)
+        listener.listen(BACKLOG)
         return listener
     except (OSError, UnicodeError, OverflowError) as error:
         listener.close()
@@ -191,6 +245,8 @@ def work(
     options: Any,
     on_begin: Callable[[], None] = lambda: None,
     on_ready: Callable[[], None] = lambda: None,
+    digest: str = "",
+    loads_first: bool = False,
 ) -> int:
     """Load a ranker and answer requests in this process, until it is told to stop.
 
@@ -208,6 +264,10 @@ def work(
         Called when a signal ends the process in order, before the ranker is loaded.
     on_ready : callable
         Called when the ranker is loaded.
+    digest : str
+        Digest of the only ranker that is served, as `served_digest` returns it; empty for any.
+    loads_first : bool
+        Whether to leave connections to others until the ranker is loaded.
 
     Returns
     -------
@@ -221,24 +281,10 @@ def work(
     """
     with _told_to_stop() as stop:
         on_begin()
-        import uvicorn
+        app = _create_app(run, config, options, digest)
+        from wqa.serve.connections import build_server
 
-        app = create_app(run, config, **options)
-        service = app.state.service
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                http="h11",
-                loop="asyncio",
-                ws="none",
-                lifespan="on",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_keep_alive=_KEEP_ALIVE,
-                timeout_graceful_shutdown=math.ceil(config.drain),
-            )
-        )
+        service, server = app.state.service, build_server(app, config, loads_first)
         outcome = _Outcome(server, on_ready)
         service.on_loaded, service.on_ended = outcome.loaded, outcome.ended
         service.is_draining = lambda: server.should_exit
@@ -247,7 +293,8 @@ def work(
     if outcome.failure is not None:
         raise outcome.failure
     log("stopped")
-    is_late = is_ranking() and outcome.is_ready
+    # A server that has not started has taken no request.
+    is_late = server.started and is_ranking() and outcome.is_ready
     if is_late or service.cut_off:
         log("late", seconds=config.drain, requests=service.cut_off)
     return LATE if is_late or service.cut_off or outcome.has_ended else 0
@@ -286,6 +333,19 @@ class _Outcome:
         self._server.should_exit = True
 
 
+def stopping_signals() -> List[signal.Signals]:
+    """Signals that stop a server; SIGHUP, of a terminal that is closed, unless nohup ignores it.
+
+    Returns
+    -------
+    list of signal.Signals
+    """
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    return numbers
+
+
 @contextlib.contextmanager
 def _told_to_stop() -> Iterator[Callable[[Any], None]]:
     """Let the signals that stop a server stop the one that the function is given, also before that.
@@ -305,7 +365,7 @@ def _told_to_stop() -> Iterator[Callable[[Any], None]]:
         if told:
             server.should_exit = True
 
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = stopping_signals()
     before = [signal.signal(number, tell) for number in numbers]
     try:
         yield stop

@@ -61,7 +61,19 @@ class Service:
 
     async def open(self) -> None:
         """Begin to load the ranker; requests wait for it meanwhile."""
-        self._loading = asyncio.ensure_future(self._load())
+        self.begin()
+
+    def begin(self) -> asyncio.Task:
+        """Begin to load the ranker, where that has not begun.
+
+        Returns
+        -------
+        asyncio.Task
+            Ends when the ranker is loaded, or cannot be.
+        """
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(self._load())
+        return self._loading
 
     async def _load(self) -> None:
         start = time.monotonic()
@@ -70,8 +82,8 @@ class Service:
         except Exception as error:
             self.on_loaded(error)
             return
-        log("ready", model=self.name, seconds=round(time.monotonic() - start, 3))
         self.on_loaded(None)
+        log("ready", model=self.name, seconds=round(time.monotonic() - start, 3))
 
     def _ended(self) -> None:
         log("ranker_ended", model=self.name)

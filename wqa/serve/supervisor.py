@@ -1,7 +1,7 @@
 """Several processes, each with a ranker of its own, behind one socket.
 
-A worker that dies is started again, the others go on. Workers are spawned, not forked, so that none
-has a copy of MXNet's threads and locks.
+A worker that dies is started again, the others go on. Where none accepts connections, the
+supervisor answers 503. Workers are spawned, not forked: a fork copies MXNet's threads and locks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from typing import Any, List
 from wqa.errors import WqaError
 from wqa.serve.config import METRICS_FOLDER, ServeConfig
 from wqa.serve.logs import json_logs, log
-from wqa.serve.server import FAILED, LATE, is_ranking, log_failure, work
+from wqa.serve.no_worker import refuse
+from wqa.serve.server import (
+    FAILED,
+    LATE,
+    is_ranking,
+    log_failure,
+    served_digest,
+    stopping_signals,
+    work,
+)
 
 #: Seconds before a worker is started again that died soon after its start, at first and at most.
 _DELAY, _LONGEST_DELAY = 1.0, 30.0
@@ -44,7 +53,13 @@ class _Worker:
         self.process: Any = None
         self.start_at = 0.0
         self.is_ready, self.was_ever_ready, self.is_dead = False, False, True
+        self._loads_first = False
         self.start()
+
+    @property
+    def accepts(self) -> bool:
+        """Whether the process accepts connections, or will: the first one does while it loads."""
+        return not self.is_dead and (self.is_ready or not self._loads_first)
 
     def start(self) -> None:
         """Start the process, or let it be started later where the machine has no room for it."""
@@ -54,7 +69,10 @@ class _Worker:
             with contextlib.ExitStack() as on_error:
                 on_error.callback(receiver.close)
                 with sender:
-                    process = self._context.Process(target=_run, args=(*self._arguments, sender))
+                    # Where one has died, others answer until this one has its ranker.
+                    self._loads_first = self.process is not None
+                    arguments = (*self._arguments, self._loads_first, sender)
+                    process = self._context.Process(target=_run, args=arguments)
                     process.start()
                 on_error.pop_all()
         except OSError as error:
@@ -92,7 +110,7 @@ class _Worker:
 
 
 def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: Any) -> int:
-    """Run workers until SIGTERM or SIGINT.
+    """Run workers until SIGTERM, SIGINT or SIGHUP.
 
     Parameters
     ----------
@@ -109,27 +127,35 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
     -------
     int
         Exit status: 0; 1 where a worker did not stop in time; 2 where none can load the ranker.
-        A worker that cannot after one could, as its run has been moved, is started again later.
+        A worker that cannot after one could, as its run has been moved or replaced, is started
+        again later.
     """
     # Not at the top: it chooses how values are kept when it is imported, by the environment.
     from prometheus_client.multiprocess import mark_process_dead
 
     stopping: List[int] = []
-    numbers = (signal.SIGTERM, signal.SIGINT)
+    numbers = stopping_signals()
     before = [signal.signal(number, lambda got, frame: stopping.append(got)) for number in numbers]
     folder = tempfile.mkdtemp(prefix="wqa_metrics_")
     earlier = os.environ.get(METRICS_FOLDER)
     os.environ[METRICS_FOLDER] = folder
     workers: List[_Worker] = []
     try:
+        digest = served_digest(run, options)
         for _ in range(config.workers):
-            workers.append(_Worker((listener, run, config, options)))
+            workers.append(_Worker((listener, run, config, options, digest)))
         while not stopping:
-            multiprocessing.connection.wait(_sentinels(workers), _TICK)
+            waiting = _sentinels(workers)
+            if not any(worker.accepts for worker in workers):
+                waiting.append(listener)
+            arrived = multiprocessing.connection.wait(waiting, _TICK)
             for worker in workers:
                 status = _tend(worker, mark_process_dead, folder)
                 if status == FAILED and not any(other.was_ever_ready for other in workers):
                     return FAILED
+            # A ranker that is loaded by now answers.
+            if listener in arrived and not any(worker.accepts for worker in workers):
+                refuse(listener)
         return 0 if _stop(workers, listener, config.drain) else LATE
     finally:
         _stop(workers, listener, 0)
@@ -142,7 +168,7 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sentinels(workers: List[_Worker]) -> List[int]:
+def _sentinels(workers: List[_Worker]) -> List[Any]:
     return [worker.process.sentinel for worker in workers if not worker.is_dead]
 
 
@@ -179,18 +205,34 @@ def _stop(workers: List[_Worker], listener: socket.socket, drain: float) -> bool
             worker.process.join()
         worker.look_for_ranker()
         status = worker.process.exitcode
-        # The signal ends a worker that has no handler for it yet.
-        has_begun = worker.is_ready or status != -signal.SIGTERM
+        # The signal ends a worker that has no handler for it yet; a terminal's goes to all.
+        has_begun = worker.is_ready or status not in (-signal.SIGTERM, -signal.SIGHUP)
         stopped = stopped and not (status and has_begun)
     return stopped
 
 
-def _run(listener: socket.socket, run: Any, config: ServeConfig, options: Any, sender: Any) -> None:
+def _run(
+    listener: socket.socket,
+    run: Any,
+    config: ServeConfig,
+    options: Any,
+    digest: str,
+    is_later: bool,
+    sender: Any,
+) -> None:
     """The process of a worker."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with json_logs():
         try:
-            status = work(listener, run, config, options, on_ready=lambda: sender.send(True))
+            status = work(
+                listener,
+                run,
+                config,
+                options,
+                on_ready=lambda: sender.send(True),
+                digest=digest,
+                loads_first=is_later,
+            )
         except WqaError as error:
             log_failure(error)
             status = FAILED

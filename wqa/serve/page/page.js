@@ -95,8 +95,12 @@ function body() {
 /** Rank what stands in the form. A later call takes the place of this one. */
 async function rank(focus) {
   clearTimeout(timer);
-  if (!areFilled(focus)) return;
   if (current) current.abort();
+  if (!areFilled(focus)) {
+    current = null;
+    clear();
+    return;
+  }
   const mine = new AbortController();
   current = mine;
   find("results").setAttribute("aria-busy", "true");
@@ -127,11 +131,17 @@ function show(answer) {
   say(summary(answer));
 }
 
-function refuse(error) {
-  const asks = error.status === 401 && !find("key").value;
-  find("error").textContent = asks ? "This server asks for its API key." : error.message;
+/** Show no ranking, as there is none of what stands in the form. */
+function clear(problem = "") {
+  find("error").textContent = problem;
   find("ranking").hidden = true;
+  find("results").removeAttribute("aria-busy");
   say("No ranking.");
+}
+
+function refuse(error) {
+  const wrong = find("key").value ? "This is not the API key of the server." : "This server asks for its API key.";
+  clear(error.status === 401 ? wrong : error.message);
   if (error.status === 401) {
     find("key-field").hidden = false;
     find("key").focus();

@@ -2,7 +2,10 @@
 
 const DENSE = 24; // candidates, above which the columns show two lines of each
 const FELL = "A candidate stands where it was scored last; below it are its scores on the way.";
-const SCORES = "The last score of a candidate is shaded. The relevance falls along the ranking.";
+const SCORES = "The relevance falls along the ranking.";
+const SHADED = " The last score of a candidate is shaded, with \u2715 where an exit dropped it.";
+const ROLES = { col: "columnheader", row: "rowheader" };
+const LOG_ODDS = " Scores are log-odds of being an answer: 0 is as likely as not.";
 
 /** Make an element: attributes by name, classes by `class`, then children, which may be texts. */
 export function element(tag, attributes = {}, ...children) {
@@ -40,7 +43,6 @@ function stagesOf(answer, ranker) {
       name: nameOf(answer, ranker, count, index),
       scored: scored.length,
       stopped: reached.filter((candidate) => lastStage(candidate) === index),
-      share: filled.length ? scored.length / filled.length : 0,
       cost: layers && filled.length ? work / (ranker.num_layers * filled.length) : null,
       last: index === count - 1,
     });
@@ -96,6 +98,7 @@ function comparison(answer) {
 export function draw(container, answer, ranker) {
   const stages = stagesOf(answer, ranker);
   const ranked = [...answer.candidates].sort((one, two) => one.rank - two.rank);
+  const words = [SCORES, stages.length > 1 ? SHADED : "", ranker.num_layers ? LOG_ODDS : ""];
   container.className = ranked.length > DENSE ? "dense" : "";
   container.replaceChildren(
     bestOf(ranked[0]),
@@ -103,7 +106,7 @@ export function draw(container, answer, ranker) {
     stages.length > 1
       ? part("What each exit did", FELL, board(stages, ranked))
       : part("In order", "The ranker scores each candidate once.", board(stages, ranked)),
-    part("Every score", SCORES, sheet(stages, ranked, answer.without_dropping)),
+    part("Every score", words.join(""), sheet(stages, ranked, answer.without_dropping)),
   );
 }
 
@@ -169,14 +172,15 @@ function column(stage, ranked) {
     {},
     element("h4", {}, stage.name),
     element("p", { class: "muted number" }, facts.join(", ")),
-    stage.cost === null
-      ? null
-      : element("p", { class: "muted number" }, `cost so far ${percent(stage.cost)}`),
-    meter(stage.share),
+    ...(stage.cost === null ? [] : [costOf(stage), meter(stage.cost)]),
   );
   const list = element("ol", { role: "list" }, ...here.map((candidate) => card(candidate)));
   const body = here.length ? list : element("p", { class: "muted empty" }, "None stopped here.");
   return element("section", { class: `exit ${stage.last ? "last" : "fallen"}` }, head, body);
+}
+
+function costOf(stage) {
+  return element("p", { class: "muted number" }, `cost so far ${percent(stage.cost)}`);
 }
 
 function blankColumn(blank) {
@@ -197,6 +201,7 @@ function card(candidate) {
     const before = scores.slice(0, -1).map((score) => `${number(score)} \u2192 `);
     trail.append(unseen("scores "), before.join(""), element("b", {}, number(scores[scores.length - 1])));
   }
+  if (candidate.dropped) trail.append(" ", element("span", { class: "tag" }, "dropped"));
   if (candidate.truncated) trail.append(" ", element("span", { class: "tag" }, "truncated"));
   return element(
     "li",
@@ -217,7 +222,22 @@ function sheet(stages, ranked, undropped) {
   const caption = element("caption", { class: "unseen" }, "Every score");
   const head = element("thead", {}, element("tr", {}, ...heads));
   const table = element("table", {}, caption, head, element("tbody", {}, ...rows));
+  label(table);
   return scrolling("Every score", table, "scroll sheet");
+}
+
+/** Say in each cell what its column is called, and the roles of all, which a narrow screen's layout takes away. */
+function label(table) {
+  const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+  for (const row of table.rows) {
+    row.setAttribute("role", "row");
+    [...row.cells].forEach((cell, index) => {
+      cell.dataset.label = names[index];
+      cell.setAttribute("role", ROLES[cell.scope] || "cell");
+    });
+  }
+  table.setAttribute("role", "table");
+  for (const part of [table.tHead, ...table.tBodies]) part.setAttribute("role", "rowgroup");
 }
 
 function header(text, name = "") {
@@ -235,7 +255,7 @@ function row(candidate, stages, undropped) {
     const name = index === last ? (candidate.dropped ? "stop" : "kept") : "";
     cells.push(
       isScore(score)
-        ? element("td", { class: name }, number(score), name === "stop" ? unseen(", dropped here") : null)
+        ? element("td", { class: name }, number(score), name === "stop" ? droppedHere() : null)
         : element("td", { class: "none" }, unseen("not scored"), dash()),
     );
   });
@@ -245,6 +265,10 @@ function row(candidate, stages, undropped) {
     cells.push(element("td", {}, isScore(undropped.score) ? number(undropped.score) : dash()));
   }
   return element("tr", { "data-index": candidate.index }, ...cells);
+}
+
+function droppedHere() {
+  return element("span", {}, element("span", { "aria-hidden": "true" }, " \u2715"), unseen(", dropped here"));
 }
 
 function dash() {
