@@ -3,13 +3,16 @@
 examples:
   wqa compare runs/pairwise runs/cascade --data data/wikiqa/test.jsonl
   wqa compare runs/a runs/a --data data/wikiqa/test.jsonl --drop-ratio 0 --drop-ratio 0.3
+  wqa compare minilm runs/pairwise runs/cascade --data data/wikiqa/test.jsonl --latex table.tex
   wqa compare --run one.txt --run two.txt --qrels qrels.txt
 
 Each run is compared with the first by each metric: paired t-test, Wilcoxon's signed-rank test, the
 95 % interval of the mean difference by a bootstrap over the questions, and Spearman's rho between
 the values of the questions, with its p-value. The title has the mean over the questions of rho
-between the rankings of the candidates. A RUN may be a .json file of a sequence or an ensemble, or
-a baseline: rr, wo, wo+rr, random:SEED, bm25.
+between the rankings of the candidates. --csv and --latex write one table of all runs, with each
+metric and its p-value by the t-test against the first run. A RUN may be a .json file of a sequence
+or an ensemble, or a ranker without training: minilm, maxsim:ENCODER, cosine:ENCODER, rr, wo, wo+rr,
+random:SEED, bm25.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from wqa.cli.drops import add_drops
 from wqa.cli.options import add_long_questions, add_ranking, add_scoring, metric_names
 from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
 from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
+from wqa.data.filters import chosen_filter
 from wqa.errors import OptionError
 
 
@@ -31,16 +35,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_scoring(parser)
     add_drops(parser, "; give it once for all RUNs, or once for each")
     add_json(parser)
+    for form, ending in (("csv", ".csv"), ("latex", ".tex")):
+        parser.add_argument(
+            f"--{form}",
+            metavar="FILE",
+            help=f"write one table of all runs and their p-values too, such as table{ending}",
+        )
     add_ranking(parser)
     add_long_questions(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa compare`` and print tables of figures and tests."""
-    from wqa.data import read_questions
+    from wqa.data import atomic_writer, read_questions
     from wqa.evaluation.comparison import compare_rankers, compare_trec_runs, comparison_table
+    from wqa.evaluation.experiment import experiment_table
 
     metrics = metric_names(options.metrics)
+    options.filter = chosen_filter(options.filter)
     if scores_trec_runs(options):
         runs, qrels = read_trec(options)
         result = compare_trec_runs(runs, qrels, options.filter, metrics, options.complete)
@@ -56,6 +68,10 @@ def run(options: argparse.Namespace) -> None:
     note_long_rows(result["rows"])
     tables = [figures_table(result["rows"])]
     tables += map(comparison_table, result["comparisons"])
+    for form, path in (("csv", options.csv), ("latex", options.latex)):
+        if path:
+            with atomic_writer(path) as file:
+                file.write(experiment_table(result, form))
     show("\n\n".join(tables), result, options.json)
 
 

@@ -16,7 +16,7 @@ from typing import (
     Tuple,
 )
 
-from wqa.data import Question
+from wqa.data import DEFAULT_FILTER, Question
 from wqa.errors import DataError, OptionError, printable
 from wqa.evaluation.evaluate import evaluate, filter_qrels, score_run
 from wqa.evaluation.metrics import METRICS
@@ -29,7 +29,7 @@ from wqa.evaluation.significance import (
     per_question_of_run,
     rank_correlation,
 )
-from wqa.evaluation.tables import table
+from wqa.evaluation.tables import Cell, table
 from wqa.evaluation.ties import break_ties, ties_of
 from wqa.evaluation.trec import Qrels, Run, trec_order
 
@@ -72,7 +72,7 @@ class _Result(NamedTuple):
 def compare_rankers(
     rankers: Iterable[NamedRanker],
     questions: Iterable[Question],
-    filter: str = "all",
+    filter: str = DEFAULT_FILTER,
     metrics: Sequence[str] = METRICS,
     progress: bool = False,
     ties: Optional[str] = None,
@@ -124,7 +124,7 @@ def compare_rankers(
 def evaluate_seeds(
     rankers: Iterable[NamedRanker],
     questions: Iterable[Question],
-    filter: str = "all",
+    filter: str = DEFAULT_FILTER,
     metrics: Sequence[str] = METRICS,
     progress: bool = False,
     ties: Optional[str] = None,
@@ -171,7 +171,7 @@ def evaluate_seeds(
 def compare_trec_runs(
     runs: Sequence[Tuple[str, Run]],
     qrels: Qrels,
-    filter: str = "all",
+    filter: str = DEFAULT_FILTER,
     metrics: Sequence[str] = METRICS,
     complete: bool = False,
 ) -> Comparisons:
@@ -239,10 +239,9 @@ def comparison_table(comparison: Mapping[str, Any]) -> str:
     return title + "\n" + table([_readable(row) for row in comparison["metrics"]])
 
 
-def _readable(row: Mapping[str, Any]) -> Dict[str, str]:
-    cells = {"metric": row["metric"]}
-    for name in ("first", "second", "difference", "low", "high"):
-        cells[name] = f"{100 * row[name]:.2f}"
+def _readable(row: Mapping[str, Any]) -> Dict[str, Cell]:
+    names = ("metric", "first", "second", "difference", "low", "high")
+    cells: Dict[str, Cell] = {name: row[name] for name in names}
     for name in ("t_test", "wilcoxon"):
         cells[name] = f"{row[name]:.4f}"
     cells["spearman"] = f"{row['spearman']:.3f}"

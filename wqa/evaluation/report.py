@@ -11,6 +11,7 @@ table in ``results/``, of another scale or of other columns, is shown as it is.
 from __future__ import annotations
 
 import pathlib
+import textwrap
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 from wqa.data import atomic_writer
@@ -23,6 +24,8 @@ from wqa.evaluation.tables import align
 KEYS = ("table", "row", "drop_ratio", "recipe")
 #: Greatest size of a table in bytes.
 LARGEST_TABLE = 1 << 26
+#: Characters of a line of a report.
+WIDTH = 100
 
 
 def read_rows(
@@ -82,13 +85,16 @@ def write_rows(path: PathLike, rows: Sequence[Mapping[str, str]]) -> None:
             file.write("\t".join(row.get(name, "-") for name in names) + "\n")
 
 
-def lay_out(rows: Sequence[Mapping[str, str]]) -> str:
+def lay_out(rows: Sequence[Mapping[str, str]], width: int = WIDTH) -> str:
     """Rows under their column names, padded.
 
     Parameters
     ----------
     rows : sequence of mapping
         The rows, all with the same keys, which become the header.
+    width : int
+        Characters of a line. The columns of a wider table are divided into several tables, one
+        below the other, each with the names of the rows.
 
     Returns
     -------
@@ -96,7 +102,21 @@ def lay_out(rows: Sequence[Mapping[str, str]]) -> str:
         The table, without a newline at its end.
     """
     names = list(rows[0])
-    lines = [names]
+    keys = [name for name in names if name in ("row", "drop_ratio")] or names[:1]
+    parts = []
+    part = keys
+    for name in names:
+        if name in keys:
+            continue
+        if part != keys and len(max(_columns(rows, [*part, name]).splitlines(), key=len)) > width:
+            parts.append(part)
+            part = keys
+        part = [*part, name]
+    return "\n\n".join(_columns(rows, part) for part in [*parts, part])
+
+
+def _columns(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str:
+    lines = [list(names)]
     for row in rows:
         lines.append([row[name] for name in names])
     return align(lines, left=1)
@@ -169,7 +189,7 @@ def _figure(row: Mapping[str, str], name: str) -> str:
     return value
 
 
-def report(paper: str, recipes: PathLike = "recipes") -> str:
+def report(paper: str, recipes: PathLike = "recipes", width: int = WIDTH) -> str:
     """All published tables of a paper beside what was reproduced, then the tables of other scales.
 
     Parameters
@@ -178,6 +198,8 @@ def report(paper: str, recipes: PathLike = "recipes") -> str:
         Folder of the paper's recipes, such as ``cascade``.
     recipes : str or path-like
         Folder of all recipes.
+    width : int
+        Characters of a line. A row whose name and one figure take more has a longer line.
 
     Returns
     -------
@@ -207,12 +229,13 @@ def report(paper: str, recipes: PathLike = "recipes") -> str:
     results = folder / paper / "results"
     tables = []
     for path in sorted(published.glob("*.tsv")):
-        tables.append(_table(path, results / path.name))
+        tables.append(_table(path, results / path.name, width))
     parts = [table.text for table in tables]
     for path in sorted(results.glob("*.tsv")):
         if not (published / path.name).exists():
             rows = read_rows(path, ())
-            parts.append(f"Of another scale, or of further figures: {path}\n{lay_out(rows)}")
+            shown = lay_out(rows, width)
+            parts.append(f"Of another scale, or of further figures: {path}\n{shown}")
     figures = sum(table.figures for table in tables)
     reproduced = sum(table.reproduced for table in tables)
     parts.append(f"{reproduced} of {figures} published figures have been run at the paper's scale")
@@ -225,7 +248,7 @@ class _Table(NamedTuple):
     reproduced: int
 
 
-def _table(published: pathlib.Path, results: pathlib.Path) -> _Table:
+def _table(published: pathlib.Path, results: pathlib.Path, width: int) -> _Table:
     rows = read_rows(published, KEYS)
     reproduced = []
     if results.exists():
@@ -238,11 +261,12 @@ def _table(published: pathlib.Path, results: pathlib.Path) -> _Table:
         run += sum(not value.endswith("not run") for value in pairs)
     number = rows[0]["table"]
     title = f"Table {number}, published | reproduced ({run} of {count} figures)"
-    lines = [title, lay_out(shown), *_remarks(published.with_suffix(".txt"))]
+    lines = [title, lay_out(shown, width), *_remarks(published.with_suffix(".txt"), width)]
     return _Table("\n".join(lines), count, run)
 
 
-def _remarks(path: pathlib.Path) -> List[str]:
+def _remarks(path: pathlib.Path, width: int) -> List[str]:
     if not path.exists():
         return []
-    return [printable(line.rstrip()) for _, line in text_lines(path, largest=LARGEST_TABLE)]
+    lines = [printable(line.rstrip()) for _, line in text_lines(path, largest=LARGEST_TABLE)]
+    return textwrap.wrap(" ".join(lines), width)

@@ -8,6 +8,9 @@ from wqa.errors import printable
 
 Cell = Union[str, float, None]
 
+# Columns of shares, beside metrics at a cut-off; the last five are those of a comparison.
+_SHARES = ("map", "mrr", "em", "f1", "first", "second", "difference", "low", "high")
+
 
 def table(rows: Sequence[Mapping[str, Cell]]) -> str:
     """Lay rows out as a plain table.
@@ -15,8 +18,9 @@ def table(rows: Sequence[Mapping[str, Cell]]) -> str:
     Parameters
     ----------
     rows : sequence of mapping
-        The rows, all with the same keys, which become the header. Metrics in [0, 1] are shown
-        times 100, as in the papers; None is shown as a dash.
+        The rows, all with the same keys, which become the header. Metrics in [0, 1], and the
+        difference of two of them with its bounds, are shown times 100, as in the papers; None is
+        shown as a dash.
 
     Returns
     -------
@@ -62,6 +66,6 @@ def _cell(name: str, value: Cell) -> str:
         return "-"
     if isinstance(value, (str, int)):
         return str(value)
-    if name in ("map", "mrr", "em", "f1") or "@" in name:
+    if name in _SHARES or "@" in name:
         return f"{100 * value:.2f}"
     return f"{value:.3f}"
