@@ -66,7 +66,7 @@ def named(**tops):
 def test_by_hand():
     members = named(x="aaaba", y="aabab", z="bbcaa")
     teachers = named(p="aabbb", q="bbbba", r="bbcaa")
-    found = measure_agreement(members, teachers, QUESTIONS)
+    found = measure_agreement(members, teachers, QUESTIONS, "all")
     assert found.questions == 5
     assert found.members_correct == (4, 3, 0)  # x: 1, 2, 3, 4; y: 1, 2, 3
     assert found.teachers_correct == (4, 2, 0)  # p: 1, 2, 3, 4; q: 3, 4
@@ -93,8 +93,8 @@ def test_by_hand():
 
 def test_questions_without_an_answer_do_not_change_it():
     members, teachers = named(x="aaaba"), named(p="aabbb")
-    everything = measure_agreement(members, teachers, QUESTIONS)
-    answered = measure_agreement(members, teachers, QUESTIONS, "no-all-negative")
+    everything = measure_agreement(members, teachers, QUESTIONS, "all")
+    answered = measure_agreement(members, teachers, QUESTIONS)
     assert (everything.questions, answered.questions) == (5, 4)
     assert everything.shares == answered.shares
 
@@ -192,7 +192,7 @@ def test_the_command_writes_a_table_and_a_picture(tiny_run, tmp_path, capsys, mo
     arguments = ["agreement", str(path), str(tiny_run), "--data", str(builtin_path("test"))]
     assert main([*arguments, "--out", str(out), "--json", str(rows)]) == 0
     shown = capsys.readouterr().out
-    assert "25 questions, filter all" in shown and shown.count("1.000") == 2
+    assert "25 questions, filter no-all-negative" in shown and shown.count("1.000") == 2
     assert [row["agreement"] for row in json.loads(rows.read_text())["rows"]] == [1, 1]
     lines = (out / "agreement.tsv").read_text().splitlines()
     assert lines[0].split("\t")[-1] == "agreement" and lines[1].split("\t")[-1] == "1.000000"

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Iterator, List
 from wqa.cli.options import add_filter, add_long_questions, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.cli.runs import options_of
+from wqa.data.filters import DEFAULT_FILTER
 
 if TYPE_CHECKING:
     from wqa.evaluation.agreement import Agreement
@@ -41,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-picture", dest="picture", action="store_false", help="leave the picture out"
     )
-    add_filter(parser, "--filter", "all", "questions to score")
+    add_filter(parser, "--filter", DEFAULT_FILTER, "questions to score")
     add_json(parser)
     add_ranking(parser)
     add_long_questions(parser)

@@ -4,19 +4,21 @@ examples:
   wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --drop-ratio 0 --drop-ratio 0.3
   wqa evaluate runs/wikiqa --data data/wikiqa/test.jsonl --trec-run run.txt --write-qrels qrels.txt
   wqa evaluate runs/seed0 runs/seed1 runs/seed2 --data data/wikiqa/test.jsonl --seeds
-  wqa evaluate wo+rr --data data/wikiqa/test.jsonl --filter no-all-negative
+  wqa evaluate wo+rr --data data/wikiqa/test.jsonl --filter all
   wqa evaluate runs/claims --data data/fever/dev.jsonl
   wqa evaluate --run run.txt --qrels qrels.txt
   wqa evaluate --retrieved --data retrieved/dev.jsonl --metrics hit@1,hit@10
 
-Metrics equal trec_eval's. With a RUN, each --drop-ratio and each --keep is a row of the table. With
---seeds, the RUNs are seeds of one system, and the table ends with mean and deviation. Without a
-RUN, --run and --qrels name the TREC files to score, and --retrieved scores the order of the
-candidates in --data, that of `wqa retrieve`. hit@K is the share of questions with a correct
-candidate among the first K; pbt@K and ptb@K compare with the order in --data. A RUN may be a .json
-file of a sequence or an ensemble of rankers, or the name of a baseline: rr, wo, wo+rr, random:SEED,
-bm25. For a RUN that labels claims, --data holds labelled claims, and the table has the accuracy and
-what is predicted for each label. `wqa compare` compares runs.
+Metrics equal trec_eval's; questions without an answer are left out unless --filter or --total says
+otherwise. With a RUN, each --drop-ratio and each --keep is a row of the table. With --seeds, the
+RUNs are seeds of one system, and the table ends with mean and deviation. Without a RUN, --run and
+--qrels name the TREC files to score, and --retrieved scores the order of the candidates in --data,
+that of `wqa retrieve`. hit@K is the share of questions with a correct candidate among the first K;
+pbt@K and ptb@K compare with the order in --data. A RUN may be a .json file of a sequence or an
+ensemble of rankers, or the name of a ranker without training: minilm, maxsim:ENCODER,
+cosine:ENCODER, rr, wo, wo+rr, random:SEED, bm25. For a RUN that labels claims, --data holds
+labelled claims, and the table has the accuracy and what is predicted for each label. `wqa compare`
+compares runs.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from wqa.cli.options import (
 )
 from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
 from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
+from wqa.data.filters import chosen_filter
 from wqa.errors import OptionError
 
 #: Options that need a RUN or a TREC run, and their names in errors.
@@ -99,15 +102,18 @@ def run(options: argparse.Namespace) -> None:
     options.metrics = metric_names(options.metrics)
     if options.total < 0:
         raise OptionError("total", options.total, "a number of questions")
+    reads_trec_run = not options.retrieved and scores_trec_runs(options)
+    ranks = options.retrieved or reads_trec_run or options.seeds
+    if not ranks and labels_claims(options.runs):
+        evaluate_claims(options)
+        return
+    options.filter = chosen_filter(options.filter, options.total)
     if options.retrieved:
         rows = _of_retrieval(options)
-    elif scores_trec_runs(options):
+    elif reads_trec_run:
         rows = _of_trec_run(options)
     elif options.seeds:
         rows = _of_seeds(options)
-    elif labels_claims(options.runs):
-        evaluate_claims(options)
-        return
     else:
         rows = _of_run(options)
     note_long_rows(rows)

@@ -42,6 +42,7 @@ from wqa.cli.options import (
     ranking_options,
 )
 from wqa.cli.output import add_json, show
+from wqa.data.filters import DEFAULT_FILTER
 from wqa.errors import OptionError, printable
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, metavar="N", help=f"seed of these trials (default: {_SEED})"
     )
     _add_drop_options(parser)
-    add_filter(parser, "--filter", "no-all-negative", "questions to score")
+    add_filter(parser, "--filter", DEFAULT_FILTER, "questions to score")
     add_json(parser)
     add_ranking(parser)
     add_long_questions(parser)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Dict, Iterable, List, Tuple
+import logging
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from wqa.data.records import Question
 from wqa.errors import DataError, check_choice, shorten
+
+LOGGER = logging.getLogger(__name__)
+
+#: Filter of the questions whose figures every command and evaluation gives by default: those with
+#: an answer, as the papers count.
+DEFAULT_FILTER = "no-all-negative"
 
 #: Takes the numbers of positive and of negative candidates of a question, or two arrays of them,
 #: and returns whether the question is kept.
@@ -95,6 +102,72 @@ def filter_questions(questions: Iterable[Question], name: str) -> List[Question]
         if rule(labels.count(1), labels.count(0)):
             kept.append(question)
     return kept
+
+
+def chosen_filter(name: Optional[str], total: int = 0) -> str:
+    """The filter of an evaluation.
+
+    Parameters
+    ----------
+    name : {"all", "no-all-negative", "clean"}, optional
+        Name of a filter, if one was given.
+    total : int
+        Number of questions of the corpus, where those that are not evaluated count as 0.
+
+    Returns
+    -------
+    str
+        The name; by default `DEFAULT_FILTER`, and ``"all"`` where a total is given, which counts
+        questions without a correct candidate as well.
+    """
+    return name or ("all" if total else DEFAULT_FILTER)
+
+
+def filter_and_note(questions: Iterable[Question], name: str) -> List[Question]:
+    """Keep the questions that pass a filter, and log what `note_filter` says of the others.
+
+    Parameters
+    ----------
+    questions, name
+        As `filter_questions` takes them.
+
+    Returns
+    -------
+    list of Question
+        As `filter_questions` returns them.
+
+    Raises
+    ------
+    OptionError, DataError
+        As `filter_questions` raises them.
+    """
+    questions = list(questions)
+    kept = filter_questions(questions, name)
+    answered = filter_questions(questions, DEFAULT_FILTER)
+    note_filter(name, len(questions), len(answered), len(kept))
+    return kept
+
+
+def note_filter(name: str, questions: int, answered: int, kept: int) -> None:
+    """Log how many questions a filter leaves out, or how many without an answer count as 0.
+
+    Parameters
+    ----------
+    name : {"all", "no-all-negative", "clean"}
+        Name of the filter.
+    questions, answered, kept : int
+        Number of all questions, of those with a positive candidate, and of those that pass.
+    """
+    if name == "all" and answered < questions:
+        LOGGER.warning(
+            f"{questions - answered} of {questions} questions have no correct candidate and count "
+            f"as 0; the filter {DEFAULT_FILTER} leaves them out, as papers do"
+        )
+    elif kept < questions:
+        LOGGER.warning(
+            f"{questions - kept} of {questions} questions are left out by the filter {name}; under "
+            "all, those without a correct candidate count as 0"
+        )
 
 
 def known_labels(question: Question) -> Tuple[int, ...]:

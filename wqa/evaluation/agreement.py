@@ -16,7 +16,7 @@ import dataclasses
 import itertools
 from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
-from wqa.data import Question
+from wqa.data import DEFAULT_FILTER, Question
 from wqa.errors import DataError, OptionError, shorten
 from wqa.evaluation.comparison import NamedRanker, prepared_alike
 from wqa.evaluation.rankers import Row, questions_that_count, rank_questions
@@ -150,7 +150,7 @@ def measure_agreement(
     members: Iterable[NamedRanker],
     teachers: Iterable[NamedRanker],
     questions: Iterable[Question],
-    filter: str = "all",
+    filter: str = DEFAULT_FILTER,
     progress: bool = False,
 ) -> Agreement:
     """Rank questions by a student's members and by teachers, and count where they agree.

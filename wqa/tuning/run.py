@@ -9,7 +9,7 @@ import pathlib
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
-from wqa.data import Question, atomic_writer, read_questions
+from wqa.data import DEFAULT_FILTER, Question, atomic_writer, read_questions
 from wqa.data.locks import lock_output
 from wqa.errors import OptionError
 from wqa.evaluation.picture import check_matplotlib
@@ -55,7 +55,7 @@ def tune(
     min_metric: Optional[float] = None,
     out: PathLike = "",
     picture: bool = True,
-    filter: str = "no-all-negative",
+    filter: str = DEFAULT_FILTER,
     progress: bool = False,
     max_loss: Optional[float] = None,
     **options: Any,

@@ -15,7 +15,7 @@ import time
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from wqa.config import read_json
-from wqa.data import Question, atomic_writer, read_questions
+from wqa.data import DEFAULT_FILTER, Question, atomic_writer, read_questions
 from wqa.data.files import PathLike
 from wqa.data.locks import lock_output
 from wqa.data.progress import with_bar
@@ -66,7 +66,7 @@ def tune_sequence(
     max_loss: Optional[float] = None,
     out: PathLike = "",
     picture: bool = True,
-    filter: str = "no-all-negative",
+    filter: str = DEFAULT_FILTER,
     progress: bool = False,
     **options: Any,
 ) -> Tuning:

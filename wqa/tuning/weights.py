@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import numpy as np
 
 from wqa.config import read_json
-from wqa.data import Question, atomic_writer, read_questions
+from wqa.data import DEFAULT_FILTER, Question, atomic_writer, read_questions
 from wqa.data.files import PathLike
 from wqa.data.locks import lock_output
 from wqa.data.progress import with_bar
@@ -92,7 +92,7 @@ def tune_weights(
     trials: int = TRIALS,
     seed: int = 0,
     metric: str = "map",
-    filter: str = "no-all-negative",
+    filter: str = DEFAULT_FILTER,
     progress: bool = False,
     **options: Any,
 ) -> TunedWeights:
