@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import json
 import pathlib
 from typing import Any, Dict, List, Tuple, Union
@@ -10,13 +12,14 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock
 
-from wqa.config import PAIR_FORMS
+from wqa.config import PAIR_FORMS, RunConfig, read_run_config
 from wqa.data.files import PathLike
+from wqa.data.model_card import write_model_card
 from wqa.data.parameter_files import read_layout
-from wqa.errors import OptionError
+from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference.cascade import CascadeRanker
 from wqa.inference.load import load_network_ranker
-from wqa.models import PairwiseTransformer
+from wqa.models import PairwiseTransformer, library_versions
 from wqa.pretrained.checkpoints import checkpoint_tensors
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.folders import new_directory, write_tensors
@@ -89,6 +92,7 @@ def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
             _write_network(block, inputs, names, folder / prefix)
         tokenizer.save(folder / "tokenizer.json")
         (folder / "export.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        _write_card(folder, "mxnet", out, run, ranker)
         return sorted(path.name for path in folder.iterdir())
 
 
@@ -154,6 +158,7 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     with new_directory(out) as folder:
         write_tensors(huggingface_tensors(network), folder / "model.safetensors", {"format": "pt"})
         _write_settings(ranker, to_huggingface(network.config), folder)
+        _write_card(folder, "huggingface", out, run, ranker)
         return sorted(path.name for path in folder.iterdir())
 
 
@@ -191,7 +196,24 @@ def export_checkpoint(run: PathLike, out: PathLike) -> List[str]:
         # Without names of its labels, a classifier has two.
         del config["id2label"], config["label2id"]
         _write_settings(ranker, config, folder)
+        _write_card(folder, "pytorch", out, run, ranker)
         return sorted(path.name for path in folder.iterdir())
+
+
+def _write_card(
+    folder: pathlib.Path, form: str, out: PathLike, run: PathLike, ranker: CascadeRanker
+) -> None:
+    """Write the model card of an export, by the run's ``config.json`` where it has one."""
+    config = RunConfig(
+        system=ranker.capabilities.system,
+        network=dataclasses.asdict(ranker.network.own_config),
+        max_length=ranker.encoder.max_length,
+        encoder=str(run),
+        versions=library_versions(),
+    )
+    with contextlib.suppress(RunDirectoryError):  # a classifier of another library
+        config = read_run_config(pathlib.Path(run) / "config.json")
+    write_model_card(folder, config, form, pathlib.Path(out).absolute().name, run)
 
 
 def _write_settings(ranker: CascadeRanker, config: Dict[str, Any], folder: pathlib.Path) -> None:

@@ -11,6 +11,7 @@ import mxnet as mx
 from wqa.config import RunConfig, to_json
 from wqa.data.digests import record_digests
 from wqa.data.files import PathLike
+from wqa.data.model_card import write_model_card
 from wqa.data.parameter_files import is_finite
 from wqa.errors import OptionError, shorten
 from wqa.models import NETWORKS, Network, library_versions
@@ -67,6 +68,7 @@ def save_run(
         encoder.tokenizer.save(target / "tokenizer.json")
         (target / "config.json").write_text(to_json(record), encoding="utf-8")
         record_digests(target)
+        write_model_card(target, record, model.computes, pathlib.Path(folder).absolute().name)
     return pathlib.Path(folder)
 
 

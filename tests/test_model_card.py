@@ -1,0 +1,175 @@
+"""Model cards of runs and of exports: what they say, and that nothing depends on them."""
+
+import json
+import re
+import shlex
+import shutil
+
+import pytest
+import yaml
+from conftest import write_family_encoder
+
+from wqa.cli import main, parse
+from wqa.config import TrainingConfig, read_run_config
+from wqa.data import builtin_path
+from wqa.data.digests import ranker_digest
+from wqa.data.files import sha256
+from wqa.data.model_card import CARD, MARK, USES, write_model_card
+from wqa.inference import load_ranker, save_run
+from wqa.inference.run_directory import KINDS
+from wqa.training import train
+
+TEXTS = ["Tea is a drink.", "Steam makes it whistle."]
+
+
+def block(card, language):
+    return re.search(rf"^```{language}\n(.*?)^```$", card, re.MULTILINE | re.DOTALL)[1]
+
+
+def front_matter(card):
+    return yaml.safe_load(card.split("---\n")[1])
+
+
+def training(encoder, out, *more):
+    data = str(builtin_path("dev"))
+    files = ["--encoder", str(encoder), "--train", data, "--dev", data, "--out", str(out)]
+    return ["train", "cascade", *files, "--exits=1,3", "--max-updates=2", "--eval-every=1", *more]
+
+
+@pytest.fixture(scope="module")
+def run(tiny_encoder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("card") / "cascade"
+    assert main(training(tiny_encoder, out)) == 0
+    return out
+
+
+@pytest.fixture
+def copied(run, tmp_path):
+    return shutil.copytree(run, tmp_path / "cascade")
+
+
+def test_the_card_of_a_training(run, tiny_encoder):
+    card, data = (run / CARD).read_text(), builtin_path("dev")
+    head = front_matter(card)
+    assert head["library_name"] == "wqa" and "cascade" in head["tags"]
+    assert head["metrics"] == ["map"] and head["license"] == "unknown"
+    rows = [line for line in card.splitlines() if str(data) in line and line.startswith("| ")]
+    assert [row.split(" | ")[0] for row in rows] == ["| training", "| development"]
+    for row in rows:
+        assert "25 questions" in row and sha256(data) in row
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    best = max((line["dev"] for line in lines if "dev" in line), key=lambda dev: dev["map"])
+    assert f"| map | {100 * best['map']:.2f} |" in card
+    assert "| exits | `[1, 3]` |" in card and "| max_updates | `2` |" in card
+    assert f"Encoder `{tiny_encoder}`: unknown" in card
+    assert "wqa train cascade" in card
+
+
+def test_its_example_runs(run, monkeypatch, capsys):
+    monkeypatch.chdir(run.parent)
+    exec(block((run / CARD).read_text(), "python"), {})
+    order = load_ranker(run).rank("why does a kettle whistle ?", TEXTS).order
+    assert capsys.readouterr().out == f"{order}\n"
+
+
+def test_nothing_depends_on_the_card(copied):
+    digest, config = ranker_digest(copied), read_run_config(copied / "config.json")
+    scores = load_ranker(copied).rank("q", TEXTS).scores.tolist()
+    (copied / CARD).unlink()
+    assert ranker_digest(copied) == digest and CARD not in config.sha256
+    assert load_ranker(copied).rank("q", TEXTS).scores.tolist() == scores
+
+
+def test_a_resumed_run_gets_its_card_again_but_keeps_ones_own(copied, tiny_encoder):
+    path = copied / CARD
+    written = path.read_text()
+    for damaged in (None, f"{MARK}\nold\n"):
+        path.unlink()
+        if damaged:
+            path.write_text(damaged)
+        assert main(training(tiny_encoder, copied, "--resume")) == 0
+        assert path.read_text() == written
+    path.write_text("my own words")
+    assert main(training(tiny_encoder, copied, "--resume")) == 0
+    assert path.read_text() == "my own words"
+
+
+def test_a_run_of_an_earlier_version(copied):
+    config = read_run_config(copied / "config.json")
+    values = json.loads((copied / "config.json").read_text())
+    del values["data"], values["sha256"]
+    (copied / "config.json").write_text(json.dumps(values))
+    (copied / "metrics.jsonl").write_text('{"dev": {}}\n[1]\n{"dev": 3}\nhalf a li')
+    write_model_card(copied, read_run_config(copied / "config.json"), "scores")
+    card = (copied / CARD).read_text()
+    assert f"| training | not recorded |  | {config.train_sha256} |" in card
+    assert "It was not evaluated" in card and "metrics" not in front_matter(card)
+    load_ranker(copied)
+
+
+def test_a_run_of_ones_own_model(run, tmp_path):
+    ranker = load_ranker(run, engine="mxnet")
+    save_run(ranker.network, ranker.encoder, tmp_path / "own")
+    card = (tmp_path / "own" / CARD).read_text()
+    assert "# own\n" in card and "The run does not record what it was trained on." in card
+
+
+def test_cards_of_exports(run, tmp_path, monkeypatch):
+    assert main(["export", str(run), str(tmp_path / "exported")]) == 0
+    card = (tmp_path / "exported" / CARD).read_text()
+    figures = (run / CARD).read_text().partition("## Data")[2]
+    assert card.partition("## Data")[2] == figures  # all but how it is loaded
+    monkeypatch.chdir(tmp_path)
+    exec(block(card, "python"), {})
+    assert "# exported\n" in card
+
+
+def test_the_card_of_an_exported_classifier(tmp_path):
+    """Its files are no run, so that little is known of it."""
+    encoder = write_family_encoder(tmp_path / "bert", "bert")
+    export = ["export", str(encoder), str(tmp_path / "out"), "--format", "huggingface"]
+    assert main(export) == 0
+    card = (tmp_path / "out" / CARD).read_text()
+    assert "The run does not record" in card and 'from_pretrained("out")' in card
+
+
+@pytest.mark.parametrize("classifier, loads", [(False, "load_backbone"), (True, "load_ranker")])
+def test_the_card_of_a_conversion(classifier, loads, tiny_encoder, tmp_path):
+    source = write_family_encoder(tmp_path / "bert", "bert") if classifier else tiny_encoder
+    assert main(["convert", str(source), str(tmp_path / "out")]) == 0
+    card = (tmp_path / "out" / CARD).read_text()
+    assert f'{loads}("out")' in card and f"Encoder `{source}`: unknown" in card
+
+
+@pytest.mark.parametrize("use", USES)
+def test_the_commands_of_cards_parse(use, tmp_path):
+    text = USES[use].replace("{name}", "run").replace("{shell}", "run")
+    compile(block(text, "python"), "card", "exec")
+    if use != "mxnet":
+        parse(shlex.split(block(text, "sh"))[1:])
+
+
+def test_whatever_a_run_computes_has_its_use():
+    assert set(KINDS) | {"encoder", "mxnet", "huggingface", "pytorch"} == set(USES)
+
+
+def test_names_stay_within_their_cells(copied, tmp_path):
+    folder = tmp_path / "a | b `c`"
+    copied.rename(folder)
+    (folder / CARD).unlink()
+    write_model_card(folder, read_run_config(folder / "config.json"), "scores")
+    card = (folder / CARD).read_text()
+    assert "# a \\| b 'c'\n" in card
+
+
+def test_the_card_of_a_reader(tiny_encoder, tmp_path):
+    out = tmp_path / "reader"
+    questions = tmp_path / "q.jsonl"
+    candidate = {"text": "ice melts in may .", "label": 1}
+    question = {"id": "1", "question": "when ?", "candidates": [candidate], "answers": ["may"]}
+    questions.write_text(json.dumps(question) + "\n")
+    config = TrainingConfig(max_updates=1, warmup_updates=0)
+    train("reader", str(questions), str(out), str(tiny_encoder), config=config, max_length=64)
+    card = (out / CARD).read_text()
+    assert "1 questions, 1 windows" in card and "load_reader" in card
+    assert "metrics" not in front_matter(card)
