@@ -276,3 +276,20 @@ def test_the_marker_of_types_is_shipped(tmp_path):
     command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (tmp_path / "wqa" / "py.typed").is_file(), done.stderr
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_the_scores_of_all_exits_in_one_pass(hybrid):
+    network, arrays = small_model(exits=(1, 2, 4)), rows()
+    expected = [network.path(index)(*arrays)[1].asnumpy() for index in range(3)]
+    if hybrid:
+        network.hybridize()
+    with autograd.record(train_mode=False):  # without dropout
+        scores = network.exit_scores(*arrays)
+        losses = [(row**2).sum() for row in scores]
+    autograd.backward(losses)
+    for alone, together in zip(expected, scores):
+        np.testing.assert_allclose(together.asnumpy(), alone, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(network(*arrays).asnumpy(), expected[-1], rtol=1e-5, atol=1e-6)
+    weights = [network.head(index).out.weight for index in range(3)]
+    assert all(abs(weight.grad().asnumpy()).max() > 0 for weight in weights)

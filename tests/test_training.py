@@ -6,6 +6,7 @@ import mxnet as mx
 import numpy as np
 import pytest
 
+from wqa.cli import main
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path, filter_questions, read_questions
 from wqa.data.digests import forget_digests
@@ -452,3 +453,40 @@ def test_figures_may_be_negative_and_must_be_there(make_trainer):
         trainer.evaluator = lambda network, figure=figure: figure
         with pytest.raises(error, match="map"):
             trainer.fit()
+
+
+# Development questions
+
+
+def test_train_takes_development_questions_as_the_command_does(tiny_encoder, tmp_path):
+    dev, data = str(builtin_path("dev")), str(builtin_path("train"))
+    settings = {"max_updates": 2, "eval_every": 2, "learning_rate": 1e-3, "warmup_updates": 1}
+    config = TrainingConfig(**settings)
+    options = {"encoder": str(tiny_encoder), "config": config, "exits": (1, 3)}
+    state = train("cascade", data, str(tmp_path / "a"), dev=dev, **options)
+    assert state.best_update == 2 and 0 < state.best_figure < 1
+    command = ["train", "cascade", "--train", data, "--dev", dev, "--out", str(tmp_path / "b")]
+    command += ["--encoder", str(tiny_encoder), "--exits", "1,3"]
+    for name, value in settings.items():
+        command += ["--" + name.replace("_", "-"), str(value)]
+    assert main(command) == 0
+    figures = []
+    for run in ("a", "b"):
+        lines = (tmp_path / run / "metrics.jsonl").read_text().splitlines()
+        figures += [line["dev"]["map"] for line in map(json.loads, lines) if "dev" in line]
+    assert figures == [state.best_figure] * 2
+    with pytest.raises(OptionError, match="dev and make_evaluator: both"):
+        train("cascade", data, str(tmp_path / "c"), dev=dev, make_evaluator=print, **options)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"dev_file": "a"}, "options of cascade: unknown field 'dev_file'; expected one of dist"),
+        ({"epochs": 3}, r"epochs: a setting .*; expected config=TrainingConfig\(epochs=...\)"),
+        ({"distillation": "a"}, "options of cascade, field distillation: 'a'; expected a value of"),
+    ],
+)
+def test_an_argument_that_train_does_not_know(options, message, tmp_path):
+    with pytest.raises(OptionError, match=message):
+        train("cascade", str(builtin_path("train")), str(tmp_path / "run"), **options)

@@ -21,7 +21,6 @@ import argparse
 import shlex
 from typing import Any, Callable
 
-from wqa.cli.development import evaluation_engine, evaluator_factory
 from wqa.cli.options import add_fields, add_filter, fields_of
 from wqa.cli.output import add_json, show
 from wqa.cli.systems import HelpWithOwnOptions
@@ -112,10 +111,10 @@ def run(options: argparse.Namespace) -> None:
         config,
         options.max_length,
         options.resume,
-        evaluator_factory(options) if options.dev else None,
-        command,
-        teacher_scorer(options),
-        options.log_dir or "",
+        command=command,
+        score_teacher=teacher_scorer(options),
+        log_dir=options.log_dir or "",
+        dev=options.dev or "",
         **own,
     )
     if state.rank:
@@ -154,8 +153,9 @@ def teacher_scorer(options: argparse.Namespace) -> Callable:
 
     def score(run: str) -> Any:
         from wqa.inference import score_in_memory
+        from wqa.training.development import evaluation_engine
 
-        engine = evaluation_engine(options)
+        engine = evaluation_engine(options.engine, options.ctx)
         return score_in_memory(
             run,
             options.train,

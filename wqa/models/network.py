@@ -15,7 +15,7 @@ from wqa.config.encoders import check_exits, check_length
 from wqa.config.fields import option
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, EncoderLayer, break_cycles
-from wqa.models.heads import Head, Stage, layers_before, score
+from wqa.models.heads import Head, Stage, layers_before, score, scores_of_stages
 from wqa.models.runtime import Tensor
 from wqa.text import PairEncoder, Tokenizer
 
@@ -254,8 +254,9 @@ class ExitConfig(NetworkConfig):
 class ExitNetwork(Network):
     """An encoder with a head after each of its exits; a monolithic ranker has one exit.
 
-    The network computes the score of the last exit. `path` returns one ranker, for training, and
-    `stage` the part between two exits, for ranking. Both share the parameters of the network.
+    The network computes the score of the last exit, and `exit_scores` those of all. `path` returns
+    one ranker, for training, and `stage` the part between two exits, for ranking. Both share the
+    parameters of the network.
 
     Parameters
     ----------
@@ -404,6 +405,25 @@ class ExitNetwork(Network):
 
     def encoder_stages(self) -> List[Stage]:
         return [self.stage(index) for index in range(len(self.exits))]
+
+    def exit_scores(
+        self, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
+    ) -> List[Tensor]:
+        """Scores of all exits, from one pass through the layers.
+
+        Parameters
+        ----------
+        token_ids, token_types : Tensor
+            (B, L) int32 token ids and types.
+        valid_length : Tensor
+            (B,) number of positions that are not padding.
+
+        Returns
+        -------
+        list of Tensor
+            (B,) log-odds of each exit. Gradients reach all layers and heads.
+        """
+        return scores_of_stages(self.encoder_stages(), token_ids, token_types, valid_length)
 
     def stage_work(self) -> List[float]:
         depths = [end - start for start, end in zip((0, *self.exits), self.exits)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Dict, Optional, Type
 
-from wqa.config import BackboneConfig
-from wqa.errors import OptionError, check_choice
+from wqa.config import BackboneConfig, from_dict
+from wqa.errors import OptionError, RunDirectoryError, check_choice
 from wqa.models.cascade import CascadeTransformer
 from wqa.models.compare_aggregate import CompareAggregate
 from wqa.models.cosinet import Cosinet
@@ -53,6 +53,36 @@ def network_type(system: str) -> Type[Network]:
     return NETWORKS[system]
 
 
+def system_config(system: str, options: Dict[str, Any]) -> Any:
+    """Build the configuration of a system.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system.
+    options : dict of str to Any
+        Fields of its configuration.
+
+    Returns
+    -------
+    NetworkConfig
+
+    Raises
+    ------
+    OptionError
+        If the system is unknown or an option does not fit it.
+    """
+    kind = network_type(system).Config
+    try:
+        return kind(**options)
+    except TypeError:
+        pass
+    try:  # as values of a file, whose errors name the field that is unknown or of another type
+        return from_dict(kind, options, f"options of {system}")
+    except RunDirectoryError as error:
+        raise OptionError(error.where, error.found, error.expected) from None
+
+
 def build_network(
     system: str, backbone: Optional[BackboneConfig] = None, **options: Any
 ) -> Network:
@@ -77,9 +107,4 @@ def build_network(
     OptionError
         If the system is unknown or an option does not fit it.
     """
-    network = network_type(system)
-    try:
-        config = network.Config(**options)
-    except TypeError as error:
-        raise OptionError(f"options of {system}", str(error)) from None
-    return network(backbone, config)
+    return network_type(system)(backbone, system_config(system, options))

@@ -28,11 +28,12 @@ import os
 import pathlib
 import platform
 import re
+import resource
 from typing import Dict, Iterator, List, Union
 
 import wqa
 from wqa.config.cuda import import_problem, library_folders, load_libraries
-from wqa.config.environment import check_environment, openmp_threads
+from wqa.config.environment import check_address_space, check_environment, openmp_threads
 from wqa.errors import DeviceError, how_to_install, shorten
 
 
@@ -57,6 +58,7 @@ def _garbage_kept() -> Iterator[None]:
 
 
 check_environment(os.environ)
+check_address_space(resource.getrlimit(resource.RLIMIT_AS)[0])
 os.environ["OMP_NUM_THREADS"] = openmp_threads(
     os.environ.get("OMP_NUM_THREADS", ""), len(os.sched_getaffinity(0))
 )

@@ -6,10 +6,11 @@ that each of N exits gets an N-th of the updates. The other rules give the last 
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict
 
 import mxnet as mx
 
+from wqa.models.heads import scores_of_stages
 from wqa.training.exits import ExitTask
 from wqa.training.losses import cross_entropy
 
@@ -38,7 +39,7 @@ class CascadeTask(ExitTask):
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         if not self._stages:
             return super().losses(batch, update)
-        *early, last = self._all_scores(batch)
+        *early, last = scores_of_stages(self._stages, *self.inputs(batch))
         target = mx.nd.sigmoid(mx.nd.BlockGrad(last))
         losses = {}
         for layer, scores in zip(self.network.exits, early):
@@ -49,13 +50,3 @@ class CascadeTask(ExitTask):
             losses[f"exit_{layer}"] = loss
         losses[f"exit_{self.network.exits[-1]}"] = self.score_loss(last, batch, update)
         return losses
-
-    def _all_scores(self, batch: Dict[str, mx.nd.NDArray]) -> List[mx.nd.NDArray]:
-        """Scores of every exit, from one pass through the layers."""
-        inputs = [batch["token_ids"], batch["token_types"]]
-        results = []
-        for stage in self._stages:
-            hidden, scores = stage(*inputs, batch["valid_length"])
-            inputs = [hidden]
-            results.append(scores)
-        return results

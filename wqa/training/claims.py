@@ -170,6 +170,9 @@ class ClaimTask(Task):
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return fill_joint(self.network, start, devices)
 
+    def size(self) -> Dict[str, int]:
+        return {"claims": len(self.examples.inputs)}
+
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
         size = max(1, tokens // self.max_length)
         return plan_rows(self._lengths, size, self._shuffle, rng)

@@ -16,6 +16,7 @@ from mxnet import gluon
 from safetensors import SafetensorError, safe_open
 
 from wqa.config import parse_json
+from wqa.config.reading import open_file
 from wqa.data import storage_errors
 from wqa.errors import RunDirectoryError, shorten
 from wqa.pretrained.folders import write_tensors
@@ -92,6 +93,7 @@ def load_optimizer(
 
 def _read(path: pathlib.Path) -> OptimizerState:
     try:
+        open_file(path).close()  # what it refuses, the library would wait for
         with safe_open(str(path), "np") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -127,6 +127,9 @@ class ParagraphTask(Task):
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return fill_joint(self.network, start, devices, PredictingEncoder(start.backbone()))
 
+    def size(self) -> Dict[str, int]:
+        return {"examples": self._examples}
+
     def hybridize(self, active: bool) -> None:
         self.network.hybridize(active)
         self.network.predictor.hybridize(True)  # no engine computes it

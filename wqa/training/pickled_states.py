@@ -14,6 +14,7 @@ from typing import Any, Dict, NamedTuple, NoReturn, Sequence, Tuple
 
 import numpy as np
 
+from wqa.config.reading import open_file
 from wqa.data.parameter_files import MOST_AXES, NUMPY_MAGIC, PLAIN_MAGIC
 from wqa.errors import RunDirectoryError, shorten
 from wqa.pretrained.unpickling import BYTES_HANDLERS, Name, Rules, load_pickle
@@ -72,7 +73,7 @@ def unpickle_state(
         return known
 
     try:
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
+        with open_file(path) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
             rules = Rules(find, _call, _refuse_reference, _build, (str, int))
             value, _ = load_pickle(raw, rules, 0, BYTES_HANDLERS, len(raw))
         return _state(value, names, devices)

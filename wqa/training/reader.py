@@ -87,6 +87,10 @@ class ReaderTask(Task):
         examples.counts.note(train_file)
         return cls(network, encoder, examples, config.shuffle, data_digest(train_file))
 
+    def size(self) -> Dict[str, int]:
+        counts = self.examples.counts
+        return {"questions": counts.questions, "windows": len(self.examples.examples)}
+
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Sequence[np.ndarray]:
         if self._shuffle == "question":
             return plan_by_question(self._lengths, self._questions, tokens, rng)

@@ -18,12 +18,17 @@ import numpy as np
 from wqa.config import RunConfig, TrainingConfig, from_dict, read_run_config, to_json
 from wqa.data import atomic_writer
 from wqa.data.digests import RUN_FILES, forget_digests, record_digests
+from wqa.data.formats import data_digest
+from wqa.data.ir_names import is_ir_name
 from wqa.data.locks import lock_output
+from wqa.data.model_card import write_model_card
 from wqa.errors import OptionError, RunDirectoryError, printable
 from wqa.models import library_versions, network_type, parse_devices
+from wqa.models.registry import system_config
 from wqa.onednn import choose_engine
 from wqa.text import PairEncoder
 from wqa.training.checkpoint import State
+from wqa.training.development import Development
 from wqa.training.engines import choose_training_engine
 from wqa.training.messages import lossy_messages
 from wqa.training.metrics import MetricsFile
@@ -80,6 +85,7 @@ def train(
     command: str = "",
     score_teacher: Optional[ScoreTeacher] = None,
     log_dir: str = "",
+    dev: str = "",
     **options: Any,
 ) -> Trained:
     """Train a system into a run directory.
@@ -118,6 +124,10 @@ def train(
         teachers are folders that `wqa score` wrote.
     log_dir : str
         Folder in which TensorBoard finds the figures of ``metrics.jsonl``; empty for none.
+    dev : str
+        Development questions, or what else the system is evaluated on; empty for none. The run
+        keeps the parameters with the best figure, as of those of ``make_evaluator``. The model card
+        names the file.
     **options
         Fields of the system's own configuration, such as ``exits=(2, 4, 6)``.
 
@@ -132,11 +142,14 @@ def train(
         If the data, the encoder or the run cannot be read, the settings do not fit, the training
         diverges or is stopped, or one of several workers fails.
     """
-    kind = task_type(system)
-    own_config = _own_config(system, options)
+    kind, own_config = task_type(system), _own_config(system, options)
     config = config or TrainingConfig(**own_config.training_defaults())
     run, devices = pathlib.Path(out), parse_devices(config.ctx)
     choose_engine(config.engine_config)  # fails before any data is read
+    if dev and make_evaluator:
+        raise OptionError("dev and make_evaluator", "both", "one of the two")
+    if dev:
+        make_evaluator = Development(dev, system, own_config, config).factory()
     with lossy_messages(), open_workers(config.kvstore) as workers, _lock(run, workers):
         log = TensorBoardLog(log_dir) if log_dir and workers.writes else None
         if resume:
@@ -162,17 +175,15 @@ def train(
                 versions=library_versions(),
                 command=command,
                 workers=workers.count,
+                data=_describe_data(task, train_file, dev) if workers.writes else {},
             )
             _check_agreement(record, workers)
             if workers.first(workers.writes and _is_complete(run, record, resume)):
+                _write_card(run, task, workers)
                 return Trained(finished=True, rank=workers.rank)
             if teachers:
                 task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
-            if given.learning_rate is None:
-                LOGGER.info(
-                    f"learning_rate={config.learning_rate} is chosen for {schedule.total} updates, "
-                    f"{schedule.warmup} of them up to the peak"
-                )
+            _note_rate(given, config, schedule)
             if workers.writes:
                 _begin(run, record, task)
             _seed(config.seed)
@@ -194,7 +205,7 @@ def _check_agreement(record: RunConfig, workers: Workers) -> None:
     values = json.loads(to_json(record))
     values.update(values.pop("training"))
     for name, value in values.items():
-        if name != "command":
+        if name not in ("command", "data"):
             expected = "the same training on all workers"
             workers.check_equal(name, value, expected, "give them the same options and data")
 
@@ -241,11 +252,21 @@ def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, workers: Wo
     return schedule
 
 
+def _note_rate(given: TrainingConfig, config: TrainingConfig, schedule: Schedule) -> None:
+    """Log the learning rate where it was not given."""
+    if given.learning_rate is None:
+        LOGGER.info(
+            f"learning_rate={config.learning_rate} is chosen for {schedule.total} updates, "
+            f"{schedule.warmup} of them up to the peak"
+        )
+
+
 def _own_config(system: str, options: Dict[str, Any]) -> Any:
-    try:
-        return network_type(system).Config(**options)
-    except TypeError as error:
-        raise OptionError(f"options of {system}", str(error)) from None
+    for field in dataclasses.fields(TrainingConfig):
+        if field.name in options:
+            expected = f"config=TrainingConfig({field.name}=...)"
+            raise OptionError(field.name, "a setting of the training as an argument", expected)
+    return system_config(system, options)
 
 
 def _as_json(own_config: Any) -> Dict[str, Any]:
@@ -279,6 +300,7 @@ def _fit(
     if workers.writes:
         trainer.checkpoints.finish(task.network, run / "model.params")
         record_digests(run)
+    _write_card(run, task, workers)
     return state
 
 
@@ -321,6 +343,22 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     shutil.rmtree(run / "checkpoints", ignore_errors=True)
     record_digests(run, [name for name in RUN_FILES if (run / name).is_file()])
     return True
+
+
+def _describe_data(task: Task, train_file: str, dev: str) -> Dict[str, Any]:
+    """What ``config.json`` records for the model card."""
+    data: Dict[str, Any] = {"metric": task.metric}
+    data["train"] = {"file": printable(str(train_file)), **task.size()}
+    if dev:
+        data["dev"] = {"file": printable(dev)}
+        if is_ir_name(dev) or pathlib.Path(dev).is_file():
+            data["dev"]["sha256"] = data_digest(dev)
+    return data
+
+
+def _write_card(run: pathlib.Path, task: Task, workers: Workers) -> None:
+    if workers.writes:
+        write_model_card(run, read_run_config(run / "config.json"), task.network.computes)
 
 
 def _begin(run: pathlib.Path, record: RunConfig, task: Task) -> None:

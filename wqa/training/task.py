@@ -126,6 +126,16 @@ class Task:
         """
         raise NotImplementedError
 
+    def size(self) -> Dict[str, int]:
+        """Count what is trained on, for the model card.
+
+        Returns
+        -------
+        dict of str to int
+            Counts by the names of what they count, such as ``"questions"``; empty if unknown.
+        """
+        return {}
+
     def hybridize(self, active: bool) -> None:
         """Hybridize the blocks that `losses` calls, or undo it.
 
@@ -293,6 +303,9 @@ class PairTask(Task):
 
     def teach(self, scores_of: Callable[[Pairs], np.ndarray]) -> None:
         self._teacher_scores = scores_of(self.pairs)
+
+    def size(self) -> Dict[str, int]:
+        return {"questions": len(np.unique(self.pairs.questions)), "pairs": len(self.pairs)}
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Sequence[np.ndarray]:
         return self.pairs.plan(tokens, rng)
