@@ -141,6 +141,17 @@ def test_a_training_from_a_file_is_that_of_the_flags(tiny_encoder, file, tmp_pat
         assert parameters == (tmp_path / "flags" / "model.params").read_bytes()
 
 
+def nested(first, row):
+    """A document of a few hundred bytes, which stands for 10^10 values."""
+    lines = [f"b0: &a0 {first}"]
+    for level in range(10):
+        lines.append(f"b{level + 1}: &a{level + 1} " + row.format(", ".join([f"*a{level}"] * 10)))
+    return "\n".join(lines)
+
+
+ALIASES, MERGES = nested("[x]", "[{}]"), nested("{x: 1}", "{{<<: [{}]}}")
+
+
 @pytest.mark.parametrize(
     "text, found",
     [
@@ -167,6 +178,10 @@ def test_a_training_from_a_file_is_that_of_the_flags(tiny_encoder, file, tmp_pat
         ("!!python/object:os.system {}", "cannot be read"),
         ("{[1]: 2}", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
+        ("exits: &a [2]\nepochs: *a", "cannot be read (alias '*a'); expected YAML without aliases"),
+        (ALIASES, "cannot be read (alias '*a0')"),
+        (MERGES, "cannot be read (alias '*a0')"),
+        (f"epochs: 0x{'f' * 9000}", "key epochs: a value of type int; expected a whole number"),
     ],
 )
 def test_files_that_do_not_fit(text, found, file, capsys):
@@ -185,6 +200,9 @@ def test_files_that_are_not_there_or_damaged(tiny_run, file, tmp_path, capsys):
     for path in (tmp_path / "missing.yaml", tmp_path):
         assert main(["train", "cascade", "--config", str(path)]) == 2
         assert f"{path}: cannot be read" in capsys.readouterr().err
+    twice = file('{"epochs": 1, "epochs": 2}', "twice.json")
+    assert main(["train", "cascade", "--config", twice]) == 2
+    assert "cannot be read (key 'epochs' occurs twice)" in capsys.readouterr().err
     damaged = (tiny_run / "config.json").read_text().replace('"seed": 0', '"seed": 1')
     assert main(["train", "--config", file(damaged, "config.json")]) == 2
     assert "has changed: its SHA-256" in capsys.readouterr().err

@@ -52,7 +52,7 @@ def test_the_cascade_trains_and_ranks_on_every_family(family_encoder, tmp_path):
     ranking = load_ranker(tmp_path / "run", drop_ratio=0.5).rank(QUESTION, CANDIDATES)
     # Of 3 candidates with text the first exit drops 1, the second 1 of 2.
     assert sorted(ranking.exits.tolist()) == [0, 1, 2, 3]
-    files = ["export.json", "tokenizer.json"]
+    files = ["README.md", "export.json", "tokenizer.json"]
     for prefix in ("model", "exit_1", "exit_2", "exit_3"):
         files += [f"{prefix}-symbol.json", f"{prefix}-0000.params"]
     assert export_mxnet(tmp_path / "run", tmp_path / "out") == sorted(files)
@@ -93,7 +93,8 @@ def test_classifiers_rank_at_once_convert_and_go_back(family_encoder, tmp_path):
     for name in theirs:
         np.testing.assert_array_equal(ours[name], theirs[name])
     names = export_huggingface(tmp_path / "converted", tmp_path / "back")
-    assert names == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+    settings = ["config.json", "tokenizer_config.json"]
+    assert names == sorted(["README.md", "model.safetensors", "tokenizer.json", *settings])
     tensors, again = (
         load_file(str(folder / "model.safetensors"))
         for folder in (family_encoder, tmp_path / "back")

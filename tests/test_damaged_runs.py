@@ -1,8 +1,10 @@
 """Damaged and hostile run directories: each is refused with one typed error, or loads."""
 
 import json
+import os
 import random
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -21,6 +23,7 @@ from wqa.config import BackboneConfig, TrainingConfig, config_digest
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import RUN_FILES, file_digests, forget_digests, record_digests
 from wqa.data.parameter_files import MOST_ARRAYS, is_finite, read_array, read_layout
+from wqa.data.temporary import remove_abandoned, temporary_path
 from wqa.errors import EncoderError, RunDirectoryError, WqaError
 from wqa.inference import load_ranker
 from wqa.inference.quantize import quantize
@@ -636,3 +639,86 @@ def test_a_changed_config_json_is_refused(run):
     del values["sha256"]["config.json"]
     path.write_text(json.dumps(values))
     load_ranker(run)
+
+
+# What is no regular file
+
+
+@pytest.fixture
+def limited_time():
+    """End a test that waits for a pipe or reads a device."""
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+
+
+def put_pipe(path):
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def put_device(path):
+    path.unlink(missing_ok=True)
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("put", [put_pipe, put_device])
+def test_pipes_and_devices_in_a_run(run, put, limited_time, capsys):
+    folder = shutil.copytree(run, run.with_name("other"))
+    forget_digests(folder)
+    for start in (run, folder):
+        for name in ("config.json", "model.params", "tokenizer.json"):
+            damaged = shutil.copytree(start, run.with_name("damaged"))
+            put(damaged / name)
+            with pytest.raises(WqaError, match="is no "):
+                load_ranker(damaged)
+            shutil.rmtree(damaged)
+    put(run / "int8.safetensors")
+    with pytest.raises(RunDirectoryError, match="is no regular file"):
+        read_quantized(run / "int8.safetensors", load_ranker(run).network.config, 3, "")
+    put(run / "data")
+    for name in ("--candidates", "--data"):
+        arguments = ["rank", "wo", "--question", "q", name, str(run / "data")]
+        if name == "--data":
+            arguments = ["evaluate", "wo", name, str(run / "data")]
+        assert main(arguments) == 2
+        assert "cannot be read (is no regular file)" in capsys.readouterr().err
+    put(run / "options.yaml")
+    assert main(["train", "cascade", "--config", str(run / "options.yaml")]) == 2
+    assert "cannot be read (is no regular file)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["/dev/fd", "/proc/self/fd"])
+def test_an_open_pipe_holds_candidates(name, limited_time, capsys):
+    """A shell's <(command) names one."""
+    reader, writer = os.pipe()
+    os.write(writer, b"an ice cave\nice\n")
+    os.close(writer)
+    assert main(["rank", "wo", "--question", "ice cave", "--candidates", f"{name}/{reader}"]) == 0
+    assert "an ice cave" in capsys.readouterr().out.splitlines()[1]
+    os.close(reader)
+
+
+def test_a_run_below_a_path_that_is_not_utf8(run, tiny_run):
+    folder = run.with_name(os.fsdecode(b"\xff\xfe"))
+    run.rename(folder)
+    expected = load_ranker(tiny_run).rank("an ice cave", ["ice", "a cave"])
+    ranking = load_ranker(folder).rank("an ice cave", ["ice", "a cave"])
+    np.testing.assert_array_equal(ranking.scores, expected.scores)
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "é" * 127])
+def test_names_as_long_as_file_systems_take(run, name, capsys):
+    """Temporary files and locks beside them have shorter ones."""
+    folder, data = run.with_name(name), str(builtin_path("dev"))
+    run.rename(folder)
+    limit = ["--max-cost", "0.95", "--no-picture"]
+    assert main(["tune", str(folder), "--data", data, *limit]) == 0, capsys.readouterr().err
+    figures = folder / name
+    assert main(["evaluate", str(folder), "--data", data, "--json", str(figures)]) == 0
+    assert json.loads(figures.read_text()) and len(list(folder.parent.iterdir())) == 1
+    first, second = (temporary_path(folder / f"{name[:-1]}{end}") for end in "bc")
+    assert first != second
+    first.with_name(first.name.replace(f".{os.getpid()}.", ".999999999.")).touch()
+    remove_abandoned(folder / f"{name[:-1]}b")
+    assert not list(folder.glob("*.tmp"))

@@ -109,6 +109,8 @@ def test_words_with_spaces_are_passed_over(vectors):
     table = read_vector_file(vectors(content), ["the", ".", "at", "ice"])
     assert (table.words, table.vectors.tolist()) == (["the", "ice"], [[1, 2], [7, 8]])
     assert table.meta["rows"] == 4
+    table = read_vector_file(vectors(b"the 1 2\na 1_0 3 4\n"), ["a 1_0"])
+    assert (table.words, table.vectors.tolist()) == (["a 1_0"], [[3, 4]])
     table = read_vector_file(vectors(content), ["the", ". . ."])
     assert table.vectors.tolist() == [[1, 2], [3, 4]]
 
@@ -262,6 +264,8 @@ def test_numbers_that_are_not_finite(vectors, number):
 def test_what_is_no_number(vectors):
     text = read(vectors(b"the 1 2\nice 3 four\n"))
     assert "line 2: not a number" in text and "four" in text
+    text = read(vectors(b"the 1 2\nice 3 1_0\n"))
+    assert "line 2: not a number" in text and "1_0" in text
     # Rows of other words are not parsed.
     assert read_vector_file(vectors(b"the 1 2\nmoon 3 four\n"), ["the"]).words == ["the"]
 

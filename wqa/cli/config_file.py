@@ -11,7 +11,8 @@ import pathlib
 from typing import Any, Dict, NamedTuple, Sequence, Set
 
 from wqa.cli.options import has_option
-from wqa.config import RunConfig, parse_json, read_run_config
+from wqa.config import RunConfig, parse_json, read_json, read_run_config
+from wqa.config.reading import open_file, unique_keys
 from wqa.errors import MissingDependency, OptionError, how_to_install, shorten
 
 #: Greatest size of a file in bytes.
@@ -131,7 +132,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 
 def _read(path: str) -> Dict[str, Any]:
     try:
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             content = file.read(LARGEST + 1)
     except OSError as error:
         mend = "check the path"
@@ -140,10 +141,10 @@ def _read(path: str) -> Dict[str, Any]:
         raise OptionError(path, f"more than {LARGEST:,} bytes", "a file of options")
     try:
         text = content.decode("utf-8-sig")
-        values = parse_json(text) if path.endswith(".json") else _parse_yaml(text)
+        values = parse_json(text, unique_keys) if path.endswith(".json") else _parse_yaml(text)
     except ValueError as error:
         problem = " ".join(str(error).split())
-        expected = "YAML, or a run's config.json"
+        expected = "YAML without aliases, or a run's config.json"
         raise OptionError(path, f"cannot be read ({problem})", expected) from None
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise OptionError(path, shorten(values), "a mapping of options to values")
@@ -157,7 +158,7 @@ def _read(path: str) -> Dict[str, Any]:
 
 
 def _parse_yaml(text: str) -> Any:
-    """The value of a YAML document, in which no key occurs twice.
+    """The value of a YAML document without aliases, in which no key occurs twice.
 
     Raises
     ------
@@ -172,6 +173,11 @@ def _parse_yaml(text: str) -> Any:
         ) from None
 
     class Loader(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):  # a few of them can stand for billions of values
+                raise ValueError(f"alias {shorten('*' + self.peek_event().anchor)}")
+            return super().compose_node(parent, index)
+
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             names: Set[Any] = set()
             for key, _ in node.value:
@@ -203,9 +209,8 @@ def _options_of_run(config: RunConfig) -> Dict[str, Any]:
 
 def _is_run(start: str) -> bool:
     """Whether a training started from a run, and not from an encoder."""
-    path = pathlib.Path(start) / "config.json"
     try:
-        values = parse_json(path.read_bytes())
+        values = read_json(pathlib.Path(start) / "config.json")
     except (OSError, ValueError):
         return False
     return isinstance(values, dict) and values.get("system", "encoder") != "encoder"
@@ -217,13 +222,13 @@ def _value(action: argparse.Action, value: Any, where: str) -> Any:
         if not isinstance(value, bool):
             raise OptionError(where, shorten(value), "true or false")
         return value
-    if getattr(action, "takes_list", False) and isinstance(value, (list, tuple)):
-        value = ",".join(map(str, value))
     kind: Any = action.type or str
     expected = _KINDS.get(kind, "text")
-    if isinstance(value, (bool, list, tuple, dict)) or "\0" in str(value):
-        raise OptionError(where, shorten(value), expected)
-    try:
+    try:  # Python makes no text of a number of thousands of digits
+        if getattr(action, "takes_list", False) and isinstance(value, (list, tuple)):
+            value = ",".join(map(str, value))
+        if isinstance(value, (bool, list, tuple, dict)) or "\0" in str(value):
+            raise OptionError(where, shorten(value), expected)
         converted = kind(str(value))
     except ValueError:
         raise OptionError(where, shorten(value), expected) from None

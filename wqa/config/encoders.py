@@ -36,6 +36,9 @@ PAIR_FORMS: Dict[str, PairForm] = {
     "roberta": PairForm(separators=2, typed=False),
 }
 
+#: Similarities of two texts that are encoded apart: of their tokens, and of their means.
+SIMILARITIES = ("maxsim", "cosine")
+
 
 @dataclasses.dataclass(frozen=True)
 class Family:

@@ -1,7 +1,8 @@
-"""Check of the environment variables that MXNet and oneDNN read.
+"""Check of the environment variables that MXNet and oneDNN read, and of the limit of memory.
 
-MXNet reads them in C++. A value that it cannot parse aborts the process, and so does a number of
-threads that the system cannot start. oneDNN ignores the name of an unknown instruction set.
+MXNet reads them in C++. A value that it cannot parse aborts the process, and so does a thread that
+the system cannot start, as there are too many or no address space is left for its stack. oneDNN
+ignores the name of an unknown instruction set.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Mapping
 
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, StorageError, shorten
 
 #: Greatest number of threads, far above that of any machine's processors.
 MOST_THREADS = 1024
@@ -90,6 +91,32 @@ _INSTRUCTION_SETS = (
     "AVX512_CORE_AMX",
     "AVX512_CORE_AMX_FP16",
 )
+
+
+#: Bytes of address space that MXNet's libraries, threads and a small encoder take.
+LEAST_ADDRESS_SPACE = 2_000_000_000
+
+
+def check_address_space(limit: int) -> None:
+    """Check the limit of ``ulimit -v``, before MXNet is loaded.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes; -1 for none.
+
+    Raises
+    ------
+    StorageError
+        If MXNet might abort the process, or wait for a thread that cannot be started.
+    """
+    if 0 <= limit < LEAST_ADDRESS_SPACE:
+        raise StorageError(
+            "ulimit -v",
+            f"a limit of {limit // 1024:,} KiB of address space",
+            f"{LEAST_ADDRESS_SPACE // 1024:,} KiB or more",
+            "raise the limit; one of resident memory, as a container has it, may be lower",
+        )
 
 
 def check_environment(environment: Mapping[str, str]) -> None:

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-from typing import Any, Callable, List, Optional, Tuple, Union
+import stat
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Tuple, Union
+
+from wqa.errors import shorten
 
 #: Builds an object from its keys and values, as `json.loads` calls it.
 Hook = Callable[[List[Tuple[str, Any]]], Any]
 
 #: Greatest size of a file in bytes, where a reader does not state its own.
 LARGEST = 1 << 26
+
+#: Folders of the process's open files.
+_DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
+
+
+def unique_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+    """Build an object of which no key occurs twice; a hook for `parse_json`.
+
+    Parameters
+    ----------
+    pairs : list of (str, Any)
+        Keys and values of the object.
+
+    Returns
+    -------
+    dict
+
+    Raises
+    ------
+    ValueError
+        If a key occurs twice.
+    """
+    values: Dict[str, Any] = {}
+    for name, value in pairs:
+        if name in values:
+            raise ValueError(f"key {shorten(name)} occurs twice")
+        values[name] = value
+    return values
 
 
 def parse_json(text: Union[str, bytes], object_pairs_hook: Optional[Hook] = None) -> Any:
@@ -39,7 +71,41 @@ def parse_json(text: Union[str, bytes], object_pairs_hook: Optional[Hook] = None
         raise ValueError("it is nested too deeply") from None
 
 
-def read_json(path: Union[str, os.PathLike[str]], largest: int = LARGEST) -> Any:
+def open_file(path: Union[str, os.PathLike[str]]) -> BinaryIO:
+    """Open a regular file for reading bytes, without waiting for a writer of a named pipe.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file, or an open pipe as a shell's ``<(command)`` names it, ``/dev/fd/N``.
+
+    Returns
+    -------
+    file object
+        The open file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened, or is a device, a named pipe or a folder.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    mode = os.fstat(handle).st_mode
+    is_pipe = stat.S_ISFIFO(mode) and os.path.dirname(path) in _DESCRIPTORS
+    if stat.S_ISREG(mode) or is_pipe:
+        os.set_blocking(handle, True)
+        return open(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    raise OSError(errno.EINVAL, "is no regular file", os.fspath(path))
+
+
+def read_json(
+    path: Union[str, os.PathLike[str]],
+    largest: int = LARGEST,
+    object_pairs_hook: Optional[Hook] = None,
+) -> Any:
     """Parse a file that holds one JSON document.
 
     Parameters
@@ -48,6 +114,8 @@ def read_json(path: Union[str, os.PathLike[str]], largest: int = LARGEST) -> Any
         File to read, in UTF-8, with or without a byte order mark.
     largest : int
         Greatest size of the file in bytes, so that a file of another kind does not take all memory.
+    object_pairs_hook : callable, optional
+        As `parse_json` takes it.
 
     Returns
     -------
@@ -61,8 +129,8 @@ def read_json(path: Union[str, os.PathLike[str]], largest: int = LARGEST) -> Any
     ValueError
         If it is larger, or does not hold JSON, as `parse_json` says.
     """
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         content = file.read(largest + 1)
     if len(content) > largest:
         raise ValueError(f"it has more than {largest:,} bytes")
-    return parse_json(content.decode("utf-8-sig"))
+    return parse_json(content.decode("utf-8-sig"), object_pairs_hook)

@@ -52,6 +52,10 @@ class RunConfig:
         SHA-256 of the run's files, by their names; empty in runs of earlier versions.
     workers : int
         Number of processes that train together, each on the devices of ``training.ctx``.
+    data : dict
+        What the model card says of the data: for ``"train"`` and ``"dev"`` the ``"file"``, counts
+        and, of the latter, ``"sha256"``; ``"metric"``, the figure on dev that chose the parameters.
+        Empty in runs of earlier versions.
 
     Raises
     ------
@@ -71,6 +75,7 @@ class RunConfig:
     command: str = ""
     sha256: Dict[str, str] = dataclasses.field(default_factory=dict)
     workers: int = 1
+    data: Dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_length <= MOST_SIZE:

@@ -5,7 +5,7 @@ from wqa.data.builtin import builtin_path
 from wqa.data.claims import Claim, read_claims, write_claims
 from wqa.data.documents import Document, read_documents, write_documents
 from wqa.data.files import atomic_writer, storage_errors
-from wqa.data.filters import FILTERS, count, filter_questions
+from wqa.data.filters import DEFAULT_FILTER, FILTERS, count, filter_questions
 from wqa.data.formats import read_candidates, read_questions, write_questions
 from wqa.data.paragraphs import ParagraphDocument, read_paragraphs, write_paragraphs
 from wqa.data.records import Candidate, Question
@@ -13,6 +13,7 @@ from wqa.data.records import Candidate, Question
 __all__ = [
     "Candidate",
     "Claim",
+    "DEFAULT_FILTER",
     "Document",
     "FILTERS",
     "ParagraphDocument",

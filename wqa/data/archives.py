@@ -19,6 +19,7 @@ import tarfile
 import zlib
 from typing import IO, Any, Callable, Dict, Iterator, Optional, Type
 
+from wqa.config.reading import open_file
 from wqa.data.files import PathLike
 from wqa.errors import DataError, StorageError, WqaError, shorten
 
@@ -135,7 +136,7 @@ def open_tar(path: PathLike, largest: int) -> Iterator[tarfile.TarFile]:
         One of `TAR_DAMAGE`, which `tar_errors` converts.
     """
     with contextlib.ExitStack() as stack:
-        file: Any = stack.enter_context(open(path, "rb"))
+        file: Any = stack.enter_context(open_file(path))
         start = file.read(6)
         file.seek(0)
         for magic, opener in _OPENERS.items():

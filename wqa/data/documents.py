@@ -6,6 +6,7 @@ import json
 from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Set, Tuple
 
 from wqa.data.files import PathLike
+from wqa.data.ir_names import is_ir_name, read_dataset_documents
 from wqa.data.json_lines import checked_utf8, json_value, meta_of, object_of, text_of, write_lines
 from wqa.data.lines import bounded_lines, decoded_lines, open_lines
 from wqa.data.records import check_id
@@ -50,7 +51,8 @@ def read_documents(path: PathLike) -> Iterator[Document]:
     Parameters
     ----------
     path : str or path-like
-        JSONL; it is unpacked if its name ends in ``.gz``.
+        JSONL; it is unpacked if its name ends in ``.gz``. Or ``ir:`` and the name of a dataset of
+        `ir_datasets`, whose documents have no title apart.
 
     Yields
     ------
@@ -80,13 +82,18 @@ def read_placed_documents(path: PathLike) -> Iterator[Tuple[Document, int]]:
     document : Document
         A document.
     end : int
-        Number of bytes, unpacked, up to the end of its line.
+        Number of bytes, unpacked, up to the end of its line; 0 in a dataset of `ir_datasets`.
 
     Raises
     ------
     DataError
         As `read_documents` raises it.
     """
+    if is_ir_name(path):
+        for name, text in read_dataset_documents(str(path)):
+            check_id(name, f"{path}, document {shorten(name)}")
+            yield Document(name, text), 0
+        return
     lines_of_ids: Dict[str, int] = {}
     with open_lines(path) as file:
         lines = bounded_lines(file, path, LONGEST_DOCUMENT)

@@ -10,6 +10,7 @@ import pathlib
 import sys
 from typing import IO, Any, Iterator, Union
 
+from wqa.config.reading import open_file
 from wqa.data.temporary import remove_abandoned, temporary_path
 from wqa.errors import StorageError
 
@@ -162,7 +163,7 @@ def sha256_of_start(path: PathLike, size: int = sys.maxsize) -> Any:
         The digest, which ``update`` continues.
     """
     digest = hashlib.sha256()
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         while block := file.read(min(size, BLOCK)):
             digest.update(block)
             size -= len(block)

@@ -15,6 +15,8 @@ from typing import Any, Dict, Iterator, List, Set, Tuple, Union
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, MissingDependency, how_to_install, shorten
 
+LOGGER = logging.getLogger(__name__)
+
 #: Start of a name.
 PREFIX = "ir:"
 
@@ -93,6 +95,42 @@ def read_dataset(name: str, with_candidates: bool = True) -> Iterator[Question]:
         yield _question(name, query, candidates)
     if not count:
         raise DataError(name, "none of its questions has a candidate", "a reranking set")
+
+
+def read_dataset_documents(name: str) -> Iterator[Tuple[str, str]]:
+    """Read the documents of a dataset, but for those without text, which a note counts.
+
+    Parameters
+    ----------
+    name : str
+        ``ir:`` and the name of the dataset.
+
+    Yields
+    ------
+    id : str
+        Id of a document.
+    text : str
+        Its text, with its title where it has one.
+
+    Raises
+    ------
+    DataError
+        If the dataset is unknown, cannot be fetched, has no documents, or is damaged.
+    MissingDependency
+        If `ir_datasets` is not installed.
+    """
+    dataset, blank = _load(name), 0
+    if not dataset.has_docs():
+        raise DataError(name, "a dataset without documents", _EXAMPLES, "name one of its parts")
+    with _reading(name):
+        for document in dataset.docs_iter():
+            text = _text(document)
+            if text.strip():
+                yield document.doc_id, text
+            else:
+                blank += 1
+    if blank:
+        LOGGER.warning(f"{name}: {blank:,} documents without text are left out")
 
 
 def _load(name: str) -> Any:

@@ -11,6 +11,7 @@ import functools
 import gzip
 from typing import IO, Iterable, Iterator, Optional, Tuple
 
+from wqa.config.reading import open_file
 from wqa.data.archives import DAMAGE
 from wqa.data.files import PathLike
 from wqa.errors import DataError
@@ -37,9 +38,11 @@ def open_bytes(path: PathLike) -> IO[bytes]:
     OSError
         If it cannot be opened.
     """
+    file = open_file(path)
     if str(path).endswith(".gz"):
+        file.close()
         return gzip.open(path, "rb")  # type: ignore[return-value]
-    return open(path, "rb")
+    return file
 
 
 def without_mark(content: bytes) -> bytes:

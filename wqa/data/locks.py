@@ -29,7 +29,7 @@ from filelock import FileLock, Timeout
 
 from wqa.config import read_json
 from wqa.data.files import PathLike, storage_errors
-from wqa.data.temporary import machine, process_is_alive
+from wqa.data.temporary import machine, process_is_alive, short_name
 from wqa.errors import OutputLocked, printable
 
 LOGGER = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ def has_locks(path: PathLike) -> bool:
 def _files_of(target: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:
     """The lock file and the holder file of an output."""
     resolved = target.resolve()
-    folder, name = resolved.parent, f".{resolved.name}"
+    folder, name = resolved.parent, f".{short_name(resolved.name)}"
     if resolved.is_dir() and not os.access(folder, os.W_OK):
         folder, name = resolved, ""  # the folder is all that may be written to
     else:

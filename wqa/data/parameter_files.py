@@ -22,6 +22,7 @@ from typing import IO, Any, Dict, List, NamedTuple, Tuple
 
 import numpy as np
 
+from wqa.config.reading import open_file
 from wqa.data.files import PathLike
 from wqa.errors import shorten
 
@@ -90,7 +91,7 @@ def read_layout(path: PathLike) -> Dict[str, StoredArray]:
     OSError
         If the file cannot be read.
     """
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         header = _Header(file)
         if header.take("Q") != FILE_MAGIC:
             raise ValueError("it is no file of MXNet's parameters")

@@ -3,11 +3,34 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Iterable, Optional, TypeVar
+from typing import Any, Dict, Iterable, Optional, TypeVar
+
+from tqdm import tqdm
 
 from wqa.errors import printable
 
 Item = TypeVar("Item")
+
+
+#: Share of the items, and seconds with some items, after which the time that is left is shown.
+_SHARE, _SECONDS, _SOME = 0.05, 60, 10
+
+
+class Bar(tqdm):
+    """Bar that shows no time that is left until enough is done to estimate it.
+
+    Rankers read ahead and compile kernels, so the first items may come late and together. The speed
+    is the mean since the start.
+    """
+
+    @property
+    def format_dict(self) -> Dict[str, Any]:
+        """What the line of the bar is made of; tqdm shows a question mark for a rate of 0."""
+        values = super().format_dict
+        done, total = self.n - self.initial, self.total or 0
+        is_known = done >= _SHARE * (total - self.initial)
+        is_known |= done >= _SOME and values["elapsed"] >= _SECONDS
+        return {**values, "rate": None if is_known else 0.0}
 
 
 def progress_bar(total: int, title: str, unit: str, progress: bool, initial: int = 0) -> Any:
@@ -28,12 +51,10 @@ def progress_bar(total: int, title: str, unit: str, progress: bool, initial: int
 
     Returns
     -------
-    tqdm.tqdm
+    Bar
         The bar, a context manager.
     """
-    from tqdm import tqdm
-
-    return tqdm(
+    return Bar(
         total=total,
         initial=initial,
         desc=printable(title),
@@ -77,9 +98,7 @@ def with_bar(
     iterable
         The items.
     """
-    from tqdm import tqdm
-
-    return tqdm(
+    return Bar(
         items,
         total=total,
         desc=printable(title),

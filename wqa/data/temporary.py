@@ -21,6 +21,9 @@ from typing import Iterator
 #: Seconds after which a file of another machine, where processes cannot be looked up, is abandoned.
 ABANDONED_AFTER = 24 * 3600.0
 
+#: Bytes of a name to which endings are added as it is.
+_LONGEST = 200
+
 #: Linux's number of the running system, which differs between machines and between restarts.
 BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
 
@@ -69,6 +72,23 @@ def process_is_alive(pid: int) -> bool:
     return True
 
 
+def short_name(name: str) -> str:
+    """A name that stays valid with an ending, as file systems take 255 bytes.
+
+    Parameters
+    ----------
+    name : str
+        Name of a file or folder.
+
+    Returns
+    -------
+    str
+        The name itself, or the start of a long one with a digest of it.
+    """
+    raw = os.fsencode(name)
+    return name if len(raw) <= _LONGEST else f"{name[:40]}.{zlib.crc32(raw):08x}"
+
+
 def temporary_path(target: pathlib.Path) -> pathlib.Path:
     """The temporary name of a file or folder that this process writes.
 
@@ -82,7 +102,7 @@ def temporary_path(target: pathlib.Path) -> pathlib.Path:
     pathlib.Path
         Name in the same folder.
     """
-    return target.with_name(f".{target.name}.{machine()}.{os.getpid()}.tmp")
+    return target.with_name(f".{short_name(target.name)}.{machine()}.{os.getpid()}.tmp")
 
 
 def remove_abandoned(target: pathlib.Path) -> None:
@@ -96,7 +116,7 @@ def remove_abandoned(target: pathlib.Path) -> None:
     target : pathlib.Path
         Final name, as `temporary_path` takes it.
     """
-    _remove_abandoned(target.parent, f".{target.name}.")
+    _remove_abandoned(target.parent, f".{short_name(target.name)}.")
 
 
 def _remove_abandoned(folder: pathlib.Path, prefix: str) -> None:

@@ -163,13 +163,20 @@ class _Chosen:
         return [word for _, word, _ in rows], vectors
 
 
+def _number(text: bytes) -> float:
+    """A number as files write it; Python's own literals may hold an underscore, as 1_0."""
+    if b"_" in text:
+        raise ValueError(f"could not convert string to float: {text!r}")
+    return float(text)
+
+
 def _vector(numbers: Any, where: str) -> np.ndarray:
     """Elements of a row: of float32 in bytes, or of text."""
     if isinstance(numbers, np.ndarray):
         vector = numbers.astype(np.float32)  # a copy: the view would keep its block of the file
     else:
         try:
-            elements = [float(number) for number in numbers.split(b" ")]
+            elements = [_number(number) for number in numbers.split(b" ")]
         except ValueError as error:
             raise DataError(where, f"not a number ({error})", "numbers", _MEND) from None
         with np.errstate(over="ignore"):  # it is refused below
@@ -306,7 +313,7 @@ def _has_spaces(line: bytes, units: int) -> bool:
     """
     word = line.rsplit(b" ", units)[0]
     try:
-        float(word.rpartition(b" ")[2])
+        _number(word.rpartition(b" ")[2])
     except ValueError:
         return True
     return False

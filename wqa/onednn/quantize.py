@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from wqa.config import PAIR_FORMS, BackboneConfig
+from wqa.config.reading import open_file
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models.backbone import Embeddings, EncoderLayer
 from wqa.onednn.packed_parts import product_parameter
@@ -236,6 +237,7 @@ def read_quantized(
     if not path.exists():
         raise RunDirectoryError(path, "the file is missing", "the 8-bit weights of the run", mend)
     try:
+        open_file(path).close()  # what it refuses, the library would wait for
         with safe_open(str(path), "numpy") as file:
             record = file.metadata() or {}
             layers = [_read_layer(file, index, config) for index in range(depth)]

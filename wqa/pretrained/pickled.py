@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Callable, Dict, NamedTuple, Optional, Set, Tup
 
 import numpy as np
 
+from wqa.config.reading import open_file
 from wqa.errors import EncoderError, shorten
 from wqa.pretrained.tensors import TensorFile, widen
 from wqa.pretrained.unpickling import MOST_BYTES, Name, Rules, load_pickle
@@ -147,7 +148,7 @@ class PickledTensors(TensorFile):
         super().__init__(path)
         self._checked: Set[str] = set()
         try:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 read = self._zipped if zipfile.is_zipfile(file) else self._legacy
                 file.seek(0)
                 names, self._blocks = read(file)
@@ -213,7 +214,7 @@ class PickledTensors(TensorFile):
         if block.checksum is None or key in self._checked:
             return
         checksum = 0
-        with open(self.path, "rb") as file:
+        with open_file(self.path) as file:
             file.seek(block.offset)
             for start in range(0, block.size, CHECKED_BYTES):
                 part = file.read(min(CHECKED_BYTES, block.size - start))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
 from typing import Any, Dict, List
 
 from mxnet.gluon import Block
@@ -10,6 +11,7 @@ from mxnet.gluon import Block
 from wqa.config import BackboneConfig, RunConfig, to_json
 from wqa.data.digests import record_digests
 from wqa.data.encoder_directories import PathLike
+from wqa.data.model_card import write_model_card
 from wqa.errors import printable
 from wqa.models import library_versions
 from wqa.pretrained.folders import new_directory, write_parameters
@@ -128,3 +130,5 @@ def write_run(
         tokenizer.save(target / "tokenizer.json")
         (target / "config.json").write_text(to_json(record), encoding="utf-8")
         record_digests(target)
+        use = getattr(model, "computes", "encoder")
+        write_model_card(target, record, use, pathlib.Path(out).absolute().name)

@@ -11,6 +11,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from wqa.config import parse_json
+from wqa.config.reading import open_file
 from wqa.data.parameter_files import is_finite, read_array, read_layout
 from wqa.errors import EncoderError, shorten
 from wqa.pretrained.configs import read_object
@@ -67,7 +68,7 @@ class SafeTensors(TensorFile):
     def _read_bfloat16(self, name: str, start: int, stop: int) -> np.ndarray:
         """Read rows without the library, which supports no types that NumPy lacks."""
         shape = (stop - start, *self.shapes[name][1:])
-        with open(self.path, "rb") as file:
+        with open_file(self.path) as file:
             header_size = int.from_bytes(file.read(8), "little")
             header = parse_json(file.read(header_size))
         offset = 8 + header_size + header[name]["data_offsets"][0]
@@ -77,6 +78,7 @@ class SafeTensors(TensorFile):
 
     def _open(self) -> Any:
         try:
+            open_file(self.path).close()  # what it refuses, the library would wait for
             return safe_open(str(self.path), framework="numpy")
         except (SafetensorError, OSError) as error:
             raise EncoderError(

@@ -61,7 +61,7 @@ def _load(folder: pathlib.Path) -> Tokenizer:
             check_size(path, MOST_BYTES)
             if is_word_tokenizer(path):
                 return read_word_tokenizer(path)
-            return Tokenizer(tokenizers.Tokenizer.from_file(str(path)), str(path))
+            return Tokenizer(tokenizers.Tokenizer.from_buffer(path.read_bytes()), str(path))
         for names, build in (
             (("vocab.txt",), wordpiece),
             (("vocab.json", "merges.txt"), byte_level),

@@ -7,6 +7,7 @@ import re
 from typing import Any, Dict
 
 from wqa.config import parse_json
+from wqa.config.reading import open_file
 from wqa.errors import EncoderError, OptionError, shorten
 from wqa.text.words import FORMAT, WordTokenizer
 
@@ -35,7 +36,7 @@ def is_word_tokenizer(path: pathlib.Path) -> bool:
     OSError
         If it cannot be read.
     """
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         return _START.match(file.read(_START_BYTES)) is not None
 
 
