@@ -13,13 +13,14 @@ those of a dump of Wikipedia in DrQA's form, the file docs.db in the archive, a 
 ``documents`` of ``id`` and ``text``.
 
 The file of development questions becomes test.questions.jsonl; of the training questions one in
-ten, drawn by a fixed rule, becomes the dev split and the rest the training split. ``--articles``
-divides the questions by articles in place of that: so many to train, to tune, to report. The order
-of the articles is that of the SHA-256 of their titles. All paragraphs stay in the collection; those
-of the articles to train are written to train.documents.jsonl as well, unless the collection is
-Wikipedia. Documents for training questions should be retrieved from these: in a collection this
-small a ranker that meets the other articles as negatives alone can learn to rank them last.
-``--titles`` takes a file of titles, one a line, and leaves the other articles out.
+ten, drawn by a fixed rule, becomes the dev split and the rest the training split. An archive of the
+former alone has no training questions: take ``--articles``, which divides the questions by articles
+in place of that: so many to train, to tune, to report. The order of the articles is that of the
+SHA-256 of their titles. All paragraphs stay in the collection; those of the articles to train are
+written to train.documents.jsonl as well, unless the collection is Wikipedia. Documents for training
+questions should be retrieved from these: in a collection this small a ranker that meets the other
+articles as negatives alone can learn to rank them last. ``--titles`` takes a file of titles, one a
+line, and leaves the other articles out.
 
 ``--archive`` takes a folder of train-v1.1.json and dev-v1.1.json, plain or .gz, or those of SQuAD
 2.0, of which questions without an answer are left out; or one such file under its own name.
@@ -256,6 +257,12 @@ def write(archive, out, collection, sizes, titles=None):
     for split, questions in splits.items():
         stats[split] = write_open_questions(out, split, questions)
     write_counts(out, stats)
+    if "train" not in splits:
+        print(
+            f"note: no file of training questions; only the test split is written; --articles "
+            f"TRAIN,DEV,TEST makes three splits of the {len(articles['dev'])} articles",
+            file=sys.stderr,
+        )
     return stats
 
 

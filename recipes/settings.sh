@@ -1,19 +1,32 @@
 # Settings and functions that the recipes of one paper share; they source this file. Every setting is overridable:
 #   ENCODER=encoders/bert CTX=gpu:0-7 SEEDS="0 1 2" recipes/tanda/transfer.sh
-# SMOKE=1 runs a recipe end to end in seconds: a tiny random encoder, a few updates, the built-in corpus for every other.
+# SMOKE=1 runs a recipe end to end: a tiny random encoder, a few updates, the built-in corpus for every other.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+paper=${paper:-cascade}                      # the folder of the recipes, set by the file that sources this one
+
+# The programs of the environment that is active, or else of the repository's own.
+if [ -z "${WQA:-}" ] && [ -x .venv/bin/wqa ] && ! command -v wqa > /dev/null; then PATH=$PWD/.venv/bin:$PATH; fi
 wqa=${WQA:-wqa} python=${PYTHON:-python}
+fail() { echo "error: $1" >&2; exit 2; }
+has_module() { "$python" -c 'import importlib.util, sys; sys.exit(not importlib.util.find_spec(sys.argv[1]))' "$1" 2> /dev/null; }
+needs() {  # EXTRA MODULE: what a recipe needs beside the package; called before it trains anything
+  has_module "$2" || fail "$2 is not installed; expected the extra $1: pip install -e '.[$1]'"
+}
+if ! command -v "$wqa" > /dev/null || ! has_module mxnet; then
+  fail "wqa is not installed here; expected an active environment with it, or .venv, which \`make quickstart\` makes"
+fi
 
 if [ "${SMOKE:-0}" = 1 ]; then
-  RUNS=${OUT:-runs/smoke} RESULTS=${OUT:-runs/smoke} LOGS=${OUT:-runs/smoke}/logs ENCODER=${ENCODER:-$RUNS/encoder}
+  RUNS=${OUT:-runs/smoke} ENCODER=${ENCODER:-${OUT:-runs/smoke}/encoder}
+  RESULTS=$RUNS/results/$paper LOGS=$RUNS/results/$paper/logs
   DEPTHS=${DEPTHS-1 3} EXITS=${EXITS:-1,3} CORPORA=${CORPORA:-wikiqa} BUDGET=0.9
   ASNQ=wqa/data/builtin WIKIQA=wqa/data/builtin TRECQA=wqa/data/builtin GPD=wqa/data/builtin
   TRECQA_TRAIN=$TRECQA/train.jsonl TRECQA_DEV=$TRECQA/dev.jsonl TRECQA_TEST=$TRECQA/test.jsonl
   limits=(--max-updates 3 --checkpoint-every 2) WARMUP=1 UPDATE_TOKENS=4000 LEARNING_RATE=1e-3
   [ -e "$ENCODER/config.json" ] || "$python" recipes/tiny_encoder.py "$ENCODER"
 else
-  RUNS=${RUNS:-runs/cascade_paper} RESULTS=${RESULTS:-recipes/cascade/results} LOGS=${LOGS:-recipes/cascade/logs} limits=()
+  RUNS=${RUNS:-runs/${paper}_paper} RESULTS=${RESULTS:-recipes/$paper/results} LOGS=${LOGS:-recipes/$paper/logs} limits=()
 fi
 
 ENCODER=${ENCODER:-encoders/roberta-base}    # python data_scripts/encoders.py roberta-base

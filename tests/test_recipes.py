@@ -9,7 +9,7 @@ import sys
 import types
 
 import pytest
-from conftest import ROOT, child_environment, lacks, needs_precision
+from conftest import ROOT, child_environment, lacks, needs_precision, write_command
 
 from wqa.cli import COMMANDS, parse
 from wqa.data import builtin_path, read_questions
@@ -26,107 +26,137 @@ RECIPES = {
     "cascade/adapt": {"cascade/wikiqa_seed0/metrics.jsonl": "loss"},
     "scale/asnq_slurm": {
         "scale/slurm/test/run.trec": " wqa\n",
-        "slurm_test.txt": "core-hours",
+        "results/scale/slurm_test.txt": "core-hours",
     },
-    "scale/asnq_ray": {"scale/ray/dev/run.trec": " wqa\n", "ray_dev.txt": "1,000,000,000"},
-    "cascade/table2": {"table2.tsv": "CT 3 layers"},
-    "cascade/table3": {"table3.tsv": "SR"},
-    "cascade/figure2": {"figure2.txt": "tuned", "figure2.pareto.txt": "cost"},
-    "cascade/place_exits": {"place_exits.txt": "tuned"},
+    "scale/asnq_ray": {
+        "scale/ray/dev/run.trec": " wqa\n",
+        "results/scale/ray_dev.txt": "1,000,000,000",
+    },
+    "cascade/table2": {"results/cascade/table2.tsv": "CT 3 layers"},
+    "cascade/table3": {"results/cascade/table3.tsv": "SR"},
+    "cascade/figure2": {
+        "results/cascade/figure2.txt": "tuned",
+        "results/cascade/figure2.pareto.txt": "cost",
+    },
+    "cascade/place_exits": {"results/cascade/place_exits.txt": "tuned"},
     "cascade/minilm_train": {"cascade/trecqa_drawn_seed1/metrics.jsonl": "loss"},
     "cascade/minilm_tables": {
-        "minilm_claims.txt": "t_test",
-        "minilm_trecqa.tsv": "one exit an update",
-        "logs/minilm_cascade_wikiqa_seed0.metrics.jsonl": "loss",
+        "results/cascade/minilm_claims.txt": "t_test",
+        "results/cascade/minilm_trecqa.tsv": "one exit an update",
+        "results/cascade/logs/minilm_cascade_wikiqa_seed0.metrics.jsonl": "loss",
     },
     "cascade/last_exit": {
-        "last_exit_dev.txt": "| all_taught | 0.3 |",
-        "logs/last_exit_all_taught_wikiqa_seed0.metrics.jsonl": "loss",
+        "results/cascade/last_exit_dev.txt": "| all_taught | 0.3 |",
+        "results/cascade/logs/last_exit_all_taught_wikiqa_seed0.metrics.jsonl": "loss",
     },
-    "cascade/wikiqa_minilm": {"wikiqa_minilm.txt": "questions scored"},
+    "cascade/untrained": {
+        "results/cascade/untrained.tsv": "wo+rr",
+        "results/cascade/logs/untrained_dev.txt": "MAP with special tokens",
+    },
+    "cascade/wikiqa_minilm": {"results/cascade/wikiqa_minilm.txt": "questions scored"},
     "mhs/teachers": {"mhs/a_wikiqa_seed0/metrics.jsonl": "loss"},
     "mhs/grid": {"mhs/mhs_wikiqa/grid.tsv": "0.5\t1\t", "mhs/mhs_wikiqa/chosen.txt": "0.5 1"},
-    "mhs/table2": {"table2.tsv": "14 MHS"},
-    "mhs/table3": {"table3.tsv": "MHS from three"},
-    "mhs/table4": {"table4.tsv": "MHS B1_3H2"},
-    "mhs/table5": {"table5.tsv": "bert_6_384_12 mhs", "table5_float32.txt": "time_ratio"},
-    "mhs/figure4": {"figure4_wikiqa/agreement.tsv": "head 3"},
+    "mhs/table2": {"results/mhs/table2.tsv": "14 MHS"},
+    "mhs/table3": {"results/mhs/table3.tsv": "MHS from three"},
+    "mhs/table4": {"results/mhs/table4.tsv": "MHS B1_3H2"},
+    "mhs/table5": {
+        "results/mhs/table5.tsv": "bert_6_384_12 mhs",
+        "results/mhs/table5_float32.txt": "time_ratio",
+    },
+    "mhs/figure4": {"results/mhs/figure4_wikiqa/agreement.tsv": "head 3"},
     "mhs/minilm_train": {"mhs/minilm_mhs_wikiqa/alpha_0.5_tau_1/metrics.jsonl": "head_3"},
     "mhs/minilm_tables": {
-        "minilm_wikiqa.tsv": "MHS B2_3H1",
-        "minilm_claims.txt": "spearman",
-        "minilm_cost.txt": "mhs",
-        "minilm_grid_kd_rr.txt": "dev_map",
-        "minilm_agreement/agreement.tsv": "head 3",
-        "logs/minilm_cascade_seed_0.metrics.jsonl": "loss",
+        "results/mhs/minilm_wikiqa.tsv": "MHS B2_3H1",
+        "results/mhs/minilm_claims.txt": "spearman",
+        "results/mhs/minilm_cost.txt": "mhs",
+        "results/mhs/minilm_grid_kd_rr.txt": "dev_map",
+        "results/mhs/minilm_agreement/agreement.tsv": "head 3",
+        "results/mhs/logs/minilm_cascade_seed_0.metrics.jsonl": "loss",
     },
-    "dcbert/table1": {"table1.tsv": "DistilBERT", "speed_table1_squad.txt": "dcbert_1"},
-    "dcbert/table2": {"table2.tsv": "DC-BERT"},
-    "dcbert/table3": {"table3.tsv": "DC-BERT-Linear"},
-    "dcbert/figure2": {"figure2a.tsv": "DC-BERT-LSTM", "figure2b.tsv": "K = 2"},
-    "dcbert/stages": {"stages.tsv": "DC-BERT, its best 3 to the cascade"},
-    "dcbert/stores": {"stores_squad.tsv": "float16\t8\t"},
+    "dcbert/table1": {
+        "results/dcbert/table1.tsv": "DistilBERT",
+        "results/dcbert/speed_table1_squad.txt": "dcbert_1",
+    },
+    "dcbert/table2": {"results/dcbert/table2.tsv": "DC-BERT"},
+    "dcbert/table3": {"results/dcbert/table3.tsv": "DC-BERT-Linear"},
+    "dcbert/figure2": {
+        "results/dcbert/figure2a.tsv": "DC-BERT-LSTM",
+        "results/dcbert/figure2b.tsv": "K = 2",
+    },
+    "dcbert/stages": {"results/dcbert/stages.tsv": "DC-BERT, its best 3 to the cascade"},
+    "dcbert/stores": {"results/dcbert/stores_squad.tsv": "float16\t8\t"},
+    "dcbert/untrained": {"results/dcbert/untrained.tsv": "cosine:"},
     "dcbert/base_speed": {
-        "base_speed_float32.txt": "has paid for itself",
-        "base_speed_linear_float32.txt": "dcbert, cached",
+        "results/dcbert/base_speed_float32.txt": "has paid for itself",
+        "results/dcbert/base_speed_linear_float32.txt": "dcbert, cached",
     },
     "dcbert/minilm_train": {"dcbert/dcbert_3_squad_seed0/metrics.jsonl": "loss"},
     "dcbert/minilm_tables": {
-        "minilm_squad.tsv": "BM25",
-        "minilm_claims.txt": "(b) LSTM",
-        "logs/minilm_lstm_squad_seed0.metrics.jsonl": "loss",
+        "results/dcbert/minilm_squad.tsv": "BM25",
+        "results/dcbert/minilm_claims.txt": "(b) LSTM",
+        "results/dcbert/logs/minilm_lstm_squad_seed0.metrics.jsonl": "loss",
     },
     "cosinet/embed_words": {
-        "embed_words.tsv": "distilled",
+        "results/cosinet/embed_words.tsv": "distilled",
         "cosinet/chosen_words.txt": "i",
     },
-    "cosinet/table2": {"table2.tsv": "WO+RR MAP"},
-    "cosinet/table4": {"table4.tsv": "BERT", "table3.tsv": "WO+RR", "claims_wikiqa.txt": "mrr"},
-    "cosinet/table5": {"table5.tsv": "Cosinet", "claims_squad.txt": "wo+rr, Cosinet list BiRNN"},
-    "cosinet/table6": {"table6.tsv": "\nCA\t", "claims_nqla.txt": "wilcoxon"},
-    "cosinet/first_stage": {
-        "first_stage.tsv": "WO+RR, cascade at 0.3, loss 0.01",
-        "speed_first_stage.txt": "Cosinet list BiRNN",
-        "first_stage_dev/wo_rr_before_0.tsv": "drop_ratio_1",
+    "cosinet/table2": {"results/cosinet/table2.tsv": "WO+RR MAP"},
+    "cosinet/table4": {
+        "results/cosinet/table4.tsv": "BERT",
+        "results/cosinet/table3.tsv": "WO+RR",
+        "results/cosinet/claims_wikiqa.txt": "mrr",
     },
-    "cosinet/speed": {"speed.tsv": "latency of 100 candidates"},
+    "cosinet/table5": {
+        "results/cosinet/table5.tsv": "Cosinet",
+        "results/cosinet/claims_squad.txt": "wo+rr, Cosinet list BiRNN",
+    },
+    "cosinet/table6": {
+        "results/cosinet/table6.tsv": "\nCA\t",
+        "results/cosinet/claims_nqla.txt": "wilcoxon",
+    },
+    "cosinet/first_stage": {
+        "results/cosinet/first_stage.tsv": "WO+RR, cascade at 0.3, loss 0.01",
+        "results/cosinet/speed_first_stage.txt": "Cosinet list BiRNN",
+        "results/cosinet/first_stage_dev/wo_rr_before_0.tsv": "drop_ratio_1",
+    },
+    "cosinet/speed": {"results/cosinet/speed.tsv": "latency of 100 candidates"},
     "cosinet/wikiqa_minilm": {
-        "minilm_wikiqa.tsv": "MiniLM",
-        "minilm_claims.txt": "t_test",
-        "minilm_first_stage.tsv": "cascade at 0",
-        "logs/minilm_cosinet_wikiqa_0.metrics.jsonl": "loss",
+        "results/cosinet/minilm_wikiqa.tsv": "MiniLM",
+        "results/cosinet/minilm_claims.txt": "t_test",
+        "results/cosinet/minilm_first_stage.tsv": "cascade at 0",
+        "results/cosinet/logs/minilm_cosinet_wikiqa_0.metrics.jsonl": "loss",
     },
     "mspp/pretrain": {
         "mspp/pretrained_IE_k/metrics.jsonl": "mlm_loss",
         "mspp/pretrained_AE_k/metrics.jsonl": "mspp",
     },
     "mspp/table1": {
-        "table1.tsv": "Joint MSPP AE_k, FT AE_k",
-        "table1_claims_wikiqa.txt": "t_test_seeds",
+        "results/mspp/table1.tsv": "Joint MSPP AE_k, FT AE_k",
+        "results/mspp/table1_claims_wikiqa.txt": "t_test_seeds",
     },
     "mspp/table2": {
-        "table2.tsv": "Joint RoBERTa-Base, FT IE_k",
-        "table7.tsv": "its first five alone",
-        "table7_full.tsv": "Joint MSPP IE_k, FT IE_k",
-        "table2_claims_wikiqa.txt": "Joint RoBERTa-Base, FT IE_k; Joint MSPP IE_k, FT IE_k (1",
+        "results/mspp/table2.tsv": "Joint RoBERTa-Base, FT IE_k",
+        "results/mspp/table7.tsv": "its first five alone",
+        "results/mspp/table7_full.tsv": "Joint MSPP IE_k, FT IE_k",
+        "results/mspp/table2_claims_wikiqa.txt": "FT IE_k; Joint MSPP IE_k, FT IE_k (1",
     },
     "mspp/table3": {
-        "table3.tsv": "Joint MSPP IE_k, FT AE_1",
-        "table8.tsv": "Joint RoBERTa-Base, FT IE_1",
-        "table3_claims.txt": "accuracy",
+        "results/mspp/table3.tsv": "Joint MSPP IE_k, FT AE_1",
+        "results/mspp/table8.tsv": "Joint RoBERTa-Base, FT IE_1",
+        "results/mspp/table3_claims.txt": "accuracy",
         "mspp/claims_joint_IE_1_seed0/test.labels.jsonl": "predicted_label",
     },
     "mspp/minilm_train": {"mspp/joint_row_ie_wikiqa_seed0/metrics.jsonl": "loss"},
     "mspp/minilm_tables": {
-        "minilm_pretraining.txt": "mlm_loss",
-        "minilm_wikiqa.tsv": "joint IE_k, row of the question from N(0, 1)",
-        "minilm_claims.txt": "pairwise; joint IE_k, MSPP",
-        "minilm_rerank.tsv": "pairwise, its first five alone",
-        "minilm_rerank_full.tsv": "joint IE_k, MSPP",
-        "minilm_rerank_claims.txt": "t_test_seeds",
-        "logs/minilm_pretrained_IE_k.metrics.jsonl": "mlm_loss",
+        "results/mspp/minilm_pretraining.txt": "mlm_loss",
+        "results/mspp/minilm_wikiqa.tsv": "minilm, not trained further",
+        "results/mspp/minilm_claims.txt": "pairwise; joint IE_k, MSPP",
+        "results/mspp/minilm_rerank.tsv": "pairwise, its first five alone",
+        "results/mspp/minilm_rerank_full.tsv": "joint IE_k, MSPP",
+        "results/mspp/minilm_rerank_claims.txt": "t_test_seeds",
+        "results/mspp/logs/minilm_pretrained_IE_k.metrics.jsonl": "mlm_loss",
     },
-    "mspp/speed": {"speed_float32.txt": "pairwise, joint on its first 2"},
+    "mspp/speed": {"results/mspp/speed_float32.txt": "pairwise, joint on its first 2"},
 }
 BENCH = ROOT / "recipes" / "bench"
 
@@ -170,9 +200,30 @@ def test_every_recipe_is_run():
     scripts = (ROOT / "recipes").glob("*/*.sh")
     started = {f"{path.parent.name}/{path.stem}" for path in scripts}
     assert started - {"scale/launch"} == set(RECIPES)  # it starts the workers of any command
+    assert set(RECIPES) > NIGHTLY
 
 
-@pytest.mark.parametrize("name", RECIPES)
+#: Recipes at a small scale, most of which consist of others that `make test` runs.
+NIGHTLY = {
+    "cascade/last_exit",
+    "cascade/wikiqa_minilm",
+    "cascade/minilm_train",
+    "cascade/minilm_tables",
+    "mhs/minilm_train",
+    "mhs/minilm_tables",
+    "dcbert/minilm_train",
+    "dcbert/minilm_tables",
+    "cosinet/wikiqa_minilm",
+    "mspp/minilm_train",
+    "mspp/minilm_tables",
+}
+SMOKE_RUNS = []
+for recipe in RECIPES:
+    marks = [pytest.mark.nightly] if recipe in NIGHTLY else []
+    SMOKE_RUNS.append(pytest.param(recipe, marks=marks))
+
+
+@pytest.mark.parametrize("name", SMOKE_RUNS)
 def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
     for result in RECIPES[name]:
         with contextlib.suppress(FileNotFoundError):
@@ -184,13 +235,80 @@ def test_recipe_in_smoke_mode(name, minilm, recipe_out, tmp_path, wqa_command):
         if result.endswith("/metrics.jsonl"):
             assert (recipe_out / result).with_name("model.params").exists()
     if name == "dcbert/figure2":
-        assert (recipe_out / "figure2.png").read_bytes().startswith(b"\x89PNG")
+        assert (recipe_out / "results/dcbert/figure2.png").read_bytes().startswith(b"\x89PNG")
     if name == "cascade/table3":
-        check_costs(recipe_out / "table3.tsv")
+        check_costs(recipe_out / "results/cascade/table3.tsv")
     if name == "cosinet/embed_words":
-        rows = read_rows(recipe_out / "embed_words.tsv")
+        rows = read_rows(recipe_out / "results/cosinet/embed_words.tsv")
         best = max(rows, key=lambda row: float(row["wikiqa_map"].split()[0]))
         assert (recipe_out / "cosinet/chosen_words.txt").read_text() == best["row"] + "\n"
+
+
+def settings_of(paper):
+    """The file of settings that the recipes of a paper source."""
+    own = ROOT / "recipes" / paper / "settings.bash"
+    return own if own.exists() else ROOT / "recipes" / "settings.sh"
+
+
+@pytest.mark.parametrize("smoke", ["0", "1"])
+def test_each_paper_has_its_own_results(smoke, recipe_out, wqa_command):
+    """Tables of two papers have one name."""
+    variables = {"SMOKE": smoke, "OUT": str(recipe_out), "WQA": wqa_command}
+    variables["PYTHON"] = sys.executable
+    folders = {}
+    for paper in ("cascade", "cosinet", "dcbert", "mhs", "mspp", "scale"):
+        show = f'. "{settings_of(paper)}"; echo "$RESULTS"'
+        environment = child_environment(RUNS=str(recipe_out), **variables)
+        done = subprocess.run(
+            ["bash", "-c", show], capture_output=True, text=True, env=environment, check=True
+        )
+        folders[paper] = done.stdout.strip()
+    top = f"{recipe_out}/results/{{}}" if smoke == "1" else "recipes/{}/results"
+    assert folders == {paper: top.format(paper) for paper in folders}
+
+
+@pytest.mark.parametrize(
+    "name, module, extra",
+    [
+        ("mhs/table2", "optuna", "tune"),
+        ("mhs/minilm_train", "optuna", "tune"),
+        ("mhs/minilm_tables", "matplotlib", "plots"),
+        ("mhs/figure4", "matplotlib", "plots"),
+        ("dcbert/figure2", "matplotlib", "plots"),
+        ("dcbert/minilm_tables", "matplotlib", "plots"),
+        ("cascade/figure2", "matplotlib", "plots"),
+        ("cascade/minilm_tables", "matplotlib", "plots"),
+        ("scale/asnq_ray", "ray", "ray"),
+    ],
+)
+def test_a_missing_extra_ends_a_recipe_before_it_trains(
+    name, module, extra, recipe_out, tmp_path, wqa_command
+):
+    """A Python that lacks the module; where it looks for others, it is the real one."""
+    lacking = tmp_path / "python"
+    write_command(lacking, f'[ "${{3:-}}" != {module} ] && exec "{sys.executable}" "$@"\n')
+    settings = {"PYTHON": str(lacking), "CLUSTER": "local"}
+    done = run_recipe(name, recipe_out, tmp_path, wqa_command, **settings)
+    assert (done.returncode, done.stdout) == (2, "")
+    expected = f"error: {module} is not installed; expected the extra {extra}: "
+    assert done.stderr == f"{expected}pip install -e '.[{extra}]'\n"
+
+
+def test_recipes_take_the_environment_of_the_repository(tmp_path):
+    """Where none is active; where there is no other, the error is one line."""
+    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
+    command = ["bash", "-c", '. recipes/settings.sh; command -v "$wqa" "$python"']
+    options = {"cwd": tmp_path, "env": {"PATH": "/usr/bin:/bin"}, "capture_output": True}
+    done = subprocess.run(command, text=True, **options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: wqa is not installed here; expected an active environ")
+    assert len(done.stderr.splitlines()) == 1
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    write_command(programs / "wqa", "")
+    write_command(programs / "python", f'exec "{sys.executable}" "$@"\n')
+    done = subprocess.run(command, text=True, **options)
+    assert done.stdout.split() == [str(programs / "wqa"), str(programs / "python")], done.stderr
 
 
 def check_costs(table):
@@ -224,7 +342,7 @@ def test_figures_by_other_options_are_made_anew(recipe_out, tmp_path, wqa_comman
     other = run_recipe(*arguments, RATIOS="0.5")
     assert other.returncode == 0, other.stderr
     assert other.stdout.count("==") == 1 and "exits_squad_seed0 on squad" in other.stdout
-    rows = read_rows(recipe_out / "stages.tsv")
+    rows = read_rows(recipe_out / "results/dcbert/stages.tsv")
     assert "0.5" in [row["drop_ratio"] for row in rows if row["row"].startswith("DC-BERT, exits")]
 
 
@@ -548,9 +666,9 @@ def test_seeds_are_compared_by_the_means_of_questions(tmp_path):
     cells = [line.split()[:5] for line in lines]
     # Of the mean, one question gains 0.25 and the other 0.5.
     assert cells == [
-        ["mean", "map", "0.500", "0.875", "0.375"],
-        ["1", "map", "0.500", "1.000", "0.500"],
-        ["2", "map", "0.500", "0.750", "0.250"],
+        ["mean", "map", "50.00", "87.50", "37.50"],
+        ["1", "map", "50.00", "100.00", "50.00"],
+        ["2", "map", "50.00", "75.00", "25.00"],
     ]
 
 
@@ -654,7 +772,7 @@ def test_systems_are_compared_over_seeds_and_over_questions(tmp_path):
     assert header.split() == names
     # Seeds: 0 and 0.5 beside 0.5 and 1, t = 0.5 / 0.3536 = sqrt 2 at two degrees of freedom, whose
     # two-sided p is 1 - t / sqrt(t^2 + 2). Questions: changes of 1 and 0, t = 1 at one degree.
-    assert cells.split()[:4] == ["p@1", "0.250", "0.750", "0.500"]
+    assert cells.split()[:4] == ["p@1", "25.00", "75.00", "50.00"]
     assert cells.split()[-2:] == ["0.500", f"{1 - 2**0.5 / 2:.3f}"]
     with pytest.raises(AssertionError, match="error: .*third"):
         run_script(*claims, "--pair", "first", "third")
@@ -682,7 +800,7 @@ def test_labels_are_compared_over_claims(tmp_path):
     few = ("--system", "few", labels("few", "SUPPORTS"))
     claims = (MSPP / "claims.py", data, "accuracy", *one, *all_right)
     cells = run_script(*claims, "--pair", "one", "all").splitlines()[2].split()
-    assert cells[:4] == ["accuracy", "0.500", "1.000", "0.500"] and cells[-1] == "nan"
+    assert cells[:4] == ["accuracy", "50.00", "100.00", "50.00"] and cells[-1] == "nan"
     with pytest.raises(AssertionError, match="error: .*few: other claims than the judgements"):
         run_script(*claims, *few, "--pair", "one", "few")
 
@@ -826,6 +944,7 @@ def test_our_contender_ranks_at_each_drop_ratio(tiny_run):
     assert orders[0] != orders[1] != orders[2] != orders[0]
 
 
+@pytest.mark.nightly  # the comparison of speeds is the same of RoBERTa's shape
 def test_the_comparison_of_a_bert_shape():
     """Its tokenizer is BERT's."""
     size = ("--shape", "tiny_bert", "--questions", 1, "--candidates", 3)
@@ -933,6 +1052,46 @@ def test_the_comparison_puts_peers_beside(bench):
     assert ours["spearman"] == 0.5
     assert ours["same_first"] == 0
     assert compare.table(rows)[-1].startswith("wqa pairwise  int8")
+
+
+#: Encodes as the library does, by this package's encoder.
+SENTENCE_TRANSFORMERS = """
+import numpy as np
+from wqa.config import EngineConfig
+from wqa.inference.document_encoder import DocumentEncoder
+from wqa.inference.similarity import load_encoders
+from wqa.text import SingleEncoder
+
+__version__ = "0"
+
+class SentenceTransformer:
+    def __init__(self, folder, device):
+        encoders = load_encoders(folder)
+        self.inputs = SingleEncoder(encoders.tokenizer, encoders.max_length)
+        settings = (encoders.tokenizer, encoders.max_length, EngineConfig())
+        self.encoder = DocumentEncoder(encoders.document, *settings)
+
+    def encode(self, texts, normalize_embeddings):
+        token_ids = [encoded.token_ids for encoded in self.inputs.encode(texts)]
+        means = np.array([rows.mean(0, np.float32) for rows in self.encoder.encode(token_ids)])
+        return means / np.linalg.norm(means, axis=1, keepdims=True)
+"""
+
+
+@pytest.mark.onednn
+def test_the_comparison_of_cosines(tiny_encoder, tmp_path):
+    (tmp_path / "sentence_transformers.py").write_text(SENTENCE_TRANSFORMERS)
+    options = ("--peers-python", sys.executable, "--encoder", tiny_encoder)
+    folders = child_environment()["PYTHONPATH"]
+    path = {"PYTHONPATH": f"{tmp_path}:{folders}"}
+    first, *lines = run_script(BENCH / "similarity.py", *options, **path).splitlines()
+    assert first.startswith("sentence-transformers 0, ")
+    if lacks():
+        assert lines.pop(0) == f"left out: onednn: {lacks()}"
+    assert len(lines) == (1 if lacks() else 2)
+    assert lines[-1].startswith("mxnet: greatest difference ")
+    for line in lines:
+        assert float(line.split()[-1]) < 1e-5
 
 
 @pytest.mark.onednn

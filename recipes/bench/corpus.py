@@ -15,6 +15,7 @@ their order of the candidates means nothing.
 """
 
 import dataclasses
+import json
 import pathlib
 import sys
 
@@ -31,7 +32,7 @@ from wqa.text import load_tokenizer
 from wqa.training import TrainingPairs
 from wqa.training.sampling import order_of_epoch
 
-TINY = {"units": 32, "hidden_size": 64, "num_layers": 6, "num_heads": 2, "vocab_size": 4000}
+TINY = {"units": 32, "hidden_size": 64, "num_layers": 6, "num_heads": 2}
 SHAPES = {
     **BACKBONES,
     "tiny": dataclasses.replace(BACKBONES["roberta_12_768_12"], **TINY),
@@ -39,31 +40,44 @@ SHAPES = {
 }
 
 SPLITS = ("train", "dev", "test")
-VOCABULARY = 4000  # tokens of a random ranker's tokenizer, at most
+VOCABULARY = 4000  # tokens that a random ranker's tokenizer learns, at most
 
 SHARES = (0, 5, 10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100)  # per cent of the pairs
 QUESTION_TOKENS = (3, 5, 5, 6, 6, 7, 7, 8, 9, 10, 11, 13, 17, 22)
 CANDIDATE_TOKENS = (1, 10, 12, 16, 19, 22, 26, 29, 33, 38, 46, 54, 74, 117)
 
 
-def train_tokenizer(folder, pair_form):
+def train_tokenizer(folder, config):
     """Train a tokenizer on the built-in corpus and write its vocabulary.
+
+    The corpus has fewer tokens than the encoder's word table has rows, which loading refuses. The
+    vocabulary gets unused tokens for the other rows.
 
     Parameters
     ----------
     folder : pathlib.Path
         Directory for the files.
-    pair_form : {"bert", "roberta"}
-        The form of the encoder's pairs: WordPiece for BERT's, byte-level BPE for RoBERTa's.
+    config : wqa.config.BackboneConfig
+        Shape of the encoder. The form of its pairs decides the tokenizer: WordPiece for BERT's,
+        byte-level BPE for RoBERTa's.
     """
     options = {"vocab_size": VOCABULARY, "show_progress": False}
-    if pair_form == "roberta":
+    if config.pair_form == "roberta":
         tokenizer = tokenizers.ByteLevelBPETokenizer()
         options["special_tokens"] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     else:
         tokenizer = tokenizers.BertWordPieceTokenizer()
     tokenizer.train([str(builtin_path(split)) for split in SPLITS], **options)
     tokenizer.save_model(str(folder))
+    unused = {
+        f"[unused{index}]": index for index in range(tokenizer.get_vocab_size(), config.vocab_size)
+    }
+    if config.pair_form == "roberta":
+        path = folder / "vocab.json"
+        path.write_text(json.dumps({**tokenizer.get_vocab(), **unused}), encoding="utf-8")
+    else:
+        with open(folder / "vocab.txt", "a", encoding="utf-8") as file:
+            file.writelines(token + "\n" for token in unused)
 
 
 def write_run(folder, system, config, tokenizer, encoder=None):
@@ -231,7 +245,7 @@ def make(folder, data, shape, count, candidates, calibrated="3"):
         sys.exit(f"--shape: {shape}; expected one of " + ", ".join(SHAPES))
     folder, config = pathlib.Path(folder), SHAPES[shape]
     folder.mkdir(parents=True, exist_ok=True)
-    train_tokenizer(folder, config.pair_form)
+    train_tokenizer(folder, config)
     tokenizer = load_tokenizer(folder)
     encoder = write_run(folder / "pairwise", "pairwise", config, tokenizer)
     write_run(folder / "cascade", "cascade", config, tokenizer, encoder)

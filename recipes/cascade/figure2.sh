@@ -6,6 +6,7 @@
 #   CORPUS=wikiqa BUDGET=0.7 recipes/cascade/figure2.sh
 #   SMOKE=1 recipes/cascade/figure2.sh
 . "$(dirname "$0")/../settings.sh"
+needs plots matplotlib
 corpus=${CORPUS:-gpd} name=${NAME:-figure2}
 [ "${TRAIN:-1}" = 0 ] || CORPORA=$corpus recipes/cascade/adapt.sh
 

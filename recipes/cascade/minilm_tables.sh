@@ -10,13 +10,14 @@ cd "$(dirname "$0")/../.."
 export TRAIN=0
 if [ "${SMOKE:-0}" = 1 ]; then
   full=3 lower=1
-  recipes/cascade/minilm_train.sh
 else
   data=${DATA:-data} full=6 lower=4
   export RUNS=${RUNS:-runs/cascade_minilm} EXITS=2,4,6 DEPTHS="2 4 6"
   export WIKIQA=$data/wikiqa TRECQA=$data/trecqa TRECQA_TEST=$data/trecqa/dev-clean.jsonl
 fi
 . recipes/settings.sh
+needs plots matplotlib
+if [ "${SMOKE:-0}" = 1 ]; then recipes/cascade/minilm_train.sh; fi
 
 for corpus in wikiqa trecqa; do
   export TABLE=$RESULTS/minilm_$corpus.tsv
@@ -31,7 +32,7 @@ compare() {  # TITLE RUN RUN [RATIO]: of rankings that were made above, where bo
   if [ -e "$RUNS/$2/test.json" ] && [ -e "$RUNS/$3/test.json" ]; then
     echo "# $1"
     (cd "$RUNS" && "$wqa" compare --run "$2/test.json.0.trec" --run "$3/test.json.${4:-0}.trec" \
-      --qrels "$2/test.json.qrels" --metrics map,p@1)
+      --qrels "$2/test.json.qrels" --filter all --metrics map,p@1)
     echo
   fi
 }

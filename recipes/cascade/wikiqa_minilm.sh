@@ -11,22 +11,23 @@
 # oneDNN, in half the time; its dropout draws others than MXNet's, so the figures then differ as those of another seed do.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-wqa=${WQA:-wqa}
+if [ "${SMOKE:-0}" != 1 ]; then RUNS=${RUNS:-runs}; fi
+. recipes/settings.sh
+out=$RUNS/wikiqa_minilm
 
 if [ "${SMOKE:-0}" = 1 ]; then
-  data=wqa/data/builtin out=${OUT:-runs/smoke/wikiqa_minilm} logs=$out results=$out
+  data=wqa/data/builtin
   short=(--max-updates 3 --warmup-updates 1 --tokens-per-batch 500) ENGINE=${ENGINE:-auto}
 else
-  data=${DATA:-data/wikiqa} out=${OUT:-runs/wikiqa_minilm}
-  logs=recipes/cascade/logs results=recipes/cascade/results short=()
+  data=${DATA:-data/wikiqa} short=()
 fi
-mkdir -p "$out" "$logs" "$results"
+mkdir -p "$out" "$LOGS"
 
 train() {  # NAME SYSTEM OPTIONS...
   "$wqa" train "$2" --train "$data/train.jsonl" --dev "$data/dev.jsonl" --out "$out/$1" --resume \
     --train-filter no-all-negative --warmup-updates 100 --seed 0 --engine "${ENGINE:-mxnet}" "${@:3}" \
     "${short[@]+"${short[@]}"}"
-  cp "$out/$1/metrics.jsonl" "$logs/wikiqa_minilm_$1.metrics.jsonl"
+  cp "$out/$1/metrics.jsonl" "$LOGS/wikiqa_minilm_$1.metrics.jsonl"
 }
 train pairwise pairwise --encoder minilm --epochs 6 --learning-rate 3e-5
 # The cascade starts from the monolithic ranker's encoder, with new heads; the paper's starts from a transferred one (5.2).
@@ -40,4 +41,4 @@ evaluate() {  # NAME OPTIONS...
   evaluate pairwise
   echo "# wqa $(sed -n 's/.*"command": "\(.*\)".*/\1/p' "$out/cascade/config.json" | cut -d' ' -f2-)"
   evaluate cascade --per-exit --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.5
-} | tee "$results/wikiqa_minilm.txt"
+} | tee "$RESULTS/wikiqa_minilm.txt"

@@ -2,13 +2,14 @@
 # recipes/settings.sh hold as well. SMOKE=1 takes the built-in corpus for every other, and a table of a few words.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+paper=cosinet
 if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=${SEEDS:-0 1} MODELS=${MODELS:-cosinet cosinet_list_birnn bert} KEEPS=${KEEPS:-2,4} GRID=${GRID:-0.5} UNITS=${UNITS:-12}
   TABLE_KIND=${TABLE_KIND:-ppmi} WORD_ENCODER=${WORD_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
   SQUAD=wqa/data/builtin NQLA=wqa/data/builtin
   export ROUNDS=1 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
 else
-  RUNS=${RUNS:-runs/cosinet_paper} RESULTS=${RESULTS:-recipes/cosinet/results} LOGS=${LOGS:-recipes/cosinet/logs} ENCODER=${ENCODER:-encoders/bert-base}
+  ENCODER=${ENCODER:-encoders/bert-base}
   SEEDS=${SEEDS:-0 1 2 3 4}  # the paper does not say how many
 fi
 . recipes/settings.sh

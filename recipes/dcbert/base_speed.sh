@@ -5,7 +5,7 @@
 #
 #   PRECISIONS="float32 bfloat16 int8" recipes/dcbert/base_speed.sh
 #   SMOKE=1 recipes/dcbert/base_speed.sh
-RESULTS=${RESULTS:-recipes/dcbert/results}
+paper=dcbert
 . "$(dirname "$0")/../settings.sh"
 SHAPE=${SHAPE:-bert_12_768_12} DOCUMENTS=${DOCUMENTS:-80} LENGTH=${LENGTH:-150} ROUNDS=${ROUNDS:-3} PRECISIONS=${PRECISIONS:-float32}
 if [ "${SMOKE:-0}" = 1 ]; then SHAPE=bert_6_384_12 DOCUMENTS=2 LENGTH=8 ROUNDS=1; fi

@@ -8,6 +8,7 @@
 #   SMOKE=1 recipes/dcbert/figure2.sh
 if [ "${SMOKE:-0}" != 1 ]; then CORPORA=${CORPORA:-nq}; fi
 . "$(dirname "$0")/settings.bash"
+needs plots matplotlib
 name=${NAME:-figure2}
 
 columns=

@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . recipes/dcbert/minilm.bash
+needs plots matplotlib
 if [ "${SMOKE:-0}" = 1 ]; then recipes/dcbert/minilm_train.sh; fi
 table=$RESULTS/minilm_squad.tsv
 columns=p@1,p@5,p@10,pbt@10,ptb@10,map,em,f1,p@1_kept,p@10_kept,em_kept,questions_per_second,speedup
@@ -37,7 +38,7 @@ compare() {  # TITLE RANKER RANKER SEED
   first=$(figures_of "$2" squad "$4" ranked) second=$(figures_of "$3" squad "$4" ranked)
   echo "# $1, seed $4"
   (cd "$RUNS/dcbert" && "$wqa" compare --run "$(basename "$first").0.trec" --run "$(basename "$second").0.trec" \
-    --qrels "$(basename "$first").qrels" --metrics map,hit@1,hit@10)
+    --qrels "$(basename "$first").qrels" --filter all --metrics map,hit@1,hit@10)
   echo
 }
 {

@@ -2,13 +2,14 @@
 # hold as well. SMOKE=1 takes the built-in corpus as the collection of every corpus.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+paper=dcbert
 if [ "${SMOKE:-0}" = 1 ]; then
   CORPORA=${CORPORA:-squad} TOP=6 TRAIN_TOP=4 READ=3 PAIR_TOKENS=152 QUESTION_TOKENS=24 DOCUMENT_TOKENS=128
   STUDENT_DEPTH=2 INTERACTIONS="1 2" CUTOFFS="1 4" KEEPS=3 RATIOS=${RATIOS:-0.3} CALIBRATED=4
   export ROUNDS=1 QUESTIONS=2 OMP_NUM_THREADS=1  # of speed.py; one thread does not wait for another
   READER_ENCODER=${READER_ENCODER:-${ENCODER:-${OUT:-runs/smoke}/encoder}}
 else
-  RUNS=${RUNS:-runs/dcbert_paper} RESULTS=${RESULTS:-recipes/dcbert/results} LOGS=${LOGS:-recipes/dcbert/logs} ENCODER=${ENCODER:-encoders/bert-base}
+  ENCODER=${ENCODER:-encoders/bert-base}
 fi
 # Section 3: BERT-base ranks, whole-word-masking BERT reads, Adam with a peak of 4e-5, 80 documents of TF-IDF, of which the
 # ranker's best 10 are read. The paper publishes no batch, epochs or lengths, nor the reader's rate. These are ours, not tuned.

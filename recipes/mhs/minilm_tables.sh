@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . recipes/mhs/minilm.bash
+needs plots matplotlib
 if [ "${SMOKE:-0}" = 1 ]; then recipes/mhs/minilm_train.sh; fi
 table=$RESULTS/minilm_wikiqa.tsv
 alone=() cascade=() kd=() kd_sum=() kd_rr=() mhs=()
@@ -45,7 +46,8 @@ base=$RUNS/mhs
 data=$(realpath "$(test_of wikiqa)") out=$(realpath "$RESULTS")
 compare() {  # TITLE FILE FILE: figures that `evaluate` wrote
   echo "# $1"
-  (cd "$base" && "$wqa" compare --run "${2#"$base/"}.0.trec" --run "${3#"$base/"}.0.trec" --qrels "${2#"$base/"}.qrels" --metrics map,p@1)
+  (cd "$base" && "$wqa" compare --run "${2#"$base/"}.0.trec" --run "${3#"$base/"}.0.trec" --qrels "${2#"$base/"}.qrels" --filter all \
+    --metrics map,p@1)
   echo
 }
 for index in "${!mhs[@]}"; do

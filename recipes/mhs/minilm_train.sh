@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . recipes/mhs/minilm.bash
+needs tune optuna
 
 prepare minilm asnq
 train mhs/minilm_transferred pairwise asnq --encoder "$ONE_ENCODER" --seed 0 --learning-rate "$LEARNING_RATE" --epochs 2

@@ -2,10 +2,9 @@
 # recipes/settings.sh hold as well. SMOKE=1 takes a tiny encoder for every name.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+paper=mhs
 if [ "${SMOKE:-0}" = 1 ]; then
   LARGE="a b a" BASE="a b a" STUDENT=a BODY=${BODY:-2} ALPHAS=${ALPHAS:-0.5} TAUS=${TAUS:-1} CONFIGURATIONS="1 2" FILTERS=counted TRIALS=3
-else
-  RUNS=${RUNS:-runs/mhs_paper} RESULTS=${RESULTS:-recipes/mhs/results} LOGS=${LOGS:-recipes/mhs/logs}
 fi
 # The paper publishes neither a learning rate nor a batch, epochs or a warm-up. These are ours, not tuned.
 LEARNING_RATE=${LEARNING_RATE:-1e-5} TRANSFER_EPOCHS=${TRANSFER_EPOCHS:-2} ADAPT_EPOCHS=${ADAPT_EPOCHS:-10}

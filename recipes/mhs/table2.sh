@@ -7,6 +7,7 @@
 #   recipes/mhs/table2.sh            WikiQA; CORPORA="asnq wikiqa" for both; settings: recipes/mhs/settings.bash
 #   SMOKE=1 recipes/mhs/table2.sh
 . "$(dirname "$0")/settings.bash"
+needs tune optuna
 table=${TABLE:-$RESULTS/table2.tsv}
 recipes/mhs/grid.sh
 

@@ -6,7 +6,7 @@
 #   recipes/mhs/table5.sh
 #   LARGE= PRECISIONS="float32 bfloat16 int8" recipes/mhs/table5.sh      without the large encoders, which take most of the time
 #   SMOKE=1 recipes/mhs/table5.sh
-RESULTS=${RESULTS:-recipes/mhs/results}
+paper=mhs
 . "$(dirname "$0")/../settings.sh"
 BASE=${BASE:-albert_12_768_12 roberta_12_768_12 electra_12_768_12} STUDENT=${STUDENT:-electra_12_768_12}
 LARGE=${LARGE-albert_12_4096_64 roberta_24_1024_16 electra_24_1024_16}

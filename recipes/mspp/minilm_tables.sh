@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Tables 1, 2 and 7 in small, the figures: evaluates on WikiQA's test what recipes/mspp/minilm_train.sh trained, on all
-# candidates (results/minilm_wikiqa.tsv), and behind the pairwise model on its first five (minilm_rerank.tsv: these alone, as
-# the paper counts; minilm_rerank_full.tsv: all candidates). Tests of the paper's claims: minilm_claims.txt,
-# minilm_rerank_claims.txt. What the pre-training reached on the held-out articles: minilm_pretraining.txt.
+# candidates, beside a random order and MiniLM without further training (results/minilm_wikiqa.tsv), and behind the pairwise
+# model on its first five (minilm_rerank.tsv: these alone, as the paper counts; minilm_rerank_full.tsv: all candidates). Tests
+# of the paper's claims: minilm_claims.txt, minilm_rerank_claims.txt. What the pre-training reached on the held-out articles:
+# minilm_pretraining.txt.
 #
 #   DATA=data recipes/mspp/minilm_tables.sh
 #   SMOKE=1 recipes/mspp/minilm_tables.sh
@@ -15,6 +16,14 @@ for name in pairwise $SYSTEMS; do
   for seed in $SEEDS; do figures "$name" wikiqa "$seed"; done
   row_of "$name" wikiqa
 done
+random=()
+for seed in $SEEDS; do
+  random+=("$RUNS/mspp/random_$seed.json")
+  evaluate "${random[-1]}" wikiqa "random:$seed" --metrics "$METRICS"
+done
+row "random order" "${random[@]}"
+evaluate "$RUNS/mspp/untrained.json" wikiqa "maxsim:$ENCODER" --metrics "$METRICS"
+row "minilm, not trained further" "$RUNS/mspp/untrained.json"
 qrels=$(figures_of pairwise wikiqa "$FIRST_SEED").qrels
 write_rows "$RESULTS/minilm_wikiqa.tsv" wikiqa
 claims "$RESULTS/minilm_claims.txt" "$qrels"

@@ -3,12 +3,11 @@
 # results are table1.tsv and table1_scripts.tsv. SMOKE=1 takes the built-in corpus for every other, and pre-trains on it too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-SETTINGS=${SETTINGS:-paper}
+paper=mspp SETTINGS=${SETTINGS:-paper}
 if [ "${SMOKE:-0}" = 1 ]; then
   SEEDS=${SEEDS:-0 1} LENGTH=24 PRETRAIN_RATE=1e-3 PRETRAIN_WARMUP=1 RATE=1e-3 WARMUP_UPDATES=1
 else
-  RUNS=${RUNS:-runs/mspp_$SETTINGS} RESULTS=${RESULTS:-recipes/mspp/results} LOGS=${LOGS:-recipes/mspp/logs}
-  SEEDS=${SEEDS:-0 1 2 3 4}
+  RUNS=${RUNS:-runs/mspp_$SETTINGS} SEEDS=${SEEDS:-0 1 2 3 4}
 fi
 # Sections 3.2 and B.1, and where the authors' code differs. Batches are of joint inputs, or of pairs. The code numbers the
 # tokens as RoBERTa does, lets a missing candidate stand as a segment without a text, draws the question's new row of token

@@ -8,7 +8,7 @@
 #
 #   PRECISIONS="float32 bfloat16" recipes/mspp/speed.sh
 #   SMOKE=1 recipes/mspp/speed.sh
-RESULTS=${RESULTS:-recipes/mspp/results}
+paper=mspp
 . "$(dirname "$0")/../settings.sh"
 SHAPE=${SHAPE:-roberta_12_768_12} K=${K:-5} CANDIDATES=${CANDIDATES:-30} ROUNDS=${ROUNDS:-5} QUESTIONS=${QUESTIONS:-4}
 LENGTH=${LENGTH:-64} PRECISIONS=${PRECISIONS:-float32}

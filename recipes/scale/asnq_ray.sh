@@ -8,7 +8,10 @@
 . "$(dirname "$0")/settings.bash"
 
 where=(--shard 1/1)
-if [ -n "$CLUSTER" ]; then where=(--cluster "$CLUSTER"); fi
+if [ -n "$CLUSTER" ]; then
+  needs ray ray
+  where=(--cluster "$CLUSTER")
+fi
 for split in $SPLITS; do
   score "$split" ray ray "${where[@]}"
   arithmetic "$split" ray ray
