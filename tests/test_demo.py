@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT, child_environment
 
 from wqa.cli import main
-from wqa.cli.demo import builtin_sentences
+from wqa.cli.demo import EXAMPLES, builtin_sentences
 from wqa.data import builtin_path, read_questions
 from wqa.inference import load_ranker
 
@@ -80,6 +80,20 @@ def test_builtin_sentences_until_the_input_ends(typed):
     assert len(re.findall(r"^ +\d+ ", out, re.MULTILINE)) == 2
     code, out, _ = typed(b"", "wo")
     assert code == 0 and "question:" not in out
+
+
+def test_the_questions_that_are_shown_are_answered_without_training(minilm, typed):
+    shown = typed(b"")[1].split("for example:\n")[1].splitlines()
+    assert tuple(line.strip() for line in shown) == EXAMPLES
+    answers = {}
+    for question in read_questions(builtin_path("test")):
+        right = {candidate.text for candidate in question.candidates if candidate.label}
+        answers[question.question] = right
+    out = typed("".join(f"{question}\n" for question in EXAMPLES).encode(), "--top-k", "2")[1]
+    for question, ranked in zip(EXAMPLES, out.split("\nquestion: ")[1:]):
+        rows = re.findall(r"^ +\d +(-?[\d.]+) +1  (.*)", ranked, re.MULTILINE)
+        (score, text), (second, _) = rows
+        assert text in answers[question] and float(score) > float(second) + 2
 
 
 def test_candidates_of_the_quickstart(typed):

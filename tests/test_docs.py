@@ -16,11 +16,14 @@ import sys
 
 import pytest
 from conftest import ROOT, write_command
+from pages import BLOCK, blocks, files, untitled
 from tiny_encoder import write_tiny_encoder
 
+import wqa
 from wqa.cli import COMMANDS, parse
 from wqa.config import TrainingConfig
 from wqa.data import Claim, write_claims
+from wqa.evaluation.report import read_rows
 from wqa.training import train
 
 DOCS = ROOT / "docs"
@@ -34,8 +37,6 @@ PAGES = [
 GUIDES = [page for page in PAGES if page.parent != DOCS / "reference"]
 TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
 
-#: A fenced block: what follows the fence, and the lines inside.
-BLOCK = re.compile(r"^```(\S*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!\w+:)([^)\s]*)\)")
 DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)
 #: Files and folders of the repository, as text names them.
@@ -49,12 +50,6 @@ def page_id(page):
 def prose(page):
     """A page without its fenced blocks."""
     return BLOCK.sub("", page.read_text(encoding="utf-8"))
-
-
-def blocks(page, language):
-    """What follows the fence and the text of each block of a language."""
-    fenced = BLOCK.findall(page.read_text(encoding="utf-8"))
-    return [(rest.strip(), text) for kind, rest, text in fenced if kind == language]
 
 
 def anchors(page):
@@ -98,6 +93,18 @@ def test_the_site_lists_every_page():
     assert inside <= listed
     for page in listed - inside:
         assert (ROOT / page).is_file(), page
+
+
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="the extra docs needs Python 3.10")
+@pytest.mark.skipif(
+    importlib.util.find_spec("mkdocs") is None,
+    reason="mkdocs is not installed: pip install -e '.[docs]'",
+)
+def test_the_site_builds_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "reference" / "adapters" / "index.html").is_file()
 
 
 def test_the_picture_is_what_its_script_draws(tmp_path):
@@ -209,9 +216,33 @@ def test_commands_parse(page, tiny_run, tmp_path, monkeypatch):
         parse(words)
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="this is no checkout by git")
+def test_git_ignores_what_the_pages_write():
+    written = set()
+    for page in GUIDES:
+        for _, text in blocks(page, "sh"):
+            options = r"--(?:out|json|trec-run|write-qrels)\s+(?:\\\n\s*)?([\w./-]*\w)"
+            written.update(re.findall(options, text))
+    assert {"caches/squad", "predictions.json", "run.txt", "agreement"} <= written
+    # As folders too, which git ignores by the slash at their end.
+    paths = sorted(written | {f"{path}/" for path in written})
+    command = ["git", "check-ignore", "--stdin"]
+    done = subprocess.run(
+        command, input="\n".join(paths), cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60
+    )
+    ignored = {path.rstrip("/") for path in done.stdout.splitlines()}
+    assert ignored == written
+
+
 def test_the_command_line_page_shows_every_command():
     shown = {words[0] for words in commands(DOCS / "command_line.md")}
     assert shown == set(COMMANDS)
+
+
+def test_the_wheel_that_the_installation_page_names_is_of_this_version():
+    assert f'pip install "wqa-{wqa.__version__}-py3-none-any.whl[cpu]"' in "".join(
+        text for _, text in blocks(DOCS / "installation.md", "sh")
+    )
 
 
 # Examples
@@ -270,7 +301,7 @@ def run_in(folder, *command, **variables):
 
 def examples(page):
     """The Python of a page that no file is made of."""
-    return "\n".join(text for rest, text in blocks(page, "python") if "title=" not in rest)
+    return untitled(page, "python")
 
 
 def needed(code):
@@ -284,7 +315,39 @@ def needed(code):
     return {name.split(".")[0] for name in names} - {"wqa"}
 
 
-EXAMPLES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+EXAMPLES = sorted(DOCS.rglob("*.md"))
+
+
+def test_the_readmes_example_prints_what_it_says(minilm, tmp_path):
+    page = ROOT / "README.md"
+    done = run_in(tmp_path, sys.executable, "-c", examples(page))
+    assert done.returncode == 0, done.stderr
+    [(_, printed)] = blocks(page, "text")
+    assert done.stdout == printed
+
+
+def test_results_on_clean_questions_have_minilms_figures_on_these():
+    page = (DOCS / "results.md").read_text(encoding="utf-8").partition("\n## MSPP\n")[2]
+    rows = read_rows(ROOT / "recipes" / "mspp" / "results" / "minilm_wikiqa.tsv")
+    [row] = [row for row in rows if row["row"] == "minilm, not trained further"]
+    figures = [row[f"wikiqa_{metric}"] for metric in ("p@1", "map", "mrr")]
+    assert f"| `minilm`, not trained further | {' | '.join(figures)} |\n" in page
+    assert {row["wikiqa_questions"] for row in rows} == {"237"}
+
+
+#: Pages that say what MiniLM was trained on; on others a link to the first of them is enough.
+ON_MINILM = ("docs/encoders.md", "README.md", "docs/results.md", "recipes/README.md")
+
+
+def test_pages_that_use_minilm_say_what_it_was_trained_on():
+    used = 0
+    for page in PAGES:
+        text = " ".join(page.read_text(encoding="utf-8").split())
+        if re.search(r"(?<![\w/])minilm(?![\w/])", text):
+            used += 1
+            linked = "encoders.md#minilm)" in text and page_id(page) not in ON_MINILM
+            assert linked or "a billion pairs" in text, page
+    assert used > 8
 
 
 @pytest.mark.parametrize("page", [page for page in EXAMPLES if examples(page)], ids=page_id)
@@ -309,9 +372,8 @@ def test_tutorial_from_start_to_end(page, workplace, wqa_command):
     if shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     port = str(free_port())
-    for rest, text in blocks(page, "python"):
-        file = workplace / re.search('title="(.+)"', rest)[1]
-        file.write_text(text.replace("8080", port), encoding="utf-8")
+    for name, text in files(page).items():
+        (workplace / name).write_text(text.replace("8080", port), encoding="utf-8")
     script = "\n".join(text for _, text in blocks(page, "sh")).replace("8080", port)
     # The tests run in the environment already. The service is ended where another command fails.
     script = script.replace(
@@ -336,3 +398,25 @@ def test_every_time_names_its_source():
         for row in rows:
             source = row.split("|")[-2] if head.split("|")[-2].strip() == "source" else before
             assert LINK.search(source), row
+
+
+# A newcomer's script
+
+
+def pages_script(*arguments):
+    command = [sys.executable, str(ROOT / "tests" / "pages.py"), *map(str, arguments)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60)
+    return done.stdout
+
+
+def test_a_newcomer_runs_what_the_pages_say(tmp_path):
+    """`make newcomer` takes its commands from the pages, in which they are found."""
+    assert pages_script(ROOT / "README.md", "python") == examples(ROOT / "README.md")
+    first = pages_script(DOCS / "installation.md", "--title", "first ranking")
+    assert len(re.findall(r"^pip install ", first, re.MULTILINE)) == 2
+    assert [words[:2] for words in commands(DOCS / "installation.md")][0] == ["rank", "minilm"]
+    assert pages_script(TUTORIALS[0], "--files", tmp_path) == ""
+    assert {path.name for path in tmp_path.iterdir()} == set(files(TUTORIALS[0]))
+    script = ROOT / "tests" / "newcomer.sh"
+    assert os.access(script, os.X_OK) and "make quickstart" in script.read_text()
+    assert "make quickstart" in "".join(text for _, text in blocks(ROOT / "README.md", "sh"))

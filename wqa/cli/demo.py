@@ -1,15 +1,16 @@
 """Type questions, and see how a ranker chooses among candidates.
 
 examples:
+  wqa demo
   make quickstart && wqa demo runs/quickstart --drop-ratio 0.3
   wqa demo runs/wikiqa --candidates sentences.txt --keep 20,10
   printf 'why is the sky blue ?\\n' | wqa demo runs/quickstart
 
 Each question ranks all candidates: those of --candidates, as `wqa rank` reads them, or the
-sentences of the built-in test questions. For each exit the command prints how many candidates it
-scores and how many it keeps, then the best candidates with their scores (log-odds of being an
-answer) and the exits that scored them last, and the cost. An empty line or the end of the input
-ends the command.
+sentences of the built-in test questions, of which three are shown. For each exit the command prints
+how many candidates it scores and how many it keeps, then the best candidates with their scores
+(log-odds of being an answer) and the exits that scored them last, and the cost. An empty line or
+the end of the input ends the command.
 """
 
 from __future__ import annotations
@@ -26,12 +27,22 @@ from wqa.data import builtin_path, read_questions
 from wqa.errors import DataError, InputError, OptionError, printable
 
 _PROMPT = "question: "
+#: Questions that the built-in sentences answer.
+EXAMPLES = (
+    "why do flamingos look pink ?",
+    "where do monarch butterflies spend the winter ?",
+    "how does a lighthouse lens work ?",
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa demo`` to its parser."""
     parser.add_argument(
-        "run", metavar="RUN", help="run directory, .json file, or a baseline such as wo+rr"
+        "run",
+        metavar="RUN",
+        nargs="?",
+        default="minilm",
+        help="run directory, .json file, or a name such as wo+rr (default: minilm, untrained)",
     )
     parser.add_argument(
         "--candidates",
@@ -60,6 +71,8 @@ def run(options: argparse.Namespace) -> None:
 
     ranker = load_ranker(options.run, **setting.arguments, **ranking_options(options))
     print(f"{len(candidates):,} candidates; an empty line ends")
+    if not options.candidates:
+        print("they answer, for example:", *EXAMPLES, sep="\n  ")
     for question in questions():
         if not sys.stdin.isatty():
             print(f"\n{_PROMPT}{printable(question)}")
