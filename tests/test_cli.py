@@ -13,7 +13,7 @@ from wqa.cli.messages import at_the_command_line
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.data import builtin_path, read_questions
 from wqa.errors import DataError, OptionError
-from wqa.evaluation import read_run
+from wqa.evaluation import evaluate_ranker, read_run
 from wqa.inference import load_ranker
 
 
@@ -404,6 +404,71 @@ def test_two_runs_are_compared(tiny_run, run_main):
     assert result["comparisons"][0]["first"] == f"{tiny_run} at keep=3"
 
 
+def test_every_command_gives_the_same_figure(tiny_encoder, jsonl, tmp_path, run_main):
+    """Of one run on one file; all leave out the questions without an answer, and say so."""
+    questions = list(read_questions(builtin_path("dev")))
+    lines = []
+    for number, question in enumerate(questions):
+        candidates = []
+        for text, label in zip(question.texts, question.labels):
+            candidates.append({"text": text, "label": label if number % 3 else 0})
+        entry = {"id": question.id, "question": question.question, "candidates": candidates}
+        lines.append(json.dumps(entry))
+    dev, run, unanswered = jsonl(*lines), tmp_path / "run", (len(lines) + 2) // 3
+    qrels, trec = tmp_path / "qrels", tmp_path / "run.trec"
+    figures, notes = {}, {}
+
+    def keep(name, figure, *arguments):
+        code, out, notes[name] = run_main(*arguments)
+        assert code == 0, notes[name]
+        figures[name] = figure(out)
+
+    def of_row(out):
+        return json.loads(out)["map"]
+
+    def of_training(_):
+        return json.loads((run / "metrics.jsonl").read_text().splitlines()[-1])["dev"]["map"]
+
+    train = ("train", "cascade", "--encoder", tiny_encoder, "--train", builtin_path("dev"))
+    train += ("--dev", dev, "--out", run, "--exits", "1,3", "--max-updates", 2, "--eval-every", 2)
+    keep("train", of_training, *train, "--warmup-updates", 1, "--learning-rate", 1e-2)
+    data = ("--data", dev, "--json", "-")
+    files = ("--trec-run", trec, "--write-qrels", qrels)
+    keep("evaluate", of_row, "evaluate", run, *data, *files)
+    keep(
+        "tune",
+        lambda out: json.loads(out)["front"],
+        "tune",
+        run,
+        *data,
+        "--grid",
+        0,
+        "--no-picture",
+    )
+    figures["tune"] = figures["tune"][0]["map"]
+    keep("compare", lambda out: json.loads(out)["rows"][0]["map"], "compare", run, run, *data)
+    keep("seeds", lambda out: json.loads(out)[0]["map"], "evaluate", run, run, "--seeds", *data)
+    assert len({f"{figure:.9f}" for figure in figures.values()}) == 1, figures
+    note = f"{unanswered} of {len(lines)} questions are left out by the filter no-all-negative; un"
+    assert all(note in err for err in notes.values()), notes
+
+    keep("all", of_row, "evaluate", run, *data, "--filter", "all", *files)
+    share = 1 - unanswered / len(lines)
+    assert figures["all"] == pytest.approx(share * figures["evaluate"])
+    assert f"{unanswered} of {len(lines)} questions have no correct candidate" in notes["all"]
+    keep("trec", of_row, "evaluate", "--run", trec, "--qrels", qrels, "--json", "-")
+    assert figures["trec"] == pytest.approx(figures["evaluate"])
+    assert note in notes["trec"]
+    # A total counts all questions, unless a filter is given that leaves some out.
+    total = ("--total", len(lines) + 1)
+    keep("total", of_row, "evaluate", run, *data, *total)
+    assert figures["total"] == pytest.approx(figures["all"] * len(lines) / (len(lines) + 1))
+    code, _, err = run_main("evaluate", run, *data, *total, "--filter", "no-all-negative")
+    assert code == 2 and "--total: with the filter no-all-negative" in err
+    [row] = evaluate_ranker(load_ranker("rr"), questions, total=len(questions))
+    assert row["filter"] == "all"
+
+
 def test_runs_over_seeds(tiny_run, run_main):
     runs = ("evaluate", tiny_run, tiny_run, "--data", builtin_path("dev"), "--metrics", "map")
     code, out, _ = run_main(*runs, "--seeds", "--json", "-")
@@ -575,6 +640,16 @@ def test_help_of_every_command():
     for name in COMMANDS:
         assert main_exit(name, "--help") == 0
     assert build_parser().format_help().count("\n") > 8
+
+
+def test_an_unknown_command_has_the_nearest_one_and_all_others_whole(capsys):
+    assert main(["trian", "cascade"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: COMMAND: 'trian'; expected one of train, evaluate, ")
+    assert line.endswith("; did you mean train?")
+    assert all(f" {name}," in line or f" {name};" in line for name in COMMANDS)
+    assert main(["zzz" * 200]) == 2
+    assert capsys.readouterr().err.endswith(f"{', '.join(COMMANDS)}; wqa --help explains them\n")
 
 
 def test_a_flag_means_one_thing():

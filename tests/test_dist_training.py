@@ -207,7 +207,8 @@ def test_worker_0_writes_the_run(whole):
     updates = [line["update"] for line in lines]
     assert updates == sorted(updates) and sum("dev" in line for line in lines) == 3
     names = {path.name for path in (whole / "run").iterdir()}
-    assert names == {"config.json", "metrics.jsonl", "model.params", "tokenizer.json"}
+    files = {"README.md", "config.json", "metrics.jsonl", "model.params", "tokenizer.json"}
+    assert names == files
 
 
 def assert_lost(notes, status, error, seconds):

@@ -265,7 +265,7 @@ def test_all_exits_of_a_cascade_learn_from_the_teachers(distillation):
         "cascade", exits=(1, 2, 3), trained_exits="all", distillation=distillation
     )
     losses = task.losses(batch, 1)
-    scores = task._all_scores(batch)
+    scores = task.network.exit_scores(*task.inputs(batch))
     target = mx.nd.sigmoid(scores[-1])
     for index, layer in enumerate((1, 2, 3)):
         expected = sum(expected_loss(scores[index], batch, teacher) for teacher in range(3))

@@ -1,12 +1,15 @@
 """Corpora of ir_datasets, of which the tests register one of their own."""
 
 import json
+import re
 import sys
+import typing
 
 import pytest
+from conftest import ROOT
 
 from wqa.cli import main
-from wqa.data import Candidate, read_questions
+from wqa.data import Candidate, read_documents, read_questions
 from wqa.data.formats import data_digest
 from wqa.errors import DataError, MissingDependency
 from wqa.evaluation import read_run
@@ -90,6 +93,37 @@ def test_wherever_a_file_goes(dataset, tmp_path, call, tiny_run, tiny_encoder):
     assert code == 2 and "q3" in err  # it has no labels
 
 
+def test_its_documents_are_indexed_and_retrieved(dataset, tmp_path, call):
+    """As a dataset without ranked documents needs it; its official qrels score the run."""
+    out, found = tmp_path / "index", tmp_path / "found.jsonl"
+    for _ in range(2):  # the second finds the index as it is
+        code, printed, err = call("index", f"{dataset}/docs", "--out", out)
+        assert code == 0 and "3 documents" in printed, err
+    code, _, err = call("retrieve", out, "--data", f"{dataset}/queries", "--out", found)
+    assert code == 0, err
+    first, second = read_questions(found)
+    assert first.document_ids[0] == "D2" and second.document_ids == ("D3",)
+    code, _, err = call(
+        "score", "bm25", "--data", found, "--format", "trec", "--out", tmp_path / "s"
+    )
+    assert code == 0, err
+    (tmp_path / "qrels").write_text(QRELS)
+    run = tmp_path / "s" / "run.trec"
+    assert set(read_run(run)) == {"q1", "q2"}
+    code, _, err = call("evaluate", "--run", run, "--qrels", tmp_path / "qrels")
+    assert code == 0, err
+
+
+def test_documents_without_text_are_left_out(dataset, tmp_path, caplog):
+    (tmp_path / "d").write_text("D1\tice\nD2\t \n")
+    docs = ir_datasets.formats.TsvDocs(ir_datasets.util.LocalDownload(tmp_path / "d"))
+    ir_datasets.registry.register("wqa-test/blank", ir_datasets.Dataset(docs))
+    assert [document.id for document in read_documents(f"{dataset}/blank")] == ["D1"]
+    assert "ir:wqa-test/blank: 1 documents without text are left out" in caplog.text
+    with pytest.raises(DataError, match="a dataset without documents"):
+        list(read_documents("ir:beir"))
+
+
 def test_training_on_judged_questions(dataset, tmp_path, tiny_encoder, call):
     judged = [question for question in read_questions(dataset) if question.id != "q3"]
     folder = tmp_path / "parts"
@@ -158,3 +192,70 @@ def test_without_the_library(monkeypatch, call):
         list(read_questions("ir:wikir/en1k/test"))
     code, _, err = call("evaluate", "wo", "--data", "ir:wikir/en1k/test")
     assert code == 2 and "pip install -e '.[ir]'" in err
+
+
+# The names that the first page lists
+
+LISTED = sorted(set(re.findall(r"`ir:([\w./-]+)`", (ROOT / "docs" / "index.md").read_text())))
+
+
+def made(kind, **known):
+    """A record of a declared type: its fields by their own types, but for those that are known."""
+    values = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        empty = {str: f"the {name} of it", int: 1, float: 1.0}
+        values[name] = known.get(name, empty.get(hint, ()))
+    return kind(**values)
+
+
+class OfItsTypes:
+    """A dataset of one record of each type that another one declares; nothing is fetched."""
+
+    def __init__(self, declared):
+        self.declared = declared
+
+    def __getattr__(self, name):
+        return getattr(self.declared, name)  # has_queries and so on
+
+    def queries_iter(self):
+        yield made(self.declared.queries_cls(), query_id="q1")
+
+    def scoreddocs_iter(self):
+        yield made(self.declared.scoreddocs_cls(), query_id="q1", doc_id="d1")
+
+    def qrels_iter(self):
+        yield made(self.declared.qrels_cls(), query_id="q1", doc_id="d1", relevance=1)
+
+    def docs_iter(self):
+        yield made(self.declared.docs_cls(), doc_id="d1")
+
+    def docs_store(self):
+        return self
+
+    def get_many(self, ids):
+        return {name: made(self.declared.docs_cls(), doc_id=name) for name in ids}
+
+
+def test_the_page_lists_names():
+    assert len(LISTED) > 20
+    for start in ("msmarco-passage/", "msmarco-passage/trec-dl-", "beir/", "wikir/"):
+        assert any(name.startswith(start) for name in LISTED), start
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_listed_name_is_known_and_its_types_are_read(name, monkeypatch):
+    source = OfItsTypes(ir_datasets.load(name))
+    monkeypatch.setattr(ir_datasets, "load", lambda name: source)
+    [question] = read_questions(f"ir:{name}", with_candidates=False)
+    assert question.id == "q1" and question.question.strip()
+    if not source.has_scoreddocs():
+        assert name.startswith("beir/")
+        [document] = read_documents(f"ir:{name}")
+        assert document.id == "d1" and "of it" in document.text
+        with pytest.raises(DataError, match="let `wqa retrieve` find candidates"):
+            list(read_questions(f"ir:{name}"))
+        return
+    [question] = read_questions(f"ir:{name}")
+    [candidate] = question.candidates
+    assert candidate.id == "d1" and "of it" in candidate.text
+    assert candidate.label == (1 if source.has_qrels() else None)

@@ -350,10 +350,12 @@ def test_evaluate(tiny_run, corpora, tmp_path, wqa):
         assert code == 0 and len(err.splitlines()) == 1
         rows[option] = json.loads(path.read_text())
         if option == "skip":
-            assert out.startswith("6 questions scored, filter all, 1 over-long left out\n")
+            assert out.startswith(
+                "6 questions scored, filter no-all-negative, 1 over-long left out\n"
+            )
             assert "1 over-long question skipped with all candidates" in err
         else:
-            assert out.startswith("7 questions scored, filter all\n")
+            assert out.startswith("7 questions scored, filter no-all-negative\n")
             assert "1 over-long question truncated" in err
     for row in rows["skip"]:
         assert row["questions"] == 6

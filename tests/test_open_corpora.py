@@ -123,6 +123,17 @@ def test_squad_open_of_its_own_paragraphs(tmp_path, monkeypatch, packed, capsys)
     assert "3 documents" in capsys.readouterr().out
 
 
+def test_without_training_questions_a_note_names_the_option(tmp_path, capsys):
+    """Half of SQuAD's development set is such a file."""
+    archive = write_squad(tmp_path / "in", "v2.0", dev=DEV) / "dev-v2.0.json"
+    assert convert(squad_open, "--archive", archive, out=tmp_path / "out") == 0
+    note = "only the test split is written; --articles TRAIN,DEV,TEST makes three splits of the"
+    assert note in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "out").glob("*.questions.jsonl")] == [
+        "test.questions.jsonl"
+    ]
+
+
 def test_articles_are_divided_by_the_digests_of_their_titles(tmp_path, capsys):
     texts = [f"Fact number {number} is true." for number in range(6)]
     articles = []
@@ -255,6 +266,7 @@ def test_titles_choose_articles(tmp_path, capsys):
     assert convert(squad_open, *arguments, out=tmp_path / "whole") == 0
     questions = open_questions(tmp_path / "whole" / "test.questions.jsonl")
     assert [key for key, _, _ in questions] == ["Oats", "Rye_flour", "Tar"]
+    assert "makes three splits of the 3 articles" in capsys.readouterr().err
     titles.write_text("\n")
     assert f"{titles}: no title" in refusal(capsys, squad_open, *arguments, out=tmp_path / "no")
     titles.write_text("Tar\nBarley\n")

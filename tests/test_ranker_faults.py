@@ -59,7 +59,8 @@ class Injection:
 
     Lines of ``with`` statements do not count. Python traces them a second time before it leaves the
     block, where it runs no signal handler, so that an exception there would leave a lock taken that
-    no interrupt can leave.
+    no interrupt can leave. The same holds for ``try``, whose own instruction does nothing and which
+    no handler covers, that of a ``with`` around it included.
     """
 
     def __init__(self, files, line, error):
@@ -70,7 +71,7 @@ class Injection:
         if event == "call":
             return self if self._files.search(frame.f_code.co_filename) else None
         line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-        if event == "line" and not line.lstrip().startswith("with "):
+        if event == "line" and not line.lstrip().startswith(("with ", "try:")):
             self.lines += 1
             if self.lines == self._line:
                 raise self._error

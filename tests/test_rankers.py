@@ -65,7 +65,7 @@ SETTINGS = {"0": {"drop_ratio": 0.0}, "keep=1": {"keep": 1}}
 
 
 def test_settings_and_exits():
-    rows = evaluate_ranker(TableRanker(), QUESTIONS, SETTINGS, metrics=("map",), per_exit=True)
+    rows = evaluate_ranker(TableRanker(), QUESTIONS, SETTINGS, "all", ("map",), per_exit=True)
     assert [row["drop_ratio"] for row in rows] == ["0", "keep=1", "exit 2", "exit 6"]
     full, one, early, late = rows
     assert full["questions"] == 3 and full["filter"] == "all"
@@ -79,7 +79,7 @@ def test_settings_and_exits():
 
 def test_a_ranker_as_it_is():
     ranker = TableRanker()
-    assert evaluate_ranker(ranker, QUESTIONS)[0]["drop_ratio"] == "0"
+    assert evaluate_ranker(ranker, QUESTIONS, filter="all")[0]["drop_ratio"] == "0"
     ranker.set_drops(keep=1)
     [row] = evaluate_ranker(ranker, iter(QUESTIONS), filter="clean")
     assert row["drop_ratio"] == "stored" and row["questions"] == 2 and row["cost"] < 1
@@ -129,7 +129,7 @@ def test_rankers_are_compared_with_the_first():
             ranker = TableRanker() if name != "two" else TableRanker(late=EARLY)
             yield NamedRanker(name, ranker, "0" if name == "three" else "-")
 
-    result = compare_rankers(entries(), QUESTIONS, metrics=("map", "p@1"))
+    result = compare_rankers(entries(), QUESTIONS, "all", ("map", "p@1"))
     assert loaded == ["one", "two", "three"]
     assert [row["run"] for row in result["rows"]] == loaded
     changed, same = result["comparisons"]
@@ -148,7 +148,7 @@ def test_rankers_are_compared_with_the_first():
 
 def test_rankers_over_seeds():
     entries = [NamedRanker("0", TableRanker()), NamedRanker("1", TableRanker(late=EARLY))]
-    rows = evaluate_seeds(entries, QUESTIONS, metrics=("map",))
+    rows = evaluate_seeds(entries, QUESTIONS, "all", ("map",))
     assert [row["run"] for row in rows] == ["0", "1", "mean", "deviation"]
     assert rows[2]["map"] == pytest.approx((rows[0]["map"] + rows[1]["map"]) / 2)
     assert rows[3]["cost"] == 0 and rows[2]["questions"] == 3 and rows[2]["token_cost"] is None

@@ -63,7 +63,7 @@ class FakeRay:
 
     def __init__(self, deaths=(), make=Worker):
         self.deaths, self.make = deaths, make
-        self.calls, self.killed, self.made = [], [], 0
+        self.calls, self.killed, self.made, self.alive = [], [], 0, True
 
     def remote(self, kind):
         return types.SimpleNamespace(options=self._options)
@@ -101,6 +101,9 @@ class FakeRay:
 
     def kill(self, worker):
         self.killed.append(worker)
+
+    def nodes(self):
+        return [{"Alive": False}, {"Alive": self.alive}]
 
 
 @pytest.fixture
@@ -209,6 +212,22 @@ def test_a_cluster_without_room(job, ray, monkeypatch):
     monkeypatch.setattr(ray_module, "START_TIMEOUT", 0.05)
     monkeypatch.setattr(ray, "wait", lambda *_, **__: time.sleep(0.01) or ([], []))
     with pytest.raises(ClusterError, match="no worker has started for 0 s"):
+        run_on_cluster(job, "local:2")
+
+
+def test_a_cluster_whose_machines_fail(job, ray, monkeypatch):
+    """The workers die with their machine, and no machine is left for those in their place."""
+
+    def wait(references, num_returns, timeout):
+        time.sleep(0.01)
+        if ray.made > 2:
+            ray.alive = False
+            return [], references
+        return references[:1], references[1:]
+
+    monkeypatch.setattr(ray, "wait", wait)
+    ray.deaths = {("compute", index) for index in range(9)}
+    with pytest.raises(ClusterError, match="all of its machines have failed; .*; what is comp"):
         run_on_cluster(job, "local:2")
 
 

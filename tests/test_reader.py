@@ -772,6 +772,17 @@ def test_one_question_shows_its_answer_the_text_around_it_and_the_documents(
     assert "the question retrieves no document" in capsys.readouterr().out
 
 
+def test_a_title_and_its_text_are_shown_in_one_line(rivers, reader_run, tmp_path, capsys):
+    titled = [Document(item.id, item.text, "Rivers") for item in river_documents()]
+    write_documents(tmp_path / "titled.jsonl", titled)
+    build_index(tmp_path / "titled.jsonl", tmp_path / "index")
+    question = ["--question", "past which town does the Elbe run ?"]
+    arguments = ["answer", "--index", tmp_path / "index", "--reader", reader_run, *question]
+    assert main(list(map(str, arguments))) == 0
+    out = capsys.readouterr().out
+    assert "\\n" not in out and ": Rivers From its source the Elbe" in out
+
+
 def test_over_long_questions_are_named_before_any_is_answered(rivers, reader_run, tmp_path, capsys):
     sea = Question("sea", "where does the Rhine end ?", (), ("the North Sea",))
     long = Question("long", " ".join(["where does the Rhine end ?"] * 12), (), ("the North Sea",))

@@ -629,11 +629,12 @@ def figures(row):
 
 def test_the_order_of_retrieval_reaches_the_metrics_of_rankers():
     # Q3's two tie, and the greater id is first: its first document falls to rank 2.
-    [row] = evaluate_ranker(NumberRanker(), RETRIEVED, metrics=NAMES)
+    [row] = evaluate_ranker(NumberRanker(), RETRIEVED, filter="all", metrics=NAMES)
     assert figures(row) == pytest.approx([1 / 3, 2 / 3, 1 / 3, 1 / 3, 2 / 3, 1 / 3])
     rankings = NumberRanker().rank_all(RETRIEVED)
     assert figures(evaluate(rankings, RETRIEVED, metrics=NAMES)) == pytest.approx(figures(row))
-    *_, mean, _ = evaluate_seeds([NamedRanker("a", NumberRanker())], RETRIEVED, metrics=NAMES)
+    named = [NamedRanker("a", NumberRanker())]
+    *_, mean, _ = evaluate_seeds(named, RETRIEVED, filter="all", metrics=NAMES)
     assert figures(mean) == pytest.approx(figures(row))
     for question in by_document_id(RETRIEVED):
         assert by_document_id([question]) == [question]
@@ -641,11 +642,11 @@ def test_the_order_of_retrieval_reaches_the_metrics_of_rankers():
 
 
 def test_missing_questions_count_as_misses():
-    [row] = evaluate_ranker(NumberRanker(), RETRIEVED, metrics=NAMES, total=6)
+    [row] = evaluate_ranker(NumberRanker(), RETRIEVED, None, "all", NAMES, total=6)
     assert row["questions"] == 6
     assert figures(row) == pytest.approx([1 / 6, 1 / 3, 1 / 6, 1 / 6, 1 / 3, 1 / 6])
     ranker = ExitRanker()
-    for row in evaluate_ranker(ranker, RETRIEVED, metrics=NAMES, total=6, per_exit=True):
+    for row in evaluate_ranker(ranker, RETRIEVED, None, "all", NAMES, True, total=6):
         assert row["questions"] == 6
         assert figures(row) == pytest.approx([1 / 6, 1 / 3, 1 / 6, 1 / 6, 1 / 3, 1 / 6])
     for total, filter, message in (
@@ -665,7 +666,7 @@ def test_the_first_retriever_alone(tmp_path):
     assert row["map"] == pytest.approx(((1 + 2 / 3) / 2 + 1) / 3)
     scored = score_run(read_run(run), read_qrels(qrels), metrics=("map", "hit@1"))
     assert [scored["map"], scored["hit@1"]] == pytest.approx([row["map"], row["hit@1"]])
-    again = evaluate_retrieved(by_document_id(RETRIEVED), metrics=(*NAMES, "map"))
+    again = evaluate_retrieved(by_document_id(RETRIEVED), "all", (*NAMES, "map"))
     assert again == row
     with pytest.raises(OptionError, match="pbt@1 of a TREC run, which lacks the order"):
         score_run(read_run(run), read_qrels(qrels), metrics=("pbt@1",))

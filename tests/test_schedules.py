@@ -384,7 +384,8 @@ def commands(recipe, folder, only="", **variables):
     command, record = folder / "wqa", folder / "record"
     command.write_text(RECORDER)
     command.chmod(0o755)
-    environment = child_environment(WQA=str(command), RECORD=str(record), **variables)
+    environment = child_environment(WQA=str(command), PYTHON="true", RECORD=str(record))
+    environment.update(variables)
     script = folder / "recipes" / f"{recipe}.sh"
     subprocess.run(["bash", script], env=environment, timeout=60, capture_output=True)
     calls = record.read_text().split("\n--\n")[:-1] if record.exists() else []

@@ -85,6 +85,21 @@ def run_main(capsys):
     return run
 
 
+def test_a_shortened_value_takes_bounded_time_and_memory():
+    for value in (1, "a'b", b"x", [], [1, "a"], (1,), (), (1, 2), {"a": [1, {"b": None}]}, {3}):
+        assert shorten(value) == repr(value)
+    bomb, deep = ["x"], []
+    for _ in range(100):
+        bomb, deep = [bomb] * 9, {"a": [deep]}
+    for _ in range(100_000):
+        deep = (deep,)
+    assert shorten(bomb) == "[" * 57 + "..."
+    assert shorten(deep) == "(" * 57 + "..."
+    assert shorten({"a": bomb}, 12) == "{'a': [[[..."
+    assert shorten(list(range(10**6))) == repr(list(range(99)))[:57] + "..."
+    assert shorten(1 << 10**6) == "a value of type int"
+
+
 def test_ranking_of_hostile_candidates(tiny_run, tmp_path, run_main):
     sentences = [HOSTILE.replace("\n", "").replace("\udce9", "\u4e2d"), "ice \U000e0041"]
     (tmp_path / "candidates").write_text("\n".join(sentences), encoding="utf-8", newline="\n")
@@ -293,6 +308,32 @@ def test_a_bug_is_one_line_with_its_traceback_in_a_file(tmp_path):
     error = "type('MXNetError', (Exception,), {})('std::bad_alloc')"
     done = child(code=REPLACED.format(body=f"raise {error}"))
     assert done.returncode == 2 and is_one_line(done.stderr, "memory: there is not enough")
+
+
+#: MXNet's work at the end of a process fails where there is no memory.
+AT_THE_END = "import atexit; atexit.register(lambda: 1 / 0)\n"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "MemoryError",
+        'RuntimeError("can\'t start new thread")',
+        "type('MXNetError', (Exception,), {})('Resource temporarily unavailable')",
+    ],
+)
+def test_a_process_without_memory_ends_after_one_line(error):
+    done = child(code=AT_THE_END + REPLACED.format(body=f"raise {error}"))
+    assert done.returncode == 2 and is_one_line(done.stderr, "memory: there is not enough")
+
+
+def test_an_address_space_that_is_too_small_for_mxnet(tiny_run, tmp_path):
+    (tmp_path / "candidates").write_text("ice\n")
+    arguments = ["rank", tiny_run, "--question", "q ?", "--candidates", tmp_path / "candidates"]
+    limits = (1_024_000_000, 1_024_000_000)
+    done = child(*arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limits))
+    found = "ulimit -v: a limit of 1,000,000 KiB of address space; expected 1,953,125 KiB or more"
+    assert done.returncode == 2 and is_one_line(done.stderr, found)
 
 
 @pytest.mark.parametrize(

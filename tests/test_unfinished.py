@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shlex
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from wqa.cli import main
 from wqa.config import read_run_config
 from wqa.data import builtin_path, read_questions, write_questions
+from wqa.data.progress import progress_bar
 from wqa.errors import RunDirectoryError
 from wqa.inference import load_ranker
 from wqa.training import Trainer
@@ -105,6 +107,29 @@ def test_the_first_updates_do_not_count_in_the_estimate(monkeypatch):
             bar.update()
         assert bar.format_dict["rate"] == pytest.approx(2)
         assert "<07:30, " in screen.getvalue().split("\r")[-1]  # 900 updates are left
+
+
+def test_a_bar_estimates_the_time_after_a_share_of_its_items(monkeypatch):
+    """A pass of 28 s over 500 questions: the first ones take 10 s, in which kernels compile."""
+    clock, screen = Clock(), io.StringIO()
+    monkeypatch.setattr("tqdm.std.time", clock)
+    monkeypatch.setattr("sys.stderr", screen)
+    with progress_bar(500, "scoring", "question", progress=True) as bar:
+        for number in range(500):
+            clock.now += 18 / 499 if number else 10
+            bar.update()
+            bar.refresh()
+    lines = screen.getvalue().split("\r")
+    assert "1/500 [00:10<?, ?question/s]" in lines[1]
+    estimates = [re.search("<(..):(..),", line) for line in lines]
+    seconds = [60 * int(left[1]) + int(left[2]) for left in estimates if left]
+    assert max(seconds) < 300 and len(seconds) > 450
+    with progress_bar(10**6, "scoring", "question", progress=True, initial=500) as bar:
+        clock.now += 100
+        bar.update(9)
+        assert bar.format_dict["rate"] == 0
+        bar.update(1)
+        assert bar.format_dict["rate"] is None
 
 
 def test_a_resumed_training_measures_anew(monkeypatch):

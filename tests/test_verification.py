@@ -5,6 +5,7 @@ import importlib
 import json
 import math
 import re
+import warnings
 
 import mxnet as mx
 import numpy as np
@@ -429,6 +430,14 @@ def test_a_verdict_is_the_softmax_of_the_network(tiny_encoder, engine, options):
         assert alone.label == verdict.label and alone[2:] == verdict[2:]
         for label, value in alone.probabilities.items():
             assert value == pytest.approx(verdict.probabilities[label], abs=1e-5)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("options", HEADS)
+def test_a_verdict_comes_without_a_warning(tiny_encoder, engine, options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        make_verifier(tiny_encoder, engine, **options).label("what is ice ?", ["cold water"])
 
 
 @needs_onednn

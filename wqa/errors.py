@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Iterable
+from typing import Any, Iterable, Iterator
 
 #: Characters that act on a terminal, reorder its text or cannot be seen: controls (C0, DEL, C1),
 #: the soft hyphen, bidirectional marks, embeddings, overrides and isolates, separators of lines
@@ -208,15 +208,40 @@ def shorten(value: object, width: int = 60) -> str:
     Returns
     -------
     str
-        The start of ``repr(value)``; for a value that is nested too deeply, its type.
+        The start of ``repr(value)``. Of lists, tuples and dicts, which may hold one object many
+        times, no more is made than is shown.
     """
-    if isinstance(value, (str, bytes)):
-        value = value[:width]  # the start gives the same result, in bounded memory
-    try:
-        text = repr(value)
-    except RecursionError:
-        text = f"a deeply nested {type(value).__name__}"
-    return text if len(text) <= width else text[: width - 3] + "..."
+    text = ""
+    for piece in _pieces(value, width):
+        text += piece
+        if len(text) > width:
+            return text[: width - 3] + "..."
+    return text
+
+
+def _pieces(value: Any, width: int) -> Iterator[str]:
+    """Parts of ``repr(value)``, none of them empty, or its start."""
+    if type(value) in (list, tuple, dict):
+        opening, closing = _BRACKETS[type(value).__name__]
+        yield opening
+        for index, item in enumerate(value):
+            if index:
+                yield ", "
+            yield from _pieces(item, width)
+            if isinstance(value, dict):
+                yield ": "
+                yield from _pieces(value[item], width)
+        yield ",)" if isinstance(value, tuple) and len(value) == 1 else closing
+    elif isinstance(value, (str, bytes)):
+        yield repr(value[:width])
+    else:
+        try:
+            yield repr(value)
+        except (RecursionError, ValueError):  # Python prints no number of thousands of digits
+            yield f"a value of type {type(value).__name__}"
+
+
+_BRACKETS = {"list": ("[", "]"), "tuple": ("(", ")"), "dict": ("{", "}")}
 
 
 def check_choice(where: str, value: object, choices: Iterable[str]) -> None:

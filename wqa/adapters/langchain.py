@@ -19,7 +19,7 @@ except ImportError:
 class Reranker(BaseDocumentCompressor):
     """Ranks documents by how well they answer a query.
 
-    Parameters
+    Attributes
     ----------
     ranker : Ranker
         The ranker, with its drop ratio.

@@ -20,7 +20,7 @@ except ImportError:
 class Reranker(BaseNodePostprocessor):
     """Ranks nodes by how well their texts, without their metadata, answer a query.
 
-    Parameters
+    Attributes
     ----------
     ranker : Ranker
         The ranker, with its drop ratio.

@@ -8,11 +8,12 @@ status.
 from __future__ import annotations
 
 import argparse
+import difflib
 import functools
 import os
 import re
 import sys
-from typing import List, NoReturn, Optional, Sequence
+from typing import Any, List, NoReturn, Optional, Sequence
 
 import wqa
 from wqa.cli import (
@@ -100,6 +101,15 @@ class _Parser(argparse.ArgumentParser):
         if _ONE_LETTER.fullmatch(option_string.partition("=")[0]):
             return []
         return super()._get_option_tuples(option_string)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            nearest = difflib.get_close_matches(value, action.choices, n=1)
+            mend = f"did you mean {nearest[0]}?" if nearest else "wqa --help explains them"
+            raise OptionError(
+                "COMMAND", shorten(value), f"one of {', '.join(action.choices)}", mend
+            )
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         if len(message) > _LONGEST:
@@ -206,11 +216,31 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         error; 141 if the reader of standard output closed it; 128 plus the number of a signal that
         stopped the command.
     """
+    try:
+        return run_command(arguments)
+    except MemoryError:
+        print(f"error: {OUT_OF_MEMORY}", file=sys.stderr)
+        return FAILED
+
+
+def run_command(arguments: Optional[Sequence[str]] = None) -> int:
+    """Run the subcommand as `main` does, but raise a MemoryError, after which a process must end.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Command line, as `parse` takes it.
+
+    Returns
+    -------
+    int
+        Exit status.
+    """
     with messages_on_stderr() as messages:
-        return _main(arguments, messages)
+        return _run_command(arguments, messages)
 
 
-def _main(arguments: Optional[Sequence[str]], messages: MessageHandler) -> int:
+def _run_command(arguments: Optional[Sequence[str]], messages: MessageHandler) -> int:
     parser = None
     try:
         options = parse(arguments)
@@ -226,7 +256,7 @@ def _main(arguments: Optional[Sequence[str]], messages: MessageHandler) -> int:
         return 128 + stopped.signal
     except BrokenPipeError:
         return BROKEN_PIPE
-    except (WqaError, OSError, MemoryError) as error:
+    except (WqaError, OSError) as error:
         typed = _typed(error)
         text = at_the_command_line(typed, parser) if parser else str(typed)
         print(f"error: {text}", file=sys.stderr)
@@ -241,8 +271,6 @@ def _typed(error: Exception) -> WqaError:
     """The typed error for one of the operating system."""
     if isinstance(error, WqaError):
         return error
-    if isinstance(error, MemoryError):
-        return OUT_OF_MEMORY
     reason = error.strerror or str(error)  # type: ignore[attr-defined]
     where = error.filename or "operating system"  # type: ignore[attr-defined]
     return StorageError(os.fspath(where), reason, mend="check the path, its permissions and space")

@@ -190,6 +190,11 @@ def _context(text: str, answer: Any) -> Tuple[str, str]:
     return before, after
 
 
+def _one_line(text: str) -> str:
+    """Part of a document as it is shown; a line end separates its title from its text."""
+    return printable(" ".join(text.split()))
+
+
 def _text(item: Any) -> str:
     """Answers with the text around them, and the documents that were read."""
     if not item.documents:
@@ -198,15 +203,15 @@ def _text(item: Any) -> str:
     for rank, answer in enumerate(item.answers, 1):
         document = item.documents[answer.document].document
         before, after = _context(document.full_text, answer)
-        lines.append(f"{rank:4} {answer.score:>8.3f}  {printable(answer.text)}")
-        lines.append(f"{'':15}{document.id}: {printable(f'{before}[{answer.text}]{after}')}")
+        lines.append(f"{rank:4} {answer.score:>8.3f}  {_one_line(answer.text)}")
+        lines.append(f"{'':15}{document.id}: {_one_line(f'{before}[{answer.text}]{after}')}")
     if not item.answers:
         lines.append("   -        -  no document has text")
     lines.append(f"\n{len(item.documents)} of {item.retrieved} documents read")
     lines.append("rank   ranker    index  document")
     for rank, entry in enumerate(item.documents, 1):
         score = "-" if entry.score is None else f"{entry.score:.3f}"
-        start = printable(entry.document.full_text[: 2 * _CONTEXT])
+        start = _one_line(entry.document.full_text[: 2 * _CONTEXT])
         lines.append(
             f"{rank:4} {score:>8} {entry.retrieval_score:>8.3f}  {entry.document.id}: {start}"
         )

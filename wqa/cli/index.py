@@ -5,8 +5,9 @@ examples:
   wqa index documents.jsonl --out indexes/squad_bm25 --method bm25 --k1 0.9 --b 0.4
 
 DOCUMENTS is JSONL, a document a line: {"id": "D1", "text": "...", "title": "..."}, the title
-optional. tfidf weights hashed unigrams and bigrams as DrQA does, bm25 unigrams. The index holds the
-documents too. If the command is stopped, it leaves no index under this name.
+optional. Or ir: and the name of a dataset of ir_datasets, such as ir:beir/scifact/test. tfidf
+weights hashed unigrams and bigrams as DrQA does, bm25 unigrams. The index holds the documents too.
+If the command is stopped, it leaves no index under this name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from wqa.errors import printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa index`` to its parser."""
-    parser.add_argument("documents", metavar="DOCUMENTS", help="documents, JSONL, plain or .gz")
+    parser.add_argument("documents", metavar="DOCUMENTS", help="documents, JSONL, or ir:NAME")
     parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
     parser.add_argument(
         "--method",

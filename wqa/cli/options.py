@@ -11,7 +11,7 @@ import typing
 from typing import Any, Dict, List, Sequence
 
 from wqa.config import LONG_QUESTIONS
-from wqa.data.filters import FILTERS
+from wqa.data.filters import DEFAULT_FILTER, FILTERS
 from wqa.errors import OptionError, printable, shorten
 
 LOGGER = logging.getLogger(__name__)
@@ -355,7 +355,7 @@ def add_filter(parser: argparse.ArgumentParser, name: str, default: str, text: s
     name : str
         Flag of the option.
     default : str
-        Default filter.
+        Default filter; empty where `wqa.data.filters.chosen_filter` decides.
     text : str
         Start of the help text.
     """
@@ -364,7 +364,7 @@ def add_filter(parser: argparse.ArgumentParser, name: str, default: str, text: s
         default=default,
         choices=tuple(FILTERS),
         help=f"{text}: all; no-all-negative, those with an answer; clean, those with both an "
-        f"answer and a wrong candidate (default: {default})",
+        f"answer and a wrong candidate (default: {default or DEFAULT_FILTER})",
     )
 
 
@@ -397,4 +397,4 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
         help="candidates with equal scores: trec, by descending document id; pessimistic, the "
         "correct ones last (default: trec, but for the baseline wo)",
     )
-    add_filter(parser, "--filter", "all", "questions to score")
+    add_filter(parser, "--filter", "", "questions to score")

@@ -23,12 +23,14 @@ import threading
 import traceback
 from typing import Any, Optional, TextIO
 
-from wqa.cli import BROKEN_PIPE, FAILED, OUT_OF_MEMORY, main
+from wqa.cli import BROKEN_PIPE, FAILED, OUT_OF_MEMORY, run_command
 from wqa.data.streams import LossyStream
 from wqa.errors import StorageError, WqaError
 
 #: Exit status after an unexpected exception, EX_SOFTWARE of sysexits.h.
 BUG = 70
+#: What MXNet says where it cannot allocate memory, or start a thread.
+_ALLOCATIONS = ("bad_alloc", "llocate CPU Memory", "Resource temporarily unavailable")
 #: Shows the traceback of an unexpected exception on standard error, where it is set.
 TRACEBACK = "WQA_TRACEBACK"
 
@@ -62,11 +64,14 @@ def run_process() -> int:
     if problem:
         return _fail(problem)
     try:
-        status = main()
+        status = run_command()
     except SystemExit as end:  # argparse, after --help
         status = int(end.code or 0)
     except Exception as error:
-        status = _fail(OUT_OF_MEMORY) if _is_allocation(error) else _report_bug(error)
+        if _is_allocation(error):
+            _flush(_fail(OUT_OF_MEMORY))
+            os._exit(FAILED)  # MXNet would fail once more, or wait for threads that never began
+        status = _report_bug(error)
     status = _flush(status)
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is left to undo
@@ -141,10 +146,13 @@ def _repeat_interrupt(unraisable: Any) -> None:
 
 
 def _is_allocation(error: Exception) -> bool:
-    """Whether MXNet, which has one type for all errors, could not allocate memory."""
+    """Whether Python or MXNet could not allocate memory; MXNet has one type for all errors.
+
+    A thread that cannot be started lacks the memory of its stack.
+    """
     if type(error).__name__ != "MXNetError":
-        return False
-    return "bad_alloc" in str(error) or "llocate CPU Memory" in str(error)
+        return isinstance(error, MemoryError) or "can't start new thread" in str(error)
+    return any(reason in str(error) for reason in _ALLOCATIONS)
 
 
 def _report_bug(error: Exception) -> int:

@@ -1,6 +1,7 @@
 """Rank candidate sentences for one question.
 
 examples:
+  wqa rank minilm --question "how are glacier caves formed ?" --candidates sentences.txt
   wqa rank runs/wikiqa --question "how are glacier caves formed ?" --candidates sentences.txt
   grep -i glacier notes.txt | wqa rank runs/wikiqa --question "how are glacier caves formed ?" \\
       --candidates -
@@ -34,7 +35,7 @@ _WIDTH = 300  # characters of a sentence that the table shows
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa rank`` to its parser."""
     parser.add_argument(
-        "run", metavar="RUN", help="run directory, .json file, or a baseline such as wo+rr"
+        "run", metavar="RUN", help="run directory, .json file, or a name such as minilm or wo+rr"
     )
     parser.add_argument("--question", required=True, metavar="Q", help="the question")
     parser.add_argument(
@@ -170,6 +171,7 @@ def read_lines(path: str, what: str) -> List[str]:
     DataError
         If it cannot be read or is not UTF-8.
     """
+    from wqa.config.reading import open_file
     from wqa.data.lines import without_mark
 
     name = path
@@ -180,7 +182,7 @@ def read_lines(path: str, what: str) -> List[str]:
                 raise DataError(name, "it is closed", f"{what}, one a line")
             raw = sys.stdin.buffer.read()
         else:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 raw = file.read()
     except OSError as error:
         raise DataError(path, f"cannot be read ({error.strerror})", mend="check the path") from None

@@ -83,9 +83,14 @@ def read_trec(options: argparse.Namespace) -> Tuple[List[Tuple[str, Any]], Any]:
     DataError
         If a file cannot be read.
     """
+    from wqa.data import DEFAULT_FILTER
+    from wqa.data.filters import note_filter
     from wqa.evaluation import read_qrels, read_run
+    from wqa.evaluation.evaluate import filter_qrels
 
     qrels = read_qrels(options.qrels)
+    answered, kept = (filter_qrels(qrels, name) for name in (DEFAULT_FILTER, options.filter))
+    note_filter(options.filter, len(qrels), len(answered), len(kept))
     return [(path, read_run(path)) for path in options.trec_runs], qrels
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from wqa.cluster.manifest import FORMAT, NAME, Manifest
 from wqa.config import parse_json
+from wqa.config.reading import open_file
 from wqa.data.files import atomic_writer
 from wqa.errors import DataError
 
@@ -168,7 +169,7 @@ class PartitionFiles:
         """
         path = partition_path(self._folder, index)
         try:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 header = self._header(file.readline(LONGEST_HEADER), index)
                 if header is None:
                     return False
@@ -195,7 +196,7 @@ class PartitionFiles:
         """
         path = partition_path(self._folder, index)
         try:
-            with open(path, "rb") as file:
+            with open_file(path) as file:
                 header = self._header(file.readline(LONGEST_HEADER), index)
                 body = file.read()
         except OSError as error:

@@ -314,6 +314,13 @@ class _Cluster:
             return
         if not self._running and not self._idle:
             raise ClusterError("cluster", "no worker can begin", mend=self._refused[-1])
+        if waited > _PAUSE and not any(node["Alive"] for node in self._ray.nodes()):
+            raise ClusterError(
+                "cluster",
+                "all of its machines have failed",
+                "one at least that lives",
+                "what is computed stays; run the command again",
+            )
         if waited > START_TIMEOUT:
             raise ClusterError(
                 "cluster",

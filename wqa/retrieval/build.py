@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from typing import Any, Dict, Iterable, List, Tuple
 
@@ -13,6 +14,7 @@ from wqa.data import Document, read_documents
 from wqa.data.array_writer import ArrayWriter
 from wqa.data.arrays import reusable_folder
 from wqa.data.files import PathLike, sha256
+from wqa.data.ir_names import is_ir_name
 from wqa.data.locks import lock_output
 from wqa.data.progress import with_bar
 from wqa.errors import DataError
@@ -84,6 +86,11 @@ def build_index(
 
 
 def _digest(path: PathLike) -> str:
+    if is_ir_name(path):
+        digest = hashlib.sha256()
+        for document in read_documents(path):
+            digest.update(json.dumps([document.id, document.text]).encode("ascii"))
+        return digest.hexdigest()
     try:
         return sha256(path)
     except OSError as error:
