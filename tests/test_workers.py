@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -522,10 +523,34 @@ def test_where_one_ends_all_end(scripts, status, message):
     assert_none_is_left()
 
 
+def setpriv():
+    """Path of the program that ends processes with their parent."""
+    if "--pdeathsig" not in subprocess.getoutput("setpriv --help"):
+        pytest.skip("setpriv, which ends processes with their parent, is missing here")
+    return shutil.which("setpriv")
+
+
+def test_a_process_that_is_tied_after_the_launcher_has_ended_ends_too(tmp_path):
+    program, tied = setpriv(), tmp_path / "tied"
+    slow = tmp_path / "setpriv"
+    wait = f"until [[ -e {tied} ]]; do sleep 0.1; done; sleep 0.2"
+    only = "[[ $1 == --help || $DMLC_ROLE == worker ]]"
+    slow.write_text(f'#!/bin/bash\n{only} || {{ {wait}; }}\nexec {program} "$@"')
+    slow.chmod(0o755)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    done = launch("1", *in_roles(worker="echo ready"), PATH=path)
+    assert done.stdout.readline() == "ready\n"
+    done.kill()
+    done.wait(60)
+    tied.touch()
+    done.communicate(timeout=60)
+    assert_none_is_left()
+
+
 @pytest.mark.parametrize("name, status", [("TERM", 143), ("INT", 130), ("KILL", -9)])
 def test_a_signal_to_the_launcher_reaches_the_workers(name, status, tmp_path):
-    if name == "KILL" and "--pdeathsig" not in subprocess.getoutput("setpriv --help"):
-        pytest.skip("setpriv, which ends processes with their parent, is missing here")
+    if name == "KILL":
+        setpriv()
     note = tmp_path / "note"
     script = f"trap 'echo {name} >> {note}; exit {status}' {name}; echo ready; sleep {LONG} & wait"
     done = launch("2", *in_roles(worker=script if name != "KILL" else "echo ready"))

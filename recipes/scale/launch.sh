@@ -89,10 +89,11 @@ if [[ -z ${OMP_NUM_THREADS:-} ]]; then
     export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))
 fi
 
-# A process does not outlive this script, even where SIGKILL ends it.
+# A process does not outlive this script, even where SIGKILL ends it. One that is tied to this
+# script only after it has ended gets no signal, so it looks once whether its parent is another.
 tie=()
 if setpriv --help 2>/dev/null | grep -q -- --pdeathsig; then
-    tie=(setpriv --pdeathsig KILL --)
+    tie=(setpriv --pdeathsig KILL -- sh -c '[ "$PPID" = "$0" ] && exec "$@"' $$)
 fi
 
 pids=()      # all processes
