@@ -252,6 +252,12 @@ def test_gradients_are_those_of_the_blocks(recurrent, counts, threads, least_wor
 
 def test_windows_that_share_a_maximum_share_its_gradient():
     network, _ = random_network()
+    # Sums of these are exact, so that equal windows are equal however a machine adds them up.
+    for name, parameter in network._collect_params_with_prefix().items():
+        values = np.round(parameter.data().asnumpy() * 128) / 128
+        if name.endswith("filters.weight"):
+            values[:, -1] = 0  # of relatedness, whose rounding differs
+        parameter.set_data(mx.nd.array(values))
     words = [1, 2, 3, 4, 5, 6, 7]
     arrays = batch([words * 2], [[words * 3, [8, 9]]])
     labels = mx.nd.array([[1, 0]])
@@ -259,7 +265,7 @@ def test_windows_that_share_a_maximum_share_its_gradient():
     network.attach(ListGradients(network, 1))
     _, found = gradients(network, arrays, labels)
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, atol=1e-4 * np.abs(values).max())
+        np.testing.assert_allclose(found[name], values, atol=1e-4 * max(1, np.abs(values).max()))
 
 
 def test_gradients_are_added_where_they_are_wanted_so():
