@@ -5,7 +5,7 @@ BUILTIN := wqa/data/builtin
 RUN := runs/quickstart
 BENCH ?=
 # Folder of the installed encoder.
-MINILM = $(shell $(BIN)/python -c 'from wqa.data.encoder_directories import locate_encoder; print(locate_encoder("minilm"))')
+MINILM = $(shell $(BIN)/python -c 'from wqa.io.encoder_directories import locate_encoder; print(locate_encoder("minilm"))')
 SOAK ?= --minutes 60 --page docs/soak.md
 
 .PHONY: quickstart test nightly test-clients test-cu112 dist-check lint docs bench soak newcomer measurements clean help

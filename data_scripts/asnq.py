@@ -32,10 +32,10 @@ from corpus import make_parser, run, write_stats
 from fetching import TANDA, download
 from partition import MOST_QUESTIONS, Partition, identify
 
-from wqa.data.archives import checked_members, open_tar, tar_errors
-from wqa.data.lines import bounded_lines, text_lines
-from wqa.data.temporary import scratch_folder
 from wqa.errors import DataError, printable, shorten
+from wqa.io.archives import checked_members, open_tar, tar_errors
+from wqa.io.lines import bounded_lines, text_lines
+from wqa.io.temporary import scratch_folder
 
 URLS = [f"{store}/data/asnq.tar" for store in TANDA]
 #: Folders of the lists. The repository has moved them, and has moved itself; an early commit has

@@ -2,8 +2,10 @@
 
 import json
 
-from wqa.data import atomic_writer, files, write_questions
+from wqa.data import write_questions
 from wqa.data.documents import write_documents
+from wqa.io import files
+from wqa.io.files import atomic_writer
 
 DOCUMENTS = "documents.jsonl"
 

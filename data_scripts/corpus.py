@@ -9,13 +9,14 @@ import sys
 
 import interrupts
 
-from wqa.data import FILTERS, atomic_writer, count, write_questions
+from wqa.data import FILTERS, count, write_questions
 from wqa.data.formats import to_line
-from wqa.data.json_lines import checked_utf8
-from wqa.data.locks import lock_output
-from wqa.data.streams import LossyStream, messages_on_stderr
-from wqa.data.temporary import scratch_folder
 from wqa.errors import DataError, WqaError, printable, shorten
+from wqa.io.files import atomic_writer
+from wqa.io.json_lines import checked_utf8
+from wqa.io.locks import lock_output
+from wqa.io.streams import LossyStream, messages_on_stderr
+from wqa.io.temporary import scratch_folder
 
 COUNTS = ("questions", "candidates", "correct")
 

@@ -25,8 +25,8 @@ import sys
 from corpus import exit_status
 from fetching import TANDA, download, read_small
 
-from wqa.data import atomic_writer, storage_errors
-from wqa.data.archives import (
+from wqa.errors import DataError, printable
+from wqa.io.archives import (
     LARGEST_ENCODER_FILE,
     LARGEST_ENCODER_TAR,
     checked_members,
@@ -35,9 +35,8 @@ from wqa.data.archives import (
     require_space,
     tar_errors,
 )
-from wqa.data.files import sha256
-from wqa.data.locks import lock_output
-from wqa.errors import DataError, printable
+from wqa.io.files import atomic_writer, sha256, storage_errors
+from wqa.io.locks import lock_output
 
 HUB = "https://huggingface.co"
 

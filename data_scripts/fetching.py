@@ -10,9 +10,10 @@ import zlib
 
 from tqdm import tqdm
 
-from wqa.data import files, storage_errors
-from wqa.data.archives import require_space
 from wqa.errors import DataError, printable
+from wqa.io import files
+from wqa.io.archives import require_space
+from wqa.io.files import storage_errors
 
 #: Addresses of TANDA's release, of its corpus and its encoders, the present one first.
 TANDA = (

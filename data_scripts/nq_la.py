@@ -35,9 +35,9 @@ from fetching import download
 from tqdm import tqdm
 
 from wqa.data import Candidate, Question, parse_json
-from wqa.data.json_lines import text_of
-from wqa.data.lines import bounded_lines, decoded_lines
 from wqa.errors import DataError, shorten
+from wqa.io.json_lines import text_of
+from wqa.io.lines import bounded_lines, decoded_lines
 
 URL = "https://storage.googleapis.com/natural_questions/v1.0-simplified/"
 NAMES = {"train": "simplified-nq-train.jsonl", "dev": "nq-dev-all.jsonl"}

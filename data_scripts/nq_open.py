@@ -29,9 +29,10 @@ from corpus import show as show_splits
 from fetching import download
 from releases import Release
 
-from wqa.data import Candidate, Question, files, parse_json
+from wqa.data import Candidate, Question, parse_json
 from wqa.data.documents import Document
 from wqa.errors import DataError, shorten
+from wqa.io import files
 
 #: The release is one file of Google Drive.
 RELEASE = "1FqTr6NzZf0CQ3FmA2dxF9R-2X0--CmBf"

@@ -41,11 +41,12 @@ from squad_open import fetch, find
 from squad_open import read as read_squad
 from texts import read_texts
 
-from wqa.data import ParagraphDocument, atomic_writer
+from wqa.data import ParagraphDocument
 from wqa.data.paragraph_minima import ParagraphCounts
 from wqa.data.paragraphs import to_line
-from wqa.data.progress import with_bar
 from wqa.errors import DataError, OptionError, StorageError, printable
+from wqa.io.files import atomic_writer
+from wqa.io.progress import with_bar
 
 #: What ends a paragraph, by corpus.
 _LINE, _BLANK_LINE = re.compile(r"\n"), re.compile(r"\n[^\S\n]*\n")

@@ -17,11 +17,11 @@ import shutil
 from corpus import Statistics, counted, refuse_empty
 from tqdm import tqdm
 
-from wqa.data import Candidate, Question, atomic_writer, read_json, storage_errors
-from wqa.data.archives import require_space
-from wqa.data.files import sync_directory
+from wqa.data import Candidate, Question, read_json
 from wqa.data.formats import to_line
 from wqa.errors import DataError
+from wqa.io.archives import require_space
+from wqa.io.files import atomic_writer, storage_errors, sync_directory
 
 #: Questions of one temporary file.
 QUESTIONS = 500

@@ -6,8 +6,8 @@ import zipfile
 
 from wikiqa import ZIP_DAMAGE
 
-from wqa.data.lines import bounded_lines, decoded_lines, open_bytes
 from wqa.errors import DataError, shorten
+from wqa.io.lines import bounded_lines, decoded_lines, open_bytes
 
 
 class Release:

@@ -24,10 +24,10 @@ import sys
 from corpus import run, write_split, write_stats
 
 from wqa.data import Candidate, Question, read_json
-from wqa.data.lines import text_lines
 from wqa.errors import DataError, OptionError, shorten
 from wqa.evaluation import read_qrels, read_run
 from wqa.evaluation.trec import trec_order
+from wqa.io.lines import text_lines
 
 SPLITS = ("train", "dev", "test")
 #: Greatest size of a table in bytes, unpacked; its texts are held in memory.

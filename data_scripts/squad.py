@@ -32,9 +32,9 @@ from corpus import from_archive, make_parser, run, show, write_public
 from fetching import download
 
 from wqa.data import Candidate, Question, parse_json
-from wqa.data.archives import DAMAGE
-from wqa.data.lines import open_bytes
 from wqa.errors import DataError, MissingDependency, how_to_install, shorten
+from wqa.io.archives import DAMAGE
+from wqa.io.lines import open_bytes
 
 URL = "https://rajpurkar.github.io/SQuAD-explorer/dataset/"
 NAMES = {"train": "train-v2.0", "dev": "dev-v2.0"}

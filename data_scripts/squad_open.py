@@ -45,8 +45,8 @@ from squad import URL, add_id, is_dev, named, read_articles, read_paragraph
 
 from wqa.data import Question
 from wqa.data.documents import Document
-from wqa.data.lines import text_lines
 from wqa.errors import DataError, OptionError, shorten
+from wqa.io.lines import text_lines
 
 SPLITS = ("train", "dev", "test")
 #: Paragraphs of the articles whose questions train.

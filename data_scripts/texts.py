@@ -9,12 +9,12 @@ import pathlib
 import re
 from typing import IO, NamedTuple
 
-from wqa.data import storage_errors
-from wqa.data.archives import DAMAGE, checked_members, copy_member, open_tar, tar_errors
-from wqa.data.json_lines import json_value, text_of
-from wqa.data.lines import LONGEST_LINE, bounded_lines, decoded_lines
-from wqa.data.temporary import scratch_folder
 from wqa.errors import DataError, shorten
+from wqa.io.archives import DAMAGE, checked_members, copy_member, open_tar, tar_errors
+from wqa.io.files import storage_errors
+from wqa.io.json_lines import json_value, text_of
+from wqa.io.lines import LONGEST_LINE, bounded_lines, decoded_lines
+from wqa.io.temporary import scratch_folder
 
 #: Greatest size in bytes, unpacked, of a tar; of a file of many documents; of a tar in a tar.
 LARGEST_TAR, LARGEST_FILE, LARGEST_INNER = 1 << 40, 1 << 40, 1 << 33

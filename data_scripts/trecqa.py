@@ -35,9 +35,10 @@ from corpus import Statistics, counted, from_archive, make_parser, run, write_st
 from fetching import download
 from sacremoses import MosesDetokenizer
 
-from wqa.data import FILTERS, Candidate, Question, parse_json, storage_errors, write_questions
-from wqa.data.lines import text_lines
+from wqa.data import FILTERS, Candidate, Question, parse_json, write_questions
 from wqa.errors import DataError, printable, shorten
+from wqa.io.files import storage_errors
+from wqa.io.lines import text_lines
 
 URL = (
     "https://raw.githubusercontent.com/xuchen/jacana/8df0185f320d7a7399f787fea302ba48a63c0bb9/tree-edit-data/"

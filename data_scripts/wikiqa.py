@@ -21,9 +21,9 @@ from corpus import from_archive, make_parser, run, write_split, write_stats
 from fetching import download
 
 from wqa.data import Candidate, Question
-from wqa.data.archives import DAMAGE
-from wqa.data.lines import bounded_lines, decoded_lines, text_lines
 from wqa.errors import DataError, shorten
+from wqa.io.archives import DAMAGE
+from wqa.io.lines import bounded_lines, decoded_lines, text_lines
 
 URL = "https://download.microsoft.com/download/E/5/F/E5FCFCEE-7005-4814-853D-DAA7C66507E0/WikiQACorpus.zip"
 ZIP_SHA256 = "467c13f9e104552c0a9c16f41836ca8d89f9c0cc4b6e4355e104d5c3109ffa45"

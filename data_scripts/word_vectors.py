@@ -26,12 +26,11 @@ from typing import NamedTuple
 from corpus import exit_status
 from fetching import BLOCK, download
 
-from wqa.data import atomic_writer
-from wqa.data.archives import DAMAGE, require_space
-from wqa.data.files import sha256
-from wqa.data.locks import lock_output
 from wqa.data.vector_files import tell_format
 from wqa.errors import DataError, printable, shorten
+from wqa.io.archives import DAMAGE, require_space
+from wqa.io.files import atomic_writer, sha256
+from wqa.io.locks import lock_output
 
 NUMBERBATCH = "https://conceptnet.s3.amazonaws.com/downloads"
 GLOVE = "https://nlp.stanford.edu/data"

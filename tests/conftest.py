@@ -80,7 +80,7 @@ FAMILIES = {
 @pytest.fixture(autouse=True, scope="session")
 def printed_messages():
     """Messages of the library are printed, as by the command line, also where tests call it."""
-    from wqa.data.streams import messages_on_stderr
+    from wqa.io.streams import messages_on_stderr
 
     with messages_on_stderr():
         yield
@@ -100,8 +100,8 @@ def lacks(precision="float32"):
     str
         The message of the error that the package raises, empty where nothing is missing.
     """
+    from wqa.engines.onednn import check_precision, instruction_set
     from wqa.errors import MissingDependency, PrecisionError
-    from wqa.onednn import check_precision, instruction_set
 
     try:
         check_precision(precision)
@@ -174,9 +174,9 @@ def write_family_encoder(folder, family):
     import mxnet as mx
 
     from wqa.config import BackboneConfig
-    from wqa.inference.export import huggingface_tensors
-    from wqa.models import PairwiseTransformer
     from wqa.pretrained.configs import to_huggingface
+    from wqa.systems.export import huggingface_tensors
+    from wqa.systems.pairwise.network import PairwiseTransformer
 
     layout = family.split("_")[0]
     changes = {
@@ -231,7 +231,7 @@ def tiny_encoder(tmp_path_factory):
 def tiny_run(tmp_path_factory, tiny_encoder):
     """A cascade with exits 1, 2, 3, trained for a few updates on the built-in dev questions."""
     from wqa.config import TrainingConfig
-    from wqa.training import train
+    from wqa.systems.train import train
 
     out = tmp_path_factory.mktemp("runs") / "tiny"
     config = TrainingConfig(
@@ -253,7 +253,7 @@ def tiny_run(tmp_path_factory, tiny_encoder):
 def dcbert_run(tmp_path_factory, tiny_encoder):
     """A DC-BERT after one update. It reads 40 tokens of a document and 32 of a question."""
     from wqa.config import TrainingConfig
-    from wqa.training import train
+    from wqa.systems.train import train
 
     out = tmp_path_factory.mktemp("runs") / "dcbert"
     config = TrainingConfig(max_updates=1, warmup_updates=0, tokens_per_batch=400)
@@ -304,7 +304,7 @@ def wikiqa_archive():
 @pytest.fixture(scope="session")
 def minilm():
     from wqa.errors import EncoderError
-    from wqa.pretrained import locate_encoder
+    from wqa.io.encoder_directories import locate_encoder
 
     try:
         return locate_encoder("minilm")

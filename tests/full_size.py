@@ -125,7 +125,8 @@ def compare(folder):
     """Runs in a fresh process of this package; prints one line of JSON."""
     import mxnet as mx  # noqa: I001 - after the package, which prepares the process
 
-    from wqa.pretrained import load_backbone, load_classifier
+    from wqa.pretrained import load_backbone
+    from wqa.systems.classifier import load_classifier
 
     size = max(
         path.stat().st_size

@@ -5,10 +5,10 @@ import contextlib
 import json
 import threading
 
-from wqa.inference.baselines import WordOverlap
 from wqa.serve.app import build_app
 from wqa.serve.config import ServeConfig
 from wqa.serve.service import Service
+from wqa.systems.cosinet.baselines import WordOverlap
 
 
 class Controlled(WordOverlap):

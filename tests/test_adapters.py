@@ -11,8 +11,9 @@ from conftest import child_environment
 
 from wqa.data import Question
 from wqa.errors import DataError, InputError
-from wqa.inference import Capabilities, Ranker, Ranking, load_ranker
+from wqa.inference import Capabilities, Ranker, Ranking
 from wqa.inference.cost import FREE
+from wqa.systems.load import load_ranker
 
 ADAPTERS = {"pyterrier": "pyterrier", "langchain": "langchain_core", "llamaindex": "llama_index"}
 

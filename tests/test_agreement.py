@@ -11,17 +11,11 @@ from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import DataError, OptionError
 from wqa.evaluation.agreement import correct_answers, measure_agreement
 from wqa.evaluation.comparison import NamedRanker
-from wqa.inference import (
-    Capabilities,
-    CascadeRanker,
-    EnsembleRanker,
-    Ranker,
-    Ranking,
-    load_ranker,
-)
+from wqa.inference import Capabilities, CascadeRanker, EnsembleRanker, Ranker, Ranking
 from wqa.inference.cost import FREE
-from wqa.models import build_network
 from wqa.pretrained import read_backbone_config
+from wqa.systems.load import load_ranker
+from wqa.systems.registry import build_network
 from wqa.text import PairEncoder, load_tokenizer
 
 

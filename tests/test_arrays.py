@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.data.array_writer import ArrayWriter
-from wqa.data.arrays import ArrayFolder, reusable_folder
 from wqa.errors import DataError, OptionError, StorageError
+from wqa.io.array_writer import ArrayWriter
+from wqa.io.arrays import ArrayFolder, reusable_folder
 
 TYPES = {"tokens": np.dtype("<u2"), "logits": np.dtype(("<f4", (3,))), "none": np.dtype("i1")}
 MADE_WITH = {"source_sha256": "ab12"}
@@ -209,7 +209,7 @@ def test_arrays_that_cannot_be_mapped(tmp_path):
 
 
 def test_digests_and_elements_are_checked_in_one_reading(tmp_path, monkeypatch):
-    monkeypatch.setattr("wqa.data.arrays.BLOCK", 4)
+    monkeypatch.setattr("wqa.io.arrays.BLOCK", 4)
     path = write(tmp_path / "a")
     folder = open_folder(path)
     arrays = folder.arrays(TYPES)

@@ -18,15 +18,17 @@ from wqa.config.encoders import SIMILARITIES
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline
 from wqa.data.digests import ranker_digest
-from wqa.data.encoder_directories import INSTALLED
 from wqa.data.formats import write_questions
 from wqa.data.scores import StoredScores
 from wqa.errors import InputError, OptionError, RunDirectoryError
 from wqa.evaluation import METRICS, dev_evaluator, evaluate, evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
 from wqa.evaluation.ties import break_ties, by_document_id
-from wqa.inference import BASELINES, SequentialRanker, load_ranker, score_in_memory
-from wqa.inference.baselines import WordOverlap
+from wqa.inference import SequentialRanker
+from wqa.io.encoder_directories import INSTALLED
+from wqa.systems.cosinet.baselines import BASELINES, WordOverlap
+from wqa.systems.load import load_ranker
+from wqa.systems.scores import score_in_memory
 
 NAMES = ("rr", "wo", "wo+rr", "random:7", "bm25")
 TEST = builtin_path("test")

@@ -13,24 +13,19 @@ from conftest import child_environment
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
-from test_relevance import SYSTEMS, follows, ranker_of, ranking_of
+from test_relevance import OPTIONS, follows, ranker_of, ranking_of
 
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.digests import forget_digests
-from wqa.data.files import sha256
 from wqa.errors import DataError, OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation.reliability import expected_calibration_error, negative_log_likelihood
 from wqa.evaluation.triggering import best_threshold
-from wqa.inference import (
-    RANKERS,
-    Calibration,
-    CascadeRanker,
-    EnsembleRanker,
-    SequentialRanker,
-    load_ranker,
-    save_run,
-)
+from wqa.inference import Calibration, CascadeRanker, EnsembleRanker, SequentialRanker
+from wqa.io.digests import forget_digests
+from wqa.io.files import sha256
+from wqa.systems import SYSTEMS
+from wqa.systems.load import load_ranker
+from wqa.systems.saving import save_run
 from wqa.tuning import calibrate, calibration, fit_temperature
 
 QUESTION = "what is a glacier ?"
@@ -222,7 +217,7 @@ def test_calibrating_twice_and_moving(copy, calibrated, tmp_path, dev):
     assert record["temperatures"] == [figures.temperature for figures in result.exits]
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", OPTIONS)
 def test_every_system(system, tiny_encoder, tmp_path):
     ranker = ranker_of(system, tiny_encoder)
     texts = [" ".join(TEXTS[:1] * number + ["slow river", "moon"]) for number in range(6)]
@@ -286,6 +281,12 @@ def test_an_ensemble_has_the_mean_of_calibrated_probabilities(calibrated):
     np.testing.assert_array_equal(np.argsort(-ranking.relevance, kind="stable"), ranking.order)
 
 
+def replace_ranker(monkeypatch, ranker):
+    """Let cascades be ranked by another ranker."""
+    replaced = dataclasses.replace(SYSTEMS["cascade"], ranker=ranker)
+    monkeypatch.setitem(SYSTEMS, "cascade", replaced)
+
+
 @pytest.mark.parametrize("kind", ["sequence", "ensemble"])
 def test_a_run_whose_ranker_has_rankers(kind, copy, dev, monkeypatch):
     """The ranker of a system may be one of several rankers, which is calibrated as a whole."""
@@ -296,7 +297,7 @@ def test_a_run_whose_ranker_has_rankers(kind, copy, dev, monkeypatch):
             return EnsembleRanker([inside, load_ranker("rr")])
         return SequentialRanker([load_ranker("rr"), inside])
 
-    monkeypatch.setitem(RANKERS, "cascade", build)
+    replace_ranker(monkeypatch, build)
     result = calibrate(copy, dev, engine="mxnet")
     ranking = load_ranker(copy, engine="mxnet").rank(QUESTION, TEXTS)
     assert len(result.exits) == len(ranking.exit_scores)
@@ -307,7 +308,7 @@ def test_a_run_whose_ranker_has_rankers(kind, copy, dev, monkeypatch):
 
 
 def test_a_ranker_that_does_not_use_its_calibration(copy, dev, monkeypatch):
-    monkeypatch.setitem(RANKERS, "cascade", lambda *network, **options: load_ranker("rr"))
+    replace_ranker(monkeypatch, lambda *network, **options: load_ranker("rr"))
     before = (copy / "calibration.json").read_bytes()
     with pytest.raises(OptionError, match="rr, whose ranker does not use calibrations"):
         calibrate(copy, dev, engine="mxnet")
@@ -320,7 +321,7 @@ def test_a_ranker_that_does_not_use_its_temperatures(copy, dev, monkeypatch):
             for ranking in super().rank_all(questions):
                 yield dataclasses.replace(ranking, probabilities=expit(ranking.scores))
 
-    monkeypatch.setitem(RANKERS, "cascade", ThresholdAlone)
+    replace_ranker(monkeypatch, ThresholdAlone)
     with pytest.raises(OptionError, match="whose ranker does not use calibrations"):
         calibrate(copy, dev, engine="mxnet")
 
@@ -333,7 +334,7 @@ def test_nothing_is_dropped(copy, calibrated, dev, monkeypatch):
             super().__init__(*arguments, **{**options, "drop_ratio": 0.5})
 
     expected = load_ranker(copy, engine="mxnet").calibration
-    monkeypatch.setitem(RANKERS, "cascade", Dropping)
+    replace_ranker(monkeypatch, Dropping)
     got = calibrate(copy, dev, engine="mxnet").calibration
     np.testing.assert_allclose(got.temperatures, expected.temperatures, rtol=1e-4)
 
@@ -498,13 +499,13 @@ def test_the_calibration_of_other_weights(copy, calibrated, tiny_encoder, tmp_pa
 
 
 def test_a_run_that_is_being_written(copy, dev):
-    from wqa.data.locks import lock_output
+    from wqa.io.locks import lock_output
 
     holder = subprocess.Popen(
         [
             sys.executable,
             "-c",
-            "import sys; from wqa.data.locks import lock_output\n"
+            "import sys; from wqa.io.locks import lock_output\n"
             "with lock_output(sys.argv[1]):\n    print(flush=True); sys.stdin.read()",
             str(copy),
         ],

@@ -12,11 +12,14 @@ from mxnet import autograd
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path
 from wqa.errors import OptionError, RunDirectoryError, TrainingStopped
-from wqa.models import build_network, parse_devices
-from wqa.models.cascade import CascadeConfig
+from wqa.models import parse_devices
 from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.systems import SYSTEMS
+from wqa.systems.cascade.network import CascadeConfig
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
 from wqa.text import PairEncoder
-from wqa.training import TASKS, Trainer, train
+from wqa.training import Trainer
 from wqa.training.losses import cross_entropy
 from wqa.training.sampling import exit_of_update
 
@@ -46,7 +49,7 @@ def make_trainer(tiny_encoder, tmp_path):
         mx.random.seed(0)
         initialize_from(network, tiny_encoder, parse_devices("cpu"))
         encoder = types.SimpleNamespace(longest=16, names=PairEncoder.names)
-        task = TASKS["cascade"](network, encoder, _Pairs(), config)
+        task = SYSTEMS["cascade"].task_type()(network, encoder, _Pairs(), config)
         run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         run.mkdir()
         return Trainer(task, config, run)

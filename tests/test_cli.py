@@ -14,7 +14,7 @@ from wqa.config import BACKBONES, BackboneConfig
 from wqa.data import builtin_path, read_questions
 from wqa.errors import DataError, OptionError
 from wqa.evaluation import evaluate_ranker, read_run
-from wqa.inference import load_ranker
+from wqa.systems.load import load_ranker
 
 
 def wqa(*arguments, text=""):

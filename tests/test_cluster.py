@@ -25,13 +25,14 @@ from wqa.cluster import (
 from wqa.cluster.manifest import read_manifest
 from wqa.cluster.partition_files import partition_path
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.locks import lock_output
 from wqa.data.scores import StoredScores
-from wqa.data.stopping import StopRequest
-from wqa.data.temporary import machine
 from wqa.errors import DataError, OptionError, Stopped, StorageError
 from wqa.evaluation import read_run, write_run
-from wqa.inference import load_ranker, score_in_memory, write_scores
+from wqa.io.locks import lock_output
+from wqa.io.stopping import StopRequest
+from wqa.io.temporary import machine
+from wqa.systems.load import load_ranker
+from wqa.systems.scores import score_in_memory, write_scores
 
 QUESTIONS = list(read_questions(builtin_path("dev")))[:9]
 #: Estimated tokens of which the questions make five partitions.

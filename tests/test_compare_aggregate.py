@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from test_cosinet import batch
 
-from wqa.models import build_network
-from wqa.models.compare_aggregate import FILTERS, UNITS, WINDOWS
+from wqa.systems.cosinet.compare_aggregate import FILTERS, UNITS, WINDOWS
+from wqa.systems.registry import build_network
 
 #: Parameters that train, of Table 4, by the recurrent layer.
 COUNTS = {

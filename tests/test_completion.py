@@ -8,7 +8,7 @@ import pytest
 from conftest import child_environment
 
 from wqa.cli import COMMANDS, main
-from wqa.models import NETWORKS
+from wqa.systems import SYSTEMS
 
 pytest.importorskip("shtab")
 
@@ -42,7 +42,7 @@ def test_bash(scripts, tmp_path):
     script = scripts / "bash"
     assert set(completed(script, "")) == set(COMMANDS)
     assert completed(script, "com") == ["compare", "completion"]
-    assert set(completed(script, "train", "")) >= set(NETWORKS)
+    assert set(completed(script, "train", "")) >= set(SYSTEMS)
     assert completed(script, "train", "cascade", "--learning") == ["--learning-rate"]
     assert completed(script, "train", "cascade", "--schedule", "s") == ["slanted"]
     (tmp_path / "questions.jsonl").write_text("")

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.inference import CascadeRanker, SequentialRanker, load_ranker, lookahead
+from wqa.inference import CascadeRanker, SequentialRanker, lookahead
 from wqa.inference.lookahead import LookAhead
-from wqa.inference.random import random_pairs, random_ranker
+from wqa.systems.load import load_ranker
+from wqa.systems.random import random_pairs, random_ranker
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
 CONFIG = BackboneConfig(
@@ -412,7 +413,7 @@ GROWTH = """
 import gc, sys
 import numpy as np
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.inference.random import random_pairs, random_ranker
+from wqa.systems.random import random_pairs, random_ranker
 
 gc.disable()
 config = BackboneConfig(

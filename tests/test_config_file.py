@@ -9,7 +9,7 @@ from wqa.cli.options import fields_of
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path
 from wqa.errors import OptionError, WqaError
-from wqa.models import network_type
+from wqa.systems.registry import find_system
 
 TEXT = """
 # a comment
@@ -47,7 +47,7 @@ def test_a_file_has_every_option(file):
     options = parse(["train", "--config", file(TEXT)])
     assert (options.system, options.encoder, options.init) == ("cascade", "minilm", "")
     assert (options.train, options.out, options.resume) == ("train.jsonl", "runs/x", True)
-    assert fields_of(options, network_type("cascade").Config)["exits"] == (2, 4, 6)
+    assert fields_of(options, find_system("cascade").network_type().Config)["exits"] == (2, 4, 6)
     config = training(options)
     assert (config.learning_rate, config.warmup_updates, config.epochs) == (3e-5, 10, 7)
     assert (config.train_filter, config.teachers) == ("no-all-negative", ("a", "b"))
@@ -107,7 +107,7 @@ def test_the_settings_of_a_run(tiny_run, tmp_path):
     run = read_run_config(tiny_run / "config.json")
     assert training(options) == run.training
     assert (options.system, options.max_length) == ("cascade", run.max_length)
-    assert fields_of(options, network_type("cascade").Config)["exits"] == (1, 2, 3)
+    assert fields_of(options, find_system("cascade").network_type().Config)["exits"] == (1, 2, 3)
     assert (options.encoder, options.init) == (run.encoder, "")
     options = parse(["train", "--config", str(tiny_run / "config.json"), *files, "--seed", "9"])
     assert training(options).seed == 9

@@ -18,11 +18,13 @@ from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path
 from wqa.errors import EncoderError, OptionError, RunDirectoryError, StorageError
-from wqa.inference import load_ranker
-from wqa.inference.export import export_huggingface, export_mxnet
-from wqa.pretrained import convert, load_backbone, load_classifier, read_backbone_config
+from wqa.pretrained import load_backbone, read_backbone_config
+from wqa.systems.classifier import load_classifier
+from wqa.systems.convert import convert
+from wqa.systems.export import export_huggingface, export_mxnet
+from wqa.systems.load import load_ranker
+from wqa.systems.train import train
 from wqa.text import pad_pairs
-from wqa.training import train
 
 QUESTION = "how are glacier caves formed ?"
 CANDIDATES = ["Meltwater carves them.", "The moon is bright.", "", "A cave is dark. " * 9]
@@ -341,7 +343,7 @@ def test_checks_against_a_live_reference(checked, tmp_path):
     code = f"""#!{sys.executable}
 import sys
 import mxnet as mx, numpy as np
-from wqa.pretrained import load_classifier
+from wqa.systems.classifier import load_classifier
 script, folder, kind, inputs, outputs = sys.argv[1:]
 assert script.endswith("reference.py") and kind == "BertForSequenceClassification", sys.argv
 arrays = dict(np.load(inputs))

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from wqa.errors import OptionError
-from wqa.models import build_network
-from wqa.models.cosinet import FILTERS, WINDOW
+from wqa.systems.cosinet.network import FILTERS, WINDOW
+from wqa.systems.registry import build_network
 
 #: Parameters that train, of Table 4, by the recurrent layer.
 COUNTS = {

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from wqa.config import BackboneConfig
+from wqa.engines.mxnet import HybridEngine
 from wqa.errors import OptionError
 from wqa.inference import relative_cost
-from wqa.inference.engine import HybridEngine
-from wqa.inference.random import random_pairs, random_ranker
-from wqa.models.cascade import dropped
+from wqa.inference.dropping import dropped
+from wqa.systems.random import random_pairs, random_ranker
 
 EXITS = (4, 6, 8, 10, 12)
 

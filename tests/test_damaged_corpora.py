@@ -24,12 +24,12 @@ import pytest
 from conftest import child_environment, needs_full_device
 
 from wqa.data import read_questions
-from wqa.data.archives import checked_members, open_tar, require_space, tar_errors
-from wqa.data.lines import text_lines
-from wqa.data.locks import lock_output
 from wqa.errors import DataError, StorageError
 from wqa.evaluation import read_run
 from wqa.evaluation.report import report
+from wqa.io.archives import checked_members, open_tar, require_space, tar_errors
+from wqa.io.lines import text_lines
+from wqa.io.locks import lock_output
 
 (
     asnq,

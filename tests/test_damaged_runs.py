@@ -16,21 +16,21 @@ import pytest
 from conftest import DATA, PEAK, child_environment, needs_precision
 from safetensors.numpy import load_file, save_file
 
-import wqa.inference.quantize as quantizing
-import wqa.training.run as training
+import wqa.systems.quantize as quantizing
+import wqa.systems.train as training
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig, config_digest
 from wqa.data import builtin_path, read_questions
-from wqa.data.digests import RUN_FILES, file_digests, forget_digests, record_digests
-from wqa.data.parameter_files import MOST_ARRAYS, is_finite, read_array, read_layout
-from wqa.data.temporary import remove_abandoned, temporary_path
+from wqa.engines.onednn.parameters import PRODUCTS, Quantized
+from wqa.engines.onednn.quantize import read_quantized, write_quantized
 from wqa.errors import EncoderError, RunDirectoryError, WqaError
-from wqa.inference import load_ranker
-from wqa.inference.quantize import quantize
-from wqa.onednn.parameters import PRODUCTS, Quantized
-from wqa.onednn.quantize import read_quantized, write_quantized
+from wqa.io.digests import RUN_FILES, file_digests, forget_digests, record_digests
+from wqa.io.parameter_files import MOST_ARRAYS, is_finite, read_array, read_layout
+from wqa.io.temporary import remove_abandoned, temporary_path
 from wqa.pretrained import load_backbone
-from wqa.pretrained.convert import convert
+from wqa.systems.convert import convert
+from wqa.systems.load import load_ranker
+from wqa.systems.quantize import quantize
 
 PLAIN, NUMPY, OLD = 0xF993FAC9, 0xF993FACA, 0xF993FAC8
 

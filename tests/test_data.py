@@ -13,7 +13,6 @@ from wqa.data import (
     FILTERS,
     Candidate,
     Question,
-    atomic_writer,
     builtin_path,
     count,
     filter_questions,
@@ -22,8 +21,9 @@ from wqa.data import (
     write_questions,
 )
 from wqa.data.filters import filter_rule
-from wqa.data.lines import text_lines
 from wqa.errors import DataError, OptionError, StorageError
+from wqa.io.files import atomic_writer
+from wqa.io.lines import text_lines
 
 GOOD = (
     '{"id": "Q1", "question": "who ?", "candidates": [{"text": "he", "label": 1}, {"text": "she"}]}'

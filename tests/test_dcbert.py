@@ -13,6 +13,7 @@ from mxnet import autograd
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import Candidate, Question, write_questions
+from wqa.engines.onednn import GradientEngine
 from wqa.errors import (
     DataError,
     InputError,
@@ -21,16 +22,18 @@ from wqa.errors import (
     RunDirectoryError,
     TrainingStopped,
 )
-from wqa.inference.export import export_mxnet
-from wqa.models import DCBERTConfig, build_network, parse_devices
-from wqa.models.interactions import JointRows
-from wqa.onednn import GradientEngine
+from wqa.models import parse_devices
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.parameters import load_parameters
+from wqa.systems import SYSTEMS
+from wqa.systems.dcbert.interactions import JointRows
+from wqa.systems.dcbert.network import DCBERTConfig
+from wqa.systems.export import export_mxnet
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
 from wqa.text import PairEncoder, SingleEncoder, SplitEncoder, build_store, load_tokenizer
 from wqa.text.batching import bucketed
 from wqa.text.long_questions import prepare_questions
-from wqa.training import TASKS, train
 from wqa.training.sampling import exit_of_update
 from wqa.training.start import EncoderStart, RunStart
 from wqa.training.trainer import Trainer
@@ -503,7 +506,11 @@ def test_long_questions_are_refused_truncated_or_skipped(tokenizer):
 def task_of(start, corpus, config=None, max_length=40, **options):
     own = DCBERTConfig(**{"question_length": 24, **options})
     config = config or TrainingConfig(tokens_per_batch=600)
-    return TASKS["dcbert"].create("dcbert", start, own, str(corpus), config, max_length)
+    return (
+        SYSTEMS["dcbert"]
+        .task_type()
+        .create(SYSTEMS["dcbert"], start, own, str(corpus), config, max_length)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -713,7 +720,7 @@ def trainer_of(tmp_path, tiny_encoder, corpus, engine="mxnet", ctx="cpu", **opti
         question_length=24,
         **options,
     )
-    task = TASKS["dcbert"](task.network, task.encoder, task.pairs, config)
+    task = SYSTEMS["dcbert"].task_type()(task.network, task.encoder, task.pairs, config)
     mx.random.seed(3)
     task.initialize(start, parse_devices(ctx))
     return Trainer(task, config, tmp_path)

@@ -10,26 +10,27 @@ import numpy as np
 import pytest
 from conftest import needs_onednn, needs_precision
 
+from wqa.cache.cached_documents import CachedDocuments
+from wqa.cache.document_cache import text_digest
+from wqa.cache.document_cache_writer import DocumentCacheWriter
 from wqa.cli import main
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.cached_documents import CachedDocuments
-from wqa.data.document_cache import text_digest
-from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.data.documents import Document, write_documents
+from wqa.engines.document_encoder import encodings_identity
+from wqa.engines.onednn import PackedBatch, PackedLayers
+from wqa.engines.onednn.joint_rows import JointRows
+from wqa.engines.onednn.library import as_float32, zeros
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
-from wqa.inference import build_ranker, cached_timing, load_ranker
-from wqa.inference.decoupled import DecoupledRanker, StoredDocument
-from wqa.inference.document_encoder import encodings_identity
-from wqa.inference.encoding_runs import encode_documents
-from wqa.inference.quantize import quantize
-from wqa.models import build_network
-from wqa.onednn import PackedBatch, PackedLayers
-from wqa.onednn.joint_rows import JointRows
-from wqa.onednn.library import as_float32, zeros
+from wqa.systems.dcbert import timing as cached_timing
+from wqa.systems.dcbert.ranker import DecoupledRanker, StoredDocument
+from wqa.systems.encode import encode_documents
+from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.quantize import quantize
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
 from wqa.text import Encoded, SplitEncoder, SplitPair
-from wqa.training import train
 from wqa.tuning import score_questions
 
 CONFIG = BackboneConfig(

@@ -12,7 +12,7 @@ from conftest import ROOT, child_environment
 from wqa.cli import main
 from wqa.cli.demo import EXAMPLES, builtin_sentences
 from wqa.data import builtin_path, read_questions
-from wqa.inference import load_ranker
+from wqa.systems.load import load_ranker
 
 TEXTS = [f"glacier caves number {number} form within ice" for number in range(10)]
 FIRST, SECOND = "how do glacier caves form ?", "what is ice ?"

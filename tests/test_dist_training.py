@@ -15,7 +15,7 @@ import wqa.models  # noqa: F401 - prepares the process before MXNet is imported
 import mxnet as mx  # isort: skip
 from wqa.cli import main
 from wqa.data import builtin_path, read_questions, write_questions
-from wqa.data.parameter_files import read_array, read_layout
+from wqa.io.parameter_files import read_array, read_layout
 
 pytestmark = pytest.mark.skipif(
     not mx.runtime.Features().is_enabled("DIST_KVSTORE"),

@@ -15,17 +15,20 @@ from hypothesis import strategies as st
 from mxnet import autograd
 from test_score import write_three_labels
 
-import wqa.training.run as run_module
+import wqa.systems.train as run_module
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.array_writer import ArrayWriter
 from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, candidate_keys
 from wqa.errors import DataError, OptionError, RunDirectoryError
-from wqa.inference import load_ranker, write_scores
-from wqa.models import build_network
+from wqa.io.array_writer import ArrayWriter
+from wqa.systems import SYSTEMS
+from wqa.systems.load import load_ranker
+from wqa.systems.registry import build_network
+from wqa.systems.scores import write_scores
+from wqa.systems.train import train
 from wqa.text import PairEncoder, PairStore, build_store, load_tokenizer
-from wqa.training import TASKS, PairTask, train
+from wqa.training import PairTask
 from wqa.training.distillation import distillation_loss, soft_loss, taught_loss, teachers_of
 from wqa.training.losses import cross_entropy
 from wqa.training.pairs import StoredPairs, TrainingPairs
@@ -236,7 +239,7 @@ def make_task(system, teachers=3, teaching="sum", **options):
     names = tuple(f"teacher {index}" for index in range(teachers))
     config = TrainingConfig(teachers=names, teaching=teaching, alpha=0.25, tau=3.0)
     encoder = types.SimpleNamespace(longest=16, names=PairEncoder.names)
-    task = TASKS[system](network, encoder, None, config)
+    task = SYSTEMS[system].task_type()(network, encoder, None, config)
     batch = {name: mx.nd.array(array, dtype=array.dtype) for name, array in ROWS.items()}
     batch["teacher_scores"] = batch["teacher_scores"][:, :teachers]
     return task, batch
@@ -631,7 +634,7 @@ def test_a_teacher_in_line_runs_as_the_training_does(
         calls.append((run, data, filter, options))
         return CandidateScores(keys, np.zeros(len(keys), np.float32))
 
-    monkeypatch.setattr("wqa.inference.score_in_memory", score)
+    monkeypatch.setattr("wqa.systems.scores.score_in_memory", score)
     teacher = tmp_path / "teacher.json"
     teacher.write_text("{}")
     words = command(tiny_encoder, data, tmp_path / "run", "--max-updates", 1)
@@ -712,7 +715,7 @@ def test_a_stopped_student_resumes_with_its_teachers_alone(
 def test_a_complete_run_does_not_score_again(tiny_encoder, data, teacher, tmp_path, monkeypatch):
     words = command(tiny_encoder, data, tmp_path / "run", "--teachers", teacher / "run")
     assert main(words) == 0
-    monkeypatch.setattr("wqa.inference.score_in_memory", None)
+    monkeypatch.setattr("wqa.systems.scores.score_in_memory", None)
     assert main([*words, "--resume"]) == 0
 
 
@@ -767,7 +770,8 @@ def test_a_teacher_for_each_score(
 def test_a_task_that_cannot_learn_from_teachers_refuses_them(
     tiny_encoder, data, teacher, tmp_path, monkeypatch
 ):
-    monkeypatch.setitem(TASKS, "pairwise", PairTask)
+    replaced = dataclasses.replace(SYSTEMS["pairwise"], task=PairTask)
+    monkeypatch.setitem(SYSTEMS, "pairwise", replaced)
     config = dataclasses.replace(FEW_UPDATES, teachers=(str(teacher / "scores"),))
     out = tmp_path / "run"
     with pytest.raises(OptionError, match="teachers: 1 for PairTask, which cannot learn from"):

@@ -24,7 +24,7 @@ from wqa.cli import COMMANDS, parse
 from wqa.config import TrainingConfig
 from wqa.data import Claim, write_claims
 from wqa.evaluation.report import read_rows
-from wqa.training import train
+from wqa.systems.train import train
 
 DOCS = ROOT / "docs"
 PAGES = [

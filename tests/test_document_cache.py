@@ -21,22 +21,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_resume import KILLER
 
-import wqa.data.document_cache_writer as writer_module
-import wqa.data.document_partitions as chunk_module
-import wqa.inference.encoding_runs as encoding_module
+import wqa.cache.document_cache_writer as writer_module
+import wqa.cache.document_partitions as chunk_module
+import wqa.systems.encode as encoding_module
+from wqa.cache.document_cache import open_cache, text_digest
+from wqa.cache.document_cache_writer import DocumentCacheWriter
+from wqa.cache.encodings import EntryFormat
 from wqa.cli import main
 from wqa.config import EngineConfig
-from wqa.data.document_cache import open_cache, text_digest
-from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.data.documents import Document, read_documents, write_documents
-from wqa.data.encodings import EntryFormat
-from wqa.data.locks import lock_output
+from wqa.engines.document_encoder import DocumentEncoder, encodings_identity
+from wqa.engines.onednn.library import as_float32
 from wqa.errors import DataError, InputError, OptionError, StorageError
-from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
-from wqa.inference.encoding_runs import encode_documents
-from wqa.inference.run_directory import load_run
-from wqa.onednn.library import as_float32
+from wqa.io.locks import lock_output
 from wqa.pretrained import load_backbone
+from wqa.systems.encode import encode_documents
+from wqa.systems.run_directory import load_run
 from wqa.text import SingleEncoder, load_tokenizer
 
 # The encoder
@@ -430,7 +430,7 @@ def test_what_is_no_cache_is_refused(stored, tmp_path):
 
 SECOND_WRITER = """
 import json, sys
-from wqa.data.document_cache_writer import DocumentCacheWriter
+from wqa.cache.document_cache_writer import DocumentCacheWriter
 from wqa.errors import OutputLocked
 try:
     with DocumentCacheWriter(sys.argv[1], json.loads(sys.argv[2])):
@@ -454,7 +454,7 @@ def test_the_writer_of_a_second_process_is_refused(stored, held):
 
 READER = """
 import sys, numpy as np
-from wqa.data.document_cache import open_cache, text_digest
+from wqa.cache.document_cache import open_cache, text_digest
 cache, seen = open_cache(sys.argv[1]), 0
 ids = [f"D{number}" for number in range(150)]
 digests = [text_digest(id) for id in ids]
@@ -834,9 +834,9 @@ def test_a_stopped_command_is_continued(
 
 def test_a_killed_command_is_continued(run, collection, whole, tmp_path, small_chunks):
     """Between the flush of new entries and the change of the index."""
-    small = "import wqa.data.document_partitions as module; module.CHUNK_DOCUMENTS = 4"
+    small = "import wqa.cache.document_partitions as module; module.CHUNK_DOCUMENTS = 4"
     command = ["encode", str(run), "--documents", str(collection), "--out"]
-    killer = ("wqa.data.document_cache_writer", "DocumentCacheWriter._change_index", "3", "before")
+    killer = ("wqa.cache.document_cache_writer", "DocumentCacheWriter._change_index", "3", "before")
     killed = subprocess.run(
         [sys.executable, "-c", small + KILLER, *killer, *command, str(tmp_path / "cache")],
         capture_output=True,

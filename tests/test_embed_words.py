@@ -20,12 +20,12 @@ from wqa.config import EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.word_vectors import WordVectors, read_word_vectors, write_word_vectors
 from wqa.errors import DataError, EncoderError, OptionError, OutputLocked
-from wqa.inference import embed_words
-from wqa.inference.word_encoder import WordEncoder, principal_components
 from wqa.pretrained import load_backbone
+from wqa.systems.cosinet.cooccurrence import count_pairs, factorize, ppmi
+from wqa.systems.cosinet.vocabulary import count_words, read_texts, sif_weights
+from wqa.systems.cosinet.word_encoder import WordEncoder, principal_components
+from wqa.systems.cosinet.word_tables import embed_words
 from wqa.text import WordTokenizer, embedding_matrix, load_tokenizer, split_words
-from wqa.text.cooccurrence import count_pairs, factorize, ppmi
-from wqa.text.vocabulary import count_words, read_texts, sif_weights
 
 
 def questions(path, *texts, labels=None):
@@ -113,7 +113,7 @@ def test_pairs_are_those_of_a_plain_count(texts, window, block):
                     weight = (window + 1 - distance) / window
                     expected[words.index(left), words.index(right)] += weight
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wqa.text.cooccurrence._BLOCK", block)
+        patch.setattr("wqa.systems.cosinet.cooccurrence._BLOCK", block)
         pairs = count_pairs(texts, words, window)
     assert np.allclose(pairs.toarray(), expected)
 
@@ -222,7 +222,7 @@ def test_every_family_of_encoders_gives_vectors(family_encoder):
 
 
 def test_a_word_without_a_token_has_no_vector(tiny_encoder, monkeypatch):
-    monkeypatch.setattr("wqa.inference.word_encoder._BLOCK", 2)
+    monkeypatch.setattr("wqa.systems.cosinet.word_encoder._BLOCK", 2)
     encoder = WordEncoder(str(tiny_encoder), EngineConfig("mxnet"))
     rows, vectors = encoder.encode(["glacier", " ", "caves", "", "ice"])
     assert rows == [0, 2, 4] and vectors.shape == (3, encoder.units)
@@ -544,7 +544,7 @@ def test_names_of_vectors(tmp_path, capsys):
 
 
 def test_two_writers_of_one_table(tmp_path):
-    from wqa.data.locks import lock_output
+    from wqa.io.locks import lock_output
 
     table = WordVectors(["a"], np.ones((1, 2), np.float32))
     with lock_output(tmp_path / "words"), pytest.raises(OutputLocked):

@@ -14,18 +14,19 @@ from hypothesis import strategies as st
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
-from wqa.data.digests import forget_digests
+from wqa.engines.hidden import RowStore
+from wqa.engines.onednn import PackedBatch, Quantized
+from wqa.engines.onednn.library import library
+from wqa.engines.onednn.packing import GROUP_SCORES, GROUPS
+from wqa.engines.onednn.quantize import channel_factors, quantize_layer
 from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
-from wqa.inference import CascadeRanker, load_ranker
-from wqa.inference.hidden import RowStore
-from wqa.inference.quantize import quantize
-from wqa.inference.random import random_pairs, random_ranker
-from wqa.models import build_network
-from wqa.onednn import PackedBatch, Quantized
-from wqa.onednn.library import library
-from wqa.onednn.packing import GROUP_SCORES, GROUPS
-from wqa.onednn.quantize import channel_factors, quantize_layer
+from wqa.inference import CascadeRanker
+from wqa.io.digests import forget_digests
 from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.systems.load import load_ranker
+from wqa.systems.quantize import quantize
+from wqa.systems.random import random_pairs, random_ranker
+from wqa.systems.registry import build_network
 from wqa.text import Encoded, PairEncoder, load_tokenizer, pack_batches
 
 INT8 = "int8.safetensors"
@@ -125,7 +126,7 @@ def test_longest_pairs_and_many_shapes():
 
 @needs_onednn
 def test_old_attentions_are_let_go(monkeypatch):
-    monkeypatch.setattr("wqa.onednn.packed_parts.ATTENTIONS", 3)
+    monkeypatch.setattr("wqa.engines.onednn.packed_parts.ATTENTIONS", 3)
     ranker = random_ranker(CONFIG, (1, 2, 4), engine=by("onednn"))
     pairs = random_pairs(np.random.default_rng(2), 60, 4, 60, 200)
     slow = CascadeRanker(ranker.network, ranker.encoder, engine=by("mxnet"))
@@ -260,7 +261,9 @@ def test_int8_needs_calibration():
 
 @needs_onednn
 def test_precisions_need_their_processor(tiny_run, monkeypatch):
-    monkeypatch.setattr("wqa.onednn.choice.instruction_set", lambda: 0x03)  # AVX and nothing more
+    monkeypatch.setattr(
+        "wqa.engines.onednn.choice.instruction_set", lambda: 0x03
+    )  # AVX and nothing more
     for precision, name in (("bfloat16", "AVX512_BF16"), ("int8", "AVX2")):
         with pytest.raises(PrecisionError, match=f"without {name}.*precision float32"):
             load_ranker(tiny_run, precision=precision)

@@ -9,22 +9,15 @@ from conftest import needs_onednn
 from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.locks import lock_output
 from wqa.errors import DataError, InputError, OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers
-from wqa.inference import (
-    Capabilities,
-    Cost,
-    EnsembleRanker,
-    Ranker,
-    Ranking,
-    SequentialRanker,
-    load_ranker,
-)
+from wqa.inference import Capabilities, Cost, EnsembleRanker, Ranker, Ranking, SequentialRanker
+from wqa.io.locks import lock_output
 from wqa.models.heads import log_odds_of_mean
+from wqa.systems.load import load_ranker
+from wqa.systems.train import train
 from wqa.text import PairEncoder, load_tokenizer
-from wqa.training import train
 
 
 class Table(Ranker):

@@ -10,12 +10,14 @@ from safetensors.numpy import load_file, save_file
 
 from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig, Family, read_run_config
 from wqa.errors import EncoderError, OptionError
-from wqa.inference import load_ranker
-from wqa.inference.export import export_huggingface, huggingface_tensors
-from wqa.models import PairwiseTransformer
-from wqa.pretrained import convert, load_classifier, read_backbone_config
+from wqa.pretrained import read_backbone_config
 from wqa.pretrained.configs import from_huggingface, to_huggingface
 from wqa.pretrained.names import ALBERT_LAYER, HUGGINGFACE, HuggingFaceNames
+from wqa.systems.classifier import load_classifier
+from wqa.systems.convert import convert
+from wqa.systems.export import export_huggingface, huggingface_tensors
+from wqa.systems.load import load_ranker
+from wqa.systems.pairwise.network import PairwiseTransformer
 from wqa.text import PairEncoder, load_tokenizer
 
 QUESTION = "how are caves formed"

@@ -9,8 +9,8 @@ from test_dcbert import INTERACTIONS, attach, decoupled, pairs_of
 from test_gradients import DRY, FAMILIES, SIZE, assert_close, batch_of, clear, network
 
 from wqa.config import BackboneConfig
-from wqa.models import build_network
-from wqa.onednn import GradientEngine
+from wqa.engines.onednn import GradientEngine
+from wqa.systems.registry import build_network
 
 pytestmark = pytest.mark.onednn
 

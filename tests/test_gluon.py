@@ -15,9 +15,12 @@ from test_models import SMALL, inputs, small_model
 
 from wqa.data import builtin_path, read_questions
 from wqa.errors import EncoderError, OptionError
-from wqa.inference import load_ranker, save_run
-from wqa.models import PairwiseTransformer, attention_mask, build_network, train_only
+from wqa.models import attention_mask, train_only
 from wqa.pretrained import initialize_from, load_backbone, read_backbone_config
+from wqa.systems.load import load_ranker
+from wqa.systems.pairwise.network import PairwiseTransformer
+from wqa.systems.registry import build_network
+from wqa.systems.saving import save_run
 from wqa.text import PairEncoder, load_tokenizer
 
 TYPES = ("float32", "float64", "float16", "int32", "int64")
@@ -242,7 +245,7 @@ class OwnTransformer(PairwiseTransformer):
 def test_models_that_make_no_run(tiny_encoder, tmp_path):
     encoder = PairEncoder(load_tokenizer(tiny_encoder), max_length=48)
     good = own_model(tiny_encoder, "pairwise")
-    with pytest.raises(OptionError, match="OwnTransformer, which is no system; .*NETWORKS"):
+    with pytest.raises(OptionError, match="OwnTransformer, which is no system; .*SYSTEMS"):
         save_run(OwnTransformer(good.config), encoder, tmp_path / "a")
     with pytest.raises(OptionError, match="is not initialised"):
         save_run(build_network("pairwise", good.config), encoder, tmp_path / "a")

@@ -11,12 +11,13 @@ from mxnet import autograd
 
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
+from wqa.engines.onednn import GradientEngine
 from wqa.errors import OptionError
-from wqa.models import build_network
-from wqa.onednn import GradientEngine
 from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.systems import SYSTEMS
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
 from wqa.text import PairEncoder, load_tokenizer
-from wqa.training import TASKS, train
 from wqa.training.losses import cross_entropy
 from wqa.training.pairs import TrainingPairs
 from wqa.training.trainer import Trainer
@@ -265,7 +266,7 @@ def losses_of(tiny_encoder, folder, **changes):
     initialize_from(model, tiny_encoder)
     folder.mkdir()
     pairs = TrainingPairs(read_questions(builtin_path("dev")), encoder)
-    trainer = Trainer(TASKS["cascade"](model, encoder, pairs, config), config, folder)
+    trainer = Trainer(SYSTEMS["cascade"].task_type()(model, encoder, pairs, config), config, folder)
     trainer.fit()
     return trainer, (folder / "metrics.jsonl").read_text().splitlines()
 

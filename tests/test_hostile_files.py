@@ -22,11 +22,13 @@ from safetensors.numpy import load_file, save_file
 
 from wqa.cli import main
 from wqa.errors import EncoderError, WqaError
-from wqa.inference.export import export_huggingface, export_mxnet
-from wqa.pretrained import convert, load_backbone, load_classifier, read_backbone_config
+from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained import pickled as pickled_module
 from wqa.pretrained.names import BERT_LAYER
 from wqa.pretrained.pickled import PickledTensors
+from wqa.systems.classifier import load_classifier
+from wqa.systems.convert import convert
+from wqa.systems.export import export_huggingface, export_mxnet
 from wqa.text import load_tokenizer
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz0123456789"]
@@ -581,7 +583,7 @@ def test_tars_that_unpack_to_more_than_they_hold(tmp_path, capsys, kind, name):
 
 
 def test_a_tar_is_unpacked_only_as_far_as_it_is_needed(tmp_path):
-    from wqa.pretrained import encoder_directory
+    from wqa.io.encoder_directories import encoder_directory
 
     with tarfile.open(tmp_path / "x.tar", "w") as tar:
         for file in (DATA / "tiny_bert").iterdir():

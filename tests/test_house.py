@@ -10,51 +10,28 @@ from conftest import ROOT
 LAYERS = {
     "errors": set(),
     "config": {"errors"},
-    "data": {"errors", "config"},
-    "evaluation": {"errors", "config", "data"},
-    "retrieval": {"errors", "config", "data"},
-    "text": {"errors", "config", "data"},
-    "models": {"errors", "config", "text"},
-    "onednn": {"errors", "config", "text", "models"},
-    "sparse": {"errors", "config", "models", "onednn"},
-    "pretrained": {"errors", "config", "data", "text", "models"},
-    "training": {"errors", "config", "data", "text", "models", "onednn", "sparse", "pretrained"},
-    "inference": {
-        "errors",
-        "config",
-        "data",
-        "retrieval",
-        "text",
-        "models",
-        "onednn",
-        "sparse",
-        "pretrained",
-    },
-    "tuning": {"errors", "config", "data", "evaluation", "text", "models", "inference"},
-    "serve": {"errors", "config", "data", "inference"},
-    "cluster": {"errors", "config", "data", "inference"},
-    "adapters": {"errors", "data", "inference"},
+    "io": {"errors", "config"},
+    "data": {"errors", "config", "io"},
+    "cache": {"errors", "config", "io", "data"},
+    "evaluation": {"errors", "config", "io", "data"},
+    "retrieval": {"errors", "config", "io", "data"},
+    "text": {"errors", "config", "io", "data"},
+    "models": {"errors", "config", "io", "text"},
+    "engines": {"errors", "config", "io", "text", "models"},
+    "pretrained": {"errors", "config", "io", "data", "text", "models"},
+    "training": {"errors", "config", "io", "data", "text", "models", "engines", "pretrained"},
 }
+LAYERS["inference"] = (LAYERS["training"] | {"cache", "retrieval"}) - {"training"}
+LAYERS["systems"] = LAYERS["inference"] | {"evaluation", "training", "inference"}
+LAYERS["tuning"] = {
+    *("errors", "config", "io", "data", "evaluation", "text", "models", "inference", "systems"),
+}
+LAYERS["serve"] = {"errors", "config", "io", "data", "inference", "systems"}
+LAYERS["cluster"] = LAYERS["serve"] | {"cache"}
+LAYERS["adapters"] = {"errors", "config", "data", "inference", "systems"}
 #: May import every layer.
 TOP = ("cli", "__main__", "__init__")
-WITHOUT_MXNET = {"errors", "config", "data", "evaluation", "retrieval"}
-
-#: What a file of `wqa.models` may import of the files beside it.
-SHARED_MODELS = {
-    "backbone",
-    "heads",
-    "interactions",
-    "joint_config",
-    "joint_heads",
-    "list_config",
-    "lists",
-    "network",
-    "positions",
-    "predictor",
-    "runtime",
-}
-#: The files of `wqa.models` that collect the others.
-COLLECTING_MODELS = {"__init__", "registry"}
+WITHOUT_MXNET = {"errors", "config", "io", "data", "cache", "evaluation", "retrieval"}
 
 
 def modules_of(root):
@@ -130,21 +107,15 @@ def in_cycles(root):
 
 
 def against_siblings(root):
-    """Imports between the files of `wqa.models`, but for those that all may import."""
+    """Imports of a system's files from another system, or from a file beside the systems."""
     broken = []
-    files = {path.stem: path for path in (root / "wqa" / "models").glob("*.py")}
-    for name, path in sorted(files.items()):
-        if name in COLLECTING_MODELS:
-            continue
-        targets = {target.split(".")[2] for target in imported(path) if is_model(target)}
-        siblings = targets & set(files) - SHARED_MODELS - {name}
-        broken += [f"{path} imports {sibling}" for sibling in sorted(siblings)]
+    folder = root / "wqa" / "systems"
+    for path in sorted(folder.glob("*/*.py")):
+        own = f"wqa.systems.{path.parent.name}"
+        for target in imported(path):
+            if target.startswith("wqa.systems") and not f"{target}.".startswith(f"{own}."):
+                broken.append(f"{path} imports {target}")
     return broken
-
-
-def is_model(name):
-    """Whether a dotted name lies in `wqa.models`."""
-    return name.startswith("wqa.models.")
 
 
 def test_imports_follow_the_layers():
@@ -156,9 +127,9 @@ def test_no_module_imports_itself_by_way_of_others():
     assert not in_cycles(ROOT)
 
 
-def test_models_import_only_what_they_share():
+def test_no_system_imports_another():
+    assert len(list((ROOT / "wqa" / "systems").glob("*/network.py"))) > 5
     assert not against_siblings(ROOT)
-    assert (ROOT / "wqa" / "models" / "cascade.py").exists()
 
 
 @pytest.mark.parametrize(
@@ -166,20 +137,23 @@ def test_models_import_only_what_they_share():
     [
         (against_layers, "data/new.py", "import mxnet as mx", "new.py imports MXNet"),
         (against_layers, "text/new.py", "from wqa import models", "imports wqa.models"),
-        (against_layers, "onednn/new.py", "import wqa.training", "imports wqa.training"),
+        (against_layers, "engines/new.py", "import wqa.training", "imports wqa.training"),
         (against_layers, "training/new.py", "from wqa.inference import a", "imports wqa.inference"),
         (against_layers, "leftovers/new.py", "", "leftovers is not in LAYERS"),
         (in_cycles, "data/new.py", "from wqa.data.old import a", "wqa.data.new"),
-        (against_siblings, "models/new.py", "from wqa.models import old", "new.py imports old"),
-        (against_siblings, "models/new.py", "import wqa.models.old", "new.py imports old"),
+        (against_siblings, "systems/new/task.py", "from wqa.systems import old", "wqa.systems.old"),
+        (against_siblings, "systems/new/task.py", "import wqa.systems.load", "wqa.systems.load"),
     ],
 )
 def test_a_broken_rule_is_reported(tmp_path, check, name, text, message):
-    for layer in ("data", "text", "models", "onednn", "training", "inference"):
+    for layer in ("data", "text", "models", "engines", "training", "inference", "systems"):
         (tmp_path / "wqa" / layer).mkdir(parents=True)
         (tmp_path / "wqa" / layer / "__init__.py").write_text("")
     (tmp_path / "wqa" / "data" / "old.py").write_text("from wqa.data import new\n")
-    (tmp_path / "wqa" / "models" / "old.py").write_text("from wqa.models.heads import b\n")
+    (tmp_path / "wqa" / "systems" / "old").mkdir()
+    (tmp_path / "wqa" / "systems" / "old" / "task.py").write_text(
+        "import wqa.systems.old.network\n"
+    )
     assert not check(tmp_path)
     path = tmp_path / "wqa" / name
     path.parent.mkdir(exist_ok=True)
@@ -192,7 +166,7 @@ def test_data_scripts_import_the_lowest_layers_alone():
     assert len(paths) > 5
     for path in paths:
         layers = {layer_of(name) for name in imported(path) if name.startswith("wqa.")}
-        assert layers <= {"errors", "data", "evaluation"}, path
+        assert layers <= {"errors", "io", "data", "evaluation"}, path
 
 
 def test_the_repository_names_no_machine():

@@ -8,13 +8,14 @@ from conftest import DATA
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
+from wqa.engines.hidden import HiddenStore
 from wqa.errors import DeviceError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate
-from wqa.inference import CascadeRanker, load_ranker
-from wqa.inference.hidden import HiddenStore
-from wqa.inference.random import random_pairs, random_ranker
-from wqa.models import build_network
-from wqa.models.cascade import dropped
+from wqa.inference import CascadeRanker
+from wqa.inference.dropping import dropped
+from wqa.systems.load import load_ranker
+from wqa.systems.random import random_pairs, random_ranker
+from wqa.systems.registry import build_network
 from wqa.text import PairEncoder, load_tokenizer, pad_pairs
 
 pytestmark = pytest.mark.onednn
@@ -285,7 +286,9 @@ def test_trained_saved_and_loaded_scores_are_the_same(tiny_encoder, tmp_path):
     """The ranker of the model in memory and of its run directory agree to the bit."""
     from wqa.config import TrainingConfig
     from wqa.pretrained import initialize_from, read_backbone_config
-    from wqa.training import TASKS, Trainer, TrainingPairs, train
+    from wqa.systems import SYSTEMS
+    from wqa.systems.train import train
+    from wqa.training import Trainer, TrainingPairs
 
     for system, exits in (("cascade", (1, 3)), ("pairwise", ())):
         config = TrainingConfig(
@@ -307,7 +310,7 @@ def test_trained_saved_and_loaded_scores_are_the_same(tiny_encoder, tmp_path):
         initialize_from(model, tiny_encoder)
         (tmp_path / f"again_{system}").mkdir()
         pairs = TrainingPairs(read_questions(builtin_path("dev")), encoder)
-        task = TASKS[system](model, encoder, pairs, config)
+        task = SYSTEMS[system].task_type()(model, encoder, pairs, config)
         Trainer(task, config, tmp_path / f"again_{system}").fit()
         questions = list(read_questions(builtin_path("test")))[:5]
         in_memory = list(CascadeRanker(model, encoder).rank_all(questions))

@@ -13,7 +13,7 @@ from wqa.data import Candidate, read_documents, read_questions
 from wqa.data.formats import data_digest
 from wqa.errors import DataError, MissingDependency
 from wqa.evaluation import read_run
-from wqa.inference import rank_all
+from wqa.systems.load import rank_all
 
 ir_datasets = pytest.importorskip("ir_datasets", reason="ir_datasets comes with the extra [ir]")
 

@@ -10,15 +10,8 @@ from hypothesis import strategies as st
 from wqa.data import Question, builtin_path
 from wqa.data.records import Candidate
 from wqa.errors import DataError, EncoderError, InputError, OptionError, QuestionTooLong
-from wqa.text import (
-    JointEncoder,
-    PairEncoder,
-    PairStore,
-    build_store,
-    load_tokenizer,
-    pad_inputs,
-    prepare_questions,
-)
+from wqa.systems.mspp.inputs import JointEncoder, pad_inputs
+from wqa.text import PairEncoder, PairStore, build_store, load_tokenizer, prepare_questions
 
 #: Ids of the special tokens of the tokenizer below.
 START, SEPARATOR, PADDING = 2, 3, 0

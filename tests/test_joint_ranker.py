@@ -12,17 +12,19 @@ from hypothesis import strategies as st
 from wqa.cli import main
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
+from wqa.engines.choice import packing_obstacle
 from wqa.errors import InputError, OptionError, QuestionTooLong, ScoreError
 from wqa.evaluation import evaluate
-from wqa.inference import JointRanker, SequentialRanker, build_ranker, load_ranker
-from wqa.inference.engine_choice import packing_obstacle
-from wqa.inference.export import export_mxnet
-from wqa.inference.load import calibrate_network
-from wqa.inference.quantize import quantize
-from wqa.models import build_network
+from wqa.inference import SequentialRanker
 from wqa.pretrained import read_backbone_config
-from wqa.text import JointEncoder, load_tokenizer
-from wqa.training import train
+from wqa.systems.export import export_mxnet
+from wqa.systems.load import build_ranker, calibrate_network, load_ranker
+from wqa.systems.mspp.inputs import JointEncoder
+from wqa.systems.mspp.ranker import JointRanker
+from wqa.systems.quantize import quantize
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
+from wqa.text import load_tokenizer
 
 pytestmark = pytest.mark.onednn
 

@@ -16,13 +16,13 @@ from test_lists import questions as questions
 
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question
+from wqa.engines.sparse import ListGradients, ListScorer
+from wqa.engines.training import choose_training_engine
 from wqa.errors import OptionError
-from wqa.inference import build_ranker, load_ranker
-from wqa.inference.list_engines import HybridListEngine, SparseListEngine
-from wqa.models import build_network
-from wqa.models.list_config import RECURRENT
-from wqa.sparse import ListGradients, ListScorer
-from wqa.training.engines import choose_training_engine
+from wqa.systems.cosinet.config import RECURRENT
+from wqa.systems.cosinet.engines import HybridListEngine, SparseListEngine
+from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.registry import build_network
 from wqa.training.losses import listwise_divergence
 
 MXNET, SPARSE = EngineConfig(engine="mxnet"), EngineConfig(engine="auto")
@@ -31,7 +31,7 @@ MXNET, SPARSE = EngineConfig(engine="mxnet"), EngineConfig(engine="auto")
 @pytest.fixture(params=[1, 2], ids=["1 thread", "2 threads"])
 def threads(request, monkeypatch):
     """Number of threads that compute, also where tests have one processor."""
-    monkeypatch.setattr("wqa.inference.list_engines.count_threads", lambda: request.param)
+    monkeypatch.setattr("wqa.systems.cosinet.engines.count_threads", lambda: request.param)
     return request.param
 
 
@@ -107,10 +107,10 @@ def test_blank_candidates_alone():
 
 def test_a_long_list_in_tables_of_few_words(threads, monkeypatch):
     by_mxnet, sparse = rankers("none")
-    monkeypatch.setattr("wqa.sparse.scoring._PASS_WORDS", 20)
-    monkeypatch.setattr("wqa.sparse.scoring._POSITIONS", 8)
+    monkeypatch.setattr("wqa.engines.sparse.scoring._PASS_WORDS", 20)
+    monkeypatch.setattr("wqa.engines.sparse.scoring._POSITIONS", 8)
     most = functools.partial(ListScorer, most_bytes=32 * 4 * 5 * 300)
-    monkeypatch.setattr("wqa.inference.list_engines.ListScorer", most)
+    monkeypatch.setattr("wqa.systems.cosinet.engines.ListScorer", most)
     small = SparseListEngine(by_mxnet.network, SPARSE)
     tables = small._scorer._questions.rows, small._scorer._candidates.rows
     assert [len(rows.table) for rows in tables] == [10, 21]
@@ -237,7 +237,7 @@ def gradients(network, arrays, labels):
 @pytest.mark.parametrize("recurrent", RECURRENT)
 def test_gradients_are_those_of_the_blocks(recurrent, counts, threads, least_words, monkeypatch):
     """Threads share the lists, or the positions of a window where there are few words."""
-    monkeypatch.setattr("wqa.sparse.gradients._LEAST_WORDS", least_words)
+    monkeypatch.setattr("wqa.engines.sparse.gradients._LEAST_WORDS", least_words)
     network, rng = random_network(40, recurrent=recurrent)
     arrays, labels = lists_of_words(rng, counts, 40)
     expected_scores, expected = gradients(network, arrays, labels)

@@ -15,7 +15,6 @@ from test_cosinet import batch
 from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.digests import forget_digests
 from wqa.data.word_vectors import WordVectors, read_word_vectors, write_word_vectors
 from wqa.errors import (
     DataError,
@@ -26,15 +25,21 @@ from wqa.errors import (
     ScoreError,
 )
 from wqa.evaluation import by_document_id
-from wqa.inference import RANKERS, ListRanker, build_ranker, load_ranker
-from wqa.inference.list_engines import HybridListEngine
-from wqa.models import ListConfig, build_network
-from wqa.models.lists import ListRecurrence
-from wqa.text import ListEncoder, WordTokenizer, embedding_matrix, plan_lists
-from wqa.training import Trainer, train
+from wqa.io.digests import forget_digests
+from wqa.systems import SYSTEMS
+from wqa.systems.cosinet.config import ListConfig
+from wqa.systems.cosinet.engines import HybridListEngine
+from wqa.systems.cosinet.inputs import ListEncoder, plan_lists
+from wqa.systems.cosinet.lists import ListRecurrence
+from wqa.systems.cosinet.ranker import ListRanker
+from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
+from wqa.text import WordTokenizer, embedding_matrix
+from wqa.training import Trainer
 from wqa.training.losses import listwise_divergence
 
-SYSTEMS = ("cosinet", "compare_aggregate")
+NAMES = ("cosinet", "compare_aggregate")
 #: Settings of a training of a few updates.
 SHORT = {"epochs": 2, "tokens_per_batch": 1500, "log_every": 2, "checkpoint_every": 3}
 
@@ -284,7 +289,7 @@ def test_the_divergence_is_zero_where_the_softmax_equals_the_labels():
 # Training
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", NAMES)
 @pytest.mark.parametrize(
     "options",
     [
@@ -633,7 +638,7 @@ def test_groups_and_micro_batches_change_no_score(questions):
 
 
 def test_lists_of_several_lengths_share_batches(monkeypatch):
-    monkeypatch.setattr("wqa.inference.list_engines._ELEMENTS", 600 * 7)
+    monkeypatch.setattr("wqa.systems.cosinet.engines._ELEMENTS", 600 * 7)
     ranker = small_ranker()
     rng = np.random.default_rng(8)
     lists = [rng.integers(0, 10, (count, 3)) for count in (3, 1, 9, 2, 3, 5)]
@@ -828,8 +833,8 @@ def test_a_damaged_configuration_is_refused(run, tmp_path, field, value, message
 
 
 def test_the_ranker_of_both_systems():
-    for system in SYSTEMS:
-        assert RANKERS[system] is ListRanker
+    for system in NAMES:
+        assert SYSTEMS[system].ranker_type() is ListRanker
 
 
 # Export

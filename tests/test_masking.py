@@ -8,8 +8,8 @@ import pytest
 from conftest import DATA
 
 from wqa.errors import EncoderError, OptionError
+from wqa.systems.mspp.masking import Masking
 from wqa.text import WordTokenizer, load_tokenizer
-from wqa.text.masking import Masking
 
 #: Mask token, and special tokens, of the stored vocabularies.
 VOCABULARIES = {

@@ -11,7 +11,7 @@ from wqa.evaluation import evaluate, metrics, qrels_from, score_run
 from wqa.evaluation.measures import UNJUDGED
 from wqa.evaluation.metrics import metric, metrics_of
 from wqa.evaluation.rankers import questions_that_count
-from wqa.inference import load_ranker
+from wqa.systems.load import load_ranker
 
 ir_measures = pytest.importorskip("ir_measures", reason="ir_measures comes with the extra [ir]")
 

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from wqa.cli import main
 from wqa.data import builtin_path
-from wqa.data.streams import LossyStream, MessageHandler, messages_on_stderr
+from wqa.io.streams import LossyStream, MessageHandler, messages_on_stderr
 from wqa.text import note_long_questions
 
 TRAIN = """
@@ -44,8 +44,8 @@ def library(setup, *arguments):
         ("", SHORT, None),  # as Python prints warnings of any library
         (
             "logging.basicConfig(level='INFO', format='%(levelname)s %(name)s %(message)s')",
-            f"WARNING wqa.training.run {SHORT}",
-            "INFO wqa.training.run learning_rate=5e-05 is chosen for 2 updates",
+            f"WARNING wqa.systems.train {SHORT}",
+            "INFO wqa.systems.train learning_rate=5e-05 is chosen for 2 updates",
         ),
         ("logging.getLogger('wqa').setLevel('ERROR')", None, None),
     ],

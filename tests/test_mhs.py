@@ -11,22 +11,23 @@ from conftest import needs_onednn, needs_precision
 
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
-from wqa.data.digests import forget_digests
+from wqa.engines.choice import packing_obstacle
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.evaluation.rankers import evaluate_ranker
-from wqa.inference import CascadeRanker, load_ranker
+from wqa.inference import CascadeRanker
 from wqa.inference.cost import total
-from wqa.inference.engine_choice import packing_obstacle
-from wqa.inference.export import export_huggingface, export_mxnet
-from wqa.inference.quantize import quantize
-from wqa.inference.random import random_pairs
-from wqa.models import MHSConfig, MultipleHeadsStudent, build_network
+from wqa.io.digests import forget_digests
 from wqa.models.heads import Branch, FirstPositionHead, MeanHead
-from wqa.models.mhs import MultipleHeads
 from wqa.models.network import ExitConfig, ExitNetwork
 from wqa.pretrained import read_backbone_config
+from wqa.systems.export import export_huggingface, export_mxnet
+from wqa.systems.load import load_ranker
+from wqa.systems.mhs.network import MHSConfig, MultipleHeads, MultipleHeadsStudent
+from wqa.systems.quantize import quantize
+from wqa.systems.random import random_pairs
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
 from wqa.text import PairEncoder, load_tokenizer, pad_pairs
-from wqa.training import train
 from wqa.tuning.scored import score_questions
 
 pytestmark = pytest.mark.onednn
@@ -322,7 +323,7 @@ def test_int8_calibrates_every_branch(run, tmp_path):
 @needs_onednn
 def test_branches_are_calibrated_on_the_encodings_after_the_body(monkeypatch, run, tmp_path):
     """Every branch starts from the encodings of the body, not from those of the branch before."""
-    from wqa.onednn import quantize as module
+    from wqa.engines.onednn import quantize as module
 
     magnitudes = []
     monkeypatch.setattr(

@@ -14,12 +14,13 @@ import wqa.pretrained.pickling as pickling
 from wqa.cli import main
 from wqa.config import BACKBONES, RunConfig, to_json
 from wqa.errors import EncoderError, OptionError, RunDirectoryError
-from wqa.inference import load_ranker
-from wqa.inference.export import export_checkpoint
-from wqa.models import build_network
-from wqa.pretrained import convert, read_backbone_config
+from wqa.pretrained import read_backbone_config
 from wqa.pretrained.pickled import PickledTensors
 from wqa.pretrained.weights import Weights
+from wqa.systems.convert import convert
+from wqa.systems.export import export_checkpoint
+from wqa.systems.load import load_ranker
+from wqa.systems.registry import build_network
 from wqa.text import load_tokenizer
 
 STUDENT = DATA / "tiny_mhs"

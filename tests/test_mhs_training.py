@@ -13,13 +13,17 @@ from mxnet import autograd
 from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
+from wqa.engines.onednn import GradientEngine
 from wqa.errors import EncoderError, OptionError, RunDirectoryError, TrainingStopped
-from wqa.inference import build_ranker, load_ranker
-from wqa.models import MHSConfig, build_network, parse_devices
-from wqa.onednn import GradientEngine
+from wqa.models import parse_devices
 from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.systems import SYSTEMS
+from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.mhs.network import MHSConfig
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
 from wqa.text import PairEncoder
-from wqa.training import TASKS, Trainer, train
+from wqa.training import Trainer
 from wqa.training.losses import cross_entropy
 from wqa.training.start import open_start
 
@@ -62,7 +66,7 @@ def make_trainer(tmp_path):
         mx.random.seed(0)
         network.initialize(mx.init.Normal(0.2), ctx=parse_devices("cpu"))
         encoder = types.SimpleNamespace(longest=16, names=PairEncoder.names)
-        task = TASKS["mhs"](network, encoder, _Pairs(), config)
+        task = SYSTEMS["mhs"].task_type()(network, encoder, _Pairs(), config)
         run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
         run.mkdir()
         return Trainer(task, config, run)
@@ -255,7 +259,7 @@ def started(start, **options):
     with open_start(**start) as opened:
         config = TrainingConfig(max_updates=1)
         data = str(builtin_path("dev"))
-        task = TASKS["mhs"].create("mhs", opened, own, data, config, 64)
+        task = SYSTEMS["mhs"].task_type().create(SYSTEMS["mhs"], opened, own, data, config, 64)
         mx.random.seed(4)
         line = task.initialize(opened, parse_devices("cpu"))
     return task.network, line
@@ -382,7 +386,7 @@ def test_a_student_starts_and_trains_on_several_devices(tiny_encoder, tmp_path):
     with open_start(init=str(tmp_path / "pairwise")) as start:
         config, own = TrainingConfig(max_updates=1), MHSConfig()
         data = str(builtin_path("dev"))
-        task = TASKS["mhs"].create("mhs", start, own, data, config, 64)
+        task = SYSTEMS["mhs"].task_type().create(SYSTEMS["mhs"], start, own, data, config, 64)
         task.initialize(start, devices)
     for name, parameter in task.network._collect_params_with_prefix().items():
         first, second = (array.asnumpy() for array in parameter.list_data())

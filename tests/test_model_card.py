@@ -13,11 +13,12 @@ from wqa.cli import main, parse
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path
 from wqa.data.digests import ranker_digest
-from wqa.data.files import sha256
-from wqa.data.model_card import CARD, MARK, USES, write_model_card
-from wqa.inference import load_ranker, save_run
-from wqa.inference.run_directory import KINDS
-from wqa.training import train
+from wqa.io.files import sha256
+from wqa.systems.load import load_ranker
+from wqa.systems.model_card import CARD, MARK, USES, write_model_card
+from wqa.systems.run_directory import KINDS
+from wqa.systems.saving import save_run
+from wqa.systems.train import train
 
 TEXTS = ["Tea is a drink.", "Steam makes it whistle."]
 

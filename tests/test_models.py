@@ -11,16 +11,13 @@ from mxnet import autograd
 
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.errors import DeviceError, OptionError
-from wqa.models import (
-    CascadeConfig,
-    CascadeTransformer,
-    PairwiseTransformer,
-    build_network,
-    parse_devices,
-)
-from wqa.models.cascade import drop_ratios, dropped
+from wqa.inference.dropping import drop_ratios, dropped
+from wqa.models import parse_devices
 from wqa.models.heads import FirstPositionHead, Head, MeanHead, score
 from wqa.pretrained import initialize_from, load_backbone
+from wqa.systems.cascade.network import CascadeConfig, CascadeTransformer
+from wqa.systems.pairwise.network import PairwiseTransformer
+from wqa.systems.registry import build_network
 
 SMALL = BackboneConfig(
     vocab_size=50, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=40
@@ -221,7 +218,14 @@ def test_without_mxnet_the_extra_is_named():
 
 
 def test_every_layer_prepares_the_process_before_mxnet_loads():
-    for name in ("models", "pretrained", "training", "inference", "inference.random"):
+    for name in (
+        "models",
+        "engines.sparse",
+        "pretrained",
+        "training",
+        "inference",
+        "systems.mhs.network",
+    ):
         code = (
             "import os; os.environ.pop('OMP_NUM_THREADS', None)\n"
             "import builtins; real = builtins.__import__\n"

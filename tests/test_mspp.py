@@ -15,12 +15,16 @@ from wqa.cli import main
 from wqa.config import BACKBONES, BackboneConfig, TrainingConfig, read_run_config
 from wqa.data import builtin_path, read_questions
 from wqa.errors import OptionError, RunDirectoryError, TrainingStopped
-from wqa.inference import build_ranker, load_ranker
-from wqa.models import MSPPConfig, build_network
 from wqa.pretrained import read_backbone_config
-from wqa.text import JointEncoder, load_tokenizer
-from wqa.training import TASKS, Trainer, train
-from wqa.training.mspp import group_candidates
+from wqa.systems import SYSTEMS
+from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.mspp.config import MSPPConfig
+from wqa.systems.mspp.inputs import JointEncoder
+from wqa.systems.mspp.task import group_candidates
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
+from wqa.text import load_tokenizer
+from wqa.training import Trainer
 from wqa.training.start import open_start
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
@@ -240,7 +244,11 @@ def make_task(folder, config=None, long_questions="error", **options):
     with open_start(str(folder)) as start:
         own = MSPPConfig(**{**SIZES, **options})
         config = config or TrainingConfig(long_questions=long_questions)
-        return TASKS["mspp"].create("mspp", start, own, str(builtin_path("train")), config, 128)
+        return (
+            SYSTEMS["mspp"]
+            .task_type()
+            .create(SYSTEMS["mspp"], start, own, str(builtin_path("train")), config, 128)
+        )
 
 
 @pytest.mark.parametrize("shuffle", ["pair", "question"])
@@ -328,7 +336,7 @@ def test_onednn_has_the_gradients_of_mxnet(family_encoder, tmp_path, options):
 
 def filled(start_options, network):
     with open_start(**start_options) as start:
-        task = TASKS["mspp"]
+        task = SYSTEMS["mspp"].task_type()
         built = task.make_network("mspp", start, network, None)
         loader = object.__new__(task)
         loader.network = built

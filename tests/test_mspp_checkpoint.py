@@ -17,8 +17,8 @@ import wqa.pretrained.pickling as pickling
 from wqa.cli import main
 from wqa.config import read_run_config
 from wqa.errors import EncoderError, RunDirectoryError
-from wqa.inference import load_ranker
-from wqa.pretrained import convert
+from wqa.systems.convert import convert
+from wqa.systems.load import load_ranker
 from wqa.text import load_tokenizer
 
 UNITS, INNER, LAYERS, ATTENTION_HEADS, VOCAB, POSITIONS = 16, 32, 2, 2, 1300, 130
@@ -169,7 +169,7 @@ def test_a_converted_model_gives_the_references_scores(tmp_path, engine, head):
 def test_a_converted_classifier_gives_the_references_logits(tmp_path, head):
     import mxnet as mx
 
-    from wqa.inference.run_directory import load_run
+    from wqa.systems.run_directory import load_run
 
     directory = write_directory(tmp_path / "authors", head, labels=3)
     report = convert(directory, tmp_path / "run")

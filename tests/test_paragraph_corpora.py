@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wqa.data.paragraph_minima import Minima
-from wqa.data.paragraph_stream import ParagraphStream
 from wqa.data.paragraphs import read_paragraphs
+from wqa.systems.mspp.stream import ParagraphStream
 
 paragraphs, texts = map(importlib.import_module, ("paragraphs", "texts"))
 

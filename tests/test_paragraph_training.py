@@ -12,19 +12,21 @@ from mxnet import autograd
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
-from wqa.data.paragraph_examples import EASY, HARD, POSITIVE, ParagraphExample
 from wqa.data.paragraphs import ParagraphDocument, write_paragraphs
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingStopped
-from wqa.evaluation.paragraphs import paragraph_figures
-from wqa.inference import load_ranker
-from wqa.inference.paragraphs import ParagraphScorer, ParagraphScores
-from wqa.models import build_network
 from wqa.models.predictor import TokenPredictor
 from wqa.pretrained import read_backbone_config
+from wqa.systems import SYSTEMS
+from wqa.systems.load import load_ranker
+from wqa.systems.mspp.examples import EASY, HARD, POSITIVE, ParagraphExample
+from wqa.systems.mspp.masking import Masking
+from wqa.systems.mspp.paragraph_batches import ParagraphEncoder
+from wqa.systems.mspp.paragraph_metrics import paragraph_figures
+from wqa.systems.mspp.paragraph_scores import ParagraphScorer, ParagraphScores
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
 from wqa.text import load_tokenizer
-from wqa.text.masking import Masking
-from wqa.text.paragraphs import ParagraphEncoder
-from wqa.training import TASKS, Trainer, train
+from wqa.training import Trainer
 from wqa.training.start import open_start
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
@@ -119,7 +121,7 @@ def test_a_predictor_starts_from_the_encoders(tmp_path, family):
         parameter = network.predictor._collect_params_with_prefix()[ours]
         expected[ours] = tensors[theirs] = rng.normal(size=parameter.shape).astype(np.float32)
     save_file(tensors, folder / "model.safetensors")
-    source = TASKS[SYSTEM]
+    source = SYSTEMS[SYSTEM].task_type()
     task = source.__new__(source)
     task.network = network
     with open_start(str(folder), "") as start:
@@ -176,7 +178,11 @@ def test_the_losses_by_hand(documents, tiny_encoder):
     config = TrainingConfig(**SETTINGS)
     own = build_network(SYSTEM, small_backbone(load_tokenizer(tiny_encoder)), **SIZES).own_config
     with open_start(str(tiny_encoder), "") as start:
-        task = TASKS[SYSTEM].create(SYSTEM, start, own, str(documents), config, 128)
+        task = (
+            SYSTEMS[SYSTEM]
+            .task_type()
+            .create(SYSTEMS[SYSTEM], start, own, str(documents), config, 128)
+        )
         task.initialize(start, [mx.cpu()])
     plan = task.plan(600, np.random.default_rng(0))
     assert len(plan) == len(list(plan)) == -(-32 // (600 // 128))
@@ -245,7 +251,11 @@ def test_onednn_has_the_gradients_of_mxnet(documents, tiny_encoder, tmp_path):
         network.initialize(mx.init.Normal(0.3))
         with open_start(str(tiny_encoder), "") as start:
             own = network.own_config
-            task = TASKS[SYSTEM].create(SYSTEM, start, own, str(documents), config, 128)
+            task = (
+                SYSTEMS[SYSTEM]
+                .task_type()
+                .create(SYSTEMS[SYSTEM], start, own, str(documents), config, 128)
+            )
         task.network = network
         run = tmp_path / engine
         run.mkdir()
@@ -350,7 +360,7 @@ def test_the_command_pretrains_and_fine_tunes(documents, tiny_encoder, tmp_path,
 def test_fine_tuning_starts_from_what_was_pretrained(pretrained, tmp_path):
     stored = mx.nd.load(str(pretrained / "model.params"))
     network = build_network("mspp", read_backbone_config(pretrained), k=3, segment_length=32)
-    task = object.__new__(TASKS["mspp"])
+    task = object.__new__(SYSTEMS["mspp"].task_type())
     task.network = network
     with open_start("", str(pretrained)) as start:
         task.initialize(start, [mx.cpu()])

@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.data import paragraph_stream, paragraphs
-from wqa.data.paragraph_examples import (
+from wqa.data import paragraphs
+from wqa.data.paragraph_minima import Minima, ParagraphCounts, keep_long, note_left_out
+from wqa.data.paragraphs import (
+    ParagraphDocument,
+    paragraph_files,
+    read_paragraphs,
+    write_paragraphs,
+)
+from wqa.errors import DataError, OptionError
+from wqa.systems.mspp import stream as paragraph_stream
+from wqa.systems.mspp.examples import (
     EASY,
     HARD,
     KINDS,
@@ -21,15 +30,7 @@ from wqa.data.paragraph_examples import (
     ParagraphExample,
     draw_example,
 )
-from wqa.data.paragraph_minima import Minima, ParagraphCounts, keep_long, note_left_out
-from wqa.data.paragraph_stream import ParagraphStream
-from wqa.data.paragraphs import (
-    ParagraphDocument,
-    paragraph_files,
-    read_paragraphs,
-    write_paragraphs,
-)
-from wqa.errors import DataError, OptionError
+from wqa.systems.mspp.stream import ParagraphStream
 
 GOOD = '{"id": "a", "paragraphs": [["One.", "Two."], ["Three."]]}'
 NO_MINIMA = Minima(0, 0, 0)

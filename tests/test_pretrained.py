@@ -15,10 +15,12 @@ from sentences import digest, pairs
 
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.errors import EncoderError, WqaError
-from wqa.models import Backbone, PairwiseTransformer
-from wqa.pretrained import encoder_directory, load_backbone, locate_encoder, read_backbone_config
+from wqa.io.encoder_directories import encoder_directory, locate_encoder
+from wqa.models import Backbone
+from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.pickled import PickledTensors
 from wqa.pretrained.source import Source
+from wqa.systems.pairwise.network import PairwiseTransformer
 from wqa.text import PairEncoder, load_tokenizer
 
 TINY = [

@@ -20,10 +20,11 @@ from tqdm import tqdm
 from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
+from wqa.engines.mxnet import HybridEngine
 from wqa.errors import DataError, InputError, ScoreError, StorageError, WqaError
-from wqa.inference import Cost, Ranker, Ranking, SequentialRanker, load_ranker
-from wqa.inference.engine import HybridEngine
-from wqa.inference.random import random_pairs, random_ranker
+from wqa.inference import Cost, Ranker, Ranking, SequentialRanker
+from wqa.systems.load import load_ranker
+from wqa.systems.random import random_pairs, random_ranker
 from wqa.tuning.scored import ScoredQuestions
 
 ENGINES = ["mxnet", pytest.param("onednn", marks=needs_onednn)]
@@ -288,7 +289,7 @@ def test_the_command_line_refuses_scores_that_are_not_finite(tiny_run, monkeypat
         if command == "evaluate":
             arguments += ["--engine", "mxnet"]
         else:
-            monkeypatch.setattr("wqa.inference.engine_choice.choose_engine", lambda *_: "mxnet")
+            monkeypatch.setattr("wqa.engines.choice.choose_engine", lambda *_: "mxnet")
         try:
             status = main(arguments)
         except (SystemExit, WqaError) as error:

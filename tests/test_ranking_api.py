@@ -10,7 +10,8 @@ import pytest
 
 from wqa.data import Candidate, Question, builtin_path
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
-from wqa.inference import SequentialRanker, load_ranker
+from wqa.inference import SequentialRanker
+from wqa.systems.load import load_ranker
 
 QUESTION = "what is a glacier ?"
 TEXTS = ["ice", "", "the moon is bright", "a glacier is a body of slow ice"]

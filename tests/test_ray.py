@@ -24,9 +24,9 @@ from wqa.cluster.manifest import read_manifest
 from wqa.cluster.ray_cluster import Outcome, Worker
 from wqa.cluster.ray_connection import connect
 from wqa.data import builtin_path, read_questions, write_questions
-from wqa.data.stopping import StopRequest
 from wqa.errors import ClusterError, MissingDependency, OptionError, Stopped
-from wqa.inference import write_scores
+from wqa.io.stopping import StopRequest
+from wqa.systems.scores import write_scores
 
 QUESTIONS = list(read_questions(builtin_path("dev")))
 SMALL = 500

@@ -24,18 +24,22 @@ from wqa.evaluation.answers import (
     score_answers,
     write_predictions,
 )
-from wqa.inference import Pipeline, Reader, build_ranker, load_ranker, load_reader
-from wqa.inference.export import huggingface_tensors
-from wqa.inference.spans import decode_spans
-from wqa.models import PairwiseTransformer, build_network
 from wqa.pretrained.configs import to_huggingface
 from wqa.retrieval import Index, build_index
-from wqa.text import Located, PairEncoder, Window, WindowEncoder, load_tokenizer, pad_pairs
-from wqa.text.windows import occurrences
-from wqa.training import train
+from wqa.systems.export import huggingface_tensors
+from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.load_readers import load_reader
+from wqa.systems.pairwise.network import PairwiseTransformer
+from wqa.systems.reader.examples import SpanExamples
+from wqa.systems.reader.inputs import Window, WindowEncoder, occurrences
+from wqa.systems.reader.pipeline import Pipeline
+from wqa.systems.reader.reader import Reader
+from wqa.systems.reader.spans import decode_spans
+from wqa.systems.reader.task import ReaderTask
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
+from wqa.text import Located, PairEncoder, load_tokenizer, pad_pairs
 from wqa.training.losses import span_cross_entropy
-from wqa.training.reader import ReaderTask
-from wqa.training.span_examples import SpanExamples
 
 # Exact match and F1
 

@@ -15,7 +15,7 @@ from wqa.cli import COMMANDS, parse
 from wqa.data import builtin_path, read_questions
 from wqa.data.documents import read_documents
 from wqa.evaluation.report import read_rows
-from wqa.inference import load_ranker
+from wqa.systems.load import load_ranker
 
 #: What a recipe leaves, and a word that stands in it; a recipe comes after those that it goes on
 #: with, as their runs stay.
@@ -1058,8 +1058,8 @@ def test_the_comparison_puts_peers_beside(bench):
 SENTENCE_TRANSFORMERS = """
 import numpy as np
 from wqa.config import EngineConfig
-from wqa.inference.document_encoder import DocumentEncoder
-from wqa.inference.similarity import load_encoders
+from wqa.engines.document_encoder import DocumentEncoder
+from wqa.systems.load_similarity import load_encoders
 from wqa.text import SingleEncoder
 
 __version__ = "0"

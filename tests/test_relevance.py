@@ -11,22 +11,16 @@ from hypothesis import strategies as st
 
 from wqa.data import Candidate, Question
 from wqa.data.word_vectors import WordVectors
-from wqa.inference import (
-    EnsembleRanker,
-    Ranker,
-    Ranking,
-    SequentialRanker,
-    build_ranker,
-    load_ranker,
-)
+from wqa.inference import EnsembleRanker, Ranker, Ranking, SequentialRanker
 from wqa.inference.cost import FREE
 from wqa.inference.relevance import LEAST, STEP, decreasing
-from wqa.models import NETWORKS, build_network
 from wqa.pretrained import read_backbone_config
+from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.registry import SYSTEMS, build_network
 from wqa.text import WordTokenizer, embedding_matrix, load_tokenizer
 
 #: Options of a tiny network of each system that ranks.
-SYSTEMS = {
+OPTIONS = {
     "cascade": {"exits": (1, 2, 3)},
     "pairwise": {},
     "mhs": {"body": 1, "heads": 2, "exits": (1,)},
@@ -47,17 +41,17 @@ def initialised(network):
 
 def ranker_of(system, folder, **options):
     """A ranker of random weights; its scores do not follow from exit to exit."""
-    kind = NETWORKS[system]
+    kind = SYSTEMS[system].network_type()
     if hasattr(kind.Config(), "rows"):
         vectors = np.random.default_rng(1).normal(size=(len(WORDS), 4)).astype(np.float32)
         table = WordVectors(WORDS, vectors)
         tokenizer, matrix = WordTokenizer.of_table(table, 8), embedding_matrix(table, 8)
-        network = build_network(system, rows=len(matrix), width=4, **SYSTEMS[system])
+        network = build_network(system, rows=len(matrix), width=4, **OPTIONS[system])
         initialised(network).vectors.set_data(mx.nd.array(matrix))
     else:
         tokenizer = load_tokenizer(folder)
         network = initialised(
-            build_network(system, read_backbone_config(folder), **SYSTEMS[system])
+            build_network(system, read_backbone_config(folder), **OPTIONS[system])
         )
     encoder = network.text_encoder(tokenizer, 48)
     return build_ranker(system, network, encoder, **options)
@@ -223,14 +217,18 @@ TEXTS = st.lists(
 
 
 def test_every_system_is_here():
-    ranks = {name for name, kind in NETWORKS.items() if kind.Config().computes == "scores"}
-    assert set(SYSTEMS) == ranks
+    ranks = {
+        name
+        for name, system in SYSTEMS.items()
+        if system.network_type().Config().computes == "scores"
+    }
+    assert set(OPTIONS) == ranks
 
 
-@pytest.fixture(scope="module", params=[*SYSTEMS, "sequence", "ensemble", "pools"])
+@pytest.fixture(scope="module", params=[*OPTIONS, "sequence", "ensemble", "pools"])
 def ranker(request, tiny_encoder):
     made = {}
-    for system in {"cascade", "cosinet", "mspp", request.param} & set(SYSTEMS):
+    for system in {"cascade", "cosinet", "mspp", request.param} & set(OPTIONS):
         made[system] = ranker_of(system, tiny_encoder)
         if made[system].capabilities.stages > 1:
             made[system].set_drops(0.4)

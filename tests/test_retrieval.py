@@ -337,7 +337,7 @@ def test_an_index_that_was_killed_before_it_got_its_name_is_begun_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("wqa.data.array_writer.os.rename", killed)
+        patch.setattr("wqa.io.array_writer.os.rename", killed)
         with pytest.raises(KeyboardInterrupt):
             build()
     assert [path.name for path in tmp_path.glob(".*partial")] == [".index.partial"]
@@ -436,7 +436,7 @@ def test_an_index_whose_numbers_are_out_of_range_is_refused(build, name, value, 
 
 
 def test_a_second_writer_is_refused(build, tmp_path):
-    from wqa.data.locks import lock_output
+    from wqa.io.locks import lock_output
 
     write_documents(tmp_path / "documents.jsonl", COLLECTION)
     with lock_output(tmp_path / "index"), pytest.raises(OutputLocked):

@@ -14,7 +14,8 @@ from wqa.cli.options import fields_of
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.training import Trainer, train
+from wqa.systems.train import train
+from wqa.training import Trainer
 from wqa.training.schedules import (
     Schedule,
     decides_warmup,

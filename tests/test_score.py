@@ -15,18 +15,19 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
 from test_resume import KILLER
 
-import wqa.inference.scoring_runs as scoring_module
+import wqa.systems.scores as scoring_module
 from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.array_writer import ArrayWriter
 from wqa.data.digests import ranker_digest
-from wqa.data.locks import lock_output
 from wqa.data.partitions import estimated_tokens
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong, RunDirectoryError
-from wqa.inference import load_ranker, score_in_memory, write_scores
-from wqa.training import train
+from wqa.io.array_writer import ArrayWriter
+from wqa.io.locks import lock_output
+from wqa.systems.load import load_ranker
+from wqa.systems.scores import score_in_memory, write_scores
+from wqa.systems.train import train
 
 QUESTIONS = list(read_questions(builtin_path("dev")))[:9]
 
@@ -272,7 +273,7 @@ def test_a_stopped_command_continues_to_the_same_bits(
 def test_a_killed_process_is_continued(tiny_run, data, tmp_path):
     size = ["--partition-tokens", str(SMALL)]
     command = ["score", str(tiny_run), "--data", str(data), *size, "--out"]
-    killer = ("wqa.data.array_writer", "ArrayWriter.commit", "2", "before")
+    killer = ("wqa.io.array_writer", "ArrayWriter.commit", "2", "before")
     killed = subprocess.run(
         [sys.executable, "-c", KILLER, *killer, *command, str(tmp_path / "out")],
         capture_output=True,

@@ -7,15 +7,9 @@ from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.inference import (
-    Cost,
-    Ranker,
-    Ranking,
-    SequentialRanker,
-    load_ranker,
-    relative_cost,
-)
-from wqa.training import train
+from wqa.inference import Cost, Ranker, Ranking, SequentialRanker, relative_cost
+from wqa.systems.load import load_ranker
+from wqa.systems.train import train
 
 
 class Table(Ranker):
@@ -247,8 +241,8 @@ def test_a_ranker_of_a_file_may_have_a_precision_of_its_own(tmp_path, monkeypatc
         loaded.append((folder.name, engine.precision))
         return Table({})
 
-    monkeypatch.setattr("wqa.inference.load._load_run", load)
-    monkeypatch.setattr("wqa.inference.load.check_precision", lambda precision: None)
+    monkeypatch.setattr("wqa.systems.load._load_run", load)
+    monkeypatch.setattr("wqa.systems.load.check_precision", lambda precision: None)
     inner = {"ensemble": ["c", {"run": "d", "precision": "bfloat16"}]}
     (tmp_path / "inner.json").write_text(json.dumps(inner))
     entry = {"run": "inner.json", "precision": "int8"}

@@ -19,13 +19,14 @@ from uvicorn.protocols.http import h11_impl
 from uvicorn.server import ServerState
 
 from wqa.errors import DataError, MissingDependency, OptionError, RunDirectoryError
-from wqa.inference import Capabilities, load_ranker
+from wqa.inference import Capabilities
 from wqa.serve import ServeConfig, create_app, read_api_key
 from wqa.serve.dialects import DIALECTS
 from wqa.serve.errors import RequestError, error_dialect
 from wqa.serve.fields import Fields, parse_body
 from wqa.serve.logs import json_logs, log
 from wqa.serve.server import _page_url, ranker_name, served_digest
+from wqa.systems.load import load_ranker
 
 QUESTION = "how do glacier caves form ?"
 TEXTS = ["Water melts the ice .", "Glacier caves form in ice .", " ", "A cave ."]

@@ -15,8 +15,9 @@ from wqa.data import builtin_path, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline
 from wqa.data.digests import ranker_digest
 from wqa.errors import EncoderError, InputError, OptionError, RunDirectoryError
-from wqa.inference import encode_documents, load_ranker
-from wqa.models.similarity import MIDPOINT, SCALE, Similarity
+from wqa.systems.dcbert.similarity import MIDPOINT, SCALE, Similarity
+from wqa.systems.encode import encode_documents
+from wqa.systems.load import load_ranker
 from wqa.text import load_tokenizer
 
 TEST = builtin_path("test")

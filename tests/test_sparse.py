@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.sparse.lists import WordLists, lists_of_arrays
-from wqa.sparse.relatedness import Relatedness
-from wqa.sparse.rows import WordRows
-from wqa.sparse.steps import Steps
-from wqa.sparse.threads import in_threads
-from wqa.sparse.windows import Windows
+from wqa.engines.sparse.lists import WordLists, lists_of_arrays
+from wqa.engines.sparse.relatedness import Relatedness
+from wqa.engines.sparse.rows import WordRows
+from wqa.engines.sparse.steps import Steps
+from wqa.engines.sparse.threads import in_threads
+from wqa.engines.sparse.windows import Windows
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8).map(np.array)
 
@@ -133,7 +133,7 @@ def test_an_interrupt_while_rows_are_computed_leaves_right_rows(monkeypatch):
 
 @pytest.mark.parametrize("words", [1, 10, 4096])
 def test_relatedness_is_the_greatest_cosine(words, monkeypatch):
-    monkeypatch.setattr("wqa.sparse.relatedness._WORDS", words)
+    monkeypatch.setattr("wqa.engines.sparse.relatedness._WORDS", words)
     rng = np.random.default_rng(5)
     vectors = rng.normal(size=(30, 6)).astype(np.float32)
     vectors[7] = 0

@@ -24,6 +24,7 @@ from wqa.data import (
     write_questions,
 )
 from wqa.errors import DataError, OptionError, StorageError
+from wqa.systems.train import train
 from wqa.text import (
     PairEncoder,
     PairStore,
@@ -35,7 +36,6 @@ from wqa.text import (
 )
 from wqa.text.batching import BUCKET
 from wqa.text.tokenized import array_types
-from wqa.training import train
 from wqa.training.pairs import StoredPairs, TrainingPairs
 
 

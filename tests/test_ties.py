@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.formats import write_questions
+from wqa.engines.mxnet import HybridEngine
 from wqa.errors import ScoreError
 from wqa.evaluation import (
     METRICS,
@@ -28,8 +29,8 @@ from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_see
 from wqa.evaluation.significance import per_question
 from wqa.evaluation.ties import break_ties
 from wqa.evaluation.trec import trec_order
-from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker, load_ranker
-from wqa.inference.engine import HybridEngine
+from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
+from wqa.systems.load import load_ranker
 from wqa.tuning import score_questions
 
 SETTINGS = {"0": {}, "0.3": {"drop_ratio": 0.3}, "keep=2": {"keep": 2}}

@@ -5,31 +5,27 @@ import json
 import os
 import re
 import signal
+from dataclasses import replace
 
 import mxnet as mx
 import numpy as np
 import pytest
 from conftest import ROOT, needs_onednn, needs_precision
-from toy.network import ToyConfig, ToyNetwork
+from toy import SYSTEM
+from toy.network import ToyConfig
 from toy.task import ToyTask
 
 from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import OptionError
-from wqa.inference import (
-    RANKERS,
-    Capabilities,
-    CascadeRanker,
-    Ranker,
-    Ranking,
-    SequentialRanker,
-    build_ranker,
-    load_ranker,
-)
+from wqa.inference import Capabilities, CascadeRanker, Ranker, Ranking, SequentialRanker
 from wqa.inference.cost import FREE
-from wqa.models import NETWORKS, parse_devices
-from wqa.training import TASKS, Start, Trainer, train
+from wqa.models import parse_devices
+from wqa.systems import SYSTEMS
+from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.train import train
+from wqa.training import Start, Trainer
 from wqa.training.schedules import triangular
 
 #: Tokens of a batch of four triples: two pairs each, of 64 tokens at most.
@@ -41,12 +37,17 @@ LAYER_WORK = 16 * (4 * 16 + 2 * 32)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered():
-    """The toy among the systems; its files do nothing when they are imported."""
+def registered(tmp_path_factory):
+    """The toy as an installed package, whose entry point names its record."""
+    folder = tmp_path_factory.mktemp("installed")
+    info = folder / "toy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[wqa.systems]\ntoy = toy:SYSTEM\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(NETWORKS, "toy", ToyNetwork)
-        patch.setitem(TASKS, "toy", ToyTask)
+        patch.syspath_prepend(str(folder))
         yield
+    SYSTEMS.pop("toy", None)
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +207,7 @@ def make_trainer(files, folder, evaluator=None, **changes):
     options = {"learning_rate": 0.1, "warmup_updates": 0, "tokens_per_batch": FOUR_TRIPLES}
     config = TrainingConfig(**{**options, **changes})
     own_config = ToyConfig(units=12)
-    task = ToyTask.create("toy", Start(), own_config, str(files["train"]), config, 64)
+    task = ToyTask.create(SYSTEM, Start(), own_config, str(files["train"]), config, 64)
     mx.random.seed(0)
     task.initialize(Start(), parse_devices(config.ctx))
     folder.mkdir()
@@ -468,7 +469,7 @@ def test_a_ranker_of_its_own_takes_the_place_of_the_packages(
     toy_run, files, questions, tmp_path, monkeypatch
 ):
     alone = load_ranker(toy_run)
-    monkeypatch.setitem(RANKERS, "toy", build_filtered_ranker)
+    monkeypatch.setitem(SYSTEMS, "toy", replace(SYSTEM, ranker=build_filtered_ranker))
     ranker, overlap = load_ranker(toy_run, keep=3), OverlapRanker()
     for question, ranking in zip(questions["dev"], ranker.rank_all(questions["dev"])):
         kept = sorted(overlap.rank(question.question, question.texts).order[:3])

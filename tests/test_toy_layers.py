@@ -14,17 +14,17 @@ from toy.layers import ToyFirstPosition, ToyLayers, ToyLayersTask, ToyPooling
 from wqa.cli import main
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions, write_questions
+from wqa.engines.onednn import GradientEngine
 from wqa.errors import OptionError
-from wqa.inference import build_ranker, load_ranker
-from wqa.models import NETWORKS, build_network
-from wqa.onednn import GradientEngine
 from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.systems import SYSTEMS, System, build_network
+from wqa.systems.load import build_ranker, load_ranker
 from wqa.text import PairEncoder, load_tokenizer
-from wqa.training import TASKS, PairTask, Trainer
+from wqa.training import PairTask, Trainer
 from wqa.training.losses import cross_entropy
 
 #: Systems by name: their networks and tasks.
-SYSTEMS = {
+TOYS = {
     "toy_layers": (ToyLayers, ToyLayersTask),
     "toy_first": (ToyFirstPosition, ToyLayersTask),
     "toy_pooling": (ToyPooling, ToyLayersTask),
@@ -40,9 +40,8 @@ BY_MXNET_ALONE = ("toy_pooling", "toy_branches")
 def registered():
     """The systems among those of the package."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, (network, task) in SYSTEMS.items():
-            patch.setitem(NETWORKS, name, network)
-            patch.setitem(TASKS, name, task)
+        for name, (network, task) in TOYS.items():
+            patch.setitem(SYSTEMS, name, System(name, "", network, task))
         yield
 
 
@@ -173,7 +172,7 @@ def test_what_onednn_cannot_rank_is_mxnets(system, obstacle, runs, questions, da
 def test_onednn_refuses_what_it_cannot_rank(system, obstacle, runs, data, monkeypatch, capsys):
     with pytest.raises(OptionError, match=obstacle):
         load_ranker(runs(system), engine="onednn")
-    monkeypatch.setattr("wqa.inference.cascade.CascadeRanker.rank_all", None)  # nothing runs
+    monkeypatch.setattr("wqa.inference.exit_ranker.CascadeRanker.rank_all", None)  # nothing runs
     arguments = ["evaluate", str(runs(system)), "--data", str(data), "--engine", "onednn"]
     capsys.readouterr()
     assert main(arguments) == 2
@@ -184,7 +183,7 @@ def test_onednn_refuses_what_it_cannot_rank(system, obstacle, runs, data, monkey
 
 
 @needs_onednn
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", TOYS)
 def test_onednn_trains_every_system_as_mxnet_does(
     system, runs, encoder, data, tmp_path, monkeypatch
 ):

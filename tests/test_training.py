@@ -9,12 +9,15 @@ import pytest
 from wqa.cli import main
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path, filter_questions, read_questions
-from wqa.data.digests import forget_digests
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
-from wqa.models import build_network, parse_devices
+from wqa.io.digests import forget_digests
+from wqa.models import parse_devices
 from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.systems import SYSTEMS
+from wqa.systems.registry import build_network
+from wqa.systems.train import train
 from wqa.text import PairEncoder, load_tokenizer
-from wqa.training import TASKS, Trainer, TrainingPairs, train
+from wqa.training import Trainer, TrainingPairs
 from wqa.training.checkpoint import State
 from wqa.training.losses import cross_entropy
 from wqa.training.sampling import dropout_seed, exit_of_update
@@ -97,7 +100,7 @@ def make_trainer(tiny_encoder, tmp_path):
         )
         (tmp_path / name).mkdir()
         encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
-        task = TASKS[system](model, encoder, pairs, config)
+        task = SYSTEMS[system].task_type()(model, encoder, pairs, config)
         return Trainer(task, config, tmp_path / name)
 
     return make

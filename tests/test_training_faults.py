@@ -28,10 +28,7 @@ from safetensors.numpy import load_file, save_file
 
 from wqa.cli import main
 from wqa.config import TrainingConfig
-from wqa.data import atomic_writer, builtin_path, read_json, read_questions, write_questions
-from wqa.data.files import sha256
-from wqa.data.locks import lock_output
-from wqa.data.temporary import machine, remove_abandoned, scratch_folder, temporary_path
+from wqa.data import builtin_path, read_json, read_questions, write_questions
 from wqa.errors import (
     OutputLocked,
     RunDirectoryError,
@@ -39,7 +36,10 @@ from wqa.errors import (
     TrainingDiverged,
     TrainingStopped,
 )
-from wqa.training import train
+from wqa.io.files import atomic_writer, sha256
+from wqa.io.locks import lock_output
+from wqa.io.temporary import machine, remove_abandoned, scratch_folder, temporary_path
+from wqa.systems.train import train
 from wqa.training.checkpoint import Checkpoints
 from wqa.training.metrics import MetricsFile
 from wqa.training.pickled_states import unpickle_state
@@ -48,7 +48,7 @@ from wqa.training.trainer import Trainer
 #: Takes the lock of an output and waits to be killed.
 HOLDER = """
 import sys, time
-from wqa.data.locks import lock_output
+from wqa.io.locks import lock_output
 with lock_output(sys.argv[1]):
     print("locked", flush=True)
     time.sleep(60)
@@ -64,7 +64,7 @@ with atomic_writer(sys.argv[1]) as file:
 #: Makes a scratch folder and waits to be killed.
 SCRATCH = """
 import sys, time
-from wqa.data.temporary import scratch_folder
+from wqa.io.temporary import scratch_folder
 with scratch_folder(sys.argv[1]) as folder:
     (folder / "big").write_text("x")
     print(folder, flush=True)
@@ -146,7 +146,7 @@ def test_a_lock_whose_file_was_removed_meanwhile_is_taken_again(tmp_path, monkey
 
 def test_a_lock_that_is_released_at_the_moment_is_taken(tmp_path, monkeypatch):
     """Its holder has removed the file that names it, and not yet released the lock."""
-    from wqa.data import locks
+    from wqa.io import locks
 
     pauses = []
     with contextlib.ExitStack() as stack:
@@ -232,7 +232,7 @@ def test_a_clone_of_the_machine_does_not_remove_temporary_files_of_the_first(tmp
     written = []
     for boot in ("first", "second"):
         (tmp_path / boot).write_text(boot)
-        monkeypatch.setattr("wqa.data.temporary.BOOT_ID", tmp_path / boot, raising=False)
+        monkeypatch.setattr("wqa.io.temporary.BOOT_ID", tmp_path / boot, raising=False)
         machine.cache_clear()
         written.append(temporary_path(tmp_path / "table.tsv"))
     monkeypatch.undo()

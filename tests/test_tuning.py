@@ -10,8 +10,8 @@ from wqa.data import Candidate, Question
 from wqa.errors import DataError, OptionError
 from wqa.evaluation import evaluate
 from wqa.inference.cost import Cost
+from wqa.inference.dropping import dropped
 from wqa.inference.ranker import Ranking
-from wqa.models.cascade import dropped
 from wqa.tuning import (
     GRID,
     Configuration,

@@ -8,13 +8,14 @@ import pytest
 from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.locks import lock_output
 from wqa.errors import OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.report import read_rows
 from wqa.evaluation.ties import by_document_id
-from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker, load_ranker
-from wqa.training import train
+from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
+from wqa.io.locks import lock_output
+from wqa.systems.load import load_ranker
+from wqa.systems.train import train
 from wqa.tuning import GRID, KEEPS, tune_sequence
 from wqa.tuning.replay import ReplayedRanker, depends_on_others
 

@@ -10,9 +10,9 @@ import pytest
 from wqa.cli import main
 from wqa.config import read_run_config
 from wqa.data import builtin_path, read_questions, write_questions
-from wqa.data.progress import progress_bar
 from wqa.errors import RunDirectoryError
-from wqa.inference import load_ranker
+from wqa.io.progress import progress_bar
+from wqa.systems.load import load_ranker
 from wqa.training import Trainer
 from wqa.training.progress import COMPILING, TrainingBar
 

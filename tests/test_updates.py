@@ -13,8 +13,9 @@ from mxnet import gluon
 
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions
-from wqa.models import build_network, parse_devices
+from wqa.models import parse_devices
 from wqa.pretrained import initialize_from, read_backbone_config
+from wqa.systems.registry import build_network
 from wqa.text import PairEncoder, load_tokenizer
 from wqa.training import ExitTask, Trainer, TrainingPairs
 from wqa.training.accumulation import FreshTrainer

@@ -36,12 +36,18 @@ from wqa.errors import (
     TrainingStopped,
 )
 from wqa.evaluation import claim_evaluator, label_accuracy
-from wqa.inference import Verdict, Verifier, load_ranker, load_reader, load_verifier
-from wqa.inference.run_directory import run_kind
-from wqa.models import ClaimConfig, build_network
 from wqa.pretrained import read_backbone_config
-from wqa.text import encode_claim, load_tokenizer, prepare_claims
-from wqa.training import TASKS, Trainer, train
+from wqa.systems import SYSTEMS
+from wqa.systems.load import load_ranker
+from wqa.systems.load_readers import load_reader, load_verifier
+from wqa.systems.mspp.claim_inputs import encode_claim, prepare_claims
+from wqa.systems.mspp.config import ClaimConfig
+from wqa.systems.mspp.verifier import Verdict, Verifier
+from wqa.systems.registry import build_network
+from wqa.systems.run_directory import run_kind
+from wqa.systems.train import train
+from wqa.text import load_tokenizer
+from wqa.training import Trainer
 from wqa.training.losses import label_cross_entropy
 from wqa.training.start import open_start
 
@@ -181,7 +187,11 @@ def test_over_long_claims_follow_the_rule_for_questions(tiny_encoder):
 def make_task(folder, path, config=None, system=SYSTEM, **options):
     with open_start(str(folder)) as start:
         own = ClaimConfig(**{**SIZES, **options})
-        return TASKS[system].create(system, start, own, str(path), config or TrainingConfig(), 128)
+        return (
+            SYSTEMS[system]
+            .task_type()
+            .create(SYSTEMS[system], start, own, str(path), config or TrainingConfig(), 128)
+        )
 
 
 def test_cross_entropy_by_hand():
@@ -270,7 +280,7 @@ def test_the_settings_of_the_paper_are_the_defaults(tiny_encoder, claim_file):
     settings = ClaimConfig().training_defaults()
     assert settings["learning_rate"] == 1e-5 and settings["warmup_updates"] == 1000
     assert settings["tokens_per_update"] == 64 * 384
-    assert TASKS[SYSTEM].metric == "accuracy"
+    assert SYSTEMS[SYSTEM].task_type().metric == "accuracy"
     # An update then has 64 claims, whatever their lengths.
     defaults = ClaimConfig(**SIZES).training_defaults()
     assert make_task(tiny_encoder, claim_file).plan(defaults["tokens_per_update"])[0].shape == (24,)

@@ -23,12 +23,12 @@ from tqdm import tqdm
 
 from wqa.config import RunConfig, TrainingConfig
 from wqa.errors import OptionError, WorkerLost
+from wqa.systems.train import _check_agreement
 from wqa.text import split_rows
 from wqa.training import connections
 from wqa.training.accumulation import clip_gradients
 from wqa.training.connections import Connections, Reception, address_of, join, own_addresses
 from wqa.training.progress import TrainingBar
-from wqa.training.run import _check_agreement
 from wqa.training.sampling import dropout_seed
 from wqa.training.updates import UpdatePlan
 from wqa.training.workers import Workers, _quiet, check_variables, open_workers

@@ -1,23 +1,27 @@
 """wqa: answer sentence selection with MXNet and GluonNLP.
 
 The names that most programs need are here; each loads its package, and MXNet, when it is first
-used. `wqa.inference`, `wqa.data`, `wqa.evaluation` and `wqa.training` hold all others.
+used. `wqa.systems`, `wqa.inference`, `wqa.data`, `wqa.evaluation` and `wqa.training` hold all
+others.
 """
 
 from importlib import import_module
 from typing import Any, List
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Names of this package, and where they are defined.
 _NAMES = {
     "Candidate": "wqa.data",
     "Question": "wqa.data",
     "evaluate": "wqa.evaluation",
-    "load_ranker": "wqa.inference",
-    "rank_all": "wqa.inference",
+    "load_ranker": "wqa.systems.load",
+    "load_reader": "wqa.systems.load_readers",
+    "load_verifier": "wqa.systems.load_readers",
+    "rank_all": "wqa.systems.load",
     "read_questions": "wqa.data",
-    "train": "wqa.training",
+    "save_run": "wqa.systems.saving",
+    "train": "wqa.systems.train",
 }
 
 __all__ = [*_NAMES]

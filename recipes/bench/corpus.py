@@ -26,8 +26,8 @@ import tokenizers
 from wqa.cli import main as wqa
 from wqa.config import BACKBONES, RunConfig, TrainingConfig, to_json
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.inference import load_ranker
-from wqa.models import build_network
+from wqa.systems.load import load_ranker
+from wqa.systems.registry import build_network
 from wqa.text import load_tokenizer
 from wqa.training import TrainingPairs
 from wqa.training.sampling import order_of_epoch

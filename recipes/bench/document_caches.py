@@ -4,7 +4,7 @@
     python recipes/bench/document_caches.py [--documents 1500] [--encoder minilm] [--run RUN]
 
 It writes documents of 150 tokens and 768 units in float16 to a folder of arrays, to an index in
-SQLite beside a file of entries (`wqa.data.document_cache`), to LMDB (where it is installed:
+SQLite beside a file of entries (`wqa.cache.document_cache`), to LMDB (where it is installed:
 ``pip install lmdb``) and to values of an SQLite database. Then it reads 80 random documents at a
 time. Further tables have the time of checksums and of conversions; the errors of each element type
 on encodings of an encoder; the share of reading in a ranking of 80 documents; and, with a run of
@@ -28,19 +28,21 @@ import zlib
 import mxnet as mx
 import numpy as np
 
+from wqa.cache.document_cache import DocumentCache, open_cache, text_digest
+from wqa.cache.document_cache_writer import DocumentCacheWriter
+from wqa.cache.encodings import STORES, EntryFormat
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.data.array_writer import ArrayWriter
-from wqa.data.arrays import ArrayFolder
-from wqa.data.document_cache import DocumentCache, open_cache, text_digest
-from wqa.data.document_cache_writer import DocumentCacheWriter
 from wqa.data.documents import Document, write_documents
-from wqa.data.encodings import STORES, EntryFormat
-from wqa.inference import build_ranker, encode_documents, load_ranker
-from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
-from wqa.models import network_type
-from wqa.onednn.library import as_float32
-from wqa.pretrained import encoder_directory, load_backbone
+from wqa.engines.document_encoder import DocumentEncoder, encodings_identity
+from wqa.engines.onednn.library import as_float32
+from wqa.io.array_writer import ArrayWriter
+from wqa.io.arrays import ArrayFolder
+from wqa.io.encoder_directories import encoder_directory
+from wqa.pretrained import load_backbone
+from wqa.systems.encode import encode_documents
+from wqa.systems.load import build_ranker, load_ranker
+from wqa.systems.registry import find_system
 from wqa.text import SingleEncoder, load_tokenizer
 
 ROWS, UNITS, AT_ONCE, ROUNDS = 150, 768, 80, 15
@@ -77,7 +79,7 @@ class Arrays:
 
 
 class Cache:
-    """`wqa.data.document_cache`."""
+    """`wqa.cache.document_cache`."""
 
     name = "SQLite index, file of entries"
 
@@ -318,7 +320,7 @@ def measure_ranking(name, folder):
         max_positions=512,
         token_types=2,
     )
-    network = network_type("dcbert")(sizes)
+    network = find_system("dcbert").network_type()(sizes)
     network.initialize(mx.init.Normal(0.02))
     encoder = network.text_encoder(tokenizer, ROWS)
     identity = encodings_identity(network.document_encoder, tokenizer, ROWS)

@@ -13,8 +13,8 @@ import numpy as np
 from ours import resident
 
 from wqa.errors import MissingDependency, PrecisionError
-from wqa.inference import load_ranker
-from wqa.inference.random import random_pairs
+from wqa.systems.load import load_ranker
+from wqa.systems.random import random_pairs
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 GROUP = 50  # questions that are ranked together

@@ -15,7 +15,7 @@ import time
 
 from wqa.data import read_questions
 from wqa.errors import MissingDependency, PrecisionError
-from wqa.inference import load_ranker
+from wqa.systems.load import load_ranker
 
 
 def resident():

@@ -20,9 +20,9 @@ import numpy as np
 
 from wqa.data import builtin_path, read_questions
 from wqa.errors import MissingDependency, WqaError
-from wqa.inference import load_ranker
-from wqa.models.similarity import MIDPOINT, SCALE
-from wqa.pretrained import encoder_directory
+from wqa.io.encoder_directories import encoder_directory
+from wqa.systems.dcbert.similarity import MIDPOINT, SCALE
+from wqa.systems.load import load_ranker
 
 ENGINES = ("onednn", "mxnet")
 #: Reads lines of texts, a question before its candidates. Writes its version, then the cosines.

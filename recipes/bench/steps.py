@@ -22,10 +22,10 @@ import numpy as np
 from contenders import run_corpus
 
 from wqa.config import BACKBONES
+from wqa.engines.onednn import check_precision, kernels, library, primitives
 from wqa.errors import MissingDependency, PrecisionError
-from wqa.inference import load_ranker
-from wqa.inference.random import random_pairs
-from wqa.onednn import check_precision, kernels, library, primitives
+from wqa.systems.load import load_ranker
+from wqa.systems.random import random_pairs
 
 ROWS, IN, OUT = 1024, 768, 3072
 SHAPE = "roberta_12_768_12"
@@ -104,7 +104,7 @@ def onednn_product(kind, *steps):
     kind : {"float32", "bfloat16", "int8"}
         Type of the operands.
     *steps : tuple
-        Steps after the product, as `wqa.onednn.kernels.Attributes` takes them.
+        Steps after the product, as `wqa.engines.onednn.kernels.Attributes` takes them.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def ranker(run, **options):
     run : pathlib.Path
         Run directory.
     **options
-        Parameters of `wqa.inference.load_ranker`.
+        Parameters of `wqa.load_ranker`.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
     python recipes/bench/train_ours.py RUN DATA ENGINE PRECISION UPDATES OUT
 
-It is `wqa.training.train` from a run, with a turn of UPDATES updates between two evaluations. The
+It is `wqa.train` from a run, with a turn of UPDATES updates between two evaluations. The
 evaluator reports the seconds of the turn and waits for the next line on standard input.
 """
 
@@ -15,7 +15,7 @@ import mxnet as mx
 
 from wqa.config import TrainingConfig, read_run_config
 from wqa.errors import MissingDependency, PrecisionError
-from wqa.training import train
+from wqa.systems.train import train
 
 
 class Turns:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Development figures behind the constants of MaxSim without training (`wqa/models/similarity.py`).
+"""Development figures behind the constants of `wqa/systems/dcbert/similarity.py`.
 
     python recipes/cascade/untrained_dev.py DEV.jsonl ENCODER
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import filter_questions, read_questions
+from wqa.engines.document_encoder import DocumentEncoder
 from wqa.errors import WqaError
 from wqa.evaluation import evaluate
-from wqa.inference import load_ranker
-from wqa.inference.document_encoder import DocumentEncoder
-from wqa.inference.similarity import load_encoders
-from wqa.models.similarity import MIDPOINT, SCALE
+from wqa.systems.dcbert.similarity import MIDPOINT, SCALE
+from wqa.systems.load import load_ranker
+from wqa.systems.load_similarity import load_encoders
 from wqa.text import SingleEncoder
 
 

@@ -6,9 +6,9 @@ python recipes/cosinet/choose.py TABLE.tsv COLUMN CHOSEN.txt ROW...
 
 import sys
 
-from wqa.data import atomic_writer
 from wqa.errors import DataError, WqaError
 from wqa.evaluation.report import read_rows
+from wqa.io.files import atomic_writer
 
 
 def main(table, column, out, *names):

@@ -14,7 +14,7 @@ import sys
 from wqa.data import filter_questions, read_questions
 from wqa.errors import WqaError
 from wqa.evaluation import evaluate_ranker, table
-from wqa.inference.baselines import WordOverlap, WordOverlapByRank
+from wqa.systems.cosinet.baselines import WordOverlap, WordOverlapByRank
 from wqa.text.words import split_words
 
 

@@ -36,7 +36,7 @@ def shown(mean, deviation):
 
 def trained_parameters(run):
     """Number of parameters that a training changes."""
-    from wqa.inference import load_ranker
+    from wqa.systems.load import load_ranker
 
     parameters = load_ranker(run).network.collect_params().values()
     return sum(math.prod(each.shape) for each in parameters if each.grad_req != "null")

@@ -23,13 +23,13 @@ import time
 
 from wqa.config import read_run_config
 from wqa.data import Candidate, Question, filter_questions, read_questions
-from wqa.data.files import atomic_writer
+from wqa.engines.onednn import check_precision
 from wqa.errors import PrecisionError, WqaError
 from wqa.evaluation import table
-from wqa.inference import load_ranker
 from wqa.inference.timing import time_latency
-from wqa.onednn import check_precision
-from wqa.training import train
+from wqa.io.files import atomic_writer
+from wqa.systems.load import load_ranker
+from wqa.systems.train import train
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 UPDATES = int(os.environ.get("UPDATES", "40"))

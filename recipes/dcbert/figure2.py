@@ -7,10 +7,10 @@ python recipes/dcbert/figure2.py FIGURE2A.tsv FIGURE2B.tsv OUT.png
 import io
 import sys
 
-from wqa.data import atomic_writer
 from wqa.errors import WqaError
 from wqa.evaluation.picture import check_matplotlib
 from wqa.evaluation.report import read_rows
+from wqa.io.files import atomic_writer
 
 
 def number(text):

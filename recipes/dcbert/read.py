@@ -13,12 +13,13 @@ import argparse
 import json
 import sys
 
-from wqa.data import atomic_writer, read_questions
-from wqa.data.progress import with_bar
+from wqa.data import read_questions
 from wqa.errors import WqaError
 from wqa.evaluation import read_run, score_answers
 from wqa.evaluation.trec import trec_order
-from wqa.inference import load_reader
+from wqa.io.files import atomic_writer
+from wqa.io.progress import with_bar
+from wqa.systems.load_readers import load_reader
 
 
 def cut(question, scores, count):

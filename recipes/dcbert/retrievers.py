@@ -13,9 +13,10 @@ import argparse
 import json
 import sys
 
-from wqa.data import Candidate, atomic_writer, read_questions
+from wqa.data import Candidate, read_questions
 from wqa.errors import WqaError
 from wqa.evaluation import evaluate
+from wqa.io.files import atomic_writer
 
 #: Metrics that compare the second retriever with the first.
 COMPARED = ("pbt@", "ptb@")

@@ -168,7 +168,7 @@ quantize() {  # CORPUS [SEED]: the re-ranker's 8-bit weights, calibrated on dev
   fi
 }
 has_int8() {  # whether this machine computes in int8
-  "$python" -c 'from wqa.onednn import check_precision; check_precision("int8")' 2> /dev/null
+  "$python" -c 'from wqa.engines.onednn import check_precision; check_precision("int8")' 2> /dev/null
 }
 
 # What rankings, readings and speed.py need of a ranker beside its run. int8 is the re-ranker in 8 bits.

@@ -3,7 +3,7 @@
 
     python recipes/dcbert/speed.py QUESTIONS.jsonl OUT.json NAME=RUN[;OPTION=VALUE...] ...
 
-Options are those of `wqa.inference.load_ranker`: cache, precision, drop_ratio. With the option top,
+Options are those of `wqa.load_ranker`: cache, precision, drop_ratio. With the option top,
 RUN is an index, which retrieves so many documents. Each row has the questions that a ranker ranks
 in a second, the median over ROUNDS rounds, and its speedup over the first ranker in the same round.
 CTX is the device. QUESTIONS limits the number of questions, all by default.
@@ -18,13 +18,14 @@ import types
 
 import numpy as np
 
-from wqa.data import atomic_writer, read_questions
+from wqa.data import read_questions
 from wqa.errors import WqaError
 from wqa.evaluation import table
-from wqa.inference import load_ranker
 from wqa.inference.cost import FREE
 from wqa.inference.timing import time_rankers
+from wqa.io.files import atomic_writer
 from wqa.retrieval import Index, retrieve
+from wqa.systems.load import load_ranker
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 MOST = int(os.environ.get("QUESTIONS", "0")) or None

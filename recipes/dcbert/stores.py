@@ -17,10 +17,12 @@ import tempfile
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.data import atomic_writer, read_questions
+from wqa.data import read_questions
 from wqa.errors import WqaError
 from wqa.evaluation import evaluate, table
-from wqa.inference import encode_documents, load_ranker
+from wqa.io.files import atomic_writer
+from wqa.systems.encode import encode_documents
+from wqa.systems.load import load_ranker
 
 METRICS = {"p@1": "hit@1", "p@10": "hit@10", "map": "map"}
 CUT_STORE = "float16"

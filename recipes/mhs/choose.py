@@ -13,9 +13,9 @@ import pathlib
 import re
 import sys
 
-from wqa.data import atomic_writer
 from wqa.errors import DataError, WqaError
 from wqa.evaluation.report import write_rows
+from wqa.io.files import atomic_writer
 
 
 def best_dev(run):

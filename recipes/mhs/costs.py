@@ -17,8 +17,8 @@ import sys
 from wqa.data import read_questions
 from wqa.errors import WqaError
 from wqa.evaluation import table
-from wqa.inference import load_ranker
 from wqa.inference.timing import time_rankers
+from wqa.systems.load import load_ranker
 
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
 MOST = int(os.environ.get("QUESTIONS", "0")) or None

@@ -14,7 +14,7 @@ import sys
 
 from wqa.data import filter_questions, read_questions, write_questions
 from wqa.errors import OptionError, WqaError
-from wqa.inference import load_ranker
+from wqa.systems.load import load_ranker
 
 
 def first_of(question, ranking, keep):

@@ -13,9 +13,9 @@ import pathlib
 import sys
 
 from wqa.data.claims import read_claims
-from wqa.data.files import atomic_writer
 from wqa.errors import WqaError
-from wqa.inference import load_verifier
+from wqa.io.files import atomic_writer
+from wqa.systems.load_readers import load_verifier
 
 
 def number_of(text):

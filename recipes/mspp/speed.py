@@ -14,8 +14,8 @@ import sys
 from wqa.config import BACKBONES, EngineConfig
 from wqa.errors import WqaError, check_choice
 from wqa.evaluation import table
-from wqa.inference.random import joined, random_ranker, random_splits
 from wqa.inference.timing import time_rankers
+from wqa.systems.random import joined, random_ranker, random_splits
 
 
 def ranks_of(pairwise, joint, keep):

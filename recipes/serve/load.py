@@ -24,7 +24,7 @@ from typing import Any, Dict, List, Sequence
 from clients import Client, ServiceProcess, make_parser, parse, request_of
 
 from wqa.data import Question, read_questions
-from wqa.inference import load_ranker
+from wqa.systems.load import load_ranker
 
 
 def main() -> int:

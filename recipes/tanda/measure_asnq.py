@@ -33,7 +33,7 @@ def measured(*command):
 
 def read(store, shuffle):
     """Read batches for five seconds, in a process of its own."""
-    from wqa.pretrained import locate_encoder
+    from wqa.io.encoder_directories import locate_encoder
     from wqa.text import PairEncoder, PairStore, load_tokenizer
     from wqa.training.pairs import StoredPairs
     from wqa.training.sampling import order_of_epoch

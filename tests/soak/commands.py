@@ -72,9 +72,9 @@ class Commands:
     @staticmethod
     def _import():
         """Import what the children use. Nothing may be computed before they are forked."""
-        for name in ("mxnet", "matplotlib.pyplot", "pysbd", "wqa.cli", "wqa.inference.export"):
+        for name in ("mxnet", "matplotlib.pyplot", "pysbd", "wqa.cli", "wqa.systems.export"):
             importlib.import_module(name)
-        for name in ("wqa.inference.quantize", "wqa.tuning", "wqa.training", "wqa.pretrained"):
+        for name in ("wqa.systems.quantize", "wqa.tuning", "wqa.training", "wqa.pretrained"):
             importlib.import_module(name)
         for name in SCRIPTS:
             importlib.import_module(name)

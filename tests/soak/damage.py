@@ -71,7 +71,7 @@ class Damage(Attack):
     memory = 2 << 30
 
     def prepare(self):
-        from wqa.onednn.library import available
+        from wqa.engines.onednn.library import available
         from wqa.text import PairEncoder, load_tokenizer
 
         self._pair_encoder = PairEncoder(load_tokenizer(self.material / "encoder"), 64)
@@ -176,7 +176,7 @@ class Damage(Attack):
     # Loading. Each function returns arrays.
 
     def _rank(self, name, drop_ratio, **options):
-        from wqa.inference import load_ranker
+        from wqa.systems.load import load_ranker
 
         ranker = load_ranker(self._copies / name, drop_ratio, threads=1, **options)
         ranking = ranker.rank(QUESTION, CANDIDATES)

@@ -33,7 +33,7 @@ class Rankers:
     """
 
     def __init__(self, material):
-        from wqa.onednn.library import available
+        from wqa.engines.onednn.library import available
 
         self.engines = ["mxnet"] + ["onednn"] * available()
         self._material = material
@@ -60,7 +60,7 @@ class Rankers:
         wqa.inference.Ranker
             The ranker, which drops nothing.
         """
-        from wqa.inference import load_ranker
+        from wqa.systems.load import load_ranker
 
         return load_ranker(self._material / "run", engine=engine)
 

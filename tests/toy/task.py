@@ -11,9 +11,10 @@ import tokenizers
 from toy.network import ToyConfig, ToyNetwork
 
 from wqa.config import TrainingConfig
+from wqa.config.systems import System
 from wqa.data import Question, filter_questions, read_questions
-from wqa.data.files import sha256
 from wqa.errors import DataError, OptionError
+from wqa.io.files import sha256
 from wqa.text import Encoded, PairEncoder, Tokenizer, bucketed, pad_pairs
 from wqa.training import Start, Task
 from wqa.training.losses import cross_entropy
@@ -55,7 +56,7 @@ class ToyTask(Task):
     @classmethod
     def create(  # type: ignore[override]
         cls,
-        system: str,
+        system: System,
         start: Start,
         own_config: ToyConfig,
         train_file: str,

@@ -46,8 +46,8 @@ from wqa.cli.config_file import Settings, read_settings
 from wqa.cli.messages import at_the_command_line, with_flags
 from wqa.cli.options import check_number, note_cache
 from wqa.cli.systems import add_own_options, set_training_defaults
-from wqa.data.streams import MessageHandler, messages_on_stderr
 from wqa.errors import OptionError, Stopped, StorageError, WqaError, printable, shorten
+from wqa.io.streams import MessageHandler, messages_on_stderr
 
 #: Exit status after an error of the user, and after an interrupt or the end of a pipe's reader: 128
 #: plus the number of SIGINT or SIGPIPE.

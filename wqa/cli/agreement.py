@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _members(options: argparse.Namespace) -> List[NamedRanker]:
     from wqa.evaluation.comparison import NamedRanker
-    from wqa.inference import load_ranker
+    from wqa.systems.load import load_ranker
 
     runs = [options.student, *options.teachers]
     own = options_of(options.student, runs, ranking_options(options))
@@ -88,7 +88,7 @@ def _members(options: argparse.Namespace) -> List[NamedRanker]:
 
 def _teachers(options: argparse.Namespace) -> Iterator[NamedRanker]:
     from wqa.evaluation.comparison import NamedRanker
-    from wqa.inference import load_ranker
+    from wqa.systems.load import load_ranker
 
     runs = [options.student, *options.teachers]
     for run in options.teachers:
@@ -97,9 +97,9 @@ def _teachers(options: argparse.Namespace) -> Iterator[NamedRanker]:
 
 
 def _write(folder: pathlib.Path, agreement: Agreement, picture: bool) -> None:
-    from wqa.data.locks import lock_output
     from wqa.evaluation.picture import draw_agreement
     from wqa.evaluation.report import write_rows
+    from wqa.io.locks import lock_output
 
     rows = []
     for row in agreement.rows():

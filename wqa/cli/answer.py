@@ -117,7 +117,9 @@ def _open(options: argparse.Namespace, questions: List[Any]) -> Tuple[Any, Any]:
     from wqa.retrieval import Index
 
     index = Index(options.index, progress=True)
-    from wqa.inference import Pipeline, load_ranker, load_reader
+    from wqa.systems.load import load_ranker
+    from wqa.systems.load_readers import load_reader
+    from wqa.systems.reader.pipeline import Pipeline
     from wqa.text import note_long_questions
 
     shared = {name: getattr(options, name) for name in _SHARED}
@@ -140,7 +142,7 @@ def _open(options: argparse.Namespace, questions: List[Any]) -> Tuple[Any, Any]:
 
 
 def _answer(pipeline: Any, questions: List[Any], options: argparse.Namespace) -> List[Any]:
-    from wqa.data.progress import with_bar
+    from wqa.io.progress import with_bar
 
     answers = pipeline.answer_all(questions, options.n_best)
     return list(with_bar(answers, len(questions), "answering", progress=True))

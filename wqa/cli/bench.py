@@ -164,7 +164,7 @@ def _check_beside(options: argparse.Namespace) -> None:
 def _show_cached(options: argparse.Namespace, work: _Work) -> None:
     """Times with and without a cache, and beside others."""
     from wqa.evaluation import table
-    from wqa.inference.cached_timing import time_cached
+    from wqa.systems.dcbert.timing import time_cached
 
     if options.count is not None or options.drops:
         problem = f"with --random {options.system}"
@@ -205,7 +205,7 @@ def _settings(given: Dict[str, Dict[str, Any]], ranker: Any) -> Dict[str, Dict[s
 
 def _of_run(options: argparse.Namespace) -> _Work:
     from wqa.data import read_questions
-    from wqa.inference import load_ranker
+    from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 
     if not options.run or not options.data:
@@ -222,23 +222,23 @@ def _of_run(options: argparse.Namespace) -> _Work:
 
 def _refuse_own_options(options: argparse.Namespace) -> None:
     """Refuse the options of a network for a run, which has its own."""
-    from wqa.models import network_type
+    from wqa.systems.registry import find_system
 
-    fields = dataclasses.fields(network_type(options.system).Config)
+    fields = dataclasses.fields(find_system(options.system).network_type().Config)
     for name in ("system", *(field.name for field in fields)):
         if getattr(options, name) != options.parser.get_default(name):
             raise OptionError(name, "with RUN, whose network is known", "it with random")
 
 
 def _random(options: argparse.Namespace) -> _Work:
-    from wqa.inference.random import random_questions, random_splits
-    from wqa.models import network_type
+    from wqa.systems.random import random_questions, random_splits
+    from wqa.systems.registry import find_system
 
     if options.run or options.data:
         raise OptionError("random", "with RUN or --data", "one or the other")
     if options.cache:
         raise OptionError("cache", "with --random", "RUN", "a cache of random documents is made")
-    own = fields_of(options, network_type(options.system).Config)
+    own = fields_of(options, find_system(options.system).network_type().Config)
     besides = [_configs("beside", shapes) for shapes in options.beside]
     configs = _configs("random", options.random)
     ranker = _random_ranker(options, configs, options.system, own)
@@ -269,7 +269,7 @@ def _random(options: argparse.Namespace) -> _Work:
 
 def _joining(rank: Any) -> Any:
     """Rank questions and documents, which are encoded apart, as one input each."""
-    from wqa.inference.random import joined
+    from wqa.systems.random import joined
 
     return lambda group: rank([[joined(pair) for pair in pairs] for pairs in group])
 
@@ -302,7 +302,7 @@ def _random_ranker(
     options: argparse.Namespace, configs: List[BackboneConfig], system: str, own: Dict[str, Any]
 ) -> Any:
     """A system on an encoder, or an ensemble of that system on several."""
-    from wqa.inference.random import random_ensemble, random_ranker
+    from wqa.systems.random import random_ensemble, random_ranker
 
     engine = ranking_options(options)
     del engine["long_questions"]  # no text is tokenized

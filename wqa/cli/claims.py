@@ -21,7 +21,7 @@ _OF_RANKINGS = {
 }
 #: The same, which have a default.
 _WITH_DEFAULT = ("filter", "metrics", "pool", "pool_size")
-#: Options of `wqa.inference.load_verifier`.
+#: Options of `wqa.systems.load_readers.load_verifier`.
 _LOADING = ("ctx", "precision", "engine", "threads", "long_questions")
 
 
@@ -37,13 +37,13 @@ def labels_claims(runs: Sequence[str]) -> bool:
     -------
     bool
     """
-    from wqa.inference.run_directory import run_kind
+    from wqa.systems.run_directory import run_kind
 
     return len(runs) == 1 and run_kind(runs[0]) == "labels"
 
 
 def loading_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Options of `wqa.inference.load_verifier`.
+    """Options of `wqa.systems.load_readers.load_verifier`.
 
     Parameters
     ----------
@@ -73,10 +73,11 @@ def evaluate_claims(options: argparse.Namespace) -> None:
     """
     from wqa.data import read_claims
     from wqa.data.claims import LABELS
-    from wqa.data.progress import with_bar
     from wqa.evaluation import label_accuracy
-    from wqa.inference import load_verifier
-    from wqa.text import OF_CLAIMS, naming_file, note_long_questions
+    from wqa.io.progress import with_bar
+    from wqa.systems.load_readers import load_verifier
+    from wqa.systems.mspp.claim_inputs import OF_CLAIMS
+    from wqa.text import naming_file, note_long_questions
 
     _check_options(options)
     claims = list(read_claims(options.data))

@@ -47,9 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa compare`` and print tables of figures and tests."""
-    from wqa.data import atomic_writer, read_questions
+    from wqa.data import read_questions
     from wqa.evaluation.comparison import compare_rankers, compare_trec_runs, comparison_table
     from wqa.evaluation.experiment import experiment_table
+    from wqa.io.files import atomic_writer
 
     metrics = metric_names(options.metrics)
     options.filter = chosen_filter(options.filter)

@@ -72,10 +72,11 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
 
 def _systems() -> Sequence[str]:
     try:
-        from wqa.models import NETWORKS
+        from wqa.systems.registry import SYSTEMS, add_installed_systems
     except MissingDependency:  # other completions need no MXNet
         return ()
-    return tuple(NETWORKS)
+    add_installed_systems()
+    return tuple(SYSTEMS)
 
 
 def _subparsers(parser: argparse.ArgumentParser) -> List[Any]:

@@ -195,10 +195,10 @@ def _parse_yaml(text: str) -> Any:
 
 def _options_of_run(config: RunConfig) -> Dict[str, Any]:
     """Options with which a run was trained; its files are left to the command line."""
-    from wqa.models import network_type
+    from wqa.systems.registry import find_system
 
     values = dataclasses.asdict(config.training) if config.training else {}
-    for field in dataclasses.fields(network_type(config.system).Config):
+    for field in dataclasses.fields(find_system(config.system).network_type().Config):
         if has_option(field) and field.name in config.network:
             values[field.name] = config.network[field.name]
     values.update(system=config.system, max_length=config.max_length)

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa convert`` and print its report."""
-    from wqa.pretrained import convert
+    from wqa.systems.convert import convert
 
     command = shlex.join(options.command_line)
     report = convert(options.source, options.out, options.check, command, options.encoder)

@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> None:
         )
     candidates = read_candidates(options.candidates) if options.candidates else builtin_sentences()
     setting = one_drop_setting(options.drops)
-    from wqa.inference import load_ranker
+    from wqa.systems.load import load_ranker
 
     ranker = load_ranker(options.run, **setting.arguments, **ranking_options(options))
     print(f"{len(candidates):,} candidates; an empty line ends")

@@ -160,10 +160,10 @@ def probe() -> Dict[str, Any]:
         ``problem``, why nothing can be ranked.
     """
     try:
-        from wqa.inference.self_check import check_engines
+        from wqa.engines.onednn import available
+        from wqa.engines.onednn.choice import instruction_set_name
         from wqa.models.runtime import gpu_count
-        from wqa.onednn import available
-        from wqa.onednn.choice import instruction_set_name
+        from wqa.systems.self_check import check_engines
 
         uses = instruction_set_name() if available() else None
         return {"engines": check_engines(), "gpus": gpu_count(), "onednn_uses": uses}

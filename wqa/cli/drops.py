@@ -34,7 +34,7 @@ class DropSetting(NamedTuple):
 
     @property
     def arguments(self) -> Dict[str, Any]:
-        """Keyword arguments of `wqa.inference.load_ranker`."""
+        """Keyword arguments of `wqa.load_ranker`."""
         return {"drop_ratio": self.drop_ratio, "keep": self.keep}
 
     def arguments_for(self, run: str) -> Dict[str, Any]:
@@ -57,7 +57,7 @@ class DropSetting(NamedTuple):
         """
         if self.drop_ratio != "tuned":
             return self.arguments
-        from wqa.inference.tuned import read_tuned
+        from wqa.systems.tuned import read_tuned
 
         return {"drop_ratio": read_tuned(run)}
 

@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa embed-words`` and print what the table holds."""
     from wqa.config import EngineConfig
-    from wqa.inference import embed_words
+    from wqa.systems.cosinet.word_tables import embed_words
 
     report = embed_words(
         options.data,

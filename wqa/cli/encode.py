@@ -28,8 +28,8 @@ from wqa.errors import OptionError, printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa encode`` to its parser."""
-    from wqa.data.document_partitions import PARTITION_TOKENS
-    from wqa.data.encodings import STORES
+    from wqa.cache.document_partitions import PARTITION_TOKENS
+    from wqa.cache.encodings import STORES
 
     parser.add_argument(
         "run", metavar="RUN", nargs="?", help="run directory; needed with --documents"
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa encode`` and print what the cache holds."""
-    from wqa.inference import encode_documents, remove_documents
+    from wqa.systems.encode import encode_documents, remove_documents
 
     if options.partition_tokens is not None and not divides(options):
         found = f"{options.partition_tokens} for one process"
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
         _encode_in_partitions(options)
         return
     from wqa.config import EngineConfig
-    from wqa.data.stopping import stop_on_signals
+    from wqa.io.stopping import stop_on_signals
 
     options.resume_command = shlex.join(options.command_line)
     with stop_on_signals() as stop:
@@ -99,9 +99,9 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _encode_in_partitions(options: argparse.Namespace) -> None:
+    from wqa.cache.document_partitions import PARTITION_TOKENS
     from wqa.cluster import EncodingJob
-    from wqa.data.document_partitions import PARTITION_TOKENS
-    from wqa.inference.encoding_runs import CacheReport
+    from wqa.systems.encode import CacheReport
 
     tokens = options.partition_tokens
     engine = {name: getattr(options, name) for name in ("ctx", "engine", "precision", "threads")}

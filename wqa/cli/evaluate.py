@@ -123,7 +123,7 @@ def run(options: argparse.Namespace) -> None:
 def _of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
     from wqa.data import read_questions
     from wqa.evaluation import evaluate_ranker
-    from wqa.inference import load_ranker
+    from wqa.systems.load import load_ranker
 
     if len(options.runs) > 1:
         raise OptionError(

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa export`` and print the names of the files."""
-    from wqa.inference.export import export_checkpoint, export_huggingface, export_mxnet
+    from wqa.systems.export import export_checkpoint, export_huggingface, export_mxnet
 
     formats = {
         "mxnet": export_mxnet,

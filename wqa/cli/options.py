@@ -299,7 +299,7 @@ def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     names = ("ctx", "pool", "pool_size", "precision", "engine", "threads", "long_questions")
     values = {name: getattr(options, name) for name in names}
     if getattr(options, "cache", None) is not None:
-        from wqa.data.cached_documents import CachedDocuments
+        from wqa.cache.cached_documents import CachedDocuments
 
         # One object for all rankers of a command, which counts what they look up.
         options.cache = CachedDocuments.of(options.cache)

@@ -56,7 +56,7 @@ def show(text: str, value: Any, path: str) -> None:
         return
     # The file first: a reader of standard output may close it.
     if path:
-        from wqa.data import atomic_writer  # needs NumPy, which `wqa doctor` may find missing
+        from wqa.io.files import atomic_writer  # needs NumPy, which `wqa doctor` may find missing
 
         with atomic_writer(path) as file:
             file.write(document)

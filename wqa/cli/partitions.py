@@ -83,7 +83,7 @@ def run_job(options: argparse.Namespace, job: Job) -> JobReport:
         As the functions of `wqa.cluster` raise them.
     """
     from wqa.cluster import merge_shards, parse_shard, run_on_cluster, run_partitions
-    from wqa.data.stopping import stop_on_signals
+    from wqa.io.stopping import stop_on_signals
 
     shard = parse_shard("1/1" if options.shard is None else options.shard)
     options.resume_command = shlex.join(options.command_line)

@@ -24,8 +24,8 @@ import traceback
 from typing import Any, Optional, TextIO
 
 from wqa.cli import BROKEN_PIPE, FAILED, OUT_OF_MEMORY, run_command
-from wqa.data.streams import LossyStream
 from wqa.errors import StorageError, WqaError
+from wqa.io.streams import LossyStream
 
 #: Exit status after an unexpected exception, EX_SOFTWARE of sysexits.h.
 BUG = 70

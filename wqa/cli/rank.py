@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> None:
     threshold = threshold_of(options.threshold)
     # MXNet takes a second to load, longer than the errors above need.
     from wqa.data import Question
-    from wqa.inference import load_ranker
+    from wqa.systems.load import load_ranker
     from wqa.text import note_long_questions
 
     ranker = load_ranker(
@@ -172,7 +172,7 @@ def read_lines(path: str, what: str) -> List[str]:
         If it cannot be read or is not UTF-8.
     """
     from wqa.config.reading import open_file
-    from wqa.data.lines import without_mark
+    from wqa.io.lines import without_mark
 
     name = path
     try:

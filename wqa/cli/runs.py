@@ -126,7 +126,7 @@ def named_rankers(options: argparse.Namespace) -> Iterator[NamedRanker]:
 
 def _load(options: argparse.Namespace, settings: List[DropSetting]) -> Iterator[NamedRanker]:
     from wqa.evaluation.comparison import NamedRanker
-    from wqa.inference import load_ranker
+    from wqa.systems.load import load_ranker
 
     ranking = ranking_options(options)
     for run, setting in zip(options.runs, settings):
@@ -152,7 +152,7 @@ def options_of(run: str, runs: Sequence[str], ranking: Dict[str, Any]) -> Dict[s
     dict of str to Any
         The options, without the cache if another of the RUNs reads it and this one does not.
     """
-    from wqa.inference.load import reads_cache
+    from wqa.systems.load import reads_cache
 
     if "cache" not in ranking or reads_cache(run) or not any(map(reads_cache, runs)):
         return ranking

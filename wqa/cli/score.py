@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
     if divides(options) or options.format != "logits":
         _score_in_partitions(options)
         return
-    from wqa.inference import write_scores
+    from wqa.systems.scores import write_scores
 
     meta = write_scores(
         options.run,

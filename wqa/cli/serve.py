@@ -29,7 +29,7 @@ from wqa.cli.options import (
     fields_of,
     ranking_options,
 )
-from wqa.data.streams import LossyStream
+from wqa.io.streams import LossyStream
 from wqa.serve import ServeConfig, read_api_key, serve
 from wqa.serve.server import is_ranking
 

@@ -41,9 +41,9 @@ def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
     OptionError
         If the system is unknown.
     """
-    from wqa.models import network_type
+    from wqa.systems.registry import find_system
 
-    config = network_type(system).Config
+    config = find_system(system).network_type().Config
     title = f"options of {system}"
     if any(group.title == title for group in parser._action_groups):
         return  # its help was asked for
@@ -70,9 +70,9 @@ def set_training_defaults(
     given : collection of str
         Names of the options that a file gives.
     """
-    from wqa.models import network_type
+    from wqa.systems.registry import find_system
 
-    config = network_type(options.system).Config
+    config = find_system(options.system).network_type().Config
     try:
         own = config(**fields_of(options, config))
     except (OptionError, AttributeError):  # raised again where the options are used; or for --help

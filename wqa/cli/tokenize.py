@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     import contextlib
     import pathlib
 
-    from wqa.pretrained import encoder_directory
+    from wqa.io.encoder_directories import encoder_directory
     from wqa.text import PairEncoder, build_store, load_tokenizer, note_long_questions
 
     run_directory = contextlib.nullcontext(pathlib.Path(options.init or ""))

@@ -95,11 +95,11 @@ def _add_start(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa train`` and print the best figure."""
-    from wqa.models import network_type
-    from wqa.training import task_type, train
+    from wqa.systems.registry import find_system
+    from wqa.systems.train import train
 
     config = TrainingConfig(**fields_of(options, TrainingConfig))
-    own = fields_of(options, network_type(options.system).Config)
+    own = fields_of(options, find_system(options.system).network_type().Config)
     command = shlex.join(options.command_line)
     options.resume_command = command if options.resume else f"{command} --resume"
     state = train(
@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> None:
     )
     if state.rank:
         return  # worker 0 shows the result
-    metric = task_type(options.system).metric
+    metric = find_system(options.system).task_type().metric
     message = f"{printable(options.out)}: {state.update} updates"
     if state.update == 0:
         message = f"{printable(options.out)} is complete already"
@@ -138,7 +138,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def teacher_scorer(options: argparse.Namespace) -> Callable:
-    """Make the ``score_teacher`` argument of `wqa.training.train`.
+    """Make the ``score_teacher`` argument of `wqa.train`.
 
     Parameters
     ----------
@@ -152,8 +152,8 @@ def teacher_scorer(options: argparse.Namespace) -> Callable:
     """
 
     def score(run: str) -> Any:
-        from wqa.inference import score_in_memory
-        from wqa.training.development import evaluation_engine
+        from wqa.systems.development import evaluation_engine
+        from wqa.systems.scores import score_in_memory
 
         engine = evaluation_engine(options.engine, options.ctx)
         return score_in_memory(

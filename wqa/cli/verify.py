@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     if options.evidence:
         evidence = read_lines(options.evidence, "evidence")
     # MXNet takes a second to load, longer than the errors above need.
-    from wqa.inference import load_verifier
+    from wqa.systems.load_readers import load_verifier
 
     verdict = load_verifier(options.run, **loading_options(options)).label(claim, evidence)
     result = {"claim": claim, **verdict._asdict()}

@@ -1,7 +1,7 @@
 """Encoding of documents as a job: partitions of whole chunks, merged into one cache.
 
 The chunks are those of one process that encodes all documents, so that the merged cache holds the
-same encodings, to the bit, as a new one of `wqa.inference.encode_documents`.
+same encodings, to the bit, as a new one of `wqa.systems.encode.encode_documents`.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optio
 
 import numpy as np
 
-from wqa.cluster.job import Job, PartitionRunner, Wording
-from wqa.cluster.manifest import NAME, Manifest
-from wqa.cluster.partition_files import Content, Layout
-from wqa.config import EngineConfig
-from wqa.data.cache_index import INDEX, refuse_other_files
-from wqa.data.digests import ranker_digest
-from wqa.data.document_cache import text_digest
-from wqa.data.document_cache_writer import DocumentCacheWriter
-from wqa.data.document_partitions import (
+from wqa.cache.cache_index import INDEX, refuse_other_files
+from wqa.cache.document_cache import text_digest
+from wqa.cache.document_cache_writer import DocumentCacheWriter
+from wqa.cache.document_partitions import (
     PARTITION_TOKENS,
     chunk_settings,
     document_chunks,
     document_partitions,
 )
+from wqa.cache.encodings import EntryFormat, PackedDocument, pack_document
+from wqa.cluster.job import Job, PartitionRunner, Wording
+from wqa.cluster.manifest import NAME, Manifest
+from wqa.cluster.partition_files import Content, Layout
+from wqa.config import EngineConfig
+from wqa.data.digests import ranker_digest
 from wqa.data.documents import (
     LONGEST_DOCUMENT,
     Document,
     parse_document,
     read_placed_documents,
 )
-from wqa.data.encodings import EntryFormat, PackedDocument, pack_document
-from wqa.data.files import sha256
-from wqa.data.locks import has_locks
 from wqa.data.partitions import Partition, PartitionReader
 from wqa.errors import DataError, StorageError, check_choice
-from wqa.inference.encoding_runs import CacheReport, check_cached, remove_from
-from wqa.inference.scoring_runs import machine_settings
-from wqa.inference.text_encoder import (
+from wqa.io.files import sha256
+from wqa.io.locks import has_locks
+from wqa.systems.encode import CacheReport, check_cached, remove_from
+from wqa.systems.scores import machine_settings
+from wqa.systems.text_encoder import (
     TextEncoder,
     cache_settings,
     check_cache_options,

@@ -23,10 +23,10 @@ from wqa.cluster.manifest import (
 )
 from wqa.cluster.partition_files import Content, Layout, PartitionFiles
 from wqa.config.machine import processor
-from wqa.data.locks import lock_output
 from wqa.data.partitions import PARTITION_TOKENS, Partition
 from wqa.errors import OutputLocked, printable
-from wqa.inference.scoring_runs import check_partition_tokens
+from wqa.io.locks import lock_output
+from wqa.systems.scores import check_partition_tokens
 
 LOGGER = logging.getLogger(__name__)
 

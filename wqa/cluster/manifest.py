@@ -12,9 +12,9 @@ import pathlib
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from wqa.config import read_json
-from wqa.data.files import atomic_writer
 from wqa.data.partitions import Partition
 from wqa.errors import DataError, OptionError, shorten
+from wqa.io.files import atomic_writer
 
 #: Changes whenever older manifests, or files of partitions, can no longer be read.
 FORMAT = 1
@@ -33,7 +33,7 @@ class Manifest(NamedTuple):
     made_with : dict
         Settings that the results depend on.
     computed_by : dict
-        Settings that their last bits depend on, as `wqa.inference.scoring_runs.machine_settings`
+        Settings that their last bits depend on, as `wqa.systems.scores.machine_settings`
         has them.
     partitions : list of Partition
         The partitions in order.

@@ -9,11 +9,11 @@ from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Set
 
 from wqa.cluster.job import Job
 from wqa.cluster.manifest import NAME, Manifest, check_manifest, read_manifest
-from wqa.data.locks import lock_output
-from wqa.data.progress import with_bar
-from wqa.data.stopping import StopRequest
-from wqa.data.temporary import remove_abandoned, temporary_path
 from wqa.errors import Stopped, WqaError
+from wqa.io.locks import lock_output
+from wqa.io.progress import with_bar
+from wqa.io.stopping import StopRequest
+from wqa.io.temporary import remove_abandoned, temporary_path
 
 LOGGER = logging.getLogger(__name__)
 

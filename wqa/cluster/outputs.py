@@ -10,16 +10,16 @@ import numpy as np
 
 from wqa.cluster.manifest import NAME, partitions_folder
 from wqa.config import read_json
-from wqa.data.array_writer import ArrayWriter
-from wqa.data.arrays import ArrayFolder, reusable_folder
-from wqa.data.files import atomic_writer, sha256
-from wqa.data.json_lines import write_lines
 from wqa.data.records import Candidate, Question
 from wqa.data.scores import COUNTS, FORMAT, TYPES
 from wqa.errors import DataError, OptionError, shorten
 from wqa.inference.ranking import differs
 from wqa.inference.scored_questions import ScoredQuestions
-from wqa.inference.scoring_runs import with_defaults
+from wqa.io.array_writer import ArrayWriter
+from wqa.io.arrays import ArrayFolder, reusable_folder
+from wqa.io.files import atomic_writer, sha256
+from wqa.io.json_lines import write_lines
+from wqa.systems.scores import with_defaults
 
 #: Writes a TREC run: a path, questions and their rankings, as `wqa.evaluation.write_run` does.
 RunWriter = Callable[[pathlib.Path, Iterable[Question], Iterable[Any]], None]
@@ -122,7 +122,7 @@ def write_arrays(
     parts: Iterable[ScoredQuestions],
     facts: Mapping[str, Any],
 ) -> None:
-    """Write the folder of arrays that `wqa.inference.write_scores` would write.
+    """Write the folder of arrays that `wqa.systems.scores.write_scores` would write.
 
     Parameters
     ----------

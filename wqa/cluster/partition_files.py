@@ -17,8 +17,8 @@ import numpy as np
 from wqa.cluster.manifest import FORMAT, NAME, Manifest
 from wqa.config import parse_json
 from wqa.config.reading import open_file
-from wqa.data.files import atomic_writer
 from wqa.errors import DataError
+from wqa.io.files import atomic_writer
 
 #: Partitions in a folder: the writer of a file looks at all files beside it.
 IN_A_FOLDER = 1000

@@ -17,9 +17,9 @@ from wqa.cluster.hand_out import HandOut
 from wqa.cluster.job import Job, PartitionRunner
 from wqa.cluster.manifest import Manifest, read_manifest
 from wqa.cluster.ray_connection import connect
-from wqa.data.progress import progress_bar
-from wqa.data.stopping import StopRequest
 from wqa.errors import ClusterError, Stopped, printable
+from wqa.io.progress import progress_bar
+from wqa.io.stopping import StopRequest
 
 LOGGER = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from wqa.cluster.job import Job, PartitionRunner
 from wqa.cluster.manifest import Manifest, check_manifest, read_manifest
 from wqa.cluster.merge import Merged, merge_partitions, remove_merged
 from wqa.cluster.ray_cluster import compute_on_ray
-from wqa.data.progress import progress_bar
-from wqa.data.stopping import StopRequest
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, printable, shorten
+from wqa.io.progress import progress_bar
+from wqa.io.stopping import StopRequest
 
 LOGGER = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class JobReport(NamedTuple):
     ----------
     meta : dict or None
         Figures of the merged results: of scores ``meta.json``, with ``questions``, ``pairs``,
-        ``blank`` and more; of encodings the fields of `wqa.inference.encoding_runs.CacheReport`.
+        ``blank`` and more; of encodings the fields of `wqa.systems.encode.CacheReport`.
         None where partitions are missing, or could not be merged as another process holds a lock.
     partitions : int
         Number of partitions; 0 where the results were merged before.

@@ -16,12 +16,10 @@ from wqa.cluster.outputs import RunWriter, finished, write_arrays, write_file
 from wqa.cluster.partition_files import Content, Layout
 from wqa.data.filters import filter_rule
 from wqa.data.ir_names import is_ir_name
-from wqa.data.locks import lock_output
 from wqa.data.partitions import Partition, PartitionReader, QuestionGroup, partitions_of
 from wqa.data.records import Question
 from wqa.data.scores import COUNTS
 from wqa.errors import DataError, OptionError, check_choice, shorten
-from wqa.inference.load import load_ranker
 from wqa.inference.scored_questions import (
     ARRAYS,
     ScoredQuestions,
@@ -29,7 +27,9 @@ from wqa.inference.scored_questions import (
     passing,
     score_questions,
 )
-from wqa.inference.scoring_runs import OPTIONAL_SETTINGS, machine_settings, score_settings
+from wqa.io.locks import lock_output
+from wqa.systems.load import load_ranker
+from wqa.systems.scores import OPTIONAL_SETTINGS, machine_settings, score_settings
 
 #: Forms of merged scores.
 OUTPUTS = ("logits", "jsonl", "trec")
@@ -48,17 +48,17 @@ class ScoringJob(Job):
     Parameters
     ----------
     run : str
-        Ranker, as `wqa.inference.load_ranker` takes it.
+        Ranker, as `wqa.load_ranker` takes it.
     data : str
         Questions with their candidates, canonical JSONL, plain or ``.gz``.
     out, partition_tokens
         As `Job` takes them.
     options : dict
-        Keywords of `wqa.inference.load_ranker`, in values of JSON.
+        Keywords of `wqa.load_ranker`, in values of JSON.
     filter : {"all", "no-all-negative", "clean"}
         Questions to score.
     output : {"logits", "jsonl", "trec"}
-        Form of the merged scores: a folder of arrays for teachers, as `wqa.inference.write_scores`
+        Form of the merged scores: a folder of arrays for teachers, as `write_scores`
         writes it; ``scores.jsonl``; or ``run.trec``.
     run_writer : callable, optional
         Writes a TREC run, as `wqa.evaluation.write_run` does; needed for that output.

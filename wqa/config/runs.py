@@ -27,7 +27,7 @@ class RunConfig:
     Parameters
     ----------
     system : str
-        Name of the system, a key of `wqa.models.NETWORKS`; ``"encoder"`` for a converted encoder
+        Name of the system, a key of `wqa.systems.SYSTEMS`; ``"encoder"`` for a converted encoder
         without a ranker.
     backbone : BackboneConfig or None
         Sizes of the encoder; None for a system without one.

@@ -4,7 +4,6 @@ from wqa.config import parse_json, read_json
 from wqa.data.builtin import builtin_path
 from wqa.data.claims import Claim, read_claims, write_claims
 from wqa.data.documents import Document, read_documents, write_documents
-from wqa.data.files import atomic_writer, storage_errors
 from wqa.data.filters import DEFAULT_FILTER, FILTERS, count, filter_questions
 from wqa.data.formats import read_candidates, read_questions, write_questions
 from wqa.data.paragraphs import ParagraphDocument, read_paragraphs, write_paragraphs
@@ -18,7 +17,6 @@ __all__ = [
     "FILTERS",
     "ParagraphDocument",
     "Question",
-    "atomic_writer",
     "builtin_path",
     "count",
     "filter_questions",
@@ -29,7 +27,6 @@ __all__ = [
     "read_json",
     "read_paragraphs",
     "read_questions",
-    "storage_errors",
     "write_claims",
     "write_documents",
     "write_paragraphs",

@@ -8,8 +8,8 @@ import re
 from typing import NamedTuple, Optional, Union
 
 from wqa.config.encoders import SIMILARITIES
-from wqa.data.encoder_directories import INSTALLED
 from wqa.errors import OptionError, shorten
+from wqa.io.encoder_directories import INSTALLED
 
 #: Names of the baselines, as they stand where a run is expected.
 BASELINE_NAMES = (

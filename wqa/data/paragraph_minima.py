@@ -9,9 +9,9 @@ import dataclasses
 import logging
 from typing import Iterable, Iterator, List
 
-from wqa.data.files import PathLike
 from wqa.data.paragraphs import Paragraph, ParagraphDocument
 from wqa.errors import OptionError, printable
+from wqa.io.files import PathLike
 
 LOGGER = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ import json
 import pathlib
 from typing import Any, Iterable, Iterator, List, NamedTuple, Tuple
 
-from wqa.data.files import PathLike
-from wqa.data.json_lines import checked_utf8, json_value, object_of, text_of, write_lines
-from wqa.data.lines import text_lines
 from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
+from wqa.io.files import PathLike
+from wqa.io.json_lines import checked_utf8, json_value, object_of, text_of, write_lines
+from wqa.io.lines import text_lines
 
 #: Ends of the names of a folder's files of documents.
 SUFFIXES = (".jsonl", ".jsonl.gz")

@@ -4,7 +4,7 @@ A partition is read again by the bytes at which it begins and ends. Its size is 
 numbers of characters, so that no tokenizer needs to read the corpus first. Of questions that is
 `CHARACTERS` a token, and `SPECIAL` tokens a pair; the question is read again beside each candidate.
 Texts that a ranker truncates count in full, so that a partition of long texts takes less time than
-others. `wqa.data.document_partitions` divides documents.
+others. `wqa.cache.document_partitions` divides documents.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from typing import (
     TypeVar,
 )
 
-from wqa.data.archives import DAMAGE
-from wqa.data.files import PathLike
 from wqa.data.formats import LONGEST_QUESTION, parse_question
-from wqa.data.lines import bounded_lines, decoded_lines, open_lines
 from wqa.data.records import Question
 from wqa.errors import DataError
+from wqa.io.archives import DAMAGE
+from wqa.io.files import PathLike
+from wqa.io.lines import bounded_lines, decoded_lines, open_lines
 
 #: Characters of a token. The estimate is 11 % above the tokens of BERT's tokenizer on the built-in
 #: training questions, and 18 % above them on WikiQA's test questions.

@@ -2,7 +2,7 @@
 
 A candidate is looked up by its key, a digest of its text, its question and its index, so that
 scores of other data, or of an edited file, are never taken for those of the training data. The
-folder is one of arrays (see `wqa.data.arrays`): ``keys`` and ``scores``, in the order of the
+folder is one of arrays (see `wqa.io.arrays`): ``keys`` and ``scores``, in the order of the
 questions. Its ``meta.json`` holds the digests of the questions and of the ranker.
 """
 
@@ -15,10 +15,10 @@ from typing import Dict
 
 import numpy as np
 
-from wqa.data.arrays import ArrayFolder
-from wqa.data.files import PathLike
 from wqa.data.records import Question
 from wqa.errors import DataError, shorten
+from wqa.io.arrays import ArrayFolder
+from wqa.io.files import PathLike
 
 #: Changes whenever older folders can no longer be read.
 FORMAT = 1

@@ -13,12 +13,12 @@ from typing import IO, Any, Collection, Dict, Iterator, List, NamedTuple, Option
 
 import numpy as np
 
-from wqa.data.archives import DAMAGE
-from wqa.data.files import PathLike, sha256
-from wqa.data.lines import bounded_lines, open_bytes
-from wqa.data.progress import with_bar
 from wqa.data.word_vectors import LONGEST_WORD, MOST_UNITS, WordVectors, no_overlap, table_keys
 from wqa.errors import DataError, check_choice, shorten
+from wqa.io.archives import DAMAGE
+from wqa.io.files import PathLike, sha256
+from wqa.io.lines import bounded_lines, open_bytes
+from wqa.io.progress import with_bar
 
 
 class VectorFormat(NamedTuple):

@@ -13,12 +13,12 @@ from typing import Any, Collection, Dict, List, Mapping, Optional
 
 import numpy as np
 
-from wqa.data.array_checks import check_text_ends
-from wqa.data.array_writer import ArrayWriter
-from wqa.data.arrays import ArrayFolder, reusable_folder
-from wqa.data.files import PathLike
-from wqa.data.locks import lock_output
 from wqa.errors import DataError, shorten
+from wqa.io.array_checks import check_text_ends
+from wqa.io.array_writer import ArrayWriter
+from wqa.io.arrays import ArrayFolder, reusable_folder
+from wqa.io.files import PathLike
+from wqa.io.locks import lock_output
 
 #: Changes whenever older tables can no longer be read.
 FORMAT = 1

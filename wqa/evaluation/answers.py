@@ -12,10 +12,10 @@ import re
 import string
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence
 
-from wqa.data import Question, atomic_writer
-from wqa.data.files import PathLike
+from wqa.data import Question
 from wqa.errors import DataError, shorten
 from wqa.evaluation.current import built_of
+from wqa.io.files import PathLike, atomic_writer
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -144,7 +144,7 @@ def reading_evaluator(
         Development questions with their answers, and their documents as candidates.
     build : callable
         Takes the network and returns its reader, with the method ``read_all`` of
-        `wqa.inference.Reader`.
+        `wqa.systems.reader.reader.Reader`.
     live : bool
         Whether readers read the network's current parameters at each call. Such a reader is built
         once; otherwise each evaluation builds a new one.

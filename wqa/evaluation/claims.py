@@ -94,7 +94,7 @@ def claim_evaluator(
         Development claims with their labels.
     build : callable
         Takes the network and returns its verifier, with the method ``label_all`` of
-        `wqa.inference.Verifier`.
+        `wqa.systems.mspp.verifier.Verifier`.
     live : bool
         Whether verifiers read the network's current parameters at each call. Such a verifier is
         built once; otherwise each evaluation builds a new one.

@@ -12,8 +12,8 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.data import atomic_writer
 from wqa.errors import MissingDependency, how_to_install, printable
+from wqa.io.files import atomic_writer
 
 Point = Tuple[float, float]  # relative cost, metric; both in [0, 1]
 _MARKS = ("^", "D", "o", "s", "v", "P", "X")

@@ -12,13 +12,13 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 
 from wqa.data import Question, filter_questions
 from wqa.data.filters import chosen_filter, filter_and_note
-from wqa.data.progress import with_bar
 from wqa.errors import OptionError
 from wqa.evaluation.current import built_of
 from wqa.evaluation.evaluate import check_total, evaluate
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.ties import by_document_id, ties_of
 from wqa.evaluation.trec import write_qrels, write_run
+from wqa.io.progress import with_bar
 
 #: Figures of one ranking of all questions, by name.
 Row = Dict[str, Any]

@@ -14,11 +14,10 @@ import pathlib
 import textwrap
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
-from wqa.data import atomic_writer
-from wqa.data.files import PathLike
-from wqa.data.lines import text_lines
 from wqa.errors import DataError, OptionError, printable, shorten
 from wqa.evaluation.tables import align
+from wqa.io.files import PathLike, atomic_writer
+from wqa.io.lines import text_lines
 
 #: Columns that are no figures.
 KEYS = ("table", "row", "drop_ratio", "recipe")

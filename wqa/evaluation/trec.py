@@ -8,12 +8,12 @@ from typing import Dict, Iterable, Iterator, List, Sequence, Tuple
 
 import numpy as np
 
-from wqa.data import Question, atomic_writer
-from wqa.data.files import PathLike
-from wqa.data.lines import text_lines
+from wqa.data import Question
 from wqa.data.records import check_document_ids
 from wqa.errors import DataError, shorten
 from wqa.evaluation.ties import break_ties, document_key
+from wqa.io.files import PathLike, atomic_writer
+from wqa.io.lines import text_lines
 
 Run = Dict[str, Dict[str, float]]
 Qrels = Dict[str, Dict[str, int]]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence
 
+from wqa.engines.onednn.quantize import QuantizedLayers, calibrate
 from wqa.models import EncoderLayer, Network
-from wqa.onednn.quantize import QuantizedLayers, calibrate
 
 
 def calibrate_stages(network: Network, pairs: Sequence[Any], strength: float) -> QuantizedLayers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Optional, Sequence, Union
 
 from wqa.errors import OptionError
-from wqa.models.cascade import drop_ratios, dropped
+from wqa.inference.dropping import drop_ratios, dropped
 
 
 def relative_cost(

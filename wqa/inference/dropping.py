@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 from wqa.errors import OptionError, shorten
-from wqa.models.cascade import dropped
 
 #: A drop ratio for all stages, or one a stage; None for a stage that keeps k.
 DropRatio = Union[None, float, Sequence[Optional[float]]]
@@ -13,6 +14,27 @@ DropRatio = Union[None, float, Sequence[Optional[float]]]
 Keep = Union[None, int, Sequence[Optional[int]]]
 
 T = TypeVar("T")
+
+
+def dropped(alpha: float, k: int) -> int:
+    """Number of candidates that an exit drops, floor(alpha k).
+
+    Soldaini and Moschitti 2020, section 4.3.2. ``alpha`` is read as a decimal: 0.29 of 100 is 29,
+    though the nearest binary fraction to 0.29 is smaller.
+
+    Parameters
+    ----------
+    alpha : float
+        Drop ratio, in [0, 1).
+    k : int
+        Number of candidates that reach the exit.
+
+    Returns
+    -------
+    int
+        At most ``k - 1`` for ``k`` above 0.
+    """
+    return math.floor(Decimal(repr(float(alpha))) * k)
 
 
 class Drop(NamedTuple):
@@ -107,3 +129,24 @@ def _drop(ratio: Optional[float], keep: Optional[int]) -> Drop:
             "to keep a number of candidates, pass keep",
         )
     return Drop(ratio=float(ratio))
+
+
+def drop_ratios(alpha: Union[float, Sequence[float]], stages: int) -> List[float]:
+    """Check drop ratios alone, and give that of each stage; the last drops nothing.
+
+    Parameters
+    ----------
+    alpha, stages
+        As `check_drops` takes them.
+
+    Returns
+    -------
+    list of float
+        N ratios, the last 0.
+
+    Raises
+    ------
+    OptionError
+        As `check_drops` does.
+    """
+    return [drop.ratio for drop in check_drops(stages, alpha)]

@@ -7,7 +7,6 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from wqa.data import FILTERS, Question
-from wqa.data.files import PathLike
 from wqa.data.filters import filter_rule, known_labels
 from wqa.data.formats import read_placed_questions
 from wqa.data.partitions import QuestionGroup, group_questions
@@ -15,6 +14,7 @@ from wqa.data.scores import TYPES, candidate_keys
 from wqa.errors import DataError
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking, question_name
+from wqa.io.files import PathLike
 from wqa.text import PreparedQuestions, naming_file
 
 #: Element types of the arrays of scored questions, by name.

@@ -373,7 +373,7 @@ class Backbone(HybridBlock):
 
         Parameters
         ----------
-        engine : wqa.onednn.GradientEngine or None
+        engine : wqa.engines.onednn.GradientEngine or None
             Engine to attach; None to detach it.
         """
         self._computation.engine = engine

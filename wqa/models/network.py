@@ -79,8 +79,8 @@ class Network(HybridBlock):
     document_encoder: Any = None
     #: Predictor of masked tokens, which starts from that of a pretrained encoder where it has one.
     predictor: Any = None
-    #: Convolutions of a question and of a candidate, for a `wqa.models.ListNetwork` that encodes
-    #: pairs as `wqa.models.Cosinet` does; `wqa.sparse` then computes it. Empty for all others.
+    #: Convolutions of a question and of a candidate, for a network on static word embeddings that
+    #: `wqa.engines.sparse` computes. Empty for all others.
     text_filters: Sequence[Any] = ()
 
     def __init__(

@@ -14,12 +14,12 @@ from mxnet.gluon import Block
 from safetensors import SafetensorError
 from safetensors.numpy import save_file
 
-from wqa.data.encoder_directories import PathLike
-from wqa.data.files import remedy, sync_directory
-from wqa.data.locks import lock_output
-from wqa.data.parameter_files import read_layout
-from wqa.data.temporary import remove, remove_abandoned, temporary_path
 from wqa.errors import OptionError, StorageError
+from wqa.io.encoder_directories import PathLike
+from wqa.io.files import remedy, sync_directory
+from wqa.io.locks import lock_output
+from wqa.io.parameter_files import read_layout
+from wqa.io.temporary import remove, remove_abandoned, temporary_path
 
 
 @contextlib.contextmanager

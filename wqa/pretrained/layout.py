@@ -15,7 +15,7 @@ class DirectoryLayout:
     Plain names of tensors are those without the family's prefix.
     """
 
-    #: System whose network the directory holds, a key of `wqa.models.NETWORKS`.
+    #: System whose network the directory holds, a key of `wqa.systems.SYSTEMS`.
     system = ""
 
     def recognizes(self, settings: Mapping[str, Any], tensors: Collection[str]) -> bool:
@@ -54,7 +54,7 @@ class DirectoryLayout:
         Returns
         -------
         dict of str to object
-            Options of `wqa.models.build_network`.
+            Options of `wqa.systems.registry.build_network`.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class CheckpointLayout:
     A file's tensors have plain names, which `names` uses, by `plain_names`.
     """
 
-    #: System whose network the file holds, a key of `wqa.models.NETWORKS`.
+    #: System whose network the file holds, a key of `wqa.systems.SYSTEMS`.
     system = ""
     #: Name that the authors gave the file.
     file_name = ""
@@ -151,7 +151,7 @@ class CheckpointLayout:
         Returns
         -------
         dict of str to object
-            Options of `wqa.models.build_network`.
+            Options of `wqa.systems.registry.build_network`.
 
         Raises
         ------

@@ -9,9 +9,8 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig
-from wqa.data.encoder_directories import PathLike, encoder_directory
-from wqa.errors import EncoderError
-from wqa.models import Backbone, PairwiseConfig, PairwiseTransformer
+from wqa.io.encoder_directories import PathLike, encoder_directory
+from wqa.models import Backbone
 from wqa.models.network import Network
 from wqa.pretrained.names import predictor_names
 from wqa.pretrained.source import Source
@@ -71,7 +70,7 @@ def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
         source = Source(folder)
         backbone = Backbone(source.config)
         source.check(backbone)
-        _initialize(backbone, mx.init.Zero(), ctx)
+        initialize(backbone, mx.init.Zero(), ctx)
         source.fill(backbone)
     with_gradients(backbone)
     return backbone
@@ -107,7 +106,7 @@ def _fill(model: Network, folder: pathlib.Path, ctx: Devices) -> None:
     source = Source(folder)
     for backbone in model.encoders:
         source.check(backbone)
-    _initialize(model, mx.init.Normal(INITIAL_SIGMA), ctx)
+    initialize(model, mx.init.Normal(INITIAL_SIGMA), ctx)
     for backbone in model.encoders:
         source.fill(backbone)
     for head in model.heads:
@@ -120,45 +119,8 @@ def _fill(model: Network, folder: pathlib.Path, ctx: Devices) -> None:
             source.fill_parts(model.predictor, names)
 
 
-def load_classifier(directory: PathLike, ctx: Devices = None) -> PairwiseTransformer:
-    """Load a fine-tuned classifier, such as TANDA's, as the monolithic ranker.
-
-    The score is the classifier's one output, or the log-odds of the second of two.
-
-    Parameters
-    ----------
-    directory, ctx
-        Directory of the classifier and devices, as `load_backbone` takes them.
-
-    Returns
-    -------
-    PairwiseTransformer
-        Ranker with the classifier's parameters.
-
-    Raises
-    ------
-    EncoderError
-        If there is no classifier of one or two outputs, or a tensor is missing or of another shape.
-    """
-    with encoder_directory(directory) as folder:
-        source = Source(folder)
-        if not source.labels():
-            raise EncoderError(
-                directory,
-                "an encoder without a classifier",
-                "a fine-tuned classifier, or a run",
-                "train a system from this encoder",
-            )
-        model = PairwiseTransformer(source.config, PairwiseConfig(source.exits))
-        source.check(model.backbone)
-        _initialize(model, mx.init.Zero(), ctx)
-        source.fill(model.backbone)
-        source.fill_classifier(model.head(0))
-    with_gradients(model)
-    return model
-
-
-def _initialize(block: Block, initializer: mx.init.Initializer, ctx: Devices) -> None:
+def initialize(block: Block, initializer: mx.init.Initializer, ctx: Devices) -> None:
+    """Initialize a block whose parameters are read next, without gradients."""
     without_gradients(block)
     block.initialize(initializer, ctx=ctx or mx.cpu())
 

@@ -8,15 +8,15 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import Block
 
-from wqa.data.files import PathLike
-from wqa.data.parameter_files import StoredArray, is_finite, read_array, read_layout
 from wqa.errors import RunDirectoryError, shorten
+from wqa.io.files import PathLike
+from wqa.io.parameter_files import StoredArray, is_finite, read_array, read_layout
 
 _MEND = "restore the file from its run"
 
 
 def stored_layout(path: PathLike) -> Dict[str, StoredArray]:
-    """Read the layout of a run's ``model.params``, as `wqa.data.parameter_files.read_layout`.
+    """Read the layout of a run's ``model.params``, as `wqa.io.parameter_files.read_layout`.
 
     Parameters
     ----------

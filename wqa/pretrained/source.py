@@ -10,8 +10,8 @@ import numpy as np
 from mxnet.gluon import Block, HybridBlock
 
 from wqa.config import BackboneConfig, read_run_config
-from wqa.data.digests import check_digest
 from wqa.errors import EncoderError, shorten
+from wqa.io.digests import check_digest
 from wqa.models import Backbone
 from wqa.models.heads import FirstPositionHead
 from wqa.pretrained.configs import check_layers, from_huggingface, from_zoo, read_object

@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 
 from wqa.config import parse_json
 from wqa.config.reading import open_file
-from wqa.data.parameter_files import is_finite, read_array, read_layout
 from wqa.errors import EncoderError, shorten
+from wqa.io.parameter_files import is_finite, read_array, read_layout
 from wqa.pretrained.configs import read_object
 from wqa.pretrained.pickled import PickledTensors
 from wqa.pretrained.tensors import TensorFile, widen

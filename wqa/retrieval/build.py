@@ -11,13 +11,13 @@ import numpy as np
 from scipy.sparse import csc_matrix, csr_matrix
 
 from wqa.data import Document, read_documents
-from wqa.data.array_writer import ArrayWriter
-from wqa.data.arrays import reusable_folder
-from wqa.data.files import PathLike, sha256
 from wqa.data.ir_names import is_ir_name
-from wqa.data.locks import lock_output
-from wqa.data.progress import with_bar
 from wqa.errors import DataError
+from wqa.io.array_writer import ArrayWriter
+from wqa.io.arrays import reusable_folder
+from wqa.io.files import PathLike, sha256
+from wqa.io.locks import lock_output
+from wqa.io.progress import with_bar
 from wqa.retrieval.index import FORMAT, KIND, TEXTS, TYPES, Index
 from wqa.retrieval.methods import Method, method_of
 from wqa.retrieval.terms import count_terms

@@ -1,6 +1,6 @@
 """An index on disk: documents, and a sparse matrix of the weights of their terms.
 
-The index is a folder of arrays (`wqa.data.arrays`), memory-mapped: a search reads the documents and
+The index is a folder of arrays (`wqa.io.arrays`), memory-mapped: a search reads the documents and
 weights of the question's terms, and no other page. The documents of a term lie in a row
 (``posting_documents`` and ``posting_weights``, up to ``term_ends``), so that the folder holds a
 compressed sparse matrix of terms by documents, without rows for the terms that do not occur.
@@ -13,12 +13,12 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 
 from wqa.data import Document
-from wqa.data.array_checks import check_text_ends, values_below
-from wqa.data.arrays import ArrayFolder, BlockCheck
-from wqa.data.files import PathLike
-from wqa.data.json_lines import json_value, meta_of
-from wqa.data.progress import with_bar
 from wqa.errors import DataError, OptionError, shorten
+from wqa.io.array_checks import check_text_ends, values_below
+from wqa.io.arrays import ArrayFolder, BlockCheck
+from wqa.io.files import PathLike
+from wqa.io.json_lines import json_value, meta_of
+from wqa.io.progress import with_bar
 from wqa.retrieval.labels import contains_spans, joined
 from wqa.retrieval.methods import Method, method_of
 from wqa.retrieval.terms import BUCKETS, count_terms

@@ -7,9 +7,9 @@ import pathlib
 from typing import Dict, Iterable, Iterator
 
 from wqa.data import Candidate, Question, read_questions, write_questions
-from wqa.data.files import PathLike
-from wqa.data.progress import with_bar
 from wqa.errors import DataError, OptionError
+from wqa.io.files import PathLike
+from wqa.io.progress import with_bar
 from wqa.retrieval.index import Index
 from wqa.retrieval.labels import contains_spans, joined
 

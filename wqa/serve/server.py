@@ -39,12 +39,12 @@ def create_app(
     Parameters
     ----------
     run : str or path-like
-        What `wqa.inference.load_ranker` takes.
+        What `wqa.load_ranker` takes.
     config : ServeConfig, optional
         Limits and the key; without a key, ``host`` and ``allowed_hosts`` also decide which ``Host``
         headers are answered. Port, workers and drain are for `serve`.
     **options
-        Keywords of `wqa.inference.load_ranker`.
+        Keywords of `wqa.load_ranker`.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def _create_app(run: Any, config: ServeConfig, options: Any, digest: str = "") -
 
 
 def _load(run: Any, options: Any, digest: str) -> Any:
-    from wqa.inference import load_ranker
+    from wqa.systems.load import load_ranker
 
     ranker = load_ranker(run, **options)
     # Afterwards, so that what was replaced in the meantime is noticed too.
@@ -86,9 +86,9 @@ def served_digest(run: Union[str, os.PathLike[str]], options: Dict[str, Any]) ->
     Parameters
     ----------
     run : str or path-like
-        What `wqa.inference.load_ranker` takes.
+        What `wqa.load_ranker` takes.
     options : dict
-        Keywords of `wqa.inference.load_ranker`.
+        Keywords of `wqa.load_ranker`.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def ranker_name(run: Union[str, os.PathLike[str]]) -> str:
     Parameters
     ----------
     run : str or path-like
-        What `wqa.inference.load_ranker` takes.
+        What `wqa.load_ranker` takes.
 
     Returns
     -------
@@ -149,13 +149,13 @@ def serve(
     Parameters
     ----------
     run : str or path-like
-        What `wqa.inference.load_ranker` takes.
+        What `wqa.load_ranker` takes.
     config : ServeConfig, optional
         Where to listen, limits and the key.
     on_listening : callable
         Called with the URL of the page once the service listens.
     **options
-        Keywords of `wqa.inference.load_ranker`. With several workers the processors are divided
+        Keywords of `wqa.load_ranker`. With several workers the processors are divided
         among them, where ``threads`` does not say otherwise.
 
     Returns
@@ -255,11 +255,11 @@ def work(
     listener : socket.socket
         Socket that listens.
     run : str or path-like
-        What `wqa.inference.load_ranker` takes.
+        What `wqa.load_ranker` takes.
     config : ServeConfig
         Limits and the key.
     options : dict
-        Keywords of `wqa.inference.load_ranker`.
+        Keywords of `wqa.load_ranker`.
     on_begin : callable
         Called when a signal ends the process in order, before the ranker is loaded.
     on_ready : callable

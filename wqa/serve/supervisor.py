@@ -117,11 +117,11 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
     listener : socket.socket
         Socket that listens, which the workers share.
     run : str or path-like
-        What `wqa.inference.load_ranker` takes.
+        What `wqa.load_ranker` takes.
     config : ServeConfig
         Settings; ``workers`` is the number of processes.
     options : dict
-        Keywords of `wqa.inference.load_ranker`.
+        Keywords of `wqa.load_ranker`.
 
     Returns
     -------

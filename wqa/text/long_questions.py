@@ -11,8 +11,8 @@ import logging
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from wqa.data import Question
-from wqa.data.files import PathLike
 from wqa.errors import DataError, InputError, QuestionTooLong, printable
+from wqa.io.files import PathLike
 from wqa.text.encoding import PairEncoder
 
 LOGGER = logging.getLogger(__name__)

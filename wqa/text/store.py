@@ -1,6 +1,6 @@
 """A tokenized corpus on disk, memory-mapped when it is read.
 
-A store is a folder of arrays (see `wqa.data.arrays`), those of `wqa.text.tokenized`. Its
+A store is a folder of arrays (see `wqa.io.arrays`), those of `wqa.text.tokenized`. Its
 ``meta.json`` holds the digests of the corpus and of the tokenizer, the length limit, the option for
 over-long questions, and counts.
 
@@ -19,14 +19,14 @@ from tqdm import tqdm
 
 from wqa.config import LONG_QUESTIONS
 from wqa.data import read_questions
-from wqa.data.array_checks import check_question_indices, check_text_ends, values_below
-from wqa.data.array_writer import ArrayWriter
-from wqa.data.arrays import ArrayFolder, BlockCheck, reusable_folder
-from wqa.data.files import PathLike
 from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
-from wqa.data.locks import lock_output
 from wqa.errors import DataError, shorten
+from wqa.io.array_checks import check_question_indices, check_text_ends, values_below
+from wqa.io.array_writer import ArrayWriter
+from wqa.io.arrays import ArrayFolder, BlockCheck, reusable_folder
+from wqa.io.files import PathLike
+from wqa.io.locks import lock_output
 from wqa.text.encoding import PairEncoder
 from wqa.text.long_questions import is_skipped, naming_file
 from wqa.text.tokenized import PairTokenizer, TokenizedPairs, array_types

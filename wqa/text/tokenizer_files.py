@@ -8,8 +8,8 @@ from typing import Union
 
 import tokenizers
 
-from wqa.data.encoder_directories import encoder_directory
 from wqa.errors import EncoderError
+from wqa.io.encoder_directories import encoder_directory
 from wqa.text.tokenizers import Tokenizer, is_library_error
 from wqa.text.vocabularies import (
     byte_level,

@@ -11,8 +11,8 @@ import numpy as np
 import tokenizers
 
 from wqa.config import FAMILIES, PAIR_FORMS, BackboneConfig
-from wqa.data import atomic_writer
 from wqa.errors import EncoderError, InputError, shorten
+from wqa.io.files import atomic_writer
 from wqa.text.long_text import MOST_WHOLE, StartTokenizer
 
 #: A text of more characters for each id that is needed is not tokenized whole.

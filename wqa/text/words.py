@@ -25,9 +25,9 @@ import mmh3
 import numpy as np
 
 from wqa.config import BackboneConfig
-from wqa.data import atomic_writer
 from wqa.data.word_vectors import WordVectors, mask_digits
 from wqa.errors import EncoderError, OptionError, shorten
+from wqa.io.files import atomic_writer
 from wqa.text.tokenizers import LONG_TEXT, Located, Tokenizer, check_text
 
 #: Version of the ``tokenizer.json`` of words.

@@ -2,25 +2,18 @@
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.training.exits import ExitTask
-from wqa.training.lists import ListTask
 from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
-from wqa.training.registry import TASKS, task_type
-from wqa.training.run import train
 from wqa.training.start import Start
 from wqa.training.task import PairTask, Task
 from wqa.training.trainer import Trainer
 
 __all__ = [
     "ExitTask",
-    "ListTask",
     "PairTask",
     "Pairs",
     "Start",
     "StoredPairs",
-    "TASKS",
     "Task",
     "Trainer",
     "TrainingPairs",
-    "task_type",
-    "train",
 ]

@@ -21,10 +21,9 @@ from typing import Any, Callable, Dict, List, Optional
 from mxnet.gluon import Block
 
 from wqa.config import from_dict, read_json
-from wqa.data import atomic_writer, storage_errors
-from wqa.data.files import sha256, sync_directory
-from wqa.data.temporary import remove, remove_abandoned, temporary_path
 from wqa.errors import RunDirectoryError, shorten
+from wqa.io.files import atomic_writer, sha256, storage_errors, sync_directory
+from wqa.io.temporary import remove, remove_abandoned, temporary_path
 from wqa.pretrained.folders import write_parameters
 from wqa.pretrained.parameters import load_parameters
 from wqa.training.optimizer_files import FILE as OPTIMIZER

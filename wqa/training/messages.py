@@ -7,9 +7,9 @@ import logging
 import sys
 from typing import Any, Iterable, Iterator, Tuple
 
-from wqa.data.files import PathLike
-from wqa.data.streams import LossyStream
 from wqa.errors import printable
+from wqa.io.files import PathLike
+from wqa.io.streams import LossyStream
 
 LOGGER = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import pathlib
 from typing import Any, Callable, Dict, List, Optional
 
 from wqa.config import parse_json
-from wqa.data import atomic_writer, storage_errors
+from wqa.io.files import atomic_writer, storage_errors
 
 
 class MetricsFile:

@@ -9,8 +9,8 @@ import mxnet as mx
 import numpy as np
 from mxnet import gluon
 
-from wqa.data.parameter_files import is_finite
 from wqa.errors import RunDirectoryError, shorten
+from wqa.io.parameter_files import is_finite
 
 #: Adam's moments, in MXNet's order.
 MOMENTS = ("mean", "variance")

@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 
 from wqa.config import parse_json
 from wqa.config.reading import open_file
-from wqa.data import storage_errors
 from wqa.errors import RunDirectoryError, shorten
+from wqa.io.files import storage_errors
 from wqa.pretrained.folders import write_tensors
 from wqa.training.optimizer import MEND, MOMENTS, Moments, OptimizerState, set_state, state_of
 from wqa.training.pickled_states import unpickle_state

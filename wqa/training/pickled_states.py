@@ -15,8 +15,8 @@ from typing import Any, Dict, NamedTuple, NoReturn, Sequence, Tuple
 import numpy as np
 
 from wqa.config.reading import open_file
-from wqa.data.parameter_files import MOST_AXES, NUMPY_MAGIC, PLAIN_MAGIC
 from wqa.errors import RunDirectoryError, shorten
+from wqa.io.parameter_files import MOST_AXES, NUMPY_MAGIC, PLAIN_MAGIC
 from wqa.pretrained.unpickling import BYTES_HANDLERS, Name, Rules, load_pickle
 from wqa.training.optimizer import MEND, MOMENTS, Moments, OptimizerState
 

@@ -12,9 +12,10 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import TrainingConfig
+from wqa.config.systems import System
 from wqa.data import filter_questions, read_questions
 from wqa.data.formats import data_digest
-from wqa.models import Network, NetworkConfig, network_type
+from wqa.models import Network, NetworkConfig
 from wqa.text import (
     PairEncoder,
     PairStore,
@@ -58,7 +59,7 @@ class Task:
     @classmethod
     def create(
         cls,
-        system: str,
+        system: System,
         start: Start,
         own_config: NetworkConfig,
         train_file: str,
@@ -69,8 +70,8 @@ class Task:
 
         Parameters
         ----------
-        system : str
-            Name of the system.
+        system : System
+            Record of the system.
         start : Start
             Encoder or run that the training starts from.
         own_config : NetworkConfig
@@ -283,7 +284,7 @@ class PairTask(Task):
 
     @classmethod
     def make_network(
-        cls, system: str, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
+        cls, system: System, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
     ) -> Network:
         """Make the network to train; by default that of the system, with the encoder's sizes.
 
@@ -299,7 +300,7 @@ class PairTask(Task):
         Network
             Network whose parameters are not initialised.
         """
-        return network_type(system)(start.backbone(), own_config)
+        return system.network_type()(start.backbone(), own_config)
 
     def teach(self, scores_of: Callable[[Pairs], np.ndarray]) -> None:
         self._teacher_scores = scores_of(self.pairs)

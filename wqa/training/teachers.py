@@ -1,7 +1,7 @@
 """Teachers of a training: their scores of the training pairs.
 
 A teacher is a folder that `wqa score` wrote, or a ranker, which scores the training data before the
-first update. This package does not import rankers: the caller of `wqa.training.train` hands in how
+first update. This package does not import rankers: the caller of `wqa.train` hands in how
 a ranker scores the data.
 """
 

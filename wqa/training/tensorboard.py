@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Optional
 
-from wqa.data import storage_errors
 from wqa.errors import MissingDependency, how_to_install
+from wqa.io.files import storage_errors
 
 
 class TensorBoardLog:

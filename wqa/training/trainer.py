@@ -15,14 +15,14 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from wqa.config import TrainingConfig
-from wqa.data.parameter_files import is_finite
-from wqa.data.stopping import StopRequest, stop_on_signals
+from wqa.engines.training import attach_engines
 from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
+from wqa.io.parameter_files import is_finite
+from wqa.io.stopping import StopRequest, stop_on_signals
 from wqa.models import Network, parse_devices
 from wqa.text import split_rows
 from wqa.training.accumulation import FreshTrainer, GradientSums, clip_gradients
 from wqa.training.checkpoint import Checkpoints, State
-from wqa.training.engines import attach_engines
 from wqa.training.metrics import MetricsFile
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
 from wqa.training.progress import TrainingBar

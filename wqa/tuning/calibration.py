@@ -15,20 +15,20 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit
 
-from wqa.data import Question, atomic_writer, read_questions
+from wqa.data import Question, read_questions
 from wqa.data.baselines import parse_baseline
-from wqa.data.digests import forget_digests, record_digests
-from wqa.data.files import PathLike, sha256
-from wqa.data.locks import lock_output
 from wqa.errors import DataError, OptionError, RunDirectoryError
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.evaluation.reliability import expected_calibration_error, negative_log_likelihood
 from wqa.evaluation.triggering import Triggering, best_threshold
 from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
-from wqa.inference.load import load_ranker
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_ranker_file
 from wqa.inference.ranking import Ranking
+from wqa.io.digests import forget_digests, record_digests
+from wqa.io.files import PathLike, atomic_writer, sha256
+from wqa.io.locks import lock_output
+from wqa.systems.load import load_ranker
 from wqa.tuning.result import tuning_record
 
 
@@ -117,7 +117,7 @@ def calibrate(
 ) -> Calibrated:
     """Fit a temperature for each exit of a run and a no-answer threshold, and store them in it.
 
-    `wqa.inference.load_ranker` then ranks with them: probabilities and relevance are calibrated,
+    `wqa.load_ranker` then ranks with them: probabilities and relevance are calibrated,
     scores and order stay.
 
     Parameters
@@ -131,7 +131,7 @@ def calibrate(
     progress : bool
         Show a bar on standard error while ranking.
     **options
-        Further parameters of `wqa.inference.load_ranker`.
+        Further parameters of `wqa.load_ranker`.
 
     Returns
     -------

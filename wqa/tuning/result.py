@@ -6,10 +6,10 @@ import dataclasses
 import pathlib
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from wqa.data.files import PathLike
 from wqa.data.formats import data_digest
 from wqa.evaluation.picture import draw_costs
 from wqa.evaluation.report import write_rows
+from wqa.io.files import PathLike
 from wqa.text import PreparedQuestions
 from wqa.tuning.configurations import Configuration, as_row
 

@@ -9,14 +9,15 @@ import pathlib
 import time
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
-from wqa.data import DEFAULT_FILTER, Question, atomic_writer, read_questions
-from wqa.data.locks import lock_output
+from wqa.data import DEFAULT_FILTER, Question, read_questions
 from wqa.errors import OptionError
 from wqa.evaluation.picture import check_matplotlib
 from wqa.evaluation.rankers import questions_that_count
-from wqa.inference.load import load_ranker
 from wqa.inference.ranker import Ranker
 from wqa.inference.timing import take_turns
+from wqa.io.files import atomic_writer
+from wqa.io.locks import lock_output
+from wqa.systems.load import load_ranker
 from wqa.tuning.configurations import (
     GRID,
     Configuration,
@@ -96,7 +97,7 @@ def tune(
         Pick the cheapest configuration whose metric is at most this much below that of the run
         without drops.
     **options
-        Further parameters of `wqa.inference.load_ranker`.
+        Further parameters of `wqa.load_ranker`.
 
     Returns
     -------
@@ -166,7 +167,7 @@ def tune(
 def write_tuned(
     run: PathLike, configuration: Configuration, record: Dict[str, Any]
 ) -> pathlib.Path:
-    """Store a configuration in a run, for `wqa.inference.tuned.read_tuned`.
+    """Store a configuration in a run, for `wqa.systems.tuned.read_tuned`.
 
     Parameters
     ----------

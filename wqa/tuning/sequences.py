@@ -15,22 +15,22 @@ import time
 from typing import Any, Callable, List, Mapping, Optional, Sequence, Tuple
 
 from wqa.config import read_json
-from wqa.data import DEFAULT_FILTER, Question, atomic_writer, read_questions
-from wqa.data.files import PathLike
-from wqa.data.locks import lock_output
-from wqa.data.progress import with_bar
+from wqa.data import DEFAULT_FILTER, Question, read_questions
 from wqa.errors import OptionError, shorten
 from wqa.evaluation import evaluate
 from wqa.evaluation.picture import check_matplotlib
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.inference.cost import total
 from wqa.inference.dropping import Drop
-from wqa.inference.load import load_ranker
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_sequence_file
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.timing import time_rankers
+from wqa.io.files import PathLike, atomic_writer
+from wqa.io.locks import lock_output
+from wqa.io.progress import with_bar
+from wqa.systems.load import load_ranker
 from wqa.tuning.configurations import (
     GRID,
     Configuration,
@@ -108,7 +108,7 @@ def tune_sequence(
     progress : bool
         Show bars on standard error.
     **options
-        Further parameters of `wqa.inference.load_ranker`.
+        Further parameters of `wqa.load_ranker`.
 
     Returns
     -------

@@ -15,18 +15,18 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import numpy as np
 
 from wqa.config import read_json
-from wqa.data import DEFAULT_FILTER, Question, atomic_writer, read_questions
-from wqa.data.files import PathLike
-from wqa.data.locks import lock_output
-from wqa.data.progress import with_bar
+from wqa.data import DEFAULT_FILTER, Question, read_questions
 from wqa.errors import MissingDependency, OptionError, how_to_install
 from wqa.evaluation import METRICS, evaluate
 from wqa.evaluation.metrics import metric as metric_of
 from wqa.evaluation.rankers import questions_that_count
 from wqa.inference.ensemble import normalized_weights
-from wqa.inference.load import load_ranker
 from wqa.inference.ranker_files import is_ensemble_file
+from wqa.io.files import PathLike, atomic_writer
+from wqa.io.locks import lock_output
+from wqa.io.progress import with_bar
 from wqa.models.heads import log_odds_of_mean
+from wqa.systems.load import load_ranker
 from wqa.tuning.result import tuning_record
 
 #: Trials of a search by default.
@@ -117,7 +117,7 @@ def tune_weights(
     progress : bool
         Show bars on standard error.
     **options
-        Further parameters of `wqa.inference.load_ranker`.
+        Further parameters of `wqa.load_ranker`.
 
     Returns
     -------

@@ -1,0 +1,1 @@
+"""The document cache: encodings of documents on disk. Nothing here needs MXNet."""

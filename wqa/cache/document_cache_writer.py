@@ -1,0 +1,382 @@
+"""Writes a document cache: adds, replaces and removes documents, in steps that are whole or not.
+
+A commit first flushes the new entries to the disk, then changes the index in one transaction. A
+writer that is killed leaves what was committed. Bytes that it has appended after that are
+overwritten by the next writer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pathlib
+import sqlite3
+from typing import IO, Any, Dict, Iterator, List, Mapping, Optional, Sequence
+
+import numpy as np
+
+from wqa.cache.cache_index import (
+    APPLICATION,
+    AT_ONCE,
+    FORMAT,
+    INDEX,
+    MEND,
+    Entry,
+    State,
+    check_size,
+    connect,
+    documents_query,
+    entries_path,
+    index_errors,
+    read_settings,
+    read_state,
+    refuse_other_files,
+)
+from wqa.cache.encodings import EntryFormat, PackedDocument, pack_document
+from wqa.errors import DataError, StorageError, shorten
+from wqa.io.files import PathLike, storage_errors
+from wqa.io.locks import lock_output
+
+#: Entries start at multiples of this, a line of the processor's cache.
+_ALIGNMENT = 64
+#: Unused bytes below which the entries are not copied.
+LEAST_UNUSED = 1 << 24
+
+_TABLES = f"""
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE entries (number INTEGER NOT NULL, size INTEGER NOT NULL);
+INSERT INTO entries VALUES (1, 0);
+CREATE TABLE documents (
+    id TEXT PRIMARY KEY, text BLOB NOT NULL, start INTEGER NOT NULL, rows INTEGER NOT NULL,
+    truncated INTEGER NOT NULL, first_checksum INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {FORMAT};
+"""
+
+
+class DocumentCacheWriter:
+    """Adds documents to a cache and removes them; makes the cache if there is none.
+
+    It is a context manager, which holds the lock of the folder. Leaving it drops what was not
+    committed.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder of the cache.
+    settings : dict, optional
+        What the encodings are computed with, in values of JSON, and ``units``, ``store`` and
+        ``tokens``, as `wqa.cache.document_cache.DocumentCache` has them. Without it the cache must
+        exist.
+
+    Attributes
+    ----------
+    settings : dict
+        Settings of the cache.
+
+    Raises
+    ------
+    DataError
+        On entering: if the cache is damaged, was made with other settings, or does not exist
+        although no settings are given.
+    OptionError
+        On entering: if the path is a file, or a folder with other files.
+    OutputLocked
+        On entering: if another process writes to the cache.
+    StorageError
+        If it cannot be written; what was committed stays.
+    """
+
+    def __init__(self, path: PathLike, settings: Optional[Mapping[str, Any]] = None) -> None:
+        self.path = pathlib.Path(path)
+        self.settings: Dict[str, Any] = dict(settings or {})
+        self._index = self.path / INDEX
+        self._added: Dict[str, Entry] = {}
+        self._removed: List[str] = []
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> DocumentCacheWriter:
+        with contextlib.ExitStack() as stack:
+            refuse_other_files(self.path, bool(self.settings))
+            stack.enter_context(lock_output(self.path))
+            with storage_errors(self.path):
+                self.path.mkdir(parents=True, exist_ok=True)
+            self._connection = self._open_index()
+            stack.callback(self._connection.close)
+            with index_errors(self._index):
+                self._state = read_state(self._connection, self._index)
+            self._format = EntryFormat(self.settings["units"], self.settings["store"])
+            self._end = self._state.end
+            self._open_entries()
+            stack.callback(self._close_entries)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def _open_index(self) -> sqlite3.Connection:
+        """Open the index, or make it; check the settings of one that exists."""
+        with contextlib.ExitStack() as stack:
+            with self._writing_index():
+                connection = connect(self._index, "rwc")
+                stack.callback(connection.close)
+                connection.execute("PRAGMA synchronous = FULL")
+            with index_errors(self._index):
+                is_new = not connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+            if is_new:
+                self._make_tables(connection)
+            with index_errors(self._index):
+                stored = read_settings(connection, self._index)
+            self._check_settings(stored)
+            self.settings = stored
+            stack.pop_all()
+        return connection
+
+    def _make_tables(self, connection: sqlite3.Connection) -> None:
+        with self._writing_index():
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in filter(str.strip, _TABLES.split(";")):
+                connection.execute(statement)
+            for name, value in self.settings.items():
+                row = (name, json.dumps(value))
+                connection.execute("INSERT INTO settings VALUES (?, ?)", row)
+            connection.execute("COMMIT")
+
+    def _check_settings(self, stored: Mapping[str, Any]) -> None:
+        for name, expected in self.settings.items():
+            if stored.get(name) != expected:
+                raise DataError(
+                    self.path,
+                    f"made with {name} {shorten(stored.get(name))}",
+                    shorten(expected),
+                    "choose another folder, or delete this one",
+                )
+
+    def _open_entries(self) -> None:
+        """Open the file of entries, without what was appended but not committed."""
+        path = entries_path(self.path, self._state.number)
+        if self._state.end:
+            check_size(path, self._state.end)
+        with storage_errors(path):
+            # A writer that was killed while it copied the entries leaves one of two files.
+            for leftover in self.path.glob("encodings-*.bin"):
+                if leftover != path:
+                    leftover.unlink()
+            self._file: IO[bytes] = open(path, "ab")  # noqa: SIM115 (`_close_entries`)
+            self._file.truncate(self._state.end)
+        self._entries = path
+
+    def _close_entries(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+    @contextlib.contextmanager
+    def _writing_index(self) -> Iterator[None]:
+        """Convert SQLite's errors while writing into a `StorageError` that names the index."""
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            if not isinstance(error, sqlite3.OperationalError):
+                raise DataError(
+                    self._index, f"cannot be read ({error})", "a document cache", MEND
+                ) from None
+            raise StorageError(
+                self._index,
+                f"could not be written ({error})",
+                mend="free space or check the folder, then run again; what was committed stays",
+            ) from None
+
+    # Documents
+
+    def stored_digests(self, ids: Sequence[str]) -> Dict[str, bytes]:
+        """Look up documents that are committed.
+
+        Parameters
+        ----------
+        ids : sequence of str
+            Ids of the documents.
+
+        Returns
+        -------
+        dict of str to bytes
+            Digest of the text of each document that is in the cache.
+        """
+        digests: Dict[str, bytes] = {}
+        with index_errors(self._index):
+            for start in range(0, len(ids), AT_ONCE):
+                some = ids[start : start + AT_ONCE]
+                for values in self._connection.execute(documents_query(len(some)), some):
+                    entry = Entry(*values)
+                    digests[entry.id] = entry.text
+        return digests
+
+    def ids(self) -> List[str]:
+        """Ids of all documents that are committed, ascending."""
+        with index_errors(self._index):
+            query = "SELECT id FROM documents ORDER BY id"
+            return [id for (id,) in self._connection.execute(query)]
+
+    def put(self, id: str, digest: bytes, encodings: np.ndarray, truncated: bool = False) -> bool:
+        """Add a document, or replace the one with its id, at the next commit.
+
+        Parameters
+        ----------
+        id : str
+            Id of the document.
+        digest : bytes
+            Digest of its text, `wqa.cache.document_cache.text_digest`.
+        encodings : numpy.ndarray
+            (rows, C): float32, or uint16 that holds the bits of bfloat16. If the setting ``tokens``
+            is above 0, only so many rows are stored.
+        truncated : bool
+            Whether the text lost tokens to the length limit. A document that loses rows to the
+            setting ``tokens`` is stored as truncated too.
+
+        Returns
+        -------
+        bool
+            Whether it is stored as truncated.
+
+        Raises
+        ------
+        DataError
+            If there is no row, the rows have another width, or a value is not finite in the
+            element type of the cache.
+        StorageError
+            If the entry cannot be written.
+        """
+        tokens = self.settings["tokens"]
+        packed = pack_document(self._format, tokens, id, digest, encodings, truncated)
+        self.put_packed(packed)
+        return packed.truncated
+
+    def put_packed(self, document: PackedDocument) -> None:
+        """Add a document as `put` does, whose entry is in the layout of this cache.
+
+        Parameters
+        ----------
+        document : PackedDocument
+            The document.
+
+        Raises
+        ------
+        StorageError
+            If the entry cannot be written.
+        """
+        content, rows = document.content, document.rows
+        start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
+        checksums = [self._format.checksum(content, rows, count) for count in (1, rows)]
+        with storage_errors(self._entries):
+            self._file.write(bytes(start - self._end))
+            self._file.write(content.data)
+        self._end = start + len(content)
+        is_cut = int(document.truncated)
+        self._added[document.id] = Entry(
+            document.id, document.digest, start, rows, is_cut, *checksums
+        )
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Remove documents at the next commit, before those that `put` adds.
+
+        Parameters
+        ----------
+        ids : sequence of str
+            Ids of the documents; those that are not in the cache are ignored.
+        """
+        self._removed += ids
+
+    def commit(self) -> None:
+        """Make all changes since the last commit durable, at once.
+
+        Raises
+        ------
+        StorageError
+            If the disk is full, or a file cannot be written. What was committed before stays.
+        """
+        with storage_errors(self._entries):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._change_index(State(self._state.number, self._end), self._added.values())
+        self._added, self._removed = {}, []
+
+    def _change_index(self, state: State, entries: Any) -> None:
+        with self._writing_index():
+            connection = self._connection
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                removed = [(id,) for id in self._removed]
+                connection.executemany("DELETE FROM documents WHERE id = ?", removed)
+                query = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)"
+                connection.executemany(query, entries)
+                connection.execute("UPDATE entries SET number = ?, size = ?", state)
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise
+        self._state = state
+
+    # Size
+
+    def __len__(self) -> int:
+        """Number of documents that are committed."""
+        with index_errors(self._index):
+            (count,) = self._connection.execute("SELECT count(*) FROM documents").fetchone()
+        return count
+
+    def used_bytes(self) -> int:
+        """Bytes of the index, and of the entries of all documents that are committed."""
+        with storage_errors(self._index):
+            return self._index.stat().st_size + self._entry_bytes()
+
+    def _entry_bytes(self) -> int:
+        per_row = self._format.size(1)
+        with index_errors(self._index):
+            (rows,) = self._connection.execute("SELECT sum(rows) FROM documents").fetchone()
+        return (rows or 0) * per_row
+
+    def compact(self) -> int:
+        """Copy the entries to a new file if most of the old one is unused, and much.
+
+        Returns
+        -------
+        int
+            Bytes that this has freed.
+
+        Raises
+        ------
+        StorageError
+            If there is no space for the copy. The cache stays as it is.
+        """
+        before = self._state.end
+        if before <= 2 * self._entry_bytes() + LEAST_UNUSED:
+            return 0
+        state = State(self._state.number + 1, 0)
+        path = entries_path(self.path, state.number)
+        with index_errors(self._index):
+            query = "SELECT * FROM documents ORDER BY start"
+            old = [Entry(*values) for values in self._connection.execute(query)]
+        copied: List[Entry] = []
+        with storage_errors(path), open(path, "wb") as target, open(self._entries, "rb") as source:
+            for entry in old:
+                copied.append(self._copy(entry, source, target))
+            target.flush()
+            os.fsync(target.fileno())
+            state = State(state.number, target.tell())
+        self._change_index(state, copied)
+        self._close_entries()
+        self._end = state.end
+        self._open_entries()
+        return before - state.end
+
+    def _copy(self, entry: Entry, source: IO[bytes], target: IO[bytes]) -> Entry:
+        """Copy an entry; returns where it is now."""
+        target.write(bytes(-target.tell() % _ALIGNMENT))
+        start = target.tell()
+        source.seek(entry.start)
+        target.write(source.read(self._format.size(entry.rows)))
+        return entry._replace(start=start)

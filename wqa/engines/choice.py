@@ -1,0 +1,103 @@
+"""Choice of a ranker's engine."""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple, Type
+
+from wqa.config import PAIR_FORMS, EngineConfig
+from wqa.engines.locks import MXNET_LOCK
+from wqa.engines.mxnet import Engine, HybridEngine
+from wqa.engines.onednn import choose_engine
+from wqa.engines.onednn.engine import PackedEngine
+from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.errors import OptionError
+from wqa.models import Network, parse_devices
+from wqa.text import Tokenizer
+
+#: Values of `wqa.models.Head.reads` that oneDNN's engine supports for branches, and for heads.
+READ_ROWS = ("first", "mean")
+READ_BY_HEADS = (*READ_ROWS, "tokens", "marks")
+
+
+def packing_obstacle(network: Network) -> str:
+    """Why oneDNN's engine cannot run a network.
+
+    Parameters
+    ----------
+    network : Network
+        Network of any system.
+
+    Returns
+    -------
+    str
+        The reason; empty if the engine can run the network.
+    """
+    stages = network.encoder_stages()
+    if not stages:
+        return "a network that is not made of stages of transformer layers"
+    # A network whose first stage has no embeddings begins with encodings, which its ranker gives.
+    embedded = stages[0].embeddings is not None
+    for index, stage in enumerate(stages):
+        branches = stage.head.branches()
+        supported = READ_ROWS if branches else READ_BY_HEADS
+        for part in branches or [stage]:
+            if part.head.reads not in supported or part.head.branches():
+                return f"a head that reads {part.head.reads!r}, not one row a pair"
+            if embedded and not len(part.layers):
+                return "a head without layers before it"
+        expected = network.encoders[0].embeddings if embedded and not index else None
+        if stage.embeddings is not expected:
+            return "stages that are not consecutive layers of one encoder"
+    return ""
+
+
+def build_engine(
+    network: Network,
+    tokenizer: Tokenizer,
+    config: EngineConfig,
+    quantized: Optional[QuantizedLayers] = None,
+    engines: Tuple[Type[HybridEngine], Type[PackedEngine]] = (HybridEngine, PackedEngine),
+) -> Engine:
+    """Build the engine of a ranker.
+
+    Parameters
+    ----------
+    network : Network
+        Network with its parameters on ``config.ctx``, which is a single device.
+    tokenizer : Tokenizer
+        Tokenizer of the network, for the form of pairs and the id of padding.
+    config : EngineConfig
+        Engine, precision, threads, device and sizes.
+    quantized : list of dict, optional
+        `wqa.engines.onednn.Quantized` products of each layer; needed for int8.
+    engines : (type, type)
+        Types of MXNet's engine and of oneDNN's, those of a system or the general ones.
+
+    Returns
+    -------
+    Engine
+        An engine of one of the two types.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If the engine, the precision, the device and the network do not go together, or this machine
+        lacks them.
+    """
+    count = len(parse_devices(config.ctx))
+    if count > 1:
+        raise OptionError("ctx", f"{config.ctx}, which is {count} devices", "one device to rank on")
+    chosen = choose_engine(config, packing_obstacle(network))
+    shared = (network, PAIR_FORMS[tokenizer.pair_form].typed, tokenizer.padding_id, config)
+    if chosen == "mxnet":
+        with MXNET_LOCK:
+            return engines[0](*shared)
+    if config.precision == "int8" and quantized is None:
+        raise OptionError(
+            "precision",
+            "int8 of a model without calibration",
+            "a calibrated run",
+            "calibrate the run with `wqa quantize`",
+        )
+    with MXNET_LOCK:
+        return engines[1](*shared, quantized=quantized)

@@ -1,0 +1,247 @@
+"""Encodings of single texts, by the layers of one encoder: documents ahead of time, and questions.
+
+The texts are sorted by length and run in micro-batches, by oneDNN on packed rows or by MXNet on
+padded ones. An encoding does not depend on the texts beside it but for the rounding of products,
+whose kernels depend on the shape.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import Any, Callable, Dict, List, Optional, Sequence
+
+import mxnet as mx
+import numpy as np
+
+from wqa.config import BackboneConfig, EngineConfig
+from wqa.engines.locks import MXNET_LOCK, in_mxnet_thread
+from wqa.engines.mxnet import LockedEngine
+from wqa.engines.onednn import PackedBatch, PackedLayers, choose_engine, encoding_kind
+from wqa.engines.onednn.process import count_threads, in_usable_thread, openmp_threads
+from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.errors import InputError, OptionError
+from wqa.models import parse_devices
+from wqa.models.backbone import Backbone, break_cycles
+from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
+
+#: Default number of tokens of a micro-batch, by engine.
+_TOKENS = {"onednn": 1024, "mxnet": 2048}
+
+
+class DocumentEncoder:
+    """Encodes texts apart from one another, by all layers of a backbone.
+
+    Parameters
+    ----------
+    backbone : Backbone
+        Encoder with its parameters on the device of ``engine``. oneDNN reads them once, MXNet at
+        each call.
+    tokenizer : Tokenizer
+        Tokenizer of the encoder, for the id of padding.
+    max_length : int
+        Greatest number of tokens of a text, special tokens included.
+    engine : EngineConfig, optional
+        Engine, precision, device and sizes; by default ``auto`` in float32 on the CPU.
+    quantized : list of dict, optional
+        `wqa.engines.onednn.Quantized` products of each layer, for int8.
+
+    Attributes
+    ----------
+    config : BackboneConfig
+        Sizes of the encoder.
+    kind : {"float32", "bfloat16"}
+        Element type of the encodings.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If the engine, the precision and the device do not go together, or this machine lacks them.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        tokenizer: Tokenizer,
+        max_length: int,
+        engine: Optional[EngineConfig] = None,
+        quantized: Optional[QuantizedLayers] = None,
+    ) -> None:
+        settings = engine or EngineConfig()
+        self.config: BackboneConfig = backbone.config
+        if not 1 <= max_length <= self.config.max_positions:
+            expected = f"1 to {self.config.max_positions}, the positions of the encoder"
+            raise OptionError("max_length", max_length, expected)
+        self._max_length = max_length
+        if settings.precision == "int8" and quantized is None:
+            raise OptionError(
+                "precision",
+                "int8 of an encoder without calibration",
+                "float32 or bfloat16",
+                "take one of these",
+            )
+        self._engine: Any
+        if choose_engine(settings) == "onednn":
+            with MXNET_LOCK:
+                self._engine = _PackedEngine(backbone, settings, max_length, quantized)
+        else:
+            with MXNET_LOCK:
+                self._engine = _PaddedEngine(backbone, settings, tokenizer.padding_id)
+        self.kind: str = self._engine.kind
+
+    def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
+        """Encode texts.
+
+        Parameters
+        ----------
+        token_ids : sequence of numpy.ndarray
+            (tokens,) int32 token ids of each text, special tokens included.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            (tokens, C) encodings of each text: float32, or uint16 that holds the bits of bfloat16.
+
+        Raises
+        ------
+        InputError
+            If a text has no token or too many, or a token id without a row in the word embeddings.
+        """
+        lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
+        self._check(token_ids, lengths)
+        order = np.argsort(lengths, kind="stable")
+        encodings: List[Any] = [None] * len(token_ids)
+        for indices in self._engine.plan(lengths[order]):
+            batch = order[indices].tolist()
+            rows = self._engine.encode([token_ids[index] for index in batch])
+            for index, text_rows in zip(batch, rows):
+                encodings[index] = text_rows
+        return encodings
+
+    def _check(self, token_ids: Sequence[np.ndarray], lengths: np.ndarray) -> None:
+        """Check lengths and token ids, which the engines use as indices."""
+        for index in np.flatnonzero((lengths < 1) | (lengths > self._max_length))[:1]:
+            found = f"{lengths[index]} tokens"
+            raise InputError(f"text {index + 1}", found, f"1 to {self._max_length} tokens")
+        rows = self.config.vocab_size
+        for index, ids in enumerate(token_ids):
+            if ids.max() >= rows or ids.min() < 0:
+                raise InputError(
+                    f"text {index + 1}",
+                    f"token ids from {ids.min()} to {ids.max()}",
+                    f"ids from 0 to {rows - 1}, the rows of the word embeddings",
+                    "encode with the tokenizer of the encoder",
+                )
+
+
+def encodings_identity(backbone: Backbone, tokenizer: Tokenizer, max_length: int) -> Dict[str, Any]:
+    """What the encodings of a text depend on, for the settings of a document cache.
+
+    Parameters
+    ----------
+    backbone : Backbone
+        Encoder with its parameters.
+    tokenizer : Tokenizer
+        Tokenizer of the encoder.
+    max_length : int
+        Greatest number of tokens of a text, special tokens included.
+
+    Returns
+    -------
+    dict
+        ``encoder_sha256``, ``tokenizer_sha256``, ``max_length`` and ``units``.
+    """
+    digest = hashlib.sha256(json.dumps(dataclasses.asdict(backbone.config)).encode("utf-8"))
+    parameters = backbone._collect_params_with_prefix()  # the only names without a counter
+    for name in sorted(parameters):
+        digest.update(name.encode("utf-8"))
+        digest.update(parameters[name].list_data()[0].asnumpy().data)
+    return {
+        "encoder_sha256": digest.hexdigest(),
+        "tokenizer_sha256": tokenizer.fingerprint,
+        "max_length": max_length,
+        "units": backbone.config.units,
+    }
+
+
+def _inputs(token_ids: Sequence[np.ndarray]) -> List[Encoded]:
+    """Texts as inputs of one segment, of token type 0."""
+    return [Encoded(ids, len(ids), False, False) for ids in token_ids]
+
+
+class _PackedEngine(LockedEngine):
+    """oneDNN's layers on packed rows."""
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        settings: EngineConfig,
+        max_length: int,
+        quantized: Optional[QuantizedLayers],
+    ) -> None:
+        super().__init__()
+        self._threads = settings.threads or count_threads()
+        self._tokens = max(settings.batch_tokens or _TOKENS["onednn"], max_length)
+        self.kind = encoding_kind(settings.precision)
+        self._depth = len(backbone.layers)
+        self._layers = PackedLayers(
+            backbone.config,
+            backbone.embeddings,
+            [backbone.layers[index] for index in range(self._depth)],
+            False,  # all tokens have type 0
+            self.kind,
+            self._tokens,
+            quantized,
+        )
+
+    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
+        return pack_batches(lengths, self._tokens)
+
+    def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
+        return in_usable_thread(self._with_threads, self._encode, token_ids)
+
+    def _with_threads(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        with openmp_threads(self._threads):
+            return self._exclusively(function, *arguments)
+
+    def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
+        batch = PackedBatch(np.array([len(ids) for ids in token_ids]))
+        self._layers.embed(_inputs(token_ids), batch)
+        for index in range(self._depth):
+            self._layers.layer(index, batch)
+        rows = self._layers.encodings[: batch.tokens].copy()
+        return np.split(rows, batch.starts[1:-1])
+
+
+class _PaddedEngine(LockedEngine):
+    """MXNet's hybridized layers on padded rows, in float32. All such engines have one lock."""
+
+    _shares_lock = True
+    kind = "float32"
+
+    def __init__(self, backbone: Backbone, settings: EngineConfig, padding_id: int) -> None:
+        super().__init__()
+        backbone.apply(break_cycles)
+        self._backbone, self._padding_id = backbone, padding_id
+        self._tokens = settings.batch_tokens or _TOKENS["mxnet"]
+        self._ctx = parse_devices(settings.ctx)[0]
+        self._hybridized = [backbone]
+        self._hybridize()
+        if settings.threads is not None:
+            mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(settings.threads))
+
+    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
+        return plan_batches(lengths, self._tokens)
+
+    def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
+        return in_mxnet_thread(self._exclusively, self._encode, token_ids)
+
+    def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
+        inputs = _inputs(token_ids)
+        longest = max(len(ids) for ids in token_ids)
+        length = bucketed(longest, self._backbone.config.max_positions)
+        arrays = pad_pairs(inputs, length, self._padding_id, False)
+        tensors = [mx.nd.array(array, ctx=self._ctx, dtype=array.dtype) for array in arrays]
+        hidden = self._backbone(*tensors).asnumpy()  # (B, L, C)
+        return [rows[: len(ids)].copy() for rows, ids in zip(hidden, token_ids)]

@@ -1,0 +1,304 @@
+"""Slices of a backbone's layers in MXNet's autograd graph, computed by oneDNN on a CPU.
+
+`GradientEngine` runs the layers that a network calls, forward and backward. MXNet keeps the
+parameters, the embeddings' lookups, the heads, the losses and the optimizer. A graph may hold
+several slices.
+
+Mini-batches are padded rows. Weights are packed again at each call, as the optimizer changes them.
+Bias, dropout and residual are steps of the products. In bfloat16 the operands of products are
+rounded, while their sums, the residuals, the normalisations and the gradients of parameters are
+float32.
+
+In the last layer of a slice whose ``needed`` is n, keys and values are those of all positions, and
+all else is computed for the first n positions of each pair: about 2 of the layer's 12 C^2
+multiply-adds a token. Gradients reach all positions of its input, through keys and values.
+
+A pass draws the masks of its dropouts in the order of its calls and layers, for what is computed
+alone. With one seed, the masks of a last layer of n positions are thus not those that its first
+rows have in a layer of all positions.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+
+from wqa.config import BackboneConfig
+from wqa.engines.onednn.layer_gradients import LayerCompiler, Part, compile_embedding
+from wqa.engines.onednn.padded import Mask, PaddedOperations, Run, Shape
+from wqa.engines.onednn.process import check_thread
+from wqa.engines.onednn.recording import ADD, NULL, Gradient, record
+from wqa.engines.onednn.trained import Trained, TrainedEmbeddings, TrainedLayer, view
+from wqa.errors import OptionError
+from wqa.models.backbone import MASKED_SCORE, Embeddings, LayerStack
+
+
+class GradientEngine:
+    """Computes the layers of a backbone, and their gradients, by oneDNN on one CPU.
+
+    `wqa.models.Backbone.attach` takes it. Networks that are not hybridized then train by it. All
+    slices of a pass must run forward before the first of them runs backward, as one call of
+    ``mxnet.autograd.backward`` does.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Sizes of the encoder.
+    kind : {"float32", "bfloat16"}
+        Element type to which the operands of products are rounded.
+    tokens : int
+        Most tokens of a mini-batch, padding included.
+    length : int
+        Greatest length of a pair, padding included.
+    """
+
+    def __init__(self, config: BackboneConfig, kind: str, tokens: int, length: int) -> None:
+        self._config = config
+        self._padded = PaddedOperations(config, kind, tokens, length)
+        self._trained: Dict[mx.gluon.Block, Any] = {}
+        self._parts: Dict[tuple, Part] = {}
+        self._copies: Dict[tuple, Tuple[Part, Part]] = {}
+        self._lock = threading.Lock()  # MXNet may run two slices backward at once
+        self._generator = np.random.Generator(np.random.SFC64(0))
+        self._seed: Optional[int] = None
+        self._calls, self._backward_began = 0, True
+
+    def seed(self, seed: int) -> None:
+        """Set the seed of the dropouts of the next pass.
+
+        Parameters
+        ----------
+        seed : int
+            Seed, from 0. Without a call it is drawn from MXNet's generator.
+        """
+        self._seed, self._backward_began = seed, True
+
+    # Called by the blocks
+
+    def embed(self, block: Embeddings, sums: mx.nd.NDArray) -> mx.nd.NDArray:
+        """Normalise and project summed embeddings.
+
+        Parameters
+        ----------
+        block : Embeddings
+            Block that holds the parameters.
+        sums : mxnet.nd.NDArray
+            (B, L, E) float32 sums.
+
+        Returns
+        -------
+        mxnet.nd.NDArray
+            (B, L, C) float32.
+        """
+        shape = self._shape(sums)
+        with self._lock:
+            trained = self._parameters(block, TrainedEmbeddings)
+            call = self._begin()
+            part = self._embedding(call, trained, shape, False)
+            out = mx.nd.empty((*shape, self._config.units))
+            self._padded.bind(f"{call} sums", shape, self._padded.width, sums)
+            self._padded.bind(f"{call} out", shape, self._config.units, out)
+            self._run_forward([part])
+
+        def backward(outputs: Sequence[int], inputs: Sequence[Gradient]) -> None:
+            with self._lock:
+                self._backward_began = True
+                add = any(gradient.request == ADD for gradient in inputs[1:])
+                part = self._embedding(call, trained, shape, add)
+                trained.set_gradients(inputs[1:], add)
+                padded, width = self._padded, self._padded.width
+                padded.bind(f"{call} sums", shape, width, sums)
+                padded.set_address(f"{call} out gradient", shape, self._config.units, outputs[0])
+                self._run_backward(f"{call} result", shape, width, inputs[0], [part])
+
+        self._record([sums, *_data(trained)], out, backward)
+        return out
+
+    def layers(
+        self, stack: LayerStack, hidden: mx.nd.NDArray, valid_length: mx.nd.NDArray
+    ) -> mx.nd.NDArray:
+        """Run layers in sequence.
+
+        Parameters
+        ----------
+        stack : LayerStack
+            Layers to run; its ``needed`` says which positions of the output are computed.
+        hidden : mxnet.nd.NDArray
+            (B, L, C) float32 encodings.
+        valid_length : mxnet.nd.NDArray
+            (B,) number of each pair's positions that are not padding.
+
+        Returns
+        -------
+        mxnet.nd.NDArray
+            (B, L, C) float32, or (B, n, C) where only the first n positions are needed.
+        """
+        shape, units = self._shape(hidden), self._config.units
+        needed = shape
+        if stack.needed is not None:
+            needed = Shape(shape.pairs, min(stack.needed, shape.length))
+        lengths = valid_length.asnumpy()
+        with self._lock:
+            known = {layer: self._parameters(layer, TrainedLayer) for layer in dict.fromkeys(stack)}
+            layers = [known[layer] for layer in stack]
+            call = self._begin()
+            parts = self._slice(call, layers, shape, needed, False)
+            out = mx.nd.empty((*needed, units))
+            self._padded.bind(f"{call} in", shape, units, hidden)
+            self._padded.bind(f"{call} out", needed, units, out)
+            is_padding = np.arange(shape.length) >= lengths[:, None]
+            mask = np.where(is_padding, MASKED_SCORE, 0).ravel()
+            self._padded.padding(shape).data[: shape.rows] = mask
+            self._run_forward(parts)
+        distinct = list(dict.fromkeys(layers))
+
+        def backward(outputs: Sequence[int], inputs: Sequence[Gradient]) -> None:
+            with self._lock:
+                self._backward_began = True
+                add = any(gradient.request == ADD for gradient in inputs[1:])
+                start = 1
+                for trained in distinct:
+                    end = start + len(trained.parameters)
+                    trained.set_gradients(inputs[start:end], add)
+                    start = end
+                self._padded.set_address(f"{call} out gradient", needed, units, outputs[0])
+                parts = self._slice(call, layers, shape, needed, add)
+                self._run_backward(f"{call} result", shape, units, inputs[0], parts)
+
+        arrays = [array for trained in distinct for array in _data(trained)]
+        self._record([hidden, *arrays], out, backward)
+        return out
+
+    def _shape(self, array: mx.nd.NDArray) -> Shape:
+        shape = Shape(*array.shape[:2])
+        tokens, length = self._padded.tokens, self._padded.length
+        if shape.rows > tokens or shape.length > length:
+            raise OptionError(
+                "tokens and length",
+                f"a mini-batch of {shape.pairs} x {shape.length} positions",
+                f"at most {tokens} positions in all and {length} a pair",
+            )
+        check_thread()
+        mx.nd.waitall()  # the optimizer may still be writing
+        return shape
+
+    def _parameters(self, block: mx.gluon.Block, kind: Callable[..., Any]) -> Any:
+        """Parameters of a block, packed as they are now."""
+        trained = self._trained.get(block)
+        if trained is None or trained.moved():
+            trained = self._trained[block] = kind(block)
+            self._parts.clear()  # they read the old addresses
+        else:
+            trained.refresh()
+        return trained
+
+    def _begin(self) -> int:
+        """Number of a call in its pass; each call of a pass has activations of its own."""
+        if not autograd.is_recording():
+            return self._calls  # its activations are overwritten by the next call
+        if self._backward_began:
+            seed = self._seed
+            if seed is None:
+                seed = int(mx.nd.random.randint(0, 2**31 - 1, 1).asscalar())
+            self._generator = np.random.Generator(np.random.SFC64(seed))
+            self._calls, self._backward_began, self._seed = 0, False, None
+        self._calls += 1
+        return self._calls - 1
+
+    def _run_forward(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            for mask in part.masks:
+                self._draw(mask)
+        for part in parts:
+            for run in part.forward:
+                run()
+
+    def _run_backward(
+        self, name: str, shape: Shape, width: int, gradient: Gradient, parts: Sequence[Part]
+    ) -> None:
+        """Run parts backward, and write or add the gradient of their input as MXNet wants."""
+        result, size = gradient.address, shape.rows * width
+        if gradient.request in (NULL, ADD):
+            buffer = self._padded.rows(f"input gradient {width}", shape, width, "float32")
+            result = buffer.data.ctypes.data
+        self._padded.set_address(name, shape, width, result)
+        for part in reversed(parts):
+            for run in part.backward:
+                run()
+        if gradient.request == ADD:
+            target = view(gradient.address, size)
+            np.add(target, view(result, size), out=target)
+
+    def _draw(self, mask: Mask) -> None:
+        if not autograd.is_training():
+            mask.values[:] = 1
+            return
+        raw = self._generator.bytes(2 * mask.values.size)
+        draws = np.frombuffer(raw, dtype=np.uint16)
+        factor = np.float32(1 / (1 - mask.rate))
+        np.multiply(draws >= round(mask.rate * 65536), factor, out=mask.values)
+
+    @staticmethod
+    def _record(inputs: List[mx.nd.NDArray], out: mx.nd.NDArray, backward: Callable) -> None:
+        if autograd.is_recording():
+            record(inputs, [out], backward)
+
+    # Compiling
+
+    def _embedding(self, call: int, trained: Any, shape: Shape, add: bool) -> Part:
+        key = (call, id(trained), shape, add)
+        if key not in self._parts:
+            self._parts[key] = compile_embedding(self._padded, call, trained, shape, add)
+        return self._parts[key]
+
+    def _slice(
+        self, call: int, layers: Sequence[TrainedLayer], shape: Shape, needed: Shape, add: bool
+    ) -> List[Part]:
+        """Compiled parts of a slice: a copy of its input, its layers, a copy of its output."""
+        enter, leave = self._copies_of(call, len(layers), shape, needed)
+        parts = [enter]
+        for index, layer in enumerate(layers):
+            queries = needed if index == len(layers) - 1 else shape
+            # A shared layer accumulates the gradients of its uses, last use first.
+            adds = add or layer in layers[index + 1 :]
+            key = (call, index, id(layer), shape, queries, adds)
+            if key not in self._parts:
+                compiler = LayerCompiler(self._padded, call, index, layer, shape, queries)
+                self._parts[key] = compiler.part(adds)
+            parts.append(self._parts[key])
+        return [*parts, leave]
+
+    def _copies_of(self, call: int, depth: int, shape: Shape, needed: Shape) -> Tuple[Part, Part]:
+        """Copies between MXNet's arrays and the buffers: a slice's input, and its output."""
+        key = (call, depth, shape, needed)
+        if key not in self._copies:
+            units, padded, convert = (
+                self._config.units,
+                self._padded,
+                self._padded.operations.convert,
+            )
+            source = padded.external(f"{call} in", shape, units)
+            result = padded.external(f"{call} result", shape, units)
+            first = padded.rows(f"{call} x0", shape, units)
+            first_gradient = padded.rows("gradient", shape, units, "float32")
+            enter: List[Run] = [convert(source, first)]
+            enter_backward: List[Run] = [convert(first_gradient, result)]
+            last = padded.rows(f"{call} x{depth}", needed, units)
+            out = padded.external(f"{call} out", needed, units)
+            leave: List[Run] = [convert(last, out)]
+            out_gradient = padded.external(f"{call} out gradient", needed, units)
+            last_gradient = padded.rows("gradient", needed, units, "float32")
+            leave_backward: List[Run] = [convert(out_gradient, last_gradient)]
+            self._copies[key] = (
+                Part(enter, enter_backward, []),
+                Part(leave, leave_backward, []),
+            )
+        return self._copies[key]
+
+
+def _data(trained: Trained) -> List[mx.nd.NDArray]:
+    return [parameter.data() for parameter in trained.parameters]

@@ -1,0 +1,329 @@
+"""The oneDNN library, the instruction sets that it uses, and the memory of its operations."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+from typing import Any, Optional, Sequence
+
+import numpy as np
+
+from wqa.engines.onednn.process import note_forks
+from wqa.errors import MissingDependency, how_to_install
+
+#: Element types: oneDNN's number, and the NumPy type that carries it (bfloat16 as its 16 bits).
+TYPES = {
+    "float16": (1, np.float16),
+    "bfloat16": (2, np.uint16),
+    "float32": (3, np.float32),
+    "int8": (5, np.int8),
+}
+
+#: oneDNN's bits of AVX_VNNI and of AVX512_VNNI.
+_VNNI = 0x08 | 0x40
+
+_CPU, _IN_ORDER, _ANY_LAYOUT = 1, 1, 1
+
+#: Handles of oneDNN's objects.
+Pointer = ctypes.c_void_p
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    """Load oneDNN; later calls return the same library.
+
+    Returns
+    -------
+    ctypes.CDLL
+        Bindings of oneDNN's C functions.
+
+    Raises
+    ------
+    MissingDependency
+        If the package is not installed, or its library does not load.
+    """
+    name = "onednn-cpu-gomp"
+    try:
+        files = importlib.metadata.files(name) or []
+        path = next(file for file in files if file.name == "libdnnl.so.3").locate()
+        library = ctypes.CDLL(str(path))
+    except (importlib.metadata.PackageNotFoundError, StopIteration, OSError) as error:
+        raise MissingDependency(
+            name,
+            f"oneDNN's library cannot be loaded ({error or 'it is not installed'})",
+            "oneDNN 3.2",
+            f"install it on an x86-64 processor, {how_to_install('cpu')}",
+        ) from None
+    library.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
+    library.dnnl_memory_desc_get_size.argtypes = [Pointer]
+    library.dnnl_primitive_desc_query_md.restype = Pointer
+    library.dnnl_primitive_desc_query_md.argtypes = [Pointer, ctypes.c_int, ctypes.c_int]
+    library.dnnl_memory_desc_equal.argtypes = [Pointer, Pointer]
+    library.dnnl_memory_set_data_handle.argtypes = [Pointer, Pointer]
+    library.dnnl_primitive_execute.argtypes = [Pointer, Pointer, ctypes.c_int, Pointer]
+    for name in ("memory", "memory_desc", "primitive", "primitive_desc", "primitive_attr"):
+        getattr(library, f"dnnl_{name}_destroy").argtypes = [Pointer]
+    library.dnnl_post_ops_destroy.argtypes = [Pointer]
+    note_forks()
+    return library
+
+
+def available() -> bool:
+    """Whether oneDNN's library can be loaded.
+
+    Returns
+    -------
+    bool
+    """
+    try:
+        return bool(library())
+    except MissingDependency:
+        return False
+
+
+def instruction_set() -> int:
+    """Instruction sets of this processor that oneDNN uses; ``ONEDNN_MAX_CPU_ISA`` limits them.
+
+    Returns
+    -------
+    int
+        oneDNN's bits of instruction sets.
+    """
+    return library().dnnl_get_effective_cpu_isa()
+
+
+def multiplies_bytes() -> bool:
+    """Whether the processor adds products of 8-bit integers in 32 bits (VNNI).
+
+    Without it, sums of two products saturate in 16 bits.
+
+    Returns
+    -------
+    bool
+    """
+    return bool(instruction_set() & _VNNI)
+
+
+def create(name: str, *arguments: Any) -> Pointer:
+    """Create an object of oneDNN.
+
+    Parameters
+    ----------
+    name : str
+        Name of the function that creates it, without ``dnnl_``.
+    *arguments
+        Arguments of the function after the pointer to the new object.
+
+    Returns
+    -------
+    ctypes.c_void_p
+        Handle of the new object.
+
+    Raises
+    ------
+    RuntimeError
+        If oneDNN reports an error.
+    """
+    handle = Pointer()
+    status = getattr(library(), f"dnnl_{name}")(ctypes.byref(handle), *arguments)
+    if status:
+        raise RuntimeError(f"dnnl_{name} returned status {status}")
+    return handle
+
+
+@functools.lru_cache(maxsize=None)
+def engine() -> Pointer:
+    """oneDNN's CPU engine."""
+    return create("engine_create", ctypes.c_int(_CPU), ctypes.c_size_t(0))
+
+
+@functools.lru_cache(maxsize=None)
+def stream() -> Pointer:
+    """The stream in which operations run, in order."""
+    return create("stream_create", engine(), ctypes.c_uint(_IN_ORDER))
+
+
+class Handle:
+    """Owner of an object of oneDNN, which it destroys when it is freed.
+
+    Parameters
+    ----------
+    kind : str
+        oneDNN's name of the object's type.
+    handle : ctypes.c_void_p
+        Handle of the object.
+    """
+
+    handle = Pointer()  # null where the creation failed
+
+    def __init__(self, kind: str, handle: Pointer) -> None:
+        self._destroy = getattr(library(), f"dnnl_{kind}_destroy")
+        self.handle = handle
+
+    def __del__(self) -> None:
+        if self.handle:
+            self._destroy(self.handle)
+
+
+class Layout(Handle):
+    """Shape, element type and strides of an array.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape of the array.
+    kind : str
+        Element type, a key of `TYPES`.
+    strides : sequence of int, optional
+        Elements between neighbours along each axis; those of a C-contiguous array by default.
+    any_layout : bool
+        Let the kernel choose the layout of this operand.
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        kind: str,
+        strides: Optional[Sequence[int]] = None,
+        any_layout: bool = False,
+    ) -> None:
+        self.shape, self.kind = tuple(shape), kind
+        if strides is None:
+            strides = [int(np.prod(self.shape[axis + 1 :])) for axis in range(len(self.shape))]
+        self.strides = tuple(strides)
+        #: Key of the layout in the caches of kernels.
+        self.key = (self.shape, kind, self.strides)
+        sizes = (ctypes.c_int64 * 12)(*self.shape)
+        axes, number = len(self.shape), TYPES[kind][0]
+        if any_layout:
+            handle = create("memory_desc_create_with_tag", axes, sizes, number, _ANY_LAYOUT)
+        else:
+            steps = (ctypes.c_int64 * 12)(*strides)
+            handle = create("memory_desc_create_with_strides", axes, sizes, number, steps)
+        super().__init__("memory_desc", handle)
+
+
+class Memory(Handle):
+    """Memory that operations read and write, in a layout that oneDNN may have chosen.
+
+    Parameters
+    ----------
+    layout : ctypes.c_void_p
+        oneDNN's description of the memory.
+    data : numpy.ndarray
+        C-contiguous array of at least the layout's size; shared, not copied.
+    """
+
+    def __init__(self, layout: Pointer, data: np.ndarray) -> None:
+        self.data, self.address = data, data.ctypes.data
+        handle = create("memory_create", layout, engine(), Pointer(self.address))
+        super().__init__("memory", handle)
+
+    def move(self, address: int) -> None:
+        """Use other memory, whose owner keeps it alive.
+
+        Parameters
+        ----------
+        address : int
+            Address of the first element.
+        """
+        self.address = address
+        library().dnnl_memory_set_data_handle(self.handle, address)
+
+
+class Array(Memory):
+    """Memory whose layout is known.
+
+    Parameters
+    ----------
+    layout : Layout
+        Shape, element type and strides.
+    data : numpy.ndarray, optional
+        Array that holds the elements; new zeros by default.
+    """
+
+    def __init__(self, layout: Layout, data: Optional[np.ndarray] = None) -> None:
+        self.layout = layout
+        super().__init__(layout.handle, zeros(layout.shape, layout.kind) if data is None else data)
+
+
+class Scratch:
+    """A buffer that operations share while they run, one after another."""
+
+    def __init__(self) -> None:
+        self._data = zeros((1,), "int8")
+
+    def take(self, size: int) -> np.ndarray:
+        """Memory of at least a size; memory from earlier calls stays valid.
+
+        Parameters
+        ----------
+        size : int
+            Number of bytes.
+
+        Returns
+        -------
+        numpy.ndarray
+            At least ``size`` int8 elements.
+        """
+        if self._data.size < size:
+            self._data = zeros((size,), "int8")
+        return self._data
+
+
+def zeros(shape: Sequence[int], kind: str) -> np.ndarray:
+    """Allocate zeros, aligned to a cache line.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Shape of the array.
+    kind : str
+        Element type of the array.
+
+    Returns
+    -------
+    numpy.ndarray
+        C-contiguous.
+    """
+    dtype = np.dtype(TYPES[kind][1])
+    size = int(np.prod(shape)) * dtype.itemsize
+    raw = np.zeros(size + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def as_float32(values: np.ndarray) -> np.ndarray:
+    """Copy float32 or bfloat16 numbers to float32.
+
+    Parameters
+    ----------
+    values : numpy.ndarray
+        float32, or uint16 that holds the bits of bfloat16.
+
+    Returns
+    -------
+    numpy.ndarray
+        float32, of the same shape.
+    """
+    if values.dtype == np.float32:
+        return values.copy()
+    return (values.astype(np.uint32) << 16).view(np.float32)
+
+
+def one(kind: str) -> np.generic:
+    """The number 1 in an element type.
+
+    Parameters
+    ----------
+    kind : {"float32", "bfloat16"}
+        Element type.
+
+    Returns
+    -------
+    numpy.generic
+        float32, or uint16 that holds the bits of bfloat16.
+    """
+    number = np.float32(1)
+    return number if kind == "float32" else np.uint16(number.view(np.uint32) >> 16)

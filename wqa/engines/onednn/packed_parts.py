@@ -1,0 +1,227 @@
+"""Parameters of embeddings and layers for packed rows, and the attention over them."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from typing import Any, Callable, Dict, Generic, Optional, Sequence, Tuple, TypeVar
+
+import numpy as np
+
+from wqa.config import BackboneConfig
+from wqa.engines.onednn.library import Array, Layout, Scratch, multiplies_bytes
+from wqa.engines.onednn.operations import Operations
+from wqa.engines.onednn.packing import PackedBatch
+from wqa.engines.onednn.parameters import PRODUCTS, Dense, Norm, Quantized, split_queries
+from wqa.models.backbone import Embeddings, EncoderLayer
+
+#: Size of the cache of compiled attentions.
+ATTENTIONS = 512
+
+Item = TypeVar("Item")
+
+
+def product_parameter(
+    layer: EncoderLayer, name: str, kind: str, config: BackboneConfig
+) -> np.ndarray:
+    """Weight or bias of a product; those of the queries include the attention scale.
+
+    Parameters
+    ----------
+    layer : EncoderLayer
+        An initialised layer.
+    name : str
+        Name of the product, a key of `wqa.engines.onednn.parameters.PRODUCTS`.
+    kind : {"weight", "bias"}
+        The parameter to return.
+    config : BackboneConfig
+        Sizes of the encoder.
+
+    Returns
+    -------
+    numpy.ndarray
+        (out, in) or (out,), float32, contiguous.
+    """
+    dense = {"output": layer.proj, "inner": layer.ffn_1, "outer": layer.ffn_2}.get(name)
+    if dense is not None:
+        return getattr(dense, kind).data().asnumpy()
+    index = ("query", "key", "value").index(name)
+    part = split_queries(getattr(layer.qkv, kind).data().asnumpy())[index]
+    return part * np.float32(config.attention_scale) if name == "query" else part
+
+
+class Recent(Generic[Item]):
+    """At most `ATTENTIONS` objects by key; the least recently used is freed first."""
+
+    def __init__(self) -> None:
+        self._items: collections.OrderedDict[tuple, Item] = collections.OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, key: tuple, build: Callable[[], Item]) -> Item:
+        """The object of a key.
+
+        Parameters
+        ----------
+        key : tuple
+            Key of the object.
+        build : callable
+            Makes the object where it is not kept.
+
+        Returns
+        -------
+        object
+        """
+        if key not in self._items:
+            self._items[key] = build()
+            while len(self._items) > ATTENTIONS:
+                self._items.popitem(last=False)
+        self._items.move_to_end(key)
+        return self._items[key]
+
+
+class PackedLayer:
+    """Parameters of one layer, prepacked.
+
+    Parameters
+    ----------
+    layer : EncoderLayer
+        An initialised layer.
+    config : BackboneConfig
+        Sizes of the encoder.
+    quantized : dict of str to Quantized, optional
+        8-bit weights by product, for int8.
+    """
+
+    def __init__(
+        self,
+        layer: EncoderLayer,
+        config: BackboneConfig,
+        quantized: Optional[Dict[str, Quantized]],
+    ) -> None:
+        self.products: Dict[str, Dense] = {}
+        if quantized and not multiplies_bytes():
+            quantized = {name: product.in_seven_bits() for name, product in quantized.items()}
+        for name in PRODUCTS:
+            read = functools.partial(product_parameter, layer, name, "weight", config)
+            bias = product_parameter(layer, name, "bias", config)
+            self.products[name] = Dense(read, bias, quantized[name] if quantized else None)
+        self.attention_norm, self.ffn_norm = Norm.of(layer.attention_norm), Norm.of(layer.ffn_norm)
+
+
+class PackedEmbeddings:
+    """Word, position and type embeddings, summed in float32.
+
+    Parameters
+    ----------
+    block : Embeddings
+        Initialised embeddings.
+    config : BackboneConfig
+        Sizes of the encoder.
+    typed : bool
+        Whether pairs have token types.
+    """
+
+    def __init__(self, block: Embeddings, config: BackboneConfig, typed: bool) -> None:
+        self._first, self._padding = config.first_position, config.first_position - 1
+        self._typed = typed
+        self._words = block.word.weight.data().asnumpy()
+        positions = block.position_weight.data().asnumpy()
+        types = block.token_type.weight.data().asnumpy()
+        self._positions, self.width = positions.shape
+        # A row for each type and position.
+        self._table = (types[:, None] + positions[None]).reshape(-1, self.width)
+        self.norm = Norm.of(block.layer_norm)
+        self.projection = None
+        if block.projection is not None:
+            weight, bias = block.projection.weight, block.projection.bias
+            self.projection = Dense(lambda: weight.data().asnumpy(), bias.data().asnumpy())
+
+    def sum(
+        self,
+        pairs: Sequence[Any],
+        batch: PackedBatch,
+        out: np.ndarray,
+        buffer: np.ndarray,
+        types: Optional[np.ndarray] = None,
+        positions: Optional[np.ndarray] = None,
+    ) -> None:
+        """Write the sums of a micro-batch to the first rows of ``out``.
+
+        ``buffer`` holds intermediate values; it has the size of ``out``. ``types`` and
+        ``positions`` are as `PackedLayers.embed` takes them.
+        """
+        tokens, starts = batch.tokens, batch.first_rows
+        ids = np.concatenate([pair.token_ids for pair in pairs])
+        within = np.arange(tokens) - np.repeat(starts, batch.lengths)
+        rows = (within if positions is None else positions) + self._first
+        if positions is None and self._first and (ids == self._padding).any():
+            # A padding token has no position, even inside a text; see `Embeddings`.
+            real = (ids != self._padding).astype(np.int64)
+            steps = np.cumsum(real)
+            before = np.repeat(steps[starts] - real[starts], batch.lengths)
+            rows = (steps - before) * real + self._padding
+        if types is None and self._typed:
+            boundaries = np.repeat([pair.boundary for pair in pairs], batch.lengths)
+            types = within >= boundaries
+        if types is not None:
+            rows = rows + self._positions * types
+        # The ranker has checked token ids and lengths; mode "clip" lets NumPy write without a copy.
+        np.take(self._words, ids, axis=0, out=out[:tokens], mode="clip")
+        np.take(self._table, rows, axis=0, out=buffer[:tokens], mode="clip")
+        np.add(out[:tokens], buffer[:tokens], out=out[:tokens])
+
+
+class PackedAttention:
+    """Attention of pairs of one length, with queries at all positions.
+
+    Parameters
+    ----------
+    scratch : Scratch
+        Scratch memory of the kernels.
+    pairs, length : int
+        Number of pairs, and tokens a pair.
+    config : BackboneConfig
+        Sizes of the encoder.
+    kind : str
+        Element type of the encodings.
+    buffers : (Scratch, Scratch)
+        Memory for the attention scores and for the attention weights.
+    """
+
+    def __init__(
+        self,
+        scratch: Scratch,
+        pairs: int,
+        length: int,
+        config: BackboneConfig,
+        kind: str,
+        buffers: Tuple[Scratch, Scratch],
+    ) -> None:
+        heads, width = config.num_heads, config.units
+        size = width // heads
+        query_layout = Layout((pairs, heads, length, size), kind, (length * width, size, width, 1))
+        key_layout = Layout((pairs, heads, size, length), kind, (length * width, size, 1, width))
+        shape = (pairs, heads, length, length)
+        items = int(np.prod(shape))
+        scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
+        weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
+        layouts = (query_layout, key_layout, query_layout, query_layout)
+        # Each call sets their addresses.
+        self._operands = [Array(layout, np.zeros(1, np.float32)) for layout in layouts]
+        query, key, value, context = self._operands
+        # A cache of kernels of its own, which is freed with this object.
+        operations = Operations(config.layer_norm_eps, scratch)
+        self._calls = [
+            operations.product(query, key, scores),
+            operations.softmax(scores, weights),
+            operations.product(weights, value, context),
+        ]
+
+    def __call__(self, *addresses: int) -> None:
+        """Run the attention; takes the addresses of queries, keys, values and context."""
+        for array, address in zip(self._operands, addresses):
+            array.move(address)
+        for call in self._calls:
+            call()

@@ -1,0 +1,331 @@
+"""A layer for the few rows of each pair that a head reads; keys and values are those of all rows.
+
+With few queries, keys and values of all rows are never computed. For a head h of the attention, a
+query q, and the encoding x_j of row j, the score is
+
+    q . (W_k x_j + b_k) = (W_k^T q) . x_j + q . b_k
+
+where the last term is the same for all j, so that the softmax does not depend on it. The context is
+
+    sum_j a_j (W_v x_j + b_v) = W_v (sum_j a_j x_j) + b_v
+
+as the weights a_j sum to 1. So W_k multiplies queries and W_v sums of encodings: two products of
+C^2 multiply-adds a query, in place of two a row of the pair. For pairs of 170 rows and two queries
+in a layer of 768 units that is 1 / 23 of the multiply-adds.
+
+The rest of the layer runs once for the rows of many micro-batches, as reading its weights costs
+more than computing a few rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import BackboneConfig
+from wqa.engines.onednn.kernels import Call
+from wqa.engines.onednn.library import Array, Layout, Scratch, as_float32
+from wqa.engines.onednn.operations import Operations
+from wqa.engines.onednn.packed_parts import PackedLayer, Recent, product_parameter
+from wqa.engines.onednn.packing import Group, PackedBatch, round_up
+from wqa.engines.onednn.process import check_thread
+from wqa.engines.onednn.row_buffers import RowBuffers
+from wqa.models.backbone import EncoderLayer
+
+#: Rows that attend at once: a row has C numbers for each head of the attention.
+ATTENDING = 64
+#: Rows that run the rest of a layer at once.
+FINISHING = 512
+#: Most numbers of the encodings of a group of pairs, so that the second product finds them in the
+#: cache.
+GROUP_NUMBERS = 1 << 19
+
+
+class HeadWeights(NamedTuple):
+    """Weights of a layer's keys and values, one matrix for each head of the attention."""
+
+    key: Array  # (H, C / H, C)
+    value: Array  # (H, C, C / H)
+    bias: np.ndarray  # (C,) of the values
+
+    @classmethod
+    def of(cls, block: EncoderLayer, config: BackboneConfig, kind: str) -> HeadWeights:
+        """Copy the parameters of a layer.
+
+        Parameters
+        ----------
+        block : EncoderLayer
+            An initialised layer.
+        config : BackboneConfig
+            Sizes of the layer.
+        kind : {"float32", "bfloat16"}
+            Element type of the weights.
+
+        Returns
+        -------
+        HeadWeights
+        """
+        heads, units = config.num_heads, config.units
+        size = units // heads
+        key = product_parameter(block, "key", "weight", config)
+        value = product_parameter(block, "value", "weight", config)
+        bias = product_parameter(block, "value", "bias", config)
+        transposed = (size * units, 1, units)
+        return cls(
+            _converted(key, (heads, size, units), None, kind),
+            _converted(value, (heads, units, size), transposed, kind),
+            bias,
+        )
+
+
+def _converted(
+    weight: np.ndarray, shape: Sequence[int], strides: Optional[Sequence[int]], kind: str
+) -> Array:
+    """A contiguous copy of a weight in an element type, read in strides."""
+    source = Array(Layout(shape, "float32", strides), np.ascontiguousarray(weight))
+    copy = Array(Layout(shape, kind))
+    Operations(0.0).convert(source, copy)()
+    return copy
+
+
+class FoldedAttention:
+    """Attention of pairs of one length, by queries into which the weight of the keys is folded.
+
+    Parameters
+    ----------
+    pairs, length, queries : int
+        Number of pairs, rows a pair, and queries a pair, those of all heads.
+    config : BackboneConfig
+        Sizes of the encoder.
+    kind : str
+        Element type of the encodings.
+    scratch : Scratch
+        Scratch memory of the kernels.
+    buffers : (Scratch, Scratch)
+        Memory for the attention scores and for the attention weights.
+    """
+
+    def __init__(
+        self,
+        pairs: int,
+        length: int,
+        queries: int,
+        config: BackboneConfig,
+        kind: str,
+        scratch: Scratch,
+        buffers: Tuple[Scratch, Scratch],
+    ) -> None:
+        units = config.units
+        row_layout = Layout((pairs, length, units), kind)
+        transposed = Layout((pairs, units, length), kind, (length * units, 1, units))
+        query_layout = Layout((pairs, queries, units), kind)
+        shape = (pairs, queries, length)
+        items = int(np.prod(shape))
+        scores = Array(Layout(shape, "float32"), buffers[0].take(4 * items))
+        weights = Array(Layout(shape, kind), buffers[1].take(4 * items))
+        # Each call sets their addresses. The sums of encodings replace the queries.
+        self._queries = Array(query_layout, np.zeros(1, np.float32))
+        self._rows = Array(row_layout, np.zeros(1, np.float32))
+        self._transposed = Array(transposed, np.zeros(1, np.float32))
+        operations = Operations(config.layer_norm_eps, scratch)
+        self._calls = [
+            operations.product(self._queries, self._transposed, scores),
+            operations.softmax(scores, weights),
+            operations.product(weights, self._rows, self._queries),
+        ]
+
+    def __call__(self, queries: int, rows: int) -> None:
+        """Run the attention; takes the addresses of the queries and of the encodings."""
+        self._queries.move(queries)
+        self._rows.move(rows)
+        self._transposed.move(rows)
+        for call in self._calls:
+            call()
+
+
+class ReadRows:
+    """Layers for the rows that heads read.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Sizes of the layers.
+    kind : {"float32", "bfloat16"}
+        Element type of the encodings.
+    operations : Operations
+        Compiles and binds the operations.
+    buffers : (Scratch, Scratch)
+        Memory for the attention scores and for the attention weights.
+    """
+
+    def __init__(
+        self,
+        config: BackboneConfig,
+        kind: str,
+        operations: Operations,
+        buffers: Tuple[Scratch, Scratch],
+    ) -> None:
+        self._config, self._kind = config, kind
+        self._operations, self._scores = operations, buffers
+        self._attending = RowBuffers(config, kind, ATTENDING, operations)
+        self._finishing = RowBuffers(config, kind, FINISHING, operations)
+        self._layers: Dict[int, Tuple[PackedLayer, HeadWeights]] = {}
+        self._calls: Dict[tuple, Any] = {}
+        self._attentions: Recent[FoldedAttention] = Recent()
+
+    def add(self, index: int, block: EncoderLayer, layer: PackedLayer) -> None:
+        """Read the weights of a layer's keys and values, unless they are known.
+
+        Parameters
+        ----------
+        index : int
+            Index of the layer.
+        block : EncoderLayer
+            The initialised layer.
+        layer : PackedLayer
+            Its prepacked parameters.
+        """
+        if index not in self._layers:
+            self._layers[index] = (layer, HeadWeights.of(block, self._config, self._kind))
+
+    def attend(self, index: int, encodings: np.ndarray, batch: PackedBatch) -> np.ndarray:
+        """Run the attention of a layer for the rows that are read.
+
+        Parameters
+        ----------
+        index : int
+            Index of the layer, which was added.
+        encodings : numpy.ndarray
+            (rows, C) input of the layer, at least the rows of the batch.
+        batch : PackedBatch
+            Rows of the pairs, of which at most `ATTENDING` a pair are read.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, 2 n C) float32: encoding and context of each of the n rows that are read.
+        """
+        check_thread()
+        units = self._config.units
+        pairs, count = batch.read_rows.shape
+        out = np.empty((pairs, count, 2, units), np.float32)
+        x = self._attending.memory("x", units)
+        values = self._attending.memory("values", units, "float32")
+        bias = self._layers[index][1].bias
+        address, row_bytes = encodings.ctypes.data, units * encodings.itemsize
+        folded = self._attending.memory("folded", self._config.num_heads * units).ctypes.data
+        most = ATTENDING // count
+        for groups in _chunks(batch.groups_of(GROUP_NUMBERS // units, most), most):
+            start, end = groups[0].pair, groups[-1].pair + groups[-1].pairs
+            rows = batch.read_rows[start:end].ravel()
+            used = len(rows)
+            np.take(encodings, rows, axis=0, out=x[:used], mode="clip")
+            before, after = self._calls_of(index, round_up(used))
+            for call in before:
+                call()
+            for group in groups:
+                offset = (group.pair - start) * count * self._config.num_heads * row_bytes
+                attention = self._attention(group, count)
+                attention(folded + offset, address + group.row * row_bytes)
+            after()
+            values[:used] += bias
+            out[start:end, :, 0] = as_float32(x[:used]).reshape(-1, count, units)
+            out[start:end, :, 1] = values[:used].reshape(-1, count, units)
+        return out.reshape(pairs, -1)
+
+    def finish(self, index: int, rows: np.ndarray) -> np.ndarray:
+        """Run the rest of a layer.
+
+        Parameters
+        ----------
+        index : int
+            Index of the layer, which was added.
+        rows : numpy.ndarray
+            (pairs, 2 n C) results of `attend`, of any number of micro-batches.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, n C) float32 output of the layer for the rows of each pair, one after another.
+        """
+        check_thread()
+        units = self._config.units
+        flat = rows.reshape(-1, 2, units)
+        out = np.empty((len(flat), units), np.float32)
+        buffers = self._finishing
+        encodings, context = (buffers.memory(name, units, "float32") for name in ("values", "sums"))
+        x = buffers.memory("x", units)
+        for start in range(0, len(flat), FINISHING):
+            part = flat[start : start + FINISHING]
+            encodings[: len(part)], context[: len(part)] = part[:, 0], part[:, 1]
+            for call in self._finishing_calls(index, round_up(len(part))):
+                call()
+            out[start : start + len(part)] = as_float32(x[: len(part)])
+        return out.reshape(len(rows), -1)
+
+    def _attention(self, group: Group, count: int) -> FoldedAttention:
+        queries = count * self._config.num_heads
+        key = (group.pairs, group.length, queries)
+
+        def build() -> FoldedAttention:
+            scratch = self._operations.scratch
+            return FoldedAttention(*key, self._config, self._kind, scratch, self._scores)
+
+        return self._attentions.get(key, build)
+
+    def _calls_of(self, index: int, rows: int) -> Tuple[List[Call], Call]:
+        """Calls before the attention, and the one after it."""
+        key = ("attend", index, rows)
+        if key not in self._calls:
+            config, operations, buffers = self._config, self._operations, self._attending
+            layer, weights = self._layers[index]
+            units, heads = config.units, config.num_heads
+            size = units // heads
+            x = buffers.array("x", rows, units)
+            query = buffers.array("query", rows, units)
+            values = buffers.array("values", rows, units, "float32")
+            # One matrix a head: (H, rows, C / H), and (H, rows, C) in rows of H C numbers.
+            query_heads = Array(
+                Layout((heads, rows, size), self._kind, (size, units, 1)), query.data
+            )
+            value_heads = Array(
+                Layout((heads, rows, size), "float32", (size, units, 1)), values.data
+            )
+            folded = Array(
+                Layout((heads, rows, units), self._kind, (units, heads * units, 1)),
+                buffers.array("folded", rows, heads * units).data,
+            )
+            before: List[Call] = []
+            source = buffers.rounded(before, x, layer.products["query"], "x8")
+            before.append(operations.dense(source, layer.products["query"], query))
+            before.append(operations.product(query_heads, weights.key, folded))
+            after = operations.product(folded, weights.value, value_heads)
+            self._calls[key] = (before, after)
+        return self._calls[key]
+
+    def _finishing_calls(self, index: int, rows: int) -> List[Call]:
+        key = ("finish", index, rows)
+        if key not in self._calls:
+            units, buffers = self._config.units, self._finishing
+            calls: List[Call] = []
+            for name, source in (("x", "values"), ("context", "sums")):
+                numbers = buffers.array(source, rows, units, "float32")
+                calls.append(self._operations.convert(numbers, buffers.array(name, rows, units)))
+            for step in buffers.after_attention(self._layers[index][0], rows).values():
+                calls += step
+            self._calls[key] = calls
+        return self._calls[key]
+
+
+def _chunks(groups: Sequence[Group], most: int) -> Iterator[List[Group]]:
+    """Neighbouring groups of together at most so many pairs; a group has no more."""
+    chunk: List[Group] = []
+    pairs = 0
+    for group in groups:
+        if pairs + group.pairs > most:
+            yield chunk
+            chunk, pairs = [], 0
+        chunk.append(group)
+        pairs += group.pairs
+    yield chunk

@@ -1,0 +1,298 @@
+"""The layers of a transformer on packed rows, for ranking.
+
+The tokens of a micro-batch are the rows of one matrix, (T, C), without padding. Products,
+normalisations and activations work on that matrix. Attention runs over groups of pairs of one
+length, so it needs no mask. T is rounded up to a multiple of `packing.ROWS`, so that few
+shapes are compiled; the content of the rows past T does not matter.
+
+Encodings are float32 or bfloat16. Sums with the residual, and the inputs of normalisations, are
+float32. In int8 the operands of products are 8-bit integers: each channel of an input is multiplied
+by its own factor before it is rounded, which the weights undo (Xiao et al. 2023, SmoothQuant,
+section 4).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import BackboneConfig
+from wqa.engines.onednn.kernels import Call
+from wqa.engines.onednn.library import Scratch, as_float32, one
+from wqa.engines.onednn.operations import Operations
+from wqa.engines.onednn.packed_parts import PackedAttention, PackedEmbeddings, PackedLayer, Recent
+from wqa.engines.onednn.packing import PackedBatch, round_up
+from wqa.engines.onednn.parameters import Quantized
+from wqa.engines.onednn.process import check_thread
+from wqa.engines.onednn.read_rows import ReadRows
+from wqa.engines.onednn.row_buffers import RowBuffers
+from wqa.models.backbone import Embeddings, EncoderLayer
+
+#: Steps of a layer, named by their products. Their inputs are the encodings (first and third step),
+#: the context of the attention (second) and the inner units (fourth).
+STEPS = ("project", "merge", "widen", "narrow")
+
+#: Takes the index of a layer, a step, and the input of the step.
+Watch = Callable[[int, str, np.ndarray], None]
+
+
+class PackedLayers:
+    """Embeddings and layers of an encoder on packed rows, computed by oneDNN.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Sizes of the encoder.
+    embeddings : Embeddings or None
+        Embeddings of the encoder, on the CPU; None where `embed` is not called. Parameters are read
+        once; later changes are ignored.
+    layers : sequence of EncoderLayer
+        Layers of the encoder, the first of them, or others of its sizes.
+    typed : bool
+        Whether pairs have token types.
+    kind : {"float32", "bfloat16"}
+        Element type of the encodings.
+    rows : int
+        Tokens that a micro-batch may have.
+    quantized : sequence of dict, optional
+        `Quantized` products of each layer, for int8.
+    """
+
+    def __init__(
+        self,
+        config: BackboneConfig,
+        embeddings: Optional[Embeddings],
+        layers: Sequence[EncoderLayer],
+        typed: bool,
+        kind: str,
+        rows: int,
+        quantized: Optional[Sequence[Dict[str, Quantized]]] = None,
+    ) -> None:
+        self.config, self.kind = config, kind
+        self._capacity = round_up(rows)
+        self._operations = Operations(config.layer_norm_eps)
+        self._rows = RowBuffers(config, kind, self._capacity, self._operations)
+        self._buffers = (Scratch(), Scratch())
+        self._read = ReadRows(config, kind, self._operations, self._buffers)
+        self._blocks = tuple(layers)
+        self._embeddings: Any = None
+        if embeddings is not None:
+            self._embeddings = PackedEmbeddings(embeddings, config, typed)
+        self._layers: List[PackedLayer] = []
+        packed: Dict[Tuple[int, int], PackedLayer] = {}
+        for index, layer in enumerate(layers):
+            # A shared layer has its own 8-bit weights at each depth.
+            key = (id(layer), index if quantized else 0)
+            if key not in packed:
+                packed[key] = PackedLayer(layer, config, quantized[index] if quantized else None)
+            self._layers.append(packed[key])
+        self._calls: Dict[tuple, Dict[str, List[Call]]] = {}
+        self._attentions: Recent[PackedAttention] = Recent()
+
+    @property
+    def encodings(self) -> np.ndarray:
+        """Buffer of the current encodings, (capacity, C); uint16 for bfloat16."""
+        return self._rows.memory("x", self.config.units)
+
+    # Running
+
+    def embed(
+        self,
+        pairs: Sequence[Any],
+        batch: PackedBatch,
+        types: Optional[np.ndarray] = None,
+        positions: Optional[np.ndarray] = None,
+    ) -> None:
+        """Compute the embeddings of a micro-batch; they become the current encodings.
+
+        Parameters
+        ----------
+        pairs : sequence of Encoded
+            Pairs of the micro-batch, or others with ``token_ids`` if their types are given.
+        batch : PackedBatch
+            Rows of the pairs.
+        types : numpy.ndarray, optional
+            (tokens,) token type of each row; by default those of the pairs.
+        positions : numpy.ndarray, optional
+            (tokens,) position of each row, from 0; by default as the encoder's family numbers the
+            tokens of a pair.
+        """
+        check_thread()
+        width = self._embeddings.width
+        sums, normed = (self._rows.memory(name, width, "float32") for name in ("sums", "normed"))
+        self._embeddings.sum(pairs, batch, sums, normed, types, positions)
+        for call in self._embedding_calls(batch.rows):
+            call()
+
+    def load(self, rows: Sequence[np.ndarray]) -> None:
+        """Set the current encodings.
+
+        Parameters
+        ----------
+        rows : sequence of numpy.ndarray
+            Encodings of each pair, (length, C).
+        """
+        check_thread()
+        np.concatenate(rows, out=self.encodings[: sum(map(len, rows))])
+
+    def layer(self, index: int, batch: PackedBatch, watch: Optional[Watch] = None) -> None:
+        """Run a layer on the current encodings.
+
+        Parameters
+        ----------
+        index : int
+            Index of the layer.
+        batch : PackedBatch
+            Rows of the pairs.
+        watch : callable, optional
+            Called with the index of the layer, the step, and the input of the step.
+        """
+        calls = self._layer_calls(index, batch.rows)
+        for step in STEPS:
+            if step == "merge":
+                self._attend(batch)
+            if watch is not None:
+                watch(index, step, self._input(step)[: batch.tokens])
+            for call in calls[step]:
+                call()
+
+    def attend_read_rows(self, index: int, batch: PackedBatch) -> np.ndarray:
+        """Run the attention of a layer for the rows that heads read; `finish_read_rows` follows.
+
+        Parameters
+        ----------
+        index, batch
+            Layer and rows, as `layer` takes them.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, 2 n C) float32. The current encodings do not change.
+        """
+        self._read.add(index, self._blocks[index], self._layers[index])
+        return self._read.attend(index, self.encodings, batch)
+
+    def finish_read_rows(self, index: int, rows: np.ndarray) -> np.ndarray:
+        """Run the rest of a layer for the rows that heads read.
+
+        Parameters
+        ----------
+        index : int
+            Index of the layer.
+        rows : numpy.ndarray
+            (pairs, 2 n C) results of `attend_read_rows`, of any number of micro-batches.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, n C) float32.
+        """
+        return self._read.finish(index, rows)
+
+    def read_rows(self, batch: PackedBatch) -> np.ndarray:
+        """Current encodings of the rows that heads read.
+
+        Parameters
+        ----------
+        batch : PackedBatch
+            Rows of the pairs.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, n C) float32.
+        """
+        rows = as_float32(self.encodings[batch.read_rows])
+        return rows.reshape(len(rows), -1)
+
+    def means(self, batch: PackedBatch) -> np.ndarray:
+        """Mean of each pair's current encodings, without the first position.
+
+        Parameters
+        ----------
+        batch : PackedBatch
+            Rows of the pairs, over which the means run.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, C) in float32.
+        """
+        count, units = len(batch.lengths), self.config.units
+        pairs, key = round_up(count), ("means", round_up(count), batch.rows)
+        # One product with a matrix of zeros and ones sums the rows of each pair.
+        ones = self._rows.memory("ones", batch.rows, self.kind)
+        ones[:count] = 0
+        for row, (start, end) in enumerate(zip(batch.starts.tolist(), batch.starts[1:].tolist())):
+            ones[row, start + 1 : end] = one(self.kind)
+        # What earlier batches left past the tokens is multiplied by 0, which makes NaN of infinity.
+        self.encodings[batch.tokens : batch.rows] = 0
+        sums = self._rows.array("first sums", pairs, units, "float32")
+        if key not in self._calls:
+            source = self._rows.array("ones", pairs, batch.rows, self.kind)
+            values = self._rows.array("x", batch.rows, units, self.kind)
+            self._calls[key] = {"means": [self._operations.product(source, values, sums)]}
+        self._calls[key]["means"][0]()
+        rows = self._rows.memory("first sums", units, "float32")[:count]
+        return rows / (batch.lengths - 1)[:, None].astype(np.float32)
+
+    def _input(self, step: str) -> np.ndarray:
+        """Buffer of the input of a step."""
+        units = self.config.units
+        if step == "narrow":
+            return self._rows.memory("inner", self.config.hidden_size, self.kind)
+        return self._rows.memory("context" if step == "merge" else "x", units, self.kind)
+
+    def _attend(self, batch: PackedBatch) -> None:
+        units = self.config.units
+        row_bytes = units * self.encodings.itemsize
+        addresses = []
+        for name in ("query", "key", "value", "context"):
+            addresses.append(self._rows.memory(name, units).ctypes.data)
+        for group in batch.groups:
+            offset = group.row * row_bytes
+            attention = self._attention(group.pairs, group.length)
+            attention(*(address + offset for address in addresses))
+
+    def _attention(self, pairs: int, length: int) -> PackedAttention:
+        def build() -> PackedAttention:
+            scratch = self._operations.scratch
+            return PackedAttention(scratch, pairs, length, self.config, self.kind, self._buffers)
+
+        return self._attentions.get((pairs, length), build)
+
+    # Compiling
+
+    def _embedding_calls(self, rows: int) -> List[Call]:
+        key = ("embed", rows)
+        if key not in self._calls:
+            table, units, operations = self._embeddings, self.config.units, self._operations
+            sums = self._rows.array("sums", rows, table.width, "float32")
+            out = self._rows.array("x", rows, units, self.kind)
+            if table.projection is None:
+                calls = [operations.norm(sums, table.norm, out)]
+            else:
+                normed = self._rows.array("normed", rows, table.width, "float32")
+                total = self._rows.array("total", rows, units, "float32")
+                calls = [
+                    operations.norm(sums, table.norm, normed),
+                    operations.dense(normed, table.projection, total),
+                    operations.convert(total, out),
+                ]
+            self._calls[key] = {"embed": calls}
+        return self._calls[key]["embed"]
+
+    def _layer_calls(self, index: int, rows: int) -> Dict[str, List[Call]]:
+        """Calls of a layer by step."""
+        key = (index, rows)
+        if key not in self._calls:
+            layer, buffers = self._layers[index], self._rows
+            project: List[Call] = []
+            x = buffers.array("x", rows, self.config.units)
+            source = buffers.rounded(project, x, layer.products["key"], "x8")
+            for name in ("query", "key", "value"):
+                out = buffers.array(name, rows, self.config.units)
+                project.append(self._operations.dense(source, layer.products[name], out))
+            self._calls[key] = {"project": project, **buffers.after_attention(layer, rows)}
+        return self._calls[key]

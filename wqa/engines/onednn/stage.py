@@ -1,0 +1,235 @@
+"""A stage of a network on packed rows: its layers, and the head after them or its branches."""
+
+from __future__ import annotations
+
+from typing import List, Optional, Sequence
+
+import mxnet as mx
+import numpy as np
+from mxnet.gluon import HybridBlock
+
+from wqa.engines.locks import MXNET_LOCK, in_mxnet_thread
+from wqa.engines.onednn import DenseChain, PackedBatch, PackedLayers
+from wqa.engines.onednn.library import as_float32
+from wqa.engines.onednn.packing import round_up
+from wqa.engines.onednn.read_rows import ATTENDING
+from wqa.models import Head, LayerStack
+from wqa.models.heads import Stage
+
+
+class PackedPath:
+    """Consecutive layers on packed rows, and the head after them.
+
+    Parameters
+    ----------
+    layers : LayerStack
+        The layers, whose ``needed`` says which rows of the last one are computed.
+    head : Head
+        Head that reads a row for each pair, or the row of each token. A head of dense layers is
+        computed by oneDNN, without a change of threads; any other by MXNet.
+    start : int
+        Index of the first layer in the engine's `PackedLayers`.
+    last : bool
+        Whether nothing but the head reads the output of the last layer.
+    """
+
+    def __init__(self, layers: LayerStack, head: Head, start: int, last: bool = False) -> None:
+        self._start = start
+        self._end = start + len(layers)
+        # The last layer runs for the rows that the head reads alone.
+        few_marks = last and head.reads == "marks" and head.marks <= ATTENDING
+        self._reads_rows = len(layers) > 0 and (layers.needed is not None or few_marks)
+        self.head = head
+        self.chain = None
+        dense_layers = head.chain()
+        if dense_layers:
+            self.chain = DenseChain(dense_layers)
+
+    @property
+    def changes_encodings(self) -> bool:
+        """Whether `run` changes the current encodings."""
+        return self._end - self._start > self._reads_rows
+
+    def width(self, layers: PackedLayers) -> int:
+        """Width of the rows that `run` returns.
+
+        Parameters
+        ----------
+        layers : PackedLayers
+            Layers of the engine.
+
+        Returns
+        -------
+        int
+        """
+        positions = 1
+        if self.head.reads == "first":
+            positions = self.head.positions
+        # An encoding and a context each, where the last layer is not finished.
+        return (1 + self._reads_rows) * positions * layers.config.units
+
+    def run(self, layers: PackedLayers, batch: PackedBatch) -> np.ndarray:
+        """Run the layers on the current encodings.
+
+        Parameters
+        ----------
+        layers : PackedLayers
+            Layers of the engine.
+        batch : PackedBatch
+            Rows of the pairs.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, width) float32 rows for `scores`; (tokens, C) for a head that reads tokens. The
+            rows of a head that reads marks end with 1 for each mark that is there, 0 for another.
+        """
+        for layer in range(self._start, self._end - self._reads_rows):
+            layers.layer(layer, batch)
+        if self.head.reads == "mean":
+            return layers.means(batch)
+        if self.head.reads == "tokens":
+            return as_float32(layers.encodings[: batch.tokens])
+        if self._reads_rows:
+            rows = layers.attend_read_rows(self._end - 1, batch)
+        else:
+            rows = layers.read_rows(batch)
+        if self.head.reads == "marks":
+            return np.concatenate([rows, batch.is_read.astype(np.float32)], axis=1)
+        return rows
+
+    def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
+        """Run the rest of the last layer, and the head.
+
+        Parameters
+        ----------
+        layers : PackedLayers
+            Layers of the engine.
+        rows : numpy.ndarray
+            Rows that `run` returned, of all micro-batches.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs,) log-odds; (tokens, k) outputs of a head that reads tokens, (pairs, k) of one
+            that reads marks.
+        """
+        if self.head.reads == "marks":
+            rows, is_read = np.split(rows, [-self.head.marks], axis=1)
+            if self._reads_rows:
+                rows = layers.finish_read_rows(self._end - 1, rows)
+            marked = rows.reshape(*is_read.shape, -1) * is_read[:, :, None]
+            return self._by_mxnet(marked, is_read)
+        if self._reads_rows:
+            rows = layers.finish_read_rows(self._end - 1, rows)
+        if self.chain is not None:
+            outputs = self.chain(rows)
+            if self.head.reads == "tokens":
+                return outputs
+            if outputs.shape[1] == 1:
+                return outputs[:, 0]
+            return outputs[:, 1] - outputs[:, 0]
+        return self._by_mxnet(rows)
+
+    def _by_mxnet(self, *inputs: np.ndarray) -> np.ndarray:
+        """Run the head on inputs whose number of rows is rounded up: few shapes are compiled."""
+        count = len(inputs[0])
+        padded = []
+        for rows in inputs:
+            array = np.zeros((round_up(count), *rows.shape[1:]), np.float32)
+            array[:count] = rows
+            padded.append(array)
+        return in_mxnet_thread(self._scores_by_mxnet, padded)[:count]
+
+    def _scores_by_mxnet(self, inputs: Sequence[np.ndarray]) -> np.ndarray:
+        with MXNET_LOCK:
+            return self.head(*map(mx.nd.array, inputs)).asnumpy()
+
+
+class PackedStage:
+    """A stage of a network on packed rows. The branches of a head run on the same encodings.
+
+    Parameters
+    ----------
+    stage : Stage
+        Stage of the network.
+    start : int
+        Index of its first layer in the engine's `PackedLayers`, which hold `Stage.all_layers`.
+    """
+
+    def __init__(self, stage: Stage, start: int) -> None:
+        self._head = stage.head
+        self._shared = range(start, start + len(stage.layers))
+        self._branches: List[PackedPath] = []
+        start = self._shared.stop
+        for branch in stage.head.branches():
+            self._branches.append(PackedPath(branch.layers, branch.head, start))
+            start += len(branch.layers)
+        self._path: Optional[PackedPath] = None
+        if not self._branches:
+            self._path = PackedPath(stage.layers, stage.head, self._shared.start, stage.last)
+
+    def computed_by_mxnet(self) -> List[HybridBlock]:
+        """Heads that MXNet computes.
+
+        Returns
+        -------
+        list of mxnet.gluon.HybridBlock
+        """
+        paths = self._branches
+        if self._path is not None:
+            paths = [self._path]
+        return [path.head for path in paths if path.chain is None]
+
+    def run(self, layers: PackedLayers, batch: PackedBatch) -> np.ndarray:
+        """Run the stage on the current encodings, which become those after its layers.
+
+        Parameters
+        ----------
+        layers, batch
+            Layers and rows, as `PackedPath.run` takes them.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs, width) float32 rows for `scores`; those of branches one after another.
+        """
+        if self._path is not None:
+            return self._path.run(layers, batch)
+        for layer in self._shared:
+            layers.layer(layer, batch)
+        rows = []
+        encodings = layers.encodings[: batch.tokens]
+        shared = encodings
+        if any(branch.changes_encodings for branch in self._branches):
+            shared = encodings.copy()
+        # One joint product for the keys and values of all branches saves 8 % of these products in
+        # float32, 0.3 % of a base encoder with three heads of one layer: not worth a layout.
+        for branch in self._branches:
+            rows.append(branch.run(layers, batch))
+            if branch.changes_encodings:
+                encodings[:] = shared
+        return np.concatenate(rows, axis=1)
+
+    def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
+        """Run the head, or the heads of its branches and their combination.
+
+        Parameters
+        ----------
+        layers : PackedLayers
+            Layers of the engine.
+        rows : numpy.ndarray
+            Rows that `run` returned, of all micro-batches.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs,) log-odds.
+        """
+        if self._path is not None:
+            return self._path.scores(layers, rows)
+        scores = []
+        edges = np.cumsum([branch.width(layers) for branch in self._branches])
+        for branch, branch_rows in zip(self._branches, np.split(rows, edges[:-1], axis=1)):
+            scores.append(branch.scores(layers, branch_rows))
+        return self._head.combine(np.stack(scores, axis=1))

@@ -1,0 +1,178 @@
+"""Parameters of a training, as oneDNN reads them, and arrays for their gradients."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+
+from wqa.engines.onednn.library import Array, Layout
+from wqa.engines.onednn.parameters import Dense, Norm, address, shared_memory, split_queries
+from wqa.engines.onednn.recording import ADD, NULL, Gradient
+from wqa.models.backbone import Embeddings, EncoderLayer
+
+
+class Trained:
+    """Parameters of a block, and arrays that share memory with their gradients.
+
+    Parameters
+    ----------
+    parameters : sequence of mxnet.gluon.Parameter
+        Parameters of the block, in the order in which `set_gradients` takes their gradients.
+    """
+
+    def __init__(self, parameters: Sequence[mx.gluon.Parameter]) -> None:
+        self.parameters = list(parameters)
+        self.addresses = [address(parameter.data()) for parameter in self.parameters]
+        #: Array, index of the parameter, offset in bytes.
+        self._targets: List[Tuple[Array, int, int]] = []
+        self._discarded: Dict[int, np.ndarray] = {}
+
+    def moved(self) -> bool:
+        """Whether the address of a parameter has changed, as after an initialisation."""
+        return self.addresses != [address(parameter.data()) for parameter in self.parameters]
+
+    def target(self, parameter: int, shape: Sequence[int], offset: int = 0) -> Array:
+        """An array for the gradient of a parameter, or of a part that starts at an element."""
+        array = Array(Layout(shape, "float32"), np.zeros(1, np.float32))
+        self._targets.append((array, parameter, 4 * offset))
+        return array
+
+    def set_gradients(self, gradients: Sequence[Gradient], add: bool) -> None:
+        """Set the addresses of the arrays to those of the gradients.
+
+        With ``add``, operations add to the arrays. Gradients that MXNet wants written, not added,
+        are set to zero first.
+        """
+        addresses = []
+        for index, gradient in enumerate(gradients):
+            size = self.parameters[index].data().size
+            start = gradient.address
+            if gradient.request == NULL:
+                unused = self._discarded.setdefault(index, np.zeros(size, np.float32))
+                start = unused.ctypes.data
+            if add and gradient.request != ADD:
+                view(start, size)[:] = 0
+            addresses.append(start)
+        for array, index, offset in self._targets:
+            array.move(addresses[index] + offset)
+
+
+class TrainedProduct(NamedTuple):
+    """Weight and bias of a dense layer, and arrays for their gradients."""
+
+    dense: Dense
+    weight_gradient: Array
+    bias_gradient: Array
+
+
+class TrainedNorm(NamedTuple):
+    """Gain and offset of a normalisation, and arrays for their gradients."""
+
+    norm: Norm
+    gradients: Tuple[Array, Array]
+
+
+def _product(trained: Trained, weight: int, third: Optional[int] = None) -> TrainedProduct:
+    """The product of the parameters ``weight`` (weight) and ``weight + 1`` (bias).
+
+    ``third`` is the index of a part of a joint projection of queries, keys and values.
+    """
+    values = shared_memory(trained.parameters[weight].data())
+    values = values.reshape(trained.parameters[weight].shape)
+    bias = shared_memory(trained.parameters[weight + 1].data())
+    offset = 0
+    if third is not None:
+        values = split_queries(values)[third]
+        bias = split_queries(bias)[third]
+        offset = third * len(values)
+    rows, width = values.shape
+    dense = Dense(lambda: values, bias, refreshable=True)
+    weight_gradient = trained.target(weight, (rows, width), offset * width)
+    bias_gradient = trained.target(weight + 1, (1, rows), offset)
+    return TrainedProduct(dense, weight_gradient, bias_gradient)
+
+
+def _norm(trained: Trained, gamma: int) -> TrainedNorm:
+    """The normalisation of the parameters ``gamma`` (gain) and ``gamma + 1`` (offset)."""
+    beta = gamma + 1
+    gain = shared_memory(trained.parameters[gamma].data())
+    offset = shared_memory(trained.parameters[beta].data())
+    gain_gradient = trained.target(gamma, (gain.size,))
+    offset_gradient = trained.target(beta, (offset.size,))
+    return TrainedNorm(Norm(gain, offset), (gain_gradient, offset_gradient))
+
+
+class TrainedLayer(Trained):
+    """Parameters of one layer.
+
+    Parameters
+    ----------
+    layer : EncoderLayer
+        An initialised layer.
+    """
+
+    def __init__(self, layer: EncoderLayer) -> None:
+        parameters = []
+        for dense in (layer.qkv, layer.proj, layer.ffn_1, layer.ffn_2):
+            parameters += [dense.weight, dense.bias]
+        for norm in (layer.attention_norm, layer.ffn_norm):
+            parameters += [norm.gamma, norm.beta]
+        super().__init__(parameters)
+        self.query = _product(self, 0, 0)
+        self.key = _product(self, 0, 1)
+        self.value = _product(self, 0, 2)
+        self.output = _product(self, 2)
+        self.inner = _product(self, 4)
+        self.outer = _product(self, 6)
+        self.attention_norm = _norm(self, 8)
+        self.ffn_norm = _norm(self, 10)
+
+    def refresh(self) -> None:
+        """Pack the weights again."""
+        for product in (self.query, self.key, self.value, self.output, self.inner, self.outer):
+            product.dense.refresh()
+
+
+class TrainedEmbeddings(Trained):
+    """Parameters of the normalisation and the projection of embeddings.
+
+    Parameters
+    ----------
+    block : Embeddings
+        Initialised embeddings.
+    """
+
+    def __init__(self, block: Embeddings) -> None:
+        parameters = [block.layer_norm.gamma, block.layer_norm.beta]
+        if block.projection is not None:
+            parameters += [block.projection.weight, block.projection.bias]
+        super().__init__(parameters)
+        self.norm = _norm(self, 0)
+        self.projection = None if block.projection is None else _product(self, 2)
+
+    def refresh(self) -> None:
+        """Pack the weights again."""
+        if self.projection is not None:
+            self.projection.dense.refresh()
+
+
+def view(start: int, size: int) -> np.ndarray:
+    """View memory as float32 numbers.
+
+    Parameters
+    ----------
+    start : int
+        Address of the first number.
+    size : int
+        Number of elements.
+
+    Returns
+    -------
+    numpy.ndarray
+        (size,) float32; valid as long as the owner of the memory.
+    """
+    pointer = ctypes.cast(start, ctypes.POINTER(ctypes.c_float))
+    return np.ctypeslib.as_array(pointer, (size,))

@@ -1,0 +1,235 @@
+"""Scores of a list network in MXNet's autograd graph, computed by sparse products on a CPU.
+
+`ListGradients` computes the network forward and backward. Its threads share the lists of a batch.
+MXNet keeps the parameters, the loss and the optimizer.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import List, NamedTuple, Sequence
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd
+
+from wqa.engines.onednn.recording import ADD, NULL, Gradient, record
+from wqa.engines.onednn.trained import view
+from wqa.engines.sparse.blas_threads import one_blas_thread
+from wqa.engines.sparse.distinct import Distinct
+from wqa.engines.sparse.filter_gradients import BatchWords, Convolved, convolve, filter_gradients
+from wqa.engines.sparse.lists import WordLists, lists_of_arrays
+from wqa.engines.sparse.pairs import combine, combine_backward
+from wqa.engines.sparse.parameters import ListParameters, list_parameters, network_parameters
+from wqa.engines.sparse.recurrence import Pass, run_layer, run_layer_backward
+from wqa.engines.sparse.relatedness import Relatedness
+from wqa.engines.sparse.rows import word_weights
+from wqa.engines.sparse.steps import Steps
+from wqa.engines.sparse.threads import in_threads
+from wqa.models.network import Network
+
+#: Least number of candidates' words in a thread's share of a batch.
+_LEAST_WORDS = 1024
+
+
+class ListGradients:
+    """Computes the scores of a list network, and the gradients of its parameters.
+
+    `attach` of the network takes it. The word embeddings are static: they are read once.
+
+    Parameters
+    ----------
+    network : Network
+        An initialised network that `list_obstacle` has nothing against, on the CPU.
+    threads : int
+        Number of threads that compute.
+    """
+
+    def __init__(self, network: Network, threads: int) -> None:
+        mx.nd.waitall()
+        self._parts = network_parameters(network)
+        self._threads = threads
+        self._vectors = network.vectors.data().asnumpy()
+        self._relatedness = Relatedness(self._vectors)
+        self._distinct = [Distinct(len(self._vectors)) for _ in range(threads)]
+        self._lock = threading.Lock()
+
+    def seed(self, seed: int) -> None:
+        """Do nothing, as there are no dropouts.
+
+        Parameters
+        ----------
+        seed : int
+            Seed, as `wqa.engines.onednn.GradientEngine.seed` takes it.
+        """
+
+    def scores(
+        self,
+        question_ids: mx.nd.NDArray,
+        question_valid: mx.nd.NDArray,
+        candidate_ids: mx.nd.NDArray,
+        candidate_valid: mx.nd.NDArray,
+        list_valid: mx.nd.NDArray,
+    ) -> mx.nd.NDArray:
+        """Score candidates.
+
+        Parameters
+        ----------
+        question_ids, question_valid, candidate_ids, candidate_valid, list_valid
+            The inputs of the network.
+
+        Returns
+        -------
+        mxnet.nd.NDArray
+            (Q, n) float32 scores, 0 at padding.
+        """
+        candidates = candidate_ids.shape[:2]
+        lists = lists_of_arrays(
+            question_ids.asnumpy(),
+            question_valid.asnumpy(),
+            candidate_ids.asnumpy(),
+            candidate_valid.asnumpy(),
+            list_valid.asnumpy(),
+        )
+        mx.nd.waitall()  # the optimizer may still be writing
+        with self._lock, one_blas_thread():
+            parameters = list_parameters(self._parts)
+            shares = self._forward(lists, parameters)
+        is_real = np.arange(candidates[1]) < lists.counts[:, None]
+        padded = np.zeros(candidates, np.float32)
+        padded[is_real] = np.concatenate([share.scores for share in shares])
+        out = mx.nd.array(padded)
+
+        def backward(outputs: Sequence[int], inputs: Sequence[Gradient]) -> None:
+            gradient = view(outputs[0], is_real.size).reshape(is_real.shape)[is_real]
+            with self._lock, one_blas_thread():
+                gradients = self._backward(shares, parameters, gradient)
+            for target, values in zip(inputs, gradients):
+                _store(target, values)
+
+        if autograd.is_recording():
+            record([parameter.data() for parameter in self._parts], [out], backward)
+        return out
+
+    def _forward(self, lists: WordLists, parameters: ListParameters) -> List[_Forward]:
+        """Scores of a batch in shares, one for each thread if there are words enough."""
+        words = len(lists.candidate_ids)
+        shares = lists.groups(max(_LEAST_WORDS, -(-words // self._threads)))
+        products = [word_weights(filters.weight) for filters in parameters[:2]]
+
+        def forward(number: int) -> _Forward:
+            # A thread takes every so many shares, so that it has a `Distinct` of its own.
+            distinct = self._distinct[number % self._threads]
+            return self._forward_share(shares[number], parameters, products, distinct)
+
+        return in_threads(forward, range(len(shares)), self._threads)
+
+    def _forward_share(
+        self,
+        lists: WordLists,
+        parameters: ListParameters,
+        products: Sequence[np.ndarray],
+        distinct: Distinct,
+    ) -> _Forward:
+        of_questions, of_candidates = self._relatedness(lists)
+        repeated, lengths = lists.repeated_questions()
+        question_words = self._words(lists.question_ids, distinct)
+        question_words = question_words._replace(words=question_words.words[repeated])
+        candidate_words = self._words(lists.candidate_ids, distinct)
+        questions = convolve(
+            question_words, lengths, of_questions, parameters.question, products[0]
+        )
+        candidates = convolve(
+            candidate_words,
+            lists.candidate_lengths,
+            of_candidates,
+            parameters.candidate,
+            products[1],
+        )
+        pairs = combine(questions.texts, candidates.texts)
+        hidden, steps = pairs, Steps(lists.counts)
+        passes: List[Pass] = []
+        if parameters.directions:
+            hidden, passes = run_layer(parameters.directions, pairs, steps)
+        scores = hidden @ parameters.weight[0] + parameters.bias
+        # Windows of a question's words are the same for all its candidates.
+        sources = repeated[questions.windows.steps.rows()]
+        return _Forward(
+            question_words,
+            candidate_words,
+            questions,
+            candidates,
+            sources,
+            steps,
+            pairs,
+            passes,
+            hidden,
+            scores,
+        )
+
+    def _words(self, ids: np.ndarray, distinct: Distinct) -> BatchWords:
+        rows, indices = distinct.of(ids)
+        vectors = np.zeros((2 + len(rows), self._vectors.shape[1]), np.float32)
+        np.take(self._vectors, rows, axis=0, out=vectors[2:], mode="clip")
+        return BatchWords(vectors, indices + 2)
+
+    def _backward(
+        self, shares: Sequence[_Forward], parameters: ListParameters, gradient: np.ndarray
+    ) -> List[np.ndarray]:
+        """Gradients of the parameters, in the order of `network_parameters`."""
+        ends = np.cumsum([len(share.scores) for share in shares])
+        gradients = np.split(gradient, ends[:-1])
+        threads = self._threads if len(shares) == 1 else 1
+
+        def backward(number: int) -> List[np.ndarray]:
+            return self._backward_share(shares[number], parameters, gradients[number], threads)
+
+        of_shares = in_threads(backward, range(len(shares)), self._threads)
+        # Not in place: both biases of a recurrent layer have the same array.
+        return [functools.reduce(np.add, arrays) for arrays in zip(*of_shares)]
+
+    def _backward_share(
+        self, done: _Forward, parameters: ListParameters, gradient: np.ndarray, threads: int
+    ) -> List[np.ndarray]:
+        weight = gradient @ done.hidden
+        pairs = np.outer(gradient, parameters.weight)
+        directions: List[np.ndarray] = []
+        if parameters.directions:
+            shares, pairs = run_layer_backward(
+                parameters.directions, done.pairs, done.passes, pairs, done.steps
+            )
+            for share in shares:
+                directions += share
+        questions, candidates = combine_backward(done.questions.texts, done.candidates.texts, pairs)
+        question = filter_gradients(
+            done.question_words, done.questions, questions, threads, done.sources
+        )
+        candidate = filter_gradients(done.candidate_words, done.candidates, candidates, threads)
+        return [*question, *candidate, *directions, weight, gradient.sum(keepdims=True)]
+
+
+class _Forward(NamedTuple):
+    """What the forward pass leaves for the backward pass."""
+
+    question_words: BatchWords
+    candidate_words: BatchWords
+    questions: Convolved
+    candidates: Convolved
+    sources: np.ndarray
+    steps: Steps
+    pairs: np.ndarray
+    passes: List[Pass]
+    hidden: np.ndarray
+    scores: np.ndarray
+
+
+def _store(target: Gradient, values: np.ndarray) -> None:
+    """Write or add a gradient as MXNet wants."""
+    if target.request == NULL:
+        return
+    memory = view(target.address, values.size)
+    if target.request == ADD:
+        memory += values.ravel()
+    else:
+        memory[:] = values.ravel()

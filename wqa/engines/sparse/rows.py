@@ -1,0 +1,100 @@
+"""A table of words' products with filters, whose rows are computed when they are needed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+#: Most bytes of a table's rows. 60,000 words and the paper's filters would take 360 MB.
+TABLE_BYTES = 1 << 28
+
+
+class WordRows:
+    """Products of words with the filters of a convolution, for the words that have occurred.
+
+    A row is computed when its word first occurs, and then kept, up to a number of words. Beyond it
+    all are forgotten, and the table fills anew with the words that occur from then on: frequent
+    words return at once, and rare ones, of which most of a vocabulary consists, do not.
+
+    Parameters
+    ----------
+    vectors : numpy.ndarray
+        (V, D) float32 embeddings; row 0 is that of padding.
+    weights : numpy.ndarray
+        (F, D + 1, k) float32 weights of a convolution whose last channel is the relatedness.
+    most_bytes : int
+        Most bytes of the rows.
+    """
+
+    def __init__(
+        self, vectors: np.ndarray, weights: np.ndarray, most_bytes: int = TABLE_BYTES
+    ) -> None:
+        filters, _, width = weights.shape
+        self._vectors = vectors
+        self._weights = word_weights(weights)  # (D, k F)
+        self._related = weights[:, -1].T  # (k, F)
+        self._slots = np.zeros(len(vectors), np.int32)  # row of each word; 0 without one
+        self._filled = 2
+        self._allocate(min(len(vectors), most_bytes // (4 * width * filters)))
+
+    @property
+    def table(self) -> np.ndarray:
+        """(rows, k, F) table as `wqa.engines.sparse.windows.Windows.outputs` takes it."""
+        return self._table
+
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """Rows of words, which stay where they are until the next call.
+
+        Parameters
+        ----------
+        ids : numpy.ndarray
+            (words,) integer ids, from 1.
+
+        Returns
+        -------
+        numpy.ndarray
+            (words,) int32 indices in `table`.
+        """
+        rows = np.take(self._slots, ids, mode="clip")
+        if rows.all():
+            return rows
+        missing = np.unique(ids[rows == 0])
+        if self._filled + len(missing) > len(self._table):
+            missing = np.unique(ids)
+            self._forget(len(missing))
+        start = self._filled
+        self._filled += len(missing)  # first, so that an interrupt cannot give a row two words
+        end = self._filled
+        new = self._table[start:end].reshape(len(missing), -1)
+        np.matmul(self._vectors[missing], self._weights, out=new)
+        self._slots[missing] = np.arange(start, end, dtype=np.int32)
+        return np.take(self._slots, ids, mode="clip")
+
+    def _forget(self, needed: int) -> None:
+        self._slots[:] = 0
+        self._filled = 2
+        if needed > len(self._table) - 2:
+            self._allocate(needed)
+
+    def _allocate(self, words: int) -> None:
+        """Reserve memory, of which the system takes only what is written."""
+        table = np.empty((2 + words, *self._related.shape), np.float32)
+        table[0] = self._related
+        table[1] = 0
+        self._table = table
+
+
+def word_weights(weights: np.ndarray) -> np.ndarray:
+    """Weights of a convolution as the matrix that maps an embedding to its products.
+
+    Parameters
+    ----------
+    weights : numpy.ndarray
+        (F, D + 1, k) float32 weights, those of the relatedness last.
+
+    Returns
+    -------
+    numpy.ndarray
+        (D, k F) float32 view; its transposed is contiguous.
+    """
+    by_place = np.ascontiguousarray(weights[:, :-1].transpose(2, 0, 1))  # (k, F, D)
+    return by_place.reshape(-1, by_place.shape[2]).T

@@ -1,0 +1,340 @@
+"""A folder of arrays on disk: written block by block, memory-mapped when it is complete.
+
+The folder holds one file ``NAME.bin`` an array, which is the bare values, and ``meta.json``: the
+version of the format, what the arrays were computed from, facts about them, and the size of every
+file in bytes and its SHA-256.
+
+A folder under its final name is whole, or it is refused: its sizes are checked when it is opened,
+its digests by `ArrayFolder.check`. `wqa.io.array_writer` writes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import pathlib
+import re
+import shutil
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import read_json
+from wqa.errors import DataError, OptionError, shorten
+from wqa.io.files import PathLike, storage_errors
+
+Types = Mapping[str, np.dtype]
+
+#: Says what is wrong with a block of elements, given the index of its first; empty if nothing is.
+BlockCheck = Callable[[np.ndarray, int], str]
+
+#: Bytes of an array that are read, and checked, at once.
+BLOCK = 1 << 22
+
+
+class ArrayFolder:
+    """A whole folder of arrays, open for reading.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder.
+    version : int
+        The version of the format that the caller reads.
+    kind : str
+        Word for the folder in errors, such as "store".
+    mend : str
+        Remedy that errors name: how to make such a folder.
+    facts : sequence of str
+        Fields that ``meta.json`` has in a folder of this kind, each a number from 0 on.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The folder.
+    meta : dict
+        The content of ``meta.json``.
+
+    Raises
+    ------
+    DataError
+        If the folder is absent, incomplete, truncated, or of another version.
+    """
+
+    def __init__(
+        self, path: PathLike, version: int, kind: str, mend: str, facts: Sequence[str] = ()
+    ) -> None:
+        self.path = pathlib.Path(path)
+        self._mend = f"delete the folder, then {mend}"
+        try:
+            self.meta: Dict[str, Any] = read_json(self.path / "meta.json")
+            needed = {name: self.meta[name] for name in ("format", *facts)}
+            self._sizes = file_sizes(self.meta["files"])
+            self._digests = check_digests(self.meta.get("sha256", {}), self._sizes)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            raise DataError(
+                self.path, f"is no {kind}, or one that is not whole", f"a whole {kind}", mend
+            ) from None
+        stored_version = needed.pop("format")
+        if not _is_count(stored_version) or stored_version != version:
+            raise DataError(
+                self.path,
+                f"a {kind} of format {shorten(stored_version)}",
+                f"format {version}",
+                mend,
+            )
+        for name, value in needed.items():
+            if not _is_count(value):
+                raise DataError(
+                    self.path / "meta.json",
+                    f"{name} is {shorten(value)}",
+                    "a number from 0 on",
+                    self._mend,
+                )
+        for name, size in self._sizes.items():
+            self._check_size(self.path / f"{name}.bin", size)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the folder has an array of this name."""
+        return name in self._sizes
+
+    def _check_size(self, path: pathlib.Path, size: int) -> None:
+        try:
+            actual = path.stat().st_size
+            if path.is_file() and actual == size:
+                return
+            problem = f"{actual} bytes" if path.is_file() else "is no file"
+        except FileNotFoundError:
+            problem = "is missing"
+        except OSError as error:
+            problem = f"cannot be read ({error.strerror})"
+        raise DataError(path, problem, f"{size} bytes", self._mend)
+
+    def arrays(self, types: Types) -> Dict[str, np.ndarray]:
+        """Map the arrays into memory; their pages are read when they are used.
+
+        Parameters
+        ----------
+        types : dict of str to numpy.dtype
+            The element type of each array, by name, as the writer took them.
+
+        Returns
+        -------
+        dict of str to numpy.ndarray
+            Read-only arrays by name.
+
+        Raises
+        ------
+        DataError
+            If the folder has no array of one of the names, one does not consist of whole elements,
+            or it cannot be read.
+        """
+        arrays = {}
+        for name, element in types.items():
+            if name not in self._sizes:
+                raise DataError(self.path, f"has no array {name}", "the arrays " + ", ".join(types))
+            path = self.path / f"{name}.bin"
+            if self._sizes[name] % element.itemsize:
+                raise DataError(
+                    path,
+                    f"{self._sizes[name]} bytes",
+                    f"elements of {element.itemsize} bytes",
+                    self._mend,
+                )
+            if self._sizes[name] == 0:  # an empty file cannot be mapped
+                arrays[name] = np.zeros(0, element)
+                continue
+            try:
+                mapped = np.memmap(path, element, "r")
+            except (OSError, ValueError) as error:
+                raise DataError(path, f"cannot be read ({error})", mend=self._mend) from None
+            # A plain array: slices of a memmap are slow to make.
+            arrays[name] = mapped.view(np.ndarray)
+        return arrays
+
+    def check(
+        self, name: str, values: np.ndarray, check_block: Optional[BlockCheck] = None
+    ) -> None:
+        """Read an array once, and check its digest and its elements.
+
+        Parameters
+        ----------
+        name : str
+            The array.
+        values : numpy.ndarray
+            Its elements, from `arrays`.
+        check_block : callable, optional
+            Takes a block of elements and the index of its first one. Returns an empty string, or
+            what is wrong with an element. By default any element is right.
+
+        Raises
+        ------
+        DataError
+            If the array is not the one that was written, or an element is wrong. The digest is
+            not checked in a folder of an earlier version, which has none.
+        """
+        path = self.path / f"{name}.bin"
+        digest = hashlib.sha256()
+        problem = ""
+        for start, block in _blocks(values):
+            digest.update(block.view(np.uint8).data)
+            if check_block is not None:
+                problem = problem or check_block(block, start)
+        if self._digests.get(name, digest.hexdigest()) != digest.hexdigest():
+            raise DataError(path, f"SHA-256 {digest.hexdigest()}", self._digests[name], self._mend)
+        if problem:
+            raise DataError(path, problem, mend=self._mend)
+
+    def check_made_with(self, settings: Mapping[str, Any], mend: str) -> None:
+        """Check the settings that a folder was computed with.
+
+        Parameters
+        ----------
+        settings : dict
+            The expected values, by their names in ``meta.json``.
+        mend : str
+            Remedy that the error names.
+
+        Raises
+        ------
+        DataError
+            At the first value that differs.
+        """
+        for name, expected in settings.items():
+            stored = self.meta.get(name)
+            if stored != expected:
+                raise DataError(
+                    self.path, f"made with {name} {shorten(stored)}", shorten(expected), mend
+                )
+
+
+def _blocks(values: np.ndarray) -> Iterator[Tuple[int, np.ndarray]]:
+    """Blocks of an array, with the index of the first element of each."""
+    rows = max(1, BLOCK // max(1, values[:1].nbytes))
+    for start in range(0, len(values), rows):
+        yield start, values[start : start + rows]
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def file_sizes(files: Mapping[str, Any]) -> Dict[str, int]:
+    """Take the sizes of files from a ``meta.json`` or a journal.
+
+    Parameters
+    ----------
+    files : dict
+        What the file holds: size in bytes of each array's file, by the array's name.
+
+    Returns
+    -------
+    dict of str to int
+        The sizes.
+
+    Raises
+    ------
+    ValueError
+        If a name is not a word, or a size is not a number from 0 on.
+    """
+    for name, size in files.items():
+        if not re.fullmatch(r"\w+", name) or not _is_count(size):
+            raise ValueError(f"file {shorten(name)} of {shorten(size)} bytes")
+    return dict(files)
+
+
+def check_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[str, str]:
+    """Check the digests of files in a ``meta.json`` or a journal.
+
+    Parameters
+    ----------
+    digests : dict
+        What the file holds: SHA-256 of each array's file, by the array's name. It is empty in
+        folders of earlier versions.
+    sizes : dict of str to int
+        The sizes of the files.
+
+    Returns
+    -------
+    dict of str to str
+        The digests in hexadecimal.
+
+    Raises
+    ------
+    ValueError
+        If a value is not a digest, or the names are not those of the sizes.
+    """
+    if digests and set(digests) != set(sizes):
+        raise ValueError("digests of other files")
+    for digest in digests.values():
+        if not re.fullmatch("[0-9a-f]{64}", digest):
+            raise ValueError(f"digest {shorten(digest)}")
+    return dict(digests)
+
+
+def reusable_folder(
+    path: PathLike, version: int, kind: str, made_with: Mapping[str, Any]
+) -> Optional[ArrayFolder]:
+    """Open the folder that a writer would write, if it exists.
+
+    A folder of the same kind that cannot be read is deleted: under its final name, it was copied
+    incompletely or belongs to another version.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Final name of the folder.
+    version : int
+        The version of the format.
+    kind : str
+        Word for the folder in errors, as `ArrayFolder` takes it.
+    made_with : dict
+        Settings that the arrays are computed with, by names in ``meta.json``.
+
+    Returns
+    -------
+    ArrayFolder or None
+        The folder if it is complete and was computed with the same settings; None if a writer can
+        write.
+
+    Raises
+    ------
+    DataError
+        If the folder is complete, but was computed with other settings.
+    OptionError
+        If the path is a file, or a folder with files that no writer writes.
+    StorageError
+        If a folder that is not whole cannot be deleted.
+    """
+    folder = pathlib.Path(path)
+    if folder.is_file():
+        raise OptionError("out", f"{folder}, a file", "the path of a folder to make")
+    if not folder.exists():
+        return None
+    try:
+        stored = ArrayFolder(folder, version, kind, "choose another folder")
+    except DataError:
+        if not _is_remainder(folder, made_with):
+            raise OptionError(
+                "out", f"{folder}, a folder with other files", "the path of a folder to make"
+            ) from None
+        with storage_errors(folder):
+            shutil.rmtree(folder)
+        return None
+    stored.check_made_with(made_with, "delete the folder, or choose another one")
+    # A writer that was killed after it gave the folder its name leaves the journal.
+    with contextlib.suppress(OSError):
+        (folder / "journal.json").unlink()
+    return stored
+
+
+def _is_remainder(folder: pathlib.Path, made_with: Mapping[str, Any]) -> bool:
+    """Whether a folder holds only files of an incomplete folder of the same kind."""
+    for entry in folder.iterdir():
+        if entry.suffix != ".bin" and entry.name not in ("meta.json", "journal.json"):
+            return False
+    try:
+        meta = read_json(folder / "meta.json")
+    except (OSError, ValueError):
+        return True
+    return isinstance(meta, dict) and all(name in meta for name in made_with)

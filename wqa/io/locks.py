@@ -1,0 +1,221 @@
+"""Locks of outputs: two processes never write to the same run, store or folder.
+
+The lock of ``runs/wikiqa`` is the file ``runs/.wikiqa.lock``, and ``runs/.wikiqa.holder`` says
+which process holds it. Both are removed when the lock is released. The kernel releases the lock of
+a process that dies; its files then stay until the next writer of the same output.
+
+Some network file systems have no such locks. There a writer prints a note and takes none: a lock
+file alone, without the kernel's lock, would refuse all writers after a kill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import logging
+import os
+import pathlib
+import platform
+import shlex
+import stat
+import sys
+import tempfile
+import time
+from typing import Any, Dict, Iterator, Optional, Tuple
+
+from filelock import FileLock, Timeout
+
+from wqa.config import read_json
+from wqa.errors import OutputLocked, printable
+from wqa.io.files import PathLike, storage_errors
+from wqa.io.temporary import machine, process_is_alive, short_name
+
+LOGGER = logging.getLogger(__name__)
+
+#: Attempts to take a lock whose file is removed at the same moment.
+_ATTEMPTS = 100
+#: Attempts to read who holds a lock; a process writes that just after it takes the lock.
+_READINGS = 100
+_PAUSE = 0.02  # seconds
+#: What `fcntl.flock` raises on a file system without locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+
+
+@contextlib.contextmanager
+def lock_output(path: PathLike) -> Iterator[None]:
+    """Hold the lock of an output inside the ``with`` block.
+
+    It does not wait. Readers need no lock. On a file system without locks it prints a note on
+    standard error and takes none.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file or folder that is written; it need not exist. Two names of one folder have one
+        lock.
+
+    Raises
+    ------
+    OutputLocked
+        If another process, or another thread, holds the lock.
+    StorageError
+        If the lock cannot be written.
+    """
+    target = pathlib.Path(path)
+    with storage_errors(target):
+        lock_path, holder_path = _files_of(target)
+    if not has_locks(target):
+        folder = printable(str(lock_path.parent))
+        LOGGER.warning(
+            f"the file system of {folder} has no locks; let no other process write to "
+            f"{printable(str(target))} meanwhile"
+        )
+        yield
+        return
+    with storage_errors(lock_path):
+        lock = _acquire_or_name_holder(target, lock_path, holder_path)
+    try:
+        with storage_errors(target):
+            _write_holder(holder_path)
+        yield
+    finally:
+        # A process that waits for neither file takes a new lock only when both are gone.
+        try:
+            for file in (holder_path, lock_path):
+                with contextlib.suppress(OSError):
+                    file.unlink()
+        finally:
+            lock.release()
+
+
+def has_locks(path: PathLike) -> bool:
+    """Whether the file system of an output has locks.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file or folder that is written; it need not exist.
+
+    Returns
+    -------
+    bool
+        False where `lock_output` takes no lock.
+
+    Raises
+    ------
+    StorageError
+        If its folder cannot be written to.
+    """
+    target = pathlib.Path(path)
+    with storage_errors(target):
+        return _has_locks(_files_of(target)[0].parent)
+
+
+def _files_of(target: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:
+    """The lock file and the holder file of an output."""
+    resolved = target.resolve()
+    folder, name = resolved.parent, f".{short_name(resolved.name)}"
+    if resolved.is_dir() and not os.access(folder, os.W_OK):
+        folder, name = resolved, ""  # the folder is all that may be written to
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}.lock", folder / f"{name}.holder"
+
+
+def _has_locks(folder: pathlib.Path) -> bool:
+    """Whether the file system of a folder has locks.
+
+    filelock does not tell: by its version and the error, it takes the lock for held, raises the
+    error, or takes a lock that a killed process holds for ever.
+    """
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return False
+            raise
+    return True
+
+
+def _acquire_or_name_holder(
+    target: pathlib.Path, lock_path: pathlib.Path, holder_path: pathlib.Path
+) -> FileLock:
+    for _ in range(_READINGS):
+        try:
+            return _acquire(lock_path)
+        except Timeout:
+            holder = _read_holder(holder_path)
+        if holder is not None:
+            text = (
+                f"locked by process {holder['pid']} on {holder['host']} since "
+                f"{holder['start']} ({holder['command']})"
+            )
+            raise OutputLocked(target, text, lock_path)
+        # The holder has not written who it is yet, or is about to release the lock.
+        time.sleep(_PAUSE)
+    raise OutputLocked(target, "locked by another process", lock_path)
+
+
+def _acquire(path: pathlib.Path) -> FileLock:
+    """Take a lock, whose file must still have its name: the holder before may have removed it."""
+    lock = FileLock(str(path), mode=_make_file(path))
+    for _ in range(_ATTEMPTS):
+        try:
+            lock.acquire(timeout=0)
+        except FileNotFoundError:
+            continue  # removed while it was opened
+        if _has_name(lock, path):
+            return lock
+        lock.release()
+    raise Timeout(str(path))
+
+
+def _make_file(path: pathlib.Path) -> int:
+    """Make a lock file with the permissions that the umask gives, and return them.
+
+    Early versions of filelock give 0644, which other users of a shared folder cannot open.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        return stat.S_IMODE(os.fstat(descriptor).st_mode)
+    finally:
+        os.close(descriptor)
+
+
+def _has_name(lock: FileLock, path: pathlib.Path) -> bool:
+    """Whether the locked file still has its name; filelock before version 4 does not check."""
+    descriptor = getattr(getattr(lock, "_context", None), "lock_file_fd", None)
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return descriptor is None or os.path.samestat(status, os.fstat(descriptor))
+
+
+def _write_holder(path: pathlib.Path) -> None:
+    holder = {
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "machine": machine(),
+        "start": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "command": shlex.join(sys.argv),
+    }
+    # Not flushed to the disk: the lock does not outlive the machine's memory either.
+    path.write_text(json.dumps(holder), encoding="utf-8")
+
+
+def _read_holder(path: pathlib.Path) -> Optional[Dict[str, Any]]:
+    """The holder, or None if it is not written yet or is that of a dead process."""
+    try:
+        holder = read_json(path)
+        is_here = holder["machine"] == machine()
+        if not isinstance(holder["pid"], int):
+            return None
+        if is_here and not process_is_alive(holder["pid"]):
+            return None
+        return {name: holder[name] for name in ("pid", "host", "start", "command")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

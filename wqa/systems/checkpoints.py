@@ -1,0 +1,250 @@
+"""Authors' checkpoints in and out, by their layouts."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+import re
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Set, Tuple
+
+import numpy as np
+from mxnet.gluon import Block
+
+from wqa.config import BackboneConfig
+from wqa.errors import EncoderError, OptionError, shorten
+from wqa.models import Network
+from wqa.pretrained.layout import CheckpointLayout, DirectoryLayout
+from wqa.pretrained.mapping import TensorMap, list_names
+from wqa.pretrained.weights import FORMATS, Weights
+from wqa.systems.registry import SYSTEMS, build_network
+
+
+def checkpoint_layouts() -> Dict[str, CheckpointLayout]:
+    """Forms of authors' files of tensors, by system."""
+    layouts = {name: system.checkpoint_layout() for name, system in SYSTEMS.items()}
+    return {name: layout for name, layout in layouts.items() if layout is not None}
+
+
+class Checkpoint(TensorMap):
+    """An authors' checkpoint: one file with the tensors of a system's network.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file: PyTorch's, or safetensors of the same names.
+    encoder : callable
+        Takes the names of the tensors, and returns the `BackboneConfig` of the encoder that the
+        network was trained from.
+
+    Attributes
+    ----------
+    network : Network
+        Network of the file's sizes. It is not initialized.
+    copied : set of str
+        Tensors, by the file's names, that repeat others.
+
+    Raises
+    ------
+    EncoderError
+        If the file cannot be read, is of no known form, or does not fit the encoder.
+    """
+
+    content = "checkpoint"
+    remedy = "name the encoder that the checkpoint was trained from"
+    fetch = f"fetch the file again, or {remedy}"
+
+    def __init__(
+        self, path: pathlib.Path, encoder: Callable[[Collection[str]], BackboneConfig]
+    ) -> None:
+        weights = Weights(path)
+        layout = _recognize(path, weights)
+        plain = layout.plain_names(weights.shapes)
+        options = layout.options(path, plain)
+        config = encoder(weights.shapes)
+        if config.layout != layout.family:
+            raise EncoderError(
+                "encoder",
+                f"an encoder of the family {config.family.name}",
+                f"{layout.family}, the family of {path}",
+                self.remedy,
+            )
+        try:
+            self.network = build_network(layout.system, config, **options)
+        except OptionError as error:
+            problem = f"{error.where}: {error.found}"
+            raise EncoderError(path, problem, error.expected, self.remedy) from None
+        super().__init__(path, weights, plain, layout.names(self.network))
+        self.system = layout.system
+        self._ignored = layout.ignored
+        self.copied: Set[str] = set()
+        self._copies = {
+            **layout.copies(self.network),
+            **layout.further_copies(self.network),
+        }
+
+    def check(self, block: Block) -> None:
+        """Check all tensors, as `TensorMap.check`; a tensor of no parameter is an error too."""
+        super().check(block)
+        needed = set(itertools.chain.from_iterable(self._names.values()))
+        unknown = []
+        for plain in sorted(set(self._plain) - needed):
+            if not re.fullmatch(self._ignored, plain, re.DOTALL):
+                unknown.append(shorten(plain))
+        if unknown:
+            raise EncoderError(
+                self.where,
+                f"tensors beside the network's: {list_names(unknown)}",
+                f"those of the network of {len(needed)} tensors alone",
+                self.fetch,
+            )
+
+    def check_copies(self) -> None:
+        """Compare the tensors that repeat others with them.
+
+        Raises
+        ------
+        EncoderError
+            If a number of them differs; the message names the tensor.
+        """
+        for copy, name in self._copies.items():
+            if self._plain.get(copy, self._plain[name]) == self._plain[name]:
+                continue  # the file lacks the copy, as safetensors do
+            if self._shape(copy) != self._shape(name):
+                self._refuse_copy(copy, name, f"is of shape {self._shape(copy)}")
+            for (row, rows), (_, repeated) in zip(self._read(copy), self._read(name)):
+                if not np.array_equal(rows, repeated):
+                    self._refuse_copy(copy, name, f"has other numbers from row {row} on")
+            self.copied.add(self._plain[copy])
+
+    def unused(self) -> List[str]:
+        """Tensors that no parameter has taken and that repeat none, by the file's names."""
+        return sorted(set(super().unused()) - self.copied)
+
+    def _read(self, plain: str) -> Any:
+        return self.weights.parts(self._plain[plain])
+
+    def _refuse_copy(self, copy: str, name: str, problem: str) -> None:
+        raise EncoderError(
+            f"{self.where}, tensor {self._plain[copy]}",
+            problem,
+            f"those of {self._plain[name]}, which it repeats",
+            "fetch the file again",
+        )
+
+
+def find_layout(settings: Mapping[str, Any], tensors: Collection[str]) -> Optional[DirectoryLayout]:
+    """Find the layout of an authors' directory in Hugging Face's form.
+
+    Parameters
+    ----------
+    settings : mapping of str to object
+        Content of its ``config.json``.
+    tensors : collection of str
+        Names of its tensors without the family's prefix.
+
+    Returns
+    -------
+    DirectoryLayout or None
+        None for a directory of the other library itself.
+    """
+    for system in SYSTEMS.values():
+        layout = system.directory_layout()
+        if layout is not None and layout.recognizes(settings, tensors):
+            return layout
+    return None
+
+
+def is_tensor_file(path: pathlib.Path) -> bool:
+    """Whether a path is a file of tensors by itself.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        Any path.
+
+    Returns
+    -------
+    bool
+        Whether it is a file whose name ends as in `wqa.pretrained.weights.FORMATS`.
+    """
+    return path.suffix in FORMATS and path.is_file()
+
+
+def checkpoint_tensors(
+    system: str, network: Network
+) -> Tuple[CheckpointLayout, Dict[str, np.ndarray], Dict[str, str]]:
+    """Parameters of a network by the names of its authors' checkpoint.
+
+    Parameters
+    ----------
+    system : str
+        System of the network.
+    network : Network
+        Network with initialized parameters.
+
+    Returns
+    -------
+    layout : CheckpointLayout
+        Form of the checkpoint.
+    tensors : dict of str to numpy.ndarray
+        float32 parameters.
+    copies : dict of str to str
+        Tensors that repeat others, as `CheckpointLayout.copies`.
+
+    Raises
+    ------
+    OptionError
+        If the system has no such checkpoint, or it has no names for a parameter.
+    """
+    layout = _layout_of(system, network.config)
+    names = layout.names(network)
+    parameters = network._collect_params_with_prefix()
+    tensors: Dict[str, np.ndarray] = {}
+    for ours, parameter in parameters.items():
+        if ours not in names:
+            raise OptionError(
+                "format",
+                f"pytorch for a run with {ours}",
+                f"a network that is all in {layout.file_name}",
+                "take the format mxnet: the authors' code has no such part",
+            )
+        values = parameter.data(parameter.list_ctx()[0]).asnumpy()
+        tensors.update(zip(names[ours], np.split(values, len(names[ours]))))
+    return layout, tensors, dict(layout.copies(network))
+
+
+def _recognize(path: pathlib.Path, weights: Weights) -> CheckpointLayout:
+    """Layout of a file, by the names of its tensors."""
+    layouts = checkpoint_layouts()
+    for layout in layouts.values():
+        if layout.recognizes(weights.shapes):
+            return layout
+    raise EncoderError(
+        path,
+        "a file of tensors without a configuration",
+        "a checkpoint as " + ", ".join(layout.file_name for layout in layouts.values()),
+        "convert the directory of an encoder with its config.json, without encoder",
+    )
+
+
+def _layout_of(system: str, config: Optional[BackboneConfig]) -> CheckpointLayout:
+    """Layout of a system's checkpoint, for a network on an encoder."""
+    mend = "take the format mxnet"
+    layouts = checkpoint_layouts()
+    if system not in layouts:
+        raise OptionError(
+            "format",
+            f"pytorch for a run of the system {system}",
+            "one of the system " + ", ".join(layouts),
+            f"{mend}: this system's authors have no checkpoint",
+        )
+    layout = layouts[system]
+    family = config.family.name if config is not None else "none"
+    if family != layout.family:
+        raise OptionError(
+            "format",
+            f"pytorch for a run on an encoder of the family {family}",
+            f"{layout.family}",
+            f"{mend}: the authors' code has the names of that family's tensors alone",
+        )
+    return layout

@@ -1,0 +1,383 @@
+"""Conversion of pretrained weights to a run directory, with a report on every tensor."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import os
+import pathlib
+import subprocess
+from typing import Any, Dict, Optional, Tuple
+
+import mxnet as mx
+import numpy as np
+from mxnet.gluon import HybridBlock, nn
+
+from wqa.config import BackboneConfig
+from wqa.errors import EncoderError, OptionError, shorten
+from wqa.io.encoder_directories import PathLike, encoder_directory
+from wqa.io.temporary import scratch_folder
+from wqa.models import Backbone
+from wqa.pretrained import reference
+from wqa.pretrained.configs import to_huggingface
+from wqa.pretrained.layout import DirectoryLayout
+from wqa.pretrained.load import without_gradients
+from wqa.pretrained.mapping import TensorMap
+from wqa.pretrained.source import Source, read_sizes
+from wqa.pretrained.stored_outputs import read_outputs
+from wqa.pretrained.weights import FORMATS
+from wqa.systems.checkpoints import Checkpoint, find_layout, is_tensor_file
+from wqa.systems.convert_report import MAX_LENGTH, Report, write_run
+from wqa.systems.pairwise.network import PairwiseConfig, PairwiseTransformer
+from wqa.systems.reader.network import SpanReader
+from wqa.systems.registry import build_network
+from wqa.text import Tokenizer, load_tokenizer
+
+#: Greatest difference from the reference that `convert` accepts, in float32.
+TOLERANCE = 1e-4
+
+#: Greatest length of an input of a reader, that of BERT's on SQuAD.
+MAX_READ_LENGTH = 384
+
+#: Lengths of the rows that a live check compares; the first row has no padding.
+CHECKED_LENGTHS = (64, 41, 17, 5)
+
+
+class PretrainedEncoder(HybridBlock):
+    """A backbone with its pooler: the system ``"encoder"`` of a converted directory.
+
+    It has no classifier, so ``exits`` is empty.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Configuration of the backbone.
+    has_pooler : bool
+        Whether there is a pooler, a dense layer on the first position.
+    """
+
+    exits: Tuple[int, ...] = ()
+
+    def __init__(self, config: BackboneConfig, has_pooler: bool, **kwargs) -> None:
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.backbone = Backbone(config)
+            self.pooler = nn.Dense(config.units, in_units=config.units) if has_pooler else None
+
+
+def convert(
+    source: PathLike,
+    out: PathLike,
+    check: str = "",
+    command: str = "",
+    encoder: Optional[PathLike] = None,
+) -> Report:
+    """Write a pretrained encoder, or an authors' checkpoint, as a directory of this package.
+
+    If the files hold a classifier, a head of spans or a system's network, the directory is a run,
+    which ranks or reads, and can be trained further.
+
+    Parameters
+    ----------
+    source : str or path-like
+        The encoder, in any form that `wqa.pretrained.load_backbone` takes. Or the checkpoint of a
+        paper's authors, ``cerberus_model.pt`` or a ``.safetensors`` file of the same names, which
+        has no configuration.
+    out : str or path-like
+        New directory to write.
+    check : str
+        Reference for the hidden states of an encoder: a ``.npz`` file as
+        `wqa.pretrained.reference` writes it, or a Python interpreter that has PyTorch and
+        transformers, which then runs the encoder. Empty: no check.
+    command : str
+        Command line to record in ``config.json``.
+    encoder : str or path-like, optional
+        Encoder that a checkpoint was trained from, in any of these forms. Its configuration and
+        its tokenizer are read, not its weights.
+
+    Returns
+    -------
+    Report
+        What was read and written.
+
+    Raises
+    ------
+    EncoderError
+        If the files cannot be read, a tensor is missing, tensors that repeat one another differ,
+        or a difference exceeds `TOLERANCE`. Nothing is written then.
+    OptionError
+        If a checkpoint comes without its encoder, or an encoder with another.
+    """
+    is_checkpoint = is_tensor_file(pathlib.Path(source))
+    _check_options(source, is_checkpoint, check, encoder)
+    if is_checkpoint:
+        return _convert_checkpoint(pathlib.Path(source), out, command, encoder or "")
+    with encoder_directory(source) as folder:
+        files = Source(folder)
+        tokenizer = load_tokenizer(folder)
+        tokenizer.check_fits(files.config, folder)
+        layout = find_layout(files.settings, files.shapes())
+        if layout is not None:
+            return _convert_directory(layout, files, tokenizer, out, str(source), check, command)
+        model = _load(files)
+        differences = compare(model, folder, check) if check else {}
+        system, head, max_length = "encoder", "pooler", MAX_LENGTH
+        if files.has_spans():
+            system, head, max_length = "reader", "head of spans", MAX_READ_LENGTH
+        elif model.exits:
+            system, head = "pairwise", "classifier"
+        report = _report(files, model, files.config, system, head, differences=differences)
+        network = {"exits": list(model.exits)} if model.exits else {}
+        write_run(out, report, model, network, tokenizer, str(source), command, max_length)
+    return report
+
+
+def _check_options(
+    source: PathLike, is_checkpoint: bool, check: str, encoder: Optional[PathLike]
+) -> None:
+    if is_checkpoint and not encoder:
+        raise OptionError(
+            "encoder",
+            f"none for {source}, a file without a configuration",
+            "the encoder that the checkpoint was trained from, for its config.json and tokenizer",
+        )
+    if is_checkpoint and check:
+        raise OptionError(
+            "check", shorten(check), "no check of a checkpoint", "check its encoder by itself"
+        )
+    if encoder and not is_checkpoint:
+        raise OptionError(
+            "encoder",
+            f"{encoder} for {source}, which is no file of tensors",
+            "no encoder, or a file that ends in " + ", ".join(FORMATS),
+            "an encoder's directory has its own config.json",
+        )
+
+
+def _convert_checkpoint(
+    path: pathlib.Path, out: PathLike, command: str, encoder: PathLike
+) -> Report:
+    with encoder_directory(encoder) as folder:
+        files = Checkpoint(path, functools.partial(read_sizes, folder))
+        network = files.network
+        tokenizer = load_tokenizer(folder)
+        tokenizer.check_fits(network.config, folder)
+    files.check(network)
+    files.check_copies()
+    without_gradients(network)
+    network.initialize(mx.init.Zero())
+    files.fill(network)
+    copies = len(files.copied)
+    report = _report(files, network, network.config, files.system, "heads", repeated=copies)
+    own_config = dataclasses.asdict(network.own_config)
+    write_run(out, report, network, own_config, tokenizer, str(path), command)
+    return report
+
+
+def _convert_directory(
+    layout: DirectoryLayout,
+    files: Source,
+    tokenizer: Tokenizer,
+    out: PathLike,
+    source: str,
+    check: str,
+    command: str,
+) -> Report:
+    """Write the network of a system that authors gave out in Hugging Face's form."""
+    path = files.where / "config.json"
+    options = layout.options(path, files.settings, files.shapes())
+    try:
+        network = build_network(layout.system, files.config, **options)
+    except OptionError as error:
+        problem = f"{error.where}: {error.found}"
+        raise EncoderError(path, problem, error.expected, files.remedy) from None
+    [backbone] = network.encoders
+    files.check(backbone)
+    without_gradients(network)
+    network.initialize(mx.init.Zero())
+    files.fill(backbone)
+    files.fill_parts(network, layout.names(network))
+    # The reference has the encoder alone.
+    differences = compare(network, files.where, check, scores=False) if check else {}
+    report = _report(files, network, network.config, layout.system, "head", differences=differences)
+    own_config = dataclasses.asdict(network.own_config)
+    max_length = max(MAX_LENGTH, layout.max_length(network))
+    write_run(out, report, network, own_config, tokenizer, source, command, max_length)
+    return report
+
+
+def _load(files: Source) -> HybridBlock:
+    """The reader or the classifier that the files hold, else the encoder."""
+    if files.has_spans():
+        model: HybridBlock = SpanReader(files.config)
+    elif files.labels() in (1, 2):
+        model = PairwiseTransformer(files.config, PairwiseConfig(files.exits))
+    else:
+        model = PretrainedEncoder(files.config, files.has_pooler())
+    files.check(model.backbone)
+    without_gradients(model)
+    model.initialize(mx.init.Zero())
+    files.fill(model.backbone)
+    if files.has_spans():
+        files.fill_spans(model.head.out)
+    elif model.exits:
+        files.fill_classifier(model.head(0))
+    elif model.pooler is not None:
+        files.fill_pooler(model.pooler)
+    return model
+
+
+def _report(
+    files: TensorMap,
+    model: HybridBlock,
+    config: BackboneConfig,
+    system: str,
+    head: str,
+    **fields: Any,
+) -> Report:
+    parameters = model._collect_params_with_prefix().values()
+    count = sum(math.prod(parameter.shape) for parameter in parameters)
+    encoder_count = model.backbone.parameter_count()
+    return Report(
+        config=config,
+        system=system,
+        head=head,
+        read=len(files.weights.shapes),
+        mapped=len(files.used),
+        missing=files.missing(),
+        unused=files.unused(),
+        parameters=encoder_count,
+        head_parameters=count - encoder_count,
+        **fields,
+    )
+
+
+def compare(
+    model: HybridBlock, folder: pathlib.Path, check: str, scores: bool = True
+) -> Dict[str, float]:
+    """Compare hidden states and scores with the reference.
+
+    Parameters
+    ----------
+    model : HybridBlock
+        Model with a ``backbone`` that has the encoder's parameters.
+    folder : pathlib.Path
+        Directory of the encoder, which a live reference reads.
+    check : str
+        Reference, as `convert` takes it.
+    scores : bool
+        Whether to compare the scores of a model of pairs, one with ``exits``.
+
+    Returns
+    -------
+    dict of str to float
+        Greatest difference at real positions of each layer's hidden states, and of the classifier's
+        scores, by part.
+
+    Raises
+    ------
+    EncoderError
+        If the reference is not available, or a difference exceeds `TOLERANCE`.
+    """
+    if check.endswith(".npz"):
+        expected = read_outputs(check, model.backbone.config)
+    else:
+        expected = _live(check, folder, model.backbone.config, scores and bool(model.exits))
+    _check_inputs(expected, check, model.backbone.config)
+    token_ids = mx.nd.array(expected["token_ids"], dtype="int32")
+    token_types = mx.nd.array(expected["token_types"], dtype="int32")
+    valid_length = mx.nd.array(expected["valid_length"], dtype="float32")
+    states = model.backbone.hidden_states(token_ids, valid_length, token_types)
+    shape = (len(states), *states[0].shape)
+    if expected["states"].shape != shape:
+        raise EncoderError(check, f"hidden states of shape {expected['states'].shape}", str(shape))
+    real = np.arange(shape[2])[None] < expected["valid_length"][:, None]
+    differences = {}
+    for layer, state in enumerate(states):
+        difference = abs(state.asnumpy() - expected["states"][layer])[real].max()
+        differences[f"layer {layer}" if layer else "embeddings' output"] = float(difference)
+    if scores and model.exits and "logits" in expected:
+        logits = expected["logits"]
+        log_odds = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
+        values = model(token_ids, token_types, valid_length).asnumpy()
+        differences["scores"] = float(abs(values - log_odds).max())
+    for part, value in differences.items():
+        if not value <= TOLERANCE:
+            raise EncoderError(
+                folder,
+                f"{part} departs from the reference by {value:.1e}",
+                f"at most {TOLERANCE:.0e}",
+            )
+    return differences
+
+
+def _check_inputs(arrays: Dict[str, np.ndarray], check: str, config: BackboneConfig) -> None:
+    """Refuse token ids, token types and lengths that the encoder cannot take."""
+    token_ids, valid_length = arrays["token_ids"], arrays["valid_length"]
+    rows, length = token_ids.shape if token_ids.ndim == 2 else (0, 0)
+    limits = {
+        "token_ids": (token_ids, (rows, length), 0, config.vocab_size - 1),
+        "token_types": (arrays["token_types"], (rows, length), 0, config.token_types - 1),
+        "valid_length": (valid_length, (rows,), 1, length),
+    }
+    for name, (array, shape, least, most) in limits.items():
+        sound = array.dtype.kind in "iuf" and array.shape == shape and array.size
+        if not sound or not (array.min() >= least and array.max() <= most):
+            raise EncoderError(
+                check,
+                f"{name} of shape {array.shape} and type {array.dtype}",
+                f"numbers from {least} to {most} of shape (B, L), for lengths (B,)",
+            )
+    if length > config.max_positions:
+        raise EncoderError(check, f"rows of {length} tokens", f"at most {config.max_positions}")
+    floats = [arrays["states"].dtype.kind == "f"]
+    if "logits" in arrays:
+        logits = arrays["logits"]
+        floats.append(logits.dtype.kind == "f" and logits.shape in ((rows, 1), (rows, 2)))
+    if not all(floats):
+        raise EncoderError(check, "states or logits of another kind", "floating-point numbers")
+
+
+def _live(
+    python: str, folder: pathlib.Path, config: BackboneConfig, is_classifier: bool
+) -> Dict[str, np.ndarray]:
+    """Run the encoder by an interpreter with PyTorch and transformers, on random rows."""
+    kind = to_huggingface(config)["architectures"][0]
+    if not is_classifier:
+        kind = kind.replace("ForSequenceClassification", "Model")
+    with scratch_folder("check") as scratch:
+        inputs, outputs = os.path.join(scratch, "inputs.npz"), os.path.join(scratch, "outputs.npz")
+        np.savez(inputs, **_random_rows(config))
+        try:
+            done = subprocess.run(
+                [python, reference.__file__, str(folder), kind, inputs, outputs],
+                capture_output=True,
+                text=True,
+            )
+        except OSError as error:
+            raise EncoderError(
+                "check",
+                f"{python} cannot be run ({error.strerror})",
+                "a .npz file, or a Python interpreter with PyTorch and transformers",
+            ) from None
+        if done.returncode:
+            reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+            raise EncoderError(
+                "check",
+                f"the reference failed ({reason})",
+                "a Python interpreter with PyTorch and transformers that reads this directory",
+            )
+        return read_outputs(outputs, config)
+
+
+def _random_rows(config: BackboneConfig) -> Dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    length = min(CHECKED_LENGTHS[0], config.max_positions)
+    lengths = np.minimum(CHECKED_LENGTHS, length)
+    first_id = min(5, config.vocab_size - 1)
+    token_ids = rng.integers(first_id, config.vocab_size, (len(lengths), length))
+    padded = np.arange(length)[None] >= lengths[:, None]
+    token_ids[padded] = max(0, config.first_position - 1)
+    token_types = np.where(padded, 0, rng.integers(0, config.token_types, token_ids.shape))
+    return {"token_ids": token_ids, "token_types": token_types, "valid_length": lengths}

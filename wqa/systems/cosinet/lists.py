@@ -1,0 +1,390 @@
+"""Networks that score all candidates of a question at once, from word embeddings that stay fixed.
+
+Bonadiman and Moschitti 2020, section 4: an encoder of pairs, a recurrent layer over the candidates
+of a question in their original order, and a dense layer that scores them. Each paper's encoder of
+pairs has its own file.
+
+Shapes: Q questions, n candidates a question, B = Q n pairs, N words of a question, M words of a
+candidate, L words of either, D the width of the word embeddings, C that of a pair.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Iterable, List, Optional, Tuple
+
+import mxnet as mx
+from mxnet.gluon import HybridBlock, Parameter, nn, rnn
+
+from wqa.config import BackboneConfig
+from wqa.errors import OptionError
+from wqa.models.backbone import Computation, break_cycles
+from wqa.models.network import Network
+from wqa.models.positions import real_positions
+from wqa.models.runtime import Tensor
+from wqa.systems.cosinet.config import ListConfig
+from wqa.systems.cosinet.inputs import ListEncoder
+from wqa.text import Tokenizer
+
+#: Blocks of a network that work on whole lists.
+_LIST_PARTS = ("recurrent", "out")
+
+
+class ListRecurrence(HybridBlock):
+    """A recurrent layer over candidates, whose backward direction starts at the last real one.
+
+    Inputs are ``pairs``, (n, Q, C), and ``list_valid``, (Q,), the number of real candidates of each
+    question; the output is (n, Q, units). The output of real candidates does not depend on padding.
+
+    Parameters
+    ----------
+    kind : {"rnn", "birnn", "lstm", "bilstm"}
+        Cell and directions.
+    units : int
+        Width of the output, half of it in each direction.
+    width : int
+        C, width of the input.
+    """
+
+    def __init__(self, kind: str, units: int, width: int, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self._kind, self._width = kind, width
+        is_double = kind.startswith("bi")
+        each = units // 2 if is_double else units
+        with self.name_scope():
+            self.ahead = self._layer(each)
+            self.back = self._layer(each) if is_double else None
+
+    def _layer(self, units: int) -> HybridBlock:
+        options: Any = {"input_size": self._width}
+        for name in ("i2h", "h2h"):
+            options[f"{name}_weight_initializer"] = mx.init.Xavier()
+        if self._kind.endswith("lstm"):
+            return rnn.LSTM(units, **options)
+        # The paper names no activation; that of a simple recurrent network is tanh (Elman 1990).
+        return rnn.RNN(units, activation="tanh", **options)
+
+    @property
+    def directions(self) -> List[HybridBlock]:
+        """Gluon's layers: that from the first candidate on, and that from the last."""
+        return [self.ahead] if self.back is None else [self.ahead, self.back]
+
+    def hybrid_forward(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
+        hidden = self.ahead(pairs)
+        if self.back is None:
+            return hidden
+        reversed_pairs = F.SequenceReverse(pairs, list_valid, use_sequence_length=True)
+        back = self.back(reversed_pairs)
+        back = F.SequenceReverse(back, list_valid, use_sequence_length=True)
+        return F.concat(hidden, back, dim=2)
+
+
+class ListNetwork(Network):
+    """Base class of networks on lists; a paper's network encodes a question with a candidate.
+
+    Inputs are ``question_ids``, (Q, N), and ``candidate_ids``, (Q, n, M), int32, in which 0 is
+    padding; ``question_valid``, (Q,), and ``candidate_valid``, (Q, n), the numbers of their words,
+    and ``list_valid``, (Q,), the number of candidates, float32. The output is (Q, n) scores. They
+    are log-odds after pointwise training, and logits of a softmax over the list after listwise
+    training. Padding of words, candidates or questions never changes the score of a candidate; the
+    score of padding is 0.
+
+    A subclass sets `pair_units` and `recurrent_units`, makes its blocks in `make_encoder`, and
+    implements `encode_pairs`.
+
+    Parameters
+    ----------
+    backbone : None
+        There is no encoder.
+    config : ListConfig, optional
+        Configuration of the system.
+
+    Raises
+    ------
+    OptionError
+        If there is an encoder, or the sizes of the word embeddings are missing.
+    """
+
+    Config: Any = ListConfig
+    #: C, width of an encoded pair.
+    pair_units = 0
+    #: Width of the output of the recurrent layer.
+    recurrent_units = 0
+
+    def __init__(
+        self, backbone: Optional[BackboneConfig], config: Optional[ListConfig] = None, **kwargs
+    ) -> None:
+        super().__init__(backbone, config, **kwargs)
+        self._computation = Computation()
+        if backbone is not None:
+            raise OptionError("backbone", "an encoder", "none: the network reads word vectors")
+        own = self.own_config
+        if own.rows < 2 or own.width < 1:
+            sizes = f"{own.rows} rows of width {own.width}"
+            raise OptionError("word vectors", sizes, "the row of padding, and one for a word")
+        units = self.pair_units
+        with self.name_scope():
+            # Static (section 4.1.1): no gradient, and saved with the run.
+            self.vectors = self.params.get(
+                "vectors", shape=(own.rows, own.width), init="zeros", grad_req="null"
+            )
+            self.make_encoder(own.width)
+            self.recurrent = None
+            if own.recurrent != "none":
+                self.recurrent = ListRecurrence(own.recurrent, self.recurrent_units, units)
+                units = self.recurrent_units
+            self.out = nn.Dense(
+                1, flatten=False, in_units=units, weight_initializer=mx.init.Xavier()
+            )
+
+    def constants(self) -> List[Parameter]:
+        return [self.vectors]
+
+    def make_encoder(self, width: int) -> None:
+        """Make the blocks of `encode_words` and `encode_pairs`.
+
+        Parameters
+        ----------
+        width : int
+            D, the width of the word embeddings.
+        """
+        raise NotImplementedError
+
+    def attach(self, engine: Any) -> None:
+        """Attach an engine, which then computes the scores.
+
+        The engine computes a network that runs on arrays. MXNet computes a hybridized one.
+
+        Parameters
+        ----------
+        engine : wqa.engines.sparse.ListGradients or None
+            Engine to attach; None to detach it.
+        """
+        self._computation.engine = engine
+
+    def forward(self, question_ids: Tensor, *inputs: Tensor) -> Tensor:
+        """Compute the scores by the attached engine, or by MXNet."""
+        if self._computation.takes(question_ids):
+            return self._computation.engine.scores(question_ids, *inputs)
+        return super().forward(question_ids, *inputs)
+
+    def encode_words(self, F, words: Tensor, real: Tensor) -> Tensor:
+        """Encode the words of a text before it meets the other one; by default they stay.
+
+        Parameters
+        ----------
+        F : module
+            ``mxnet.nd`` or ``mxnet.sym``.
+        words : Tensor
+            (texts, L, D) embeddings, 0 at padding.
+        real : Tensor
+            (texts, L, 1): 1 at words, 0 at padding.
+
+        Returns
+        -------
+        Tensor
+            (texts, L, units), 0 at padding.
+        """
+        return words
+
+    def encode_pairs(
+        self, F, question: Tensor, question_valid: Tensor, candidate: Tensor, valid: Tensor
+    ) -> Tensor:
+        """Encode pairs.
+
+        Parameters
+        ----------
+        F : module
+            ``mxnet.nd`` or ``mxnet.sym``.
+        question, candidate : Tensor
+            (B, N, units) and (B, M, units), as `encode_words` returns them.
+        question_valid, valid : Tensor
+            (B,) numbers of words of the question and of the candidate. A candidate that is padding
+            has none; what is returned for it is finite, and not read.
+
+        Returns
+        -------
+        Tensor
+            (B, C)
+        """
+        raise NotImplementedError
+
+    def word_work(self) -> int:
+        """Multiply-adds of a pair for each of its words, in products with weights.
+
+        Returns
+        -------
+        int
+        """
+        raise NotImplementedError
+
+    def list_work(self) -> int:
+        """Multiply-adds of a candidate beside those of its words, in products with weights.
+
+        Returns
+        -------
+        int
+        """
+        blocks = [self.out]
+        if self.recurrent is not None:
+            blocks.append(self.recurrent)
+        work = 0
+        for block in blocks:
+            for name, parameter in block.collect_params().items():
+                if name.endswith("weight"):
+                    work += math.prod(parameter.shape)
+        return work
+
+    def stage_work(self) -> List[float]:
+        return [float(self.word_work())]
+
+    def text_encoder(
+        self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
+    ) -> ListEncoder:
+        if tokenizer.vocab_size != self.own_config.rows:
+            ids = f"{tokenizer.vocab_size:,} ids"
+            raise OptionError("tokenizer", ids, f"{self.own_config.rows:,}, the word embeddings")
+        return ListEncoder(tokenizer, max_length, long_questions)
+
+    def hybrid_forward(
+        self,
+        F,
+        question_ids: Tensor,
+        question_valid: Tensor,
+        candidate_ids: Tensor,
+        candidate_valid: Tensor,
+        list_valid: Tensor,
+        vectors: Tensor,
+    ) -> Tensor:
+        pairs = self.encode(
+            F, question_ids, question_valid, candidate_ids, candidate_valid, vectors
+        )  # (Q, n, C)
+        return self.score(F, pairs, list_valid)
+
+    def encode(
+        self,
+        F,
+        question_ids: Tensor,
+        question_valid: Tensor,
+        candidate_ids: Tensor,
+        candidate_valid: Tensor,
+        vectors: Tensor,
+    ) -> Tensor:
+        """Encode the pairs of lists.
+
+        Parameters
+        ----------
+        F : module
+            ``mxnet.nd`` or ``mxnet.sym``.
+        question_ids, question_valid, candidate_ids, candidate_valid : Tensor
+            The first inputs of the network.
+        vectors : Tensor
+            (rows, D) word embeddings.
+
+        Returns
+        -------
+        Tensor
+            (Q, n, C)
+        """
+        question = self._embed(F, question_ids, question_valid, vectors)  # (Q, N, units)
+        question = _for_each(F, question, candidate_ids)  # (B, N, units)
+        question_counts = _for_each(F, question_valid, candidate_ids)  # (B,)
+        ids = F.reshape(candidate_ids, (-3, 0))  # (B, M)
+        counts = F.reshape(candidate_valid, (-1,))  # (B,)
+        candidate = self._embed(F, ids, counts, vectors)  # (B, M, units)
+        pairs = self.encode_pairs(F, question, question_counts, candidate, counts)  # (B, C)
+        return F.reshape_like(pairs, candidate_ids, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=2)
+
+    def score(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
+        """Score the candidates of lists.
+
+        Parameters
+        ----------
+        F : module
+            ``mxnet.nd`` or ``mxnet.sym``.
+        pairs : Tensor
+            (Q, n, C), as `encode` returns them.
+        list_valid : Tensor
+            (Q,) number of candidates.
+
+        Returns
+        -------
+        Tensor
+            (Q, n) scores, 0 at padding.
+        """
+        real = real_positions(F, pairs, list_valid)  # (Q, n)
+        if self.recurrent is not None:
+            pairs = F.swapaxes(pairs, 0, 1)  # (n, Q, C)
+            pairs = F.swapaxes(self.recurrent(pairs, list_valid), 0, 1)
+        return F.reshape(self.out(pairs), (0, -1)) * real
+
+    def parts(self) -> Tuple[HybridBlock, HybridBlock]:
+        """The network in two blocks, so that a long list is encoded a few pairs at a time.
+
+        Returns
+        -------
+        pairs : mxnet.gluon.HybridBlock
+            Takes the first four inputs of the network; returns encoded pairs, (Q, n, C).
+        lists : mxnet.gluon.HybridBlock
+            Takes these pairs and the last input; returns the scores, (Q, n).
+        """
+        return _Pairs(self), _Lists(self)
+
+    def _embed(self, F, ids: Tensor, valid: Tensor, vectors: Tensor) -> Tensor:
+        """Encoded words of texts, 0 at padding: (texts, L, units)."""
+        own = self.own_config
+        words = F.Embedding(ids, vectors, input_dim=own.rows, output_dim=own.width)
+        real = F.expand_dims(real_positions(F, ids, valid), axis=2)  # (texts, L, 1)
+        words = F.BlockGrad(F.broadcast_mul(words, real))
+        return self.encode_words(F, words, real)
+
+
+class _Part(HybridBlock):
+    """Some blocks of a network, which share its parameters."""
+
+    def __init__(self, network: ListNetwork, names: Iterable[str]) -> None:
+        super().__init__(prefix=network.prefix)
+        self._network = (network,)  # in a tuple, so that it is no child
+        for name in names:
+            if network._children.get(name) is not None:
+                self.register_child(network._children[name], name)
+        break_cycles(self)
+
+
+class _Pairs(_Part):
+    """`ListNetwork.encode` as a block."""
+
+    def __init__(self, network: ListNetwork) -> None:
+        super().__init__(network, set(network._children) - set(_LIST_PARTS))
+        self.vectors = network.vectors
+        self.params.update({network.vectors.name: network.vectors})
+
+    def hybrid_forward(
+        self,
+        F,
+        question_ids: Tensor,
+        question_valid: Tensor,
+        candidate_ids: Tensor,
+        candidate_valid: Tensor,
+        vectors: Tensor,
+    ) -> Tensor:
+        return self._network[0].encode(
+            F, question_ids, question_valid, candidate_ids, candidate_valid, vectors
+        )
+
+
+class _Lists(_Part):
+    """`ListNetwork.score` as a block."""
+
+    def __init__(self, network: ListNetwork) -> None:
+        super().__init__(network, _LIST_PARTS)
+
+    def hybrid_forward(self, F, pairs: Tensor, list_valid: Tensor) -> Tensor:
+        return self._network[0].score(F, pairs, list_valid)
+
+
+def _for_each(F, rows: Tensor, candidates: Tensor) -> Tensor:
+    """Rows of questions, (Q, ...), repeated for each of the candidates, (Q, n, M): (B, ...)."""
+    rows = F.expand_dims(rows, axis=1)  # (Q, 1, ...)
+    rows = F.broadcast_like(rows, candidates, lhs_axes=(1,), rhs_axes=(1,))  # (Q, n, ...)
+    return F.reshape(rows, (-3, -2))

@@ -1,0 +1,280 @@
+"""Makes the table of word vectors of a corpus: from a file, from an encoder, or from the corpus.
+
+The vocabulary is that of all texts of the given files. Their labels are not read, so the texts of
+the questions that a ranker is evaluated on may be among them, as a published table has their words.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import EngineConfig
+from wqa.data.formats import data_digest
+from wqa.data.vector_files import FORMATS, read_vector_file, tell_format
+from wqa.data.word_vectors import (
+    FORMAT,
+    KIND,
+    WordVectors,
+    read_word_vectors,
+    table_keys,
+    write_word_vectors,
+)
+from wqa.errors import DataError, OptionError, check_choice
+from wqa.io.arrays import reusable_folder
+from wqa.io.files import PathLike, sha256
+from wqa.systems.cosinet import cooccurrence
+from wqa.systems.cosinet.vocabulary import WordCounts, count_words, read_texts, sif_weights
+from wqa.systems.cosinet.word_encoder import WordEncoder, principal_components
+
+#: Default number of elements of vectors, and constant of the frequency weights (Model2Vec's).
+UNITS, SIF = 300, 1e-4
+
+
+class TableReport(NamedTuple):
+    """A table that was made.
+
+    Attributes
+    ----------
+    table : WordVectors
+        The table, as it was read from its folder.
+    vocabulary : int
+        Number of words of the texts.
+    known : int
+        Number of them that have a vector.
+    coverage : float
+        Share of the words' occurrences that have a vector.
+    seconds : float
+        Time that it took; 0 where the folder held the table already.
+    """
+
+    table: WordVectors
+    vocabulary: int
+    known: int
+    coverage: float
+    seconds: float
+
+
+def embed_words(
+    data: Sequence[PathLike],
+    out: PathLike,
+    vectors: Optional[PathLike] = None,
+    encoder: Optional[str] = None,
+    ppmi: bool = False,
+    format: str = "auto",
+    units: Optional[int] = None,
+    sif: Optional[float] = None,
+    least_count: int = 1,
+    engine: Optional[EngineConfig] = None,
+    progress: bool = False,
+) -> TableReport:
+    """Make the table of word vectors of some texts, in a folder.
+
+    Parameters
+    ----------
+    data : sequence of str or path-like
+        Files of questions, canonical JSONL, whose words get vectors. No label is used.
+    out : str or path-like
+        Folder to make. A whole table that was made with the same arguments is kept as it is.
+    vectors : str or path-like, optional
+        File of published vectors to take, as `wqa.data.vector_files.read_vector_file` reads it.
+    encoder : str, optional
+        Pretrained encoder to distil: each word encoded by itself, reduced by principal components,
+        weighted by frequency.
+    ppmi : bool
+        Factorize the positive pointwise mutual information of the texts' words instead.
+    format : str
+        Format of ``vectors``.
+    units : int, optional
+        Number of elements of vectors that are made, 300 by default.
+    sif : float, optional
+        Constant ``a`` of the frequency weights ``a / (a + p(w))`` of an encoder's vectors, 1e-4 by
+        default; 0 for none.
+    least_count : int
+        Least number of occurrences of a word that gets a vector.
+    engine : EngineConfig, optional
+        Engine that computes the encoder.
+    progress : bool
+        Show bars on standard error.
+
+    Returns
+    -------
+    TableReport
+        The table, and how many words have a vector.
+
+    Raises
+    ------
+    OptionError
+        If not one of the three sources is given, an option does not belong to it or is out of
+        range, or ``out`` is another folder.
+    DataError
+        If a file cannot be read, or no word has a vector.
+    EncoderError
+        If the encoder cannot be read.
+    StorageError
+        If the folder cannot be written.
+    """
+    start = time.perf_counter()
+    source = _source_of(vectors, encoder, ppmi)
+    _check_options(data, source, units, sif, least_count)
+    if source != "vectors" and format != "auto":
+        raise OptionError("format", f"{format} with {source}", "with vectors alone")
+    check_choice("format", format, ("auto", *FORMATS))
+    counts = count_words(data, least_count, progress)
+    settings: Dict[str, Any] = {
+        "data_sha256": [data_digest(path) for path in data],
+        "least_count": least_count,
+    }
+    made_units, smoothing = units or UNITS, SIF if sif is None else sif
+    if vectors is not None:
+        maker: _Maker = _FromFile(vectors, format, counts, progress)
+    elif encoder is not None:
+        maker = _FromEncoder(encoder, made_units, smoothing, engine, counts, progress)
+    else:
+        maker = _FromTexts(data, made_units, counts, progress)
+    settings.update(maker.settings)
+    if reusable_folder(out, FORMAT, KIND, settings) is not None:
+        return _report(read_word_vectors(out), counts, 0.0)
+    table = maker.make()
+    write_word_vectors(out, WordVectors(table.words, table.vectors, {**table.meta, **settings}))
+    return _report(read_word_vectors(out), counts, time.perf_counter() - start)
+
+
+def _source_of(vectors: Optional[PathLike], encoder: Optional[str], ppmi: bool) -> str:
+    given = {"vectors": vectors is not None, "encoder": encoder is not None, "ppmi": ppmi}
+    names = [name for name, is_given in given.items() if is_given]
+    if len(names) != 1:
+        chosen = " and ".join(names) or "none of them"
+        raise OptionError("vectors and encoder and ppmi", chosen, "one of the three")
+    return names[0]
+
+
+def _check_options(
+    data: Sequence[PathLike],
+    source: str,
+    units: Optional[int],
+    sif: Optional[float],
+    least_count: int,
+) -> None:
+    if not data:
+        raise OptionError("data", "no file", "files of questions")
+    if least_count < 1:
+        raise OptionError("least_count", least_count, "a whole number from 1")
+    if units is not None and source == "vectors":
+        raise OptionError("units", f"{units} with vectors", "none: the file has its own")
+    if units is not None and units < 1:
+        raise OptionError("units", units, "a whole number from 1")
+    if sif is not None and source != "encoder":
+        raise OptionError("sif", f"{sif} with {source}", "with encoder alone")
+    if sif is not None and not 0 <= sif < float("inf"):
+        raise OptionError("sif", sif, "0 (off) or a number above 0")
+
+
+class _Maker:
+    """Makes a table; ``settings`` are what it depends on besides the texts."""
+
+    settings: Dict[str, Any]
+
+    def make(self) -> WordVectors:
+        raise NotImplementedError
+
+
+class _FromFile(_Maker):
+    """The rows of a published file that the words are looked up as."""
+
+    def __init__(self, path: PathLike, format: str, counts: WordCounts, progress: bool) -> None:
+        self._path, self._counts, self._progress = path, counts, progress
+        kind = tell_format(path) if format == "auto" else format
+        self.settings = {"kind": kind, "source_sha256": sha256(path)}
+
+    def make(self) -> WordVectors:
+        kind = self.settings["kind"]
+        return read_vector_file(self._path, self._counts.words, kind, self._progress)
+
+
+class _FromEncoder(_Maker):
+    """Static vectors distilled from an encoder."""
+
+    def __init__(
+        self,
+        name: str,
+        units: int,
+        smoothing: float,
+        engine: Optional[EngineConfig],
+        counts: WordCounts,
+        progress: bool,
+    ) -> None:
+        self._counts, self._progress = counts, progress
+        self._encoder = WordEncoder(name, engine)
+        if units > self._encoder.units:
+            expected = f"at most {self._encoder.units}, the units of the encoder"
+            raise OptionError("units", units, expected)
+        self.settings = {
+            "kind": "distilled",
+            "source": name,
+            "source_sha256": self._encoder.sha256,
+            "precision": (engine or EngineConfig()).precision,
+            "components": units,
+            "sif": smoothing,
+        }
+
+    def make(self) -> WordVectors:
+        rows, encodings = self._encoder.encode(self._counts.words, self._progress)
+        words = [self._counts.words[row] for row in rows]
+        if len(words) < 2:
+            raise DataError(
+                self.settings["source"],
+                f"the encoder has tokens for {len(words)} of the texts' words",
+                "at least 2 words",
+                "take more texts",
+            )
+        vectors = _scaled(principal_components(encodings, self.settings["components"]))
+        weights = sif_weights(self._counts.counts[rows], self._counts.total, self.settings["sif"])
+        return WordVectors(words, (vectors * weights[:, None]).astype(np.float32))
+
+
+class _FromTexts(_Maker):
+    """Positive pointwise mutual information of the texts' words, factorized."""
+
+    def __init__(
+        self, data: Sequence[PathLike], units: int, counts: WordCounts, progress: bool
+    ) -> None:
+        self._data, self._counts, self._progress = data, counts, progress
+        self.settings = {"kind": "ppmi", "components": units, "window": cooccurrence.WINDOW}
+
+    def make(self) -> WordVectors:
+        texts = read_texts(self._data, self._progress)
+        pairs = cooccurrence.count_pairs(texts, self._counts.words)
+        information = cooccurrence.ppmi(pairs)
+        vectors = cooccurrence.factorize(information, self.settings["components"])
+        # A word without a context above chance has no vector; it stays unknown.
+        rows = np.flatnonzero(information.getnnz(axis=1))
+        words = [self._counts.words[row] for row in rows]
+        return WordVectors(words, _scaled(vectors[rows]).astype(np.float32))
+
+
+def _scaled(vectors: np.ndarray) -> np.ndarray:
+    """Scale a table so that the mean of its vectors' squared norms is 1.
+
+    Published vectors have norms near 1 or are used with learning rates that suit such norms.
+    """
+    norm = np.sqrt(np.square(vectors).sum(axis=1).mean())
+    return vectors / norm if norm > 0 else vectors
+
+
+def _report(table: WordVectors, counts: WordCounts, seconds: float) -> TableReport:
+    known, occurrences = _known(table, counts)
+    coverage = occurrences / counts.total
+    return TableReport(table, len(counts.words), known, coverage, seconds)
+
+
+def _known(table: WordVectors, counts: WordCounts) -> Tuple[int, int]:
+    """Number of words that have a vector, and of their occurrences."""
+    words = set(table.words)
+    rows: List[int] = []
+    for row, word in enumerate(counts.words):
+        if not words.isdisjoint(table_keys([word], table.masks_digits)):
+            rows.append(row)
+    return len(rows), int(counts.counts[rows].sum())

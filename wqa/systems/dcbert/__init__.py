@@ -1,0 +1,14 @@
+"""DC-BERT (Nie et al. 2020)."""
+
+from wqa.config.systems import System
+
+#: Records of the systems of this package.
+SYSTEMS = (
+    System(
+        name="dcbert",
+        help="DC-BERT",
+        network="wqa.systems.dcbert.network.DecoupledTransformer",
+        task="wqa.systems.dcbert.task.DCBERTTask",
+        ranker="wqa.systems.dcbert.ranker.DecoupledRanker",
+    ),
+)

@@ -1,0 +1,259 @@
+"""Ranking by DC-BERT (Zhang et al. 2020, section 2): questions and documents are encoded apart.
+
+A question is encoded once for all its documents. A document comes from a cache, by its id and the
+digest of its text, or is encoded now, once for all questions of a group. The interaction layers
+then rank as a cascade does: in micro-batches of pairs, with drops between exits.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
+
+import numpy as np
+
+from wqa.cache.cached_documents import CachedDocuments
+from wqa.config import EngineConfig
+from wqa.data import Question
+from wqa.engines.choice import build_engine
+from wqa.engines.document_encoder import DocumentEncoder, encodings_identity
+from wqa.engines.mxnet import Engine
+from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
+from wqa.inference.cost import Cost
+from wqa.inference.exit_ranker import CascadeRanker, QuestionGroup
+from wqa.io.files import PathLike
+from wqa.models import Backbone, Network
+from wqa.systems.dcbert.engines import (
+    DecoupledHybridEngine,
+    DecoupledPackedEngine,
+    JointPair,
+    TextRows,
+    calibrate_interaction,
+)
+from wqa.text import Encoded, PairEncoder, SplitPair
+
+
+class StoredDocument(NamedTuple):
+    """A document whose encodings are known, in place of its token ids in a `SplitPair`."""
+
+    rows: np.ndarray  # (length, C)
+    truncated: bool
+    empty: bool = False
+
+    @property
+    def length(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    @property
+    def token_ids(self) -> np.ndarray:
+        """No token ids: nothing is encoded."""
+        return np.zeros(0, np.int32)
+
+
+class DecoupledRanker(CascadeRanker):
+    """Ranks by encodings of questions and documents.
+
+    Parameters
+    ----------
+    network : Network
+        `DecoupledTransformer`, or another network with encoders of its own for
+        questions and documents, with its parameters on the engine's device.
+    encoder : PairEncoder
+        `wqa.text.SplitEncoder`, which encodes both texts apart.
+    engine : EngineConfig, optional
+        Engine, precision, device and sizes of the interaction and of the encoders. By default MXNet
+        on the CPU.
+    quantized : list of dict, optional
+        `Quantized` products, for int8: those of the question encoder's layers, of the
+        document encoder's, and of the interaction's.
+    cache : str, path-like or CachedDocuments, optional
+        Document cache of this network's document encoder, as `wqa encode` writes it. Documents that
+        it does not hold, or with another text, and candidates without an id, are encoded.
+    **options
+        Further parameters of `CascadeRanker`.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option is out of range, or does not fit the network or this machine.
+    DataError
+        If the cache cannot be read, or was made with other weights, another tokenizer or another
+        length.
+    """
+
+    takes_cache = True
+
+    def __init__(
+        self,
+        network: Network,
+        encoder: PairEncoder,
+        engine: Optional[EngineConfig] = None,
+        quantized: Optional[QuantizedLayers] = None,
+        cache: Union[PathLike, CachedDocuments, None] = None,
+        **options: Any,
+    ) -> None:
+        config = engine or EngineConfig(engine="mxnet")
+        super().__init__(network, encoder, engine=config, quantized=quantized, **options)
+        own = network.own_config
+        #: Whether the interaction reads the first encoding of each text alone.
+        self.reads_first = own.interaction == "linear"
+        depth = network.num_layers
+        most = network.config.max_positions
+        encoders: Dict[Backbone, DocumentEncoder] = {}  # of both texts, if they share one
+        for index, backbone in enumerate(network.encoders):
+            if backbone not in encoders:
+                layers = quantized and quantized[index * depth : (index + 1) * depth]
+                encoders[backbone] = DocumentEncoder(
+                    backbone, encoder.tokenizer, most, config, layers
+                )
+        self._text_encoders = [encoders[backbone] for backbone in network.encoders]
+        self._cache: Optional[CachedDocuments] = None
+        if cache is not None:
+            self._cache = CachedDocuments.of(cache)
+            backbone = network.document_encoder
+            self._cache.open(encodings_identity(backbone, encoder.tokenizer, encoder.max_length))
+
+    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
+        network, tokenizer = self.network, self.encoder.tokenizer
+        layers = quantized and quantized[2 * network.num_layers :]
+        engines = (DecoupledHybridEngine, DecoupledPackedEngine)
+        return build_engine(network, tokenizer, self._config, layers, engines)
+
+    @property
+    def _group_type(self) -> Type[QuestionGroup]:
+        return DecoupledGroup
+
+    @staticmethod
+    def calibrate(
+        network: Network, pairs: Sequence[Any], strength: float = STRENGTH
+    ) -> QuantizedLayers:
+        questions = {pair.question.token_ids.tobytes(): pair.question for pair in pairs}
+        documents = {pair.document.token_ids.tobytes(): pair.document for pair in pairs}
+        quantized: QuantizedLayers = []
+        rows: List[Dict[bytes, TextRows]] = []
+        for backbone, texts in zip(network.encoders, (questions, documents)):
+            layers, inputs = list(backbone.layers), list(texts.values())
+            quantized += calibrate(network.config, backbone.embeddings, layers, inputs, strength)
+            ids = [text.token_ids for text in inputs]
+            # oneDNN pads nothing, and so needs no tokenizer.
+            by_onednn = EngineConfig(engine="onednn")
+            most = network.config.max_positions
+            encoder = DocumentEncoder(backbone, None, most, by_onednn)  # type: ignore[arg-type]
+            rows.append(dict(zip(texts, map(TextRows, encoder.encode(ids)))))
+        joint = []
+        for pair in pairs:
+            question = rows[0][pair.question.token_ids.tobytes()]
+            document = rows[1][pair.document.token_ids.tobytes()]
+            joint.append(JointPair(question, document, False, False))
+        return quantized + calibrate_interaction(network, joint, strength)
+
+    @property
+    def question_encoder(self) -> DocumentEncoder:
+        """Encoder of questions."""
+        return self._text_encoders[0]
+
+    @property
+    def document_encoder(self) -> DocumentEncoder:
+        """Encoder of documents that are not in the cache."""
+        return self._text_encoders[1]
+
+    def _pairs(self, question: Question) -> List[Any]:
+        if self._cache is None:
+            return super()._pairs(question)
+        stored = self._cache.get(question.candidates, 1 if self.reads_first else None)
+        texts = [text for text, document in zip(question.texts, stored) if document is None]
+        # The question needs a candidate to be encoded.
+        encoded = self.encoder.encode(question.question, texts or [""], question.id)
+        remaining = iter(encoded)
+        # A cache of first rows lacks none of the rows that the linear variant reads.
+        lacks_rows = not (self.reads_first and self._cache.tokens)
+        pairs = []
+        for cached in stored:
+            document: Any = None
+            if cached is None:
+                document = next(remaining).document
+            else:
+                document = StoredDocument(cached.rows, cached.truncated and lacks_rows)
+            pairs.append(SplitPair(encoded[0].question, document))
+        return pairs
+
+
+class DecoupledGroup(QuestionGroup):
+    """A group of questions whose texts are encoded before its pairs run."""
+
+    _ranker: DecoupledRanker
+
+    def __init__(
+        self,
+        ranker: DecoupledRanker,
+        group: Sequence[Sequence[Any]],
+        names: Sequence[str],
+        document_ids: Sequence[Sequence[Optional[str]]],
+        originals: Sequence[Sequence[int]],
+    ) -> None:
+        super().__init__(ranker, group, names, document_ids, originals)
+        #: Texts that were encoded for the question with this first pair, and their tokens.
+        self._encoded: Dict[int, Tuple[int, int]] = {}
+        self._encode_texts()
+
+    def _check_pairs(self) -> None:
+        network = self._ranker.network
+        limits = (network.own_config.question_length, network.max_positions)
+        questions = [pair.question for pair in self._pairs]
+        documents = [pair.document for pair in self._pairs]
+        for texts, limit in zip((questions, documents), limits):
+            self._check_lengths(np.array([text.length for text in texts], dtype=int), limit)
+            self._check_ids([text.token_ids for text in texts])
+
+    def _encode_texts(self) -> None:
+        """Put encodings in the place of the texts of pairs that are not blank."""
+        ranked: List[Tuple[int, np.ndarray]] = []  # first pair of a question, pairs not blank
+        for start, end in zip(self._starts, self._starts[1:]):
+            pairs = start + np.flatnonzero(self._filled[start:end])
+            if len(pairs):
+                ranked.append((int(start), pairs))
+        questions = [self._pairs[pairs[0]].question for _, pairs in ranked]
+        question_rows = self._encode(self._ranker.question_encoder, questions)
+        new: Dict[bytes, Encoded] = {}  # documents to encode, each text once
+        for (start, pairs), question in zip(ranked, questions):
+            texts = tokens = 0
+            for pair in pairs:
+                document = self._pairs[pair].document
+                key = document.token_ids.tobytes()
+                if key and key not in new:
+                    new[key] = document
+                    texts, tokens = texts + 1, tokens + document.length
+            self._encoded[start] = (1 + texts, question.length + tokens)
+        document_rows = self._encode(self._ranker.document_encoder, list(new.values()))
+        known = dict(zip(new, document_rows))
+        for (_, pairs), rows in zip(ranked, question_rows):
+            for pair in pairs:
+                document = self._pairs[pair].document
+                text = known.get(document.token_ids.tobytes())
+                if text is None:
+                    text = self._text_rows(document.rows)
+                self._pairs[pair] = JointPair(rows, text, document.truncated, False)
+
+    def _encode(self, encoder: DocumentEncoder, texts: Sequence[Encoded]) -> List[TextRows]:
+        encodings = encoder.encode([text.token_ids for text in texts])
+        return [self._text_rows(rows) for rows in encodings]
+
+    def _text_rows(self, rows: np.ndarray) -> TextRows:
+        """Rows of a text that the interaction reads."""
+        if self._ranker.reads_first:
+            rows = rows[:1].copy()
+        return TextRows(rows)
+
+    def _cost(self, start: int, end: int, reached: np.ndarray) -> Cost:
+        cost = super()._cost(start, end, reached)
+        texts, tokens = self._encoded.get(start, (0, 0))
+        work = self._ranker.network.full_work()  # all layers of an encoder, for one token
+        full = cost.full_candidate_work
+        return Cost(
+            cost.paper + (texts * work / full if full else 0.0),
+            cost.candidate_work + texts * work,
+            full,
+            cost.multiply_adds + tokens * work,
+            cost.padded_multiply_adds + tokens * work,
+            cost.full_multiply_adds,
+        )

@@ -1,0 +1,191 @@
+"""Zero-shot ranking by a bi-encoder: the similarity of a question's and a document's encodings.
+
+A bi-encoder encodes both texts independently. ``cosine`` compares the means of their encodings
+(Reimers and Gurevych 2019, "Sentence-BERT", section 3). ``maxsim`` is late interaction: for each
+token of the question it takes the most similar token of the document (Khattab and Zaharia 2020,
+"ColBERT", section 3.3), here the mean over the question's tokens and not their sum, so that
+questions of all lengths share one scale. Neither has parameters of its own.
+
+Shapes: B pairs, N positions of a question, M of a document, C units.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import List
+
+from mxnet.gluon import HybridBlock
+
+from wqa.config.encoders import SIMILARITIES
+from wqa.errors import check_choice
+from wqa.models.backbone import Backbone
+from wqa.models.network import Network, NetworkConfig
+from wqa.models.runtime import Tensor
+from wqa.systems.dcbert.interactions import padding_of
+from wqa.text import SplitEncoder, Tokenizer
+
+#: Log-odds for a unit of similarity: the inverse temperature of the softmax over cosines that
+#: sentence-transformers' encoders are trained with.
+SCALE = 20.0
+#: Similarity of log-odds 0, midway between the means of WikiQA's correct and wrong dev candidates
+#: by maxsim:minilm, 0.65 and 0.45 (recipes/cascade/logs/untrained_dev.txt).
+MIDPOINT = 0.55
+
+
+@dataclasses.dataclass(frozen=True)
+class SimilarityConfig(NetworkConfig):
+    """Configuration of a similarity.
+
+    Parameters
+    ----------
+    interaction : {"maxsim", "cosine"}
+        ``maxsim`` compares the tokens of both texts, ``cosine`` the means of their encodings.
+    question_length : int
+        Greatest length of a question in tokens, special tokens included.
+
+    Raises
+    ------
+    OptionError
+        If the similarity is unknown.
+    """
+
+    interaction: str = SIMILARITIES[0]
+    question_length: int = 256
+
+    def __post_init__(self) -> None:
+        check_choice("interaction", self.interaction, SIMILARITIES)
+
+
+class SimilarityNetwork(Network):
+    """Two encoders, which may be one, and the similarity of their encodings.
+
+    Inputs are ``question_ids``, (B, N), int32, ``question_valid``, (B,), ``document_ids``, (B, M),
+    int32, and ``document_valid``, (B,); the output is (B,) log-odds.
+
+    Parameters
+    ----------
+    question_encoder, document_encoder : Backbone
+        Encoders with their parameters.
+    config : SimilarityConfig
+        Similarity, and the greatest length of a question.
+    """
+
+    Config = SimilarityConfig
+
+    def __init__(
+        self,
+        question_encoder: Backbone,
+        document_encoder: Backbone,
+        config: SimilarityConfig,
+        **kwargs,
+    ) -> None:
+        super().__init__(document_encoder.config, config, **kwargs)
+        self.question_encoder = question_encoder
+        self.document_encoder = document_encoder
+        self.similarity = Similarity(config.interaction)
+
+    @property
+    def encoders(self) -> List[Backbone]:
+        return [self.question_encoder, self.document_encoder]
+
+    def text_encoder(
+        self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
+    ) -> SplitEncoder:
+        """Encoder of questions and documents apart; ``max_length`` is that of a document."""
+        length = self.own_config.question_length
+        return SplitEncoder(tokenizer, max_length, length, long_questions)
+
+    def interaction_path(self) -> HybridBlock:
+        """The network after the encoders, `Similarity`."""
+        return self.similarity
+
+    def stage_work(self) -> List[float]:
+        return [0.0]  # no product with weights follows the encoders
+
+    def full_work(self) -> float:
+        """Multiply-adds of an encoder that reads question and document as one text."""
+        return float(self.num_layers * self.config.layer_work)
+
+    def hybrid_forward(
+        self,
+        F,
+        question_ids: Tensor,
+        question_valid: Tensor,
+        document_ids: Tensor,
+        document_valid: Tensor,
+    ) -> Tensor:
+        question = self.question_encoder(question_ids, F.zeros_like(question_ids), question_valid)
+        document = self.document_encoder(document_ids, F.zeros_like(document_ids), document_valid)
+        return self.similarity(question, question_valid, document, document_valid)
+
+
+class Similarity(HybridBlock):
+    """Similarity of padded encodings, as log-odds.
+
+    Inputs are the encodings of questions, (B, N, C), their valid lengths, (B,), and the same of
+    documents, (B, M, C) and (B,); the output is (B,).
+
+    Parameters
+    ----------
+    interaction : {"maxsim", "cosine"}
+        As `SimilarityConfig` takes it.
+    """
+
+    def __init__(self, interaction: str, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self._interaction = interaction
+
+    def hybrid_forward(
+        self,
+        F,
+        question: Tensor,
+        question_valid: Tensor,
+        document: Tensor,
+        document_valid: Tensor,
+    ) -> Tensor:
+        compare = self._maxsim if self._interaction == "maxsim" else self._cosine
+        similarity = compare(F, question, question_valid, document, document_valid)
+        return SCALE * (similarity - MIDPOINT)
+
+    @staticmethod
+    def _cosine(
+        F, question: Tensor, question_valid: Tensor, document: Tensor, document_valid: Tensor
+    ) -> Tensor:
+        question = F.L2Normalization(_sum_of_rows(F, question, question_valid))
+        document = F.L2Normalization(_sum_of_rows(F, document, document_valid))
+        return F.sum(question * document, axis=1)
+
+    @staticmethod
+    def _maxsim(
+        F, question: Tensor, question_valid: Tensor, document: Tensor, document_valid: Tensor
+    ) -> Tensor:
+        # `batch_dot` is several times as fast with the documents first.
+        cosines = F.batch_dot(document, question, transpose_b=True)  # (B, M, N)
+        cosines = F.broadcast_div(cosines, _lengths_of_rows(F, document))
+        cosines = F.broadcast_div(cosines, F.swapaxes(_lengths_of_rows(F, question), 1, 2))
+        cosines = F.broadcast_add(cosines, padding_of(F, document, document_valid))
+        greatest = F.max(cosines, axis=1)  # (B, N)
+        # The mean excludes the question's special tokens, as the MAP on WikiQA's dev is higher
+        # without them (recipes/cascade/logs/untrained_dev.txt).
+        last = question_valid - 1
+        greatest = F.SequenceMask(greatest, last, use_sequence_length=True, axis=1)
+        of_tokens = F.slice_axis(greatest, axis=1, begin=1, end=None)  # (B, N - 1)
+        return F.sum(of_tokens, axis=1) / (last - 1)
+
+
+def _sum_of_rows(F, rows: Tensor, valid_length: Tensor) -> Tensor:
+    """Sum of the real rows of each text, which has the direction of their mean, (B, C)."""
+    real = F.ones_like(F.slice_axis(rows, axis=2, begin=0, end=1))  # (B, length, 1)
+    real = F.SequenceMask(real, valid_length, use_sequence_length=True, axis=1)
+    return F.reshape(F.batch_dot(real, rows, transpose_a=True), (-3, 0))
+
+
+def _lengths_of_rows(F, rows: Tensor) -> Tensor:
+    """Euclidean lengths, (B, length, 1), above zero for padding too.
+
+    The product with ones takes a fraction of the time of a sum over the last axis.
+    """
+    first = F.slice_axis(F.reshape(rows, (-3, 0)), axis=0, begin=0, end=1)
+    ones = F.ones_like(first)  # (1, C)
+    squares = F.FullyConnected(F.square(rows), ones, num_hidden=1, no_bias=True, flatten=False)
+    return F.sqrt(squares) + 1e-12

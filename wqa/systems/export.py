@@ -1,0 +1,280 @@
+"""Export of a run: MXNet's symbols and parameters, a Hugging Face directory, or a checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+from typing import Any, Dict, List, Tuple, Union
+
+import mxnet as mx
+import numpy as np
+from mxnet.gluon import HybridBlock
+
+from wqa.config import PAIR_FORMS, RunConfig, read_run_config
+from wqa.errors import OptionError, RunDirectoryError
+from wqa.inference.exit_ranker import CascadeRanker
+from wqa.io.files import PathLike
+from wqa.io.parameter_files import read_layout
+from wqa.models import library_versions
+from wqa.pretrained.configs import to_huggingface
+from wqa.pretrained.folders import new_directory, write_tensors
+from wqa.pretrained.names import HUGGINGFACE, huggingface_names
+from wqa.pretrained.pickling import write_checkpoint
+from wqa.systems.checkpoints import checkpoint_tensors
+from wqa.systems.load import load_network_ranker
+from wqa.systems.model_card import write_model_card
+from wqa.systems.pairwise.network import PairwiseTransformer
+
+#: Ids of special tokens that a tokenizer may have.
+SPECIAL_IDS = ("start_id", "separator_id", "padding_id")
+
+
+def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
+    """Write the network of a run as symbols and parameters.
+
+    MXNet's bindings of other languages and `SymbolBlock.imports` read them.
+    ``model-symbol.json`` and ``model-0000.params`` compute the score of the last exit. A cascade is
+    also written stage by stage, in ``exit_2-symbol.json`` and so on. A stage takes the encodings of
+    the stage before and returns its own encodings and scores, so that a program can drop candidates
+    between stages. A network that encodes texts apart is one symbol. ``export.json`` holds the
+    names and types of inputs and outputs, and the ids of the special tokens. ``tokenizer.json`` is
+    the run's.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory or fine-tuned classifier, as `load_network_ranker` takes it.
+    out : str or path-like
+        Directory to create.
+
+    Returns
+    -------
+    list of str
+        Names of the files written.
+
+    Raises
+    ------
+    WqaError
+        If the run cannot be read or the directory cannot be written.
+    """
+    ranker = load_network_ranker(run)
+    network, tokenizer = ranker.network, ranker.encoder.tokenizer
+    parameters = network._collect_params_with_prefix()
+    names = {parameter.name: name for name, parameter in parameters.items()}
+    names_of_inputs = ranker.encoder.names
+    stages = network.stages()
+    blocks: Dict[str, Tuple[HybridBlock, Tuple[str, ...]]] = {"model": (network, names_of_inputs)}
+    if len(stages) > 1:
+        blocks[f"exit_{network.exits[0]}"] = (stages[0], names_of_inputs)
+        for layer, stage in zip(network.exits[1:], stages[1:]):
+            blocks[f"exit_{layer}"] = (stage, ("hidden", "valid_length"))
+    types = ranker.encoder.array_types()
+    if len(stages) > 1:
+        types["hidden"] = f"float32 (B, L, {network.config.units})"
+    manifest: Dict[str, Any] = {
+        "networks": {
+            prefix: {
+                "inputs": list(inputs),
+                "outputs": ["scores"] if prefix == "model" else ["hidden", "scores"],
+            }
+            for prefix, (_, inputs) in blocks.items()
+        },
+        "types": types,
+        "pair_form": tokenizer.pair_form,
+    }
+    for name in SPECIAL_IDS:
+        if hasattr(tokenizer, name):  # a tokenizer of words has padding alone
+            manifest[name] = getattr(tokenizer, name)
+    manifest["max_length"] = ranker.encoder.max_length
+    with new_directory(out) as folder:
+        for prefix, (block, inputs) in blocks.items():
+            _write_network(block, inputs, names, folder / prefix)
+        tokenizer.save(folder / "tokenizer.json")
+        (folder / "export.json").write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        _write_card(folder, "mxnet", out, run, ranker)
+        return sorted(path.name for path in folder.iterdir())
+
+
+def _write_network(
+    block: HybridBlock, inputs: Tuple[str, ...], names: Dict[str, str], prefix: pathlib.Path
+) -> None:
+    outputs = block(*[mx.sym.var(name) for name in inputs])
+    symbol = mx.sym.Group(list(outputs)) if isinstance(outputs, tuple) else outputs
+    graph = json.loads(symbol.tojson())
+    for node in graph["nodes"]:
+        # Gluon's names depend on the number of blocks created before; a run's names do not.
+        if node["op"] == "null":
+            node["name"] = names.get(node["name"], node["name"])
+    pathlib.Path(f"{prefix}-symbol.json").write_text(
+        json.dumps(graph, indent=2) + "\n", encoding="utf-8"
+    )
+    arrays = {}
+    used = set(symbol.list_inputs())
+    for name, parameter in block.collect_params().items():
+        if name in used:
+            arrays[f"arg:{names[name]}"] = parameter.data()
+    path = f"{prefix}-0000.params"
+    try:
+        mx.nd.save(path, arrays)
+        read_layout(path)  # MXNet does not check its last write
+    except (mx.base.MXNetError, ValueError) as error:
+        raise OSError(str(error).strip().splitlines()[-1]) from None
+
+
+def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
+    """Write a monolithic ranker as a Hugging Face directory.
+
+    It holds a sequence classifier with one output, the score of this package.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run of a monolithic ranker, or a fine-tuned classifier.
+    out : str or path-like
+        New directory.
+
+    Returns
+    -------
+    list of str
+        Names of the files in it.
+
+    Raises
+    ------
+    OptionError
+        If the run is not a monolithic ranker.
+    WqaError
+        If the run cannot be read or the directory cannot be written.
+    """
+    ranker = load_network_ranker(run)
+    network = ranker.network
+    if len(network.heads) != 1 or not network.heads[0].is_sequence_classifier:
+        raise OptionError(
+            "format",
+            f"huggingface for a run of the system {ranker.capabilities.system}",
+            "a monolithic ranker",
+            "take the format mxnet: the other library has no such network",
+        )
+    with new_directory(out) as folder:
+        write_tensors(huggingface_tensors(network), folder / "model.safetensors", {"format": "pt"})
+        _write_settings(ranker, to_huggingface(network.config), folder)
+        _write_card(folder, "huggingface", out, run, ranker)
+        return sorted(path.name for path in folder.iterdir())
+
+
+def export_checkpoint(run: PathLike, out: PathLike) -> List[str]:
+    """Write a run as the checkpoint of its system's authors, a file for their PyTorch code.
+
+    ``config.json`` and the tokenizer are those of an encoder of the network's depth, which that
+    code and `wqa.systems.convert` read beside the file.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run of a system whose record has a ``checkpoint``.
+    out : str or path-like
+        New directory.
+
+    Returns
+    -------
+    list of str
+        Names of the files in it.
+
+    Raises
+    ------
+    OptionError
+        If the authors' code has no names for the system, its encoder or a part of it.
+    WqaError
+        If the run cannot be read or the directory cannot be written.
+    """
+    ranker = load_network_ranker(run)
+    network = ranker.network
+    layout, tensors, copies = checkpoint_tensors(ranker.capabilities.system, network)
+    with new_directory(out) as folder:
+        write_checkpoint(folder / layout.file_name, tensors, copies)
+        config = to_huggingface(network.config)
+        # Without names of its labels, a classifier has two.
+        del config["id2label"], config["label2id"]
+        _write_settings(ranker, config, folder)
+        _write_card(folder, "pytorch", out, run, ranker)
+        return sorted(path.name for path in folder.iterdir())
+
+
+def _write_card(
+    folder: pathlib.Path, form: str, out: PathLike, run: PathLike, ranker: CascadeRanker
+) -> None:
+    """Write the model card of an export, by the run's ``config.json`` where it has one."""
+    config = RunConfig(
+        system=ranker.capabilities.system,
+        network=dataclasses.asdict(ranker.network.own_config),
+        max_length=ranker.encoder.max_length,
+        encoder=str(run),
+        versions=library_versions(),
+    )
+    with contextlib.suppress(RunDirectoryError):  # a classifier of another library
+        config = read_run_config(pathlib.Path(run) / "config.json")
+    write_model_card(folder, config, form, pathlib.Path(out).absolute().name, run)
+
+
+def _write_settings(ranker: CascadeRanker, config: Dict[str, Any], folder: pathlib.Path) -> None:
+    """Write Hugging Face's settings of a network, up to its last exit, and the tokenizer."""
+    config["num_hidden_layers"] = ranker.network.exits[-1]
+    for name, values in (
+        ("config.json", config),
+        ("tokenizer_config.json", _tokenizer_config(ranker)),
+    ):
+        (folder / name).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+    ranker.encoder.tokenizer.save(folder / "tokenizer.json")
+
+
+def huggingface_tensors(model: PairwiseTransformer) -> Dict[str, np.ndarray]:
+    """Parameters of a monolithic ranker by Hugging Face's names.
+
+    Parameters
+    ----------
+    model : PairwiseTransformer
+        Network with initialised parameters.
+
+    Returns
+    -------
+    dict of str to numpy.ndarray
+        float32 parameters.
+    """
+    family, tensors = HUGGINGFACE[model.config.layout], {}
+    parameters = model.backbone._collect_params_with_prefix()
+    for ours, theirs in huggingface_names(model.config).items():
+        if ours in parameters and _is_exported(ours, model):
+            for name, part in zip(theirs, np.split(parameters[ours].data().asnumpy(), len(theirs))):
+                tensors[f"{family.prefix}.{name}"] = part
+    for ours, name in family.classifier.items():
+        # Hugging Face counts a pooler as a part of the encoder.
+        is_pooler = ours == "dense" and model.config.family.has_pooler
+        start = f"{family.prefix}.{name}" if is_pooler else name
+        for kind, parameter in getattr(model.head(0), ours)._collect_params_with_prefix().items():
+            tensors[f"{start}.{kind}"] = parameter.data().asnumpy()
+    return tensors
+
+
+def _is_exported(name: str, model: PairwiseTransformer) -> bool:
+    """Whether a parameter is below the exit; the layers above it are left out."""
+    part, number = name.split(".")[:2]
+    return part != "layers" or model.config.shared_layers or int(number) < model.exits[-1]
+
+
+def _tokenizer_config(ranker: CascadeRanker) -> Dict[str, Union[str, int, List[str]]]:
+    tokenizer = ranker.encoder.tokenizer
+    names: Dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": ranker.encoder.max_length,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+    }
+    if not PAIR_FORMS[tokenizer.pair_form].typed:
+        names["model_input_names"].remove("token_type_ids")
+    for key, number in (
+        ("cls_token", tokenizer.start_id),
+        ("sep_token", tokenizer.separator_id),
+        ("pad_token", tokenizer.padding_id),
+    ):
+        names[key] = tokenizer.token(number)
+    return names

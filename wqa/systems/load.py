@@ -1,0 +1,428 @@
+"""Loading of rankers from run directories."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import tarfile
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
+
+from wqa.cache.cached_documents import CachedDocuments
+from wqa.config import LONG_QUESTIONS, EngineConfig, read_json, read_run_config
+from wqa.config.systems import KINDS
+from wqa.data import Question, read_questions
+from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline
+from wqa.engines.onednn import check_precision
+from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
+from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
+from wqa.inference.calibrated import read_calibration
+from wqa.inference.dropping import DropRatio, Keep
+from wqa.inference.ensemble import EnsembleRanker
+from wqa.inference.exit_ranker import CascadeRanker
+from wqa.inference.ranker import Ranker
+from wqa.inference.ranker_files import Entry, is_ranker_file, read_ranker_file
+from wqa.inference.ranking import Ranking
+from wqa.inference.sequential import SequentialRanker
+from wqa.io.encoder_directories import encoder_directory
+from wqa.io.files import PathLike
+from wqa.models import Network, parse_devices
+from wqa.systems.classifier import load_classifier
+from wqa.systems.cosinet.baselines import build_baseline
+from wqa.systems.load_similarity import load_similarity
+from wqa.systems.registry import find_system
+from wqa.systems.run_directory import load_run
+from wqa.systems.tuned import read_tuned
+from wqa.text import PairEncoder, load_tokenizer
+
+#: Greatest length of a pair, for a classifier whose files do not record it.
+MAX_LENGTH = 128
+
+
+def build_ranker(system: str, network: Network, encoder: PairEncoder, **options: Any) -> Ranker:
+    """Build the ranker of a network that is in memory.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system.
+    network : Network
+        Network of the system, with its parameters on the engine's device.
+    encoder : PairEncoder
+        Encodes questions and candidates as pairs.
+    **options
+        Keywords of the system's ranker, such as ``drop_ratio`` and ``engine``.
+
+    Returns
+    -------
+    Ranker
+        The ranker of the system's record.
+
+    Raises
+    ------
+    OptionError
+        If the network does not score pairs.
+    """
+    if network.computes != "scores":
+        what = KINDS[network.computes][0]
+        raise OptionError("system", f"{system}, which is {what}", "a system that ranks")
+    build = find_system(system).ranker_type()
+    return build(network, encoder, system=system, **options)
+
+
+def calibrate_network(
+    system: str, network: Network, pairs: Sequence[Any], strength: float = STRENGTH
+) -> QuantizedLayers:
+    """Quantize the products of a network as the ranker of its system computes them.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system.
+    network : Network
+        Network of transformer layers, with its parameters on the CPU.
+    pairs : sequence of Encoded
+        Pairs to calibrate on, as the network's text encoder makes them, none of them empty.
+    strength : float
+        SmoothQuant's alpha.
+
+    Returns
+    -------
+    list of dict of str to Quantized
+        Products of each layer, as the ranker of the network takes them.
+    """
+    owner = find_system(system).ranker_type()
+    calibrate = getattr(owner, "calibrate", CascadeRanker.calibrate)
+    return calibrate(network, pairs, strength)
+
+
+def load_ranker(
+    run: Union[str, os.PathLike[str]],
+    drop_ratio: Union[DropRatio, str] = None,
+    keep: Keep = None,
+    ctx: str = "cpu",
+    precision: str = "float32",
+    threads: Optional[int] = None,
+    engine: str = "auto",
+    batch_tokens: Optional[int] = None,
+    hidden_bytes: int = 1 << 29,
+    long_questions: str = "error",
+    cache: Union[PathLike, CachedDocuments, None] = None,
+    calibrated: bool = True,
+    **options: Any,
+) -> Ranker:
+    """Load the ranker of a run directory or of several rankers, or one that needs no training.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory, with ``config.json``, ``model.params`` and ``tokenizer.json``. Or a
+        fine-tuned classifier, such as TANDA's, as `load_classifier` takes it. Or the
+        ``.json`` file of a sequence, ``{"rankers": [...], "drop_ratio": ..., "keep": ...}``, or of
+        an ensemble, ``{"ensemble": [...], "weights": [...]}``, whose rankers are paths relative to
+        the file or ``{"run": PATH, "drop_ratio": ..., "keep": ..., "precision": ...}``. A path may
+        be that of another such file. Or the name of a ranker that needs no training, where no file
+        or folder has it: ``minilm``, which is ``maxsim:minilm``, the similarity of tokens by the
+        installed encoder; ``maxsim:ENCODER`` or ``cosine:ENCODER`` of any encoder or run; ``rr``,
+        ``wo``, ``wo+rr``, ``random:SEED`` or ``bm25``, to which the options of engines do not
+        apply.
+    drop_ratio : float, sequence of float or None, or "tuned", optional
+        alpha, as `Ranker.set_drops` takes it; ``"tuned"`` for the drop ratios that `wqa tune`
+        stored in the run. It replaces that of a sequence's file.
+    keep : int, or sequence of int or None, optional
+        k, as `Ranker.set_drops` takes it. It replaces that of a sequence's file.
+    ctx : str
+        Device to rank on.
+    precision : {"float32", "bfloat16", "int8"}
+        Precision of products. bfloat16 and int8 need a CPU that supports them, int8 also a run that
+        `wqa quantize` has calibrated; a similarity is calibrated as it is loaded.
+    threads : int, optional
+        Number of threads on a CPU; by default all that the process may use.
+    engine : {"auto", "mxnet", "onednn"}
+        ``auto`` takes oneDNN on a CPU where its library is installed and the network is made of
+        transformer layers, and MXNet otherwise.
+    batch_tokens : int, optional
+        Tokens of a micro-batch; the default depends on the engine.
+    hidden_bytes : int
+        Bytes of encodings that are held in memory between two exits.
+    long_questions : {"error", "truncate", "skip"}
+        What to do with a question that leaves fewer than 16 tokens for its candidates: raise an
+        error, keep as many of its first tokens as leave 16, or leave it out, which
+        `Ranker.prepare` does.
+    cache : str, path-like or CachedDocuments, optional
+        Document cache, as `wqa encode` writes it, for a run that encodes documents by themselves,
+        and for such runs in a sequence or an ensemble.
+    calibrated : bool
+        Whether probabilities are those that `wqa calibrate` fitted, where it did. Scores and order
+        are the same without.
+    **options
+        Further keywords of the system's ranker, such as those of `CascadeRanker`.
+
+    Returns
+    -------
+    Ranker
+        A `CascadeRanker`, the system's own ranker, a `SequentialRanker`, an `EnsembleRanker`, a
+        `wqa.systems.dcbert.similarity_ranker.SimilarityRanker` or a `Baseline`.
+
+    Raises
+    ------
+    RunDirectoryError
+        If a file is missing, truncated, or contradicts another file.
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option does not fit the run, or this machine lacks what it needs.
+    """
+    path = pathlib.Path(run)
+    config = EngineConfig(engine, precision, threads, ctx, batch_tokens, hidden_bytes)
+    parse_devices(ctx)
+    check_precision(precision)
+    check_choice("long_questions", long_questions, LONG_QUESTIONS)
+    baseline = parse_baseline(run)
+    if baseline is not None:
+        if cache is not None:
+            options["cache"] = cache
+        _check_baseline(baseline, drop_ratio)
+        ranker = _load_baseline(baseline, config, long_questions, options)
+        ranker.set_drops(drop_ratio, keep)  # type: ignore[arg-type]
+        return ranker
+    if cache is not None:
+        if _is_ranker(path) and not reads_cache(path):
+            problem = f"with {path}, which reads question and candidate together"
+            raise OptionError("cache", problem, "a run that encodes documents by themselves")
+        options["cache"] = CachedDocuments.of(cache)
+    if is_ranker_file(path):
+        options.update(long_questions=long_questions, calibrated=calibrated)
+        return _load_file(path, drop_ratio, keep, config, options)
+    if isinstance(drop_ratio, str):
+        if drop_ratio != "tuned":
+            raise OptionError("drop_ratio", shorten(drop_ratio), "numbers, or tuned")
+        drop_ratio = list(read_tuned(path))
+    drops = {"drop_ratio": drop_ratio, "keep": keep}
+    if _is_huggingface(path):
+        return _load_classifier(path, config, long_questions, {**drops, **options})
+    return _load_run(path, config, long_questions, calibrated, {**drops, **options})
+
+
+def _check_baseline(name: BaselineName, drop_ratio: Any) -> None:
+    if isinstance(drop_ratio, str):
+        problem = f"{shorten(drop_ratio)} with {name}, which drops nothing"
+        raise OptionError("drop_ratio", problem, "none")
+
+
+def _load_baseline(
+    name: BaselineName, config: EngineConfig, long_questions: str, options: Dict[str, Any]
+) -> Ranker:
+    if name.is_similarity:
+        return load_similarity(name, config, long_questions, **options)
+    if "cache" in options:
+        problem = f"with {name}, which reads no encodings"
+        raise OptionError("cache", problem, "a run that encodes documents by themselves")
+    return build_baseline(name)
+
+
+def rank_all(
+    run: Union[PathLike, Ranker], questions: Union[PathLike, Iterable[Question]], **options: Any
+) -> Iterator[Ranking]:
+    """Rank many questions by a run.
+
+    Parameters
+    ----------
+    run : str, path-like or Ranker
+        What `load_ranker` takes, or a ranker.
+    questions : iterable of Question, str or path-like
+        Questions with their candidates, or the file of a corpus, canonical JSONL.
+    **options
+        Keywords of `load_ranker`, for a run that is not loaded yet.
+
+    Returns
+    -------
+    iterator of Ranking
+        Ranking of each question, in order.
+
+    Raises
+    ------
+    WqaError
+        As `load_ranker`, `wqa.data.read_questions` and `Ranker.rank_all` raise them.
+    """
+    ranker: Any = load_ranker(run, **options) if isinstance(run, (str, os.PathLike)) else run
+    if isinstance(questions, (str, os.PathLike)):
+        questions = read_questions(questions)
+    return ranker.rank_all(questions)
+
+
+def _is_ranker(path: pathlib.Path) -> bool:
+    """Whether there is a ranker at a path; what loads it says what is wrong with any other path."""
+    try:
+        return path.is_file() or (path / "config.json").is_file()
+    except OSError:  # a name that is too long
+        return False
+
+
+def reads_cache(run: Union[str, os.PathLike[str]]) -> bool:
+    """Whether a ranker, or one inside it, reads the encodings of documents from a cache.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Ranker, as `load_ranker` takes it.
+
+    Returns
+    -------
+    bool
+        False also for a run that cannot be read; `load_ranker` says what is wrong with it.
+    """
+    path = pathlib.Path(run)
+    if is_ranker_file(path):
+        return any(map(_entry_reads_cache, read_ranker_file(path).entries))
+    baseline = parse_baseline(run)
+    if baseline is not None:
+        return baseline.is_similarity
+    try:
+        system = find_system(read_run_config(path / "config.json").system)
+    except (RunDirectoryError, OptionError, OSError):
+        return False
+    return getattr(system.ranker_type(), "takes_cache", False)
+
+
+def _entry_reads_cache(entry: Entry) -> bool:
+    if entry.baseline is not None:
+        return entry.baseline.is_similarity
+    return reads_cache(entry.run)
+
+
+def _load_run(
+    folder: pathlib.Path,
+    engine: EngineConfig,
+    long_questions: str,
+    calibrated: bool,
+    options: Dict[str, Any],
+) -> Ranker:
+    try:
+        is_directory = folder.is_dir()
+    except OSError:  # a name that is too long
+        is_directory = False
+    if not is_directory:
+        raise RunDirectoryError(
+            folder,
+            "there is no such directory",
+            "a run directory as `wqa train` writes it, a classifier's directory or tar, or "
+            f"a ranker by name: {', '.join(BASELINE_NAMES)}",
+        )
+    run = load_run(folder, engine.ctx, engine.precision, long_questions, "scores")
+    if engine.precision == "int8":
+        options["quantized"] = run.quantized
+    ranker = build_ranker(run.config.system, run.network, run.encoder, engine=engine, **options)
+    if calibrated:
+        ranker.calibration = read_calibration(folder, run.config, ranker.capabilities.stages)
+    return ranker
+
+
+def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
+    """Load a ranker that has a ``network`` and an ``encoder``.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory, or a fine-tuned classifier.
+    **options
+        Keywords of `load_ranker`.
+
+    Returns
+    -------
+    CascadeRanker
+        Ranker with the network of the run.
+
+    Raises
+    ------
+    RunDirectoryError
+        If ``run`` consists of several rankers or has no network, and in the cases of `load_ranker`.
+    """
+    ranker = load_ranker(run, **options)
+    if ranker.capabilities.rankers:
+        kind = ranker.capabilities.kind
+        raise RunDirectoryError(run, kind, "a single run", "name one of its runs")
+    if ranker.network is None:
+        system = ranker.capabilities.system
+        raise RunDirectoryError(run, f"{system}, a ranker without a network", "a run with one")
+    return ranker  # type: ignore[return-value]
+
+
+def _load_file(
+    path: pathlib.Path,
+    drop_ratio: Any,
+    keep: Any,
+    engine: EngineConfig,
+    options: Dict[str, Any],
+) -> Ranker:
+    """Load a sequence or an ensemble."""
+    content = read_ranker_file(path)
+    rankers: List[Ranker] = []
+    cache = options.pop("cache", None)
+    for entry in content.entries:
+        own = dict(options)
+        if cache is not None and _entry_reads_cache(entry):
+            own["cache"] = cache
+        config = dataclasses.replace(engine, precision=entry.precision or engine.precision)
+        ratio = entry.drop_ratio
+        if entry.baseline is None:
+            rankers.append(load_ranker(entry.run, **dataclasses.asdict(config), **own))
+        else:
+            del own["calibrated"]  # nothing was fitted
+            long_questions = own.pop("long_questions")
+            with _naming(path):
+                _check_baseline(entry.baseline, ratio)
+            rankers.append(_load_baseline(entry.baseline, config, long_questions, own))
+        if isinstance(ratio, str):
+            ratio = read_tuned(entry.run)
+        if ratio is not None or entry.keep is not None:
+            with _naming(path):
+                rankers[-1].set_drops(ratio, entry.keep)
+    if content.kind == "ensemble":
+        names = [entry.name for entry in content.entries]
+        with _naming(path):
+            ensemble = EnsembleRanker(rankers, content.weights, names)
+        ensemble.set_drops(drop_ratio, keep)
+        return ensemble
+    if drop_ratio is not None or keep is not None:
+        return SequentialRanker(rankers, drop_ratio, keep)
+    with _naming(path):
+        return SequentialRanker(rankers, content.drop_ratio, content.keep)
+
+
+@contextlib.contextmanager
+def _naming(path: pathlib.Path) -> Iterator[None]:
+    """Name a file of rankers where its drops or weights do not fit its rankers."""
+    try:
+        yield
+    except OptionError as error:
+        problem = f"{error.where}: {error.found}"
+        raise RunDirectoryError(path, problem, error.expected, error.mend) from None
+
+
+def _is_huggingface(folder: pathlib.Path) -> bool:
+    try:
+        if folder.is_file():
+            return tarfile.is_tarfile(folder)
+        values = read_json(folder / "config.json")
+        return "hidden_size" in values and "system" not in values
+    except (OSError, ValueError, TypeError):  # loading it as a run raises the error
+        return False
+
+
+def _load_classifier(
+    path: pathlib.Path, engine: EngineConfig, long_questions: str, options: Dict[str, Any]
+) -> Ranker:
+    if engine.precision == "int8":
+        raise OptionError(
+            "precision",
+            f"int8 of {path}, another library's directory",
+            "a calibrated run",
+            "convert it with `wqa convert`, then calibrate it with `wqa quantize`",
+        )
+    with encoder_directory(path) as folder:
+        network = load_classifier(folder, parse_devices(engine.ctx))
+        tokenizer = load_tokenizer(folder)
+        tokenizer.check_fits(network.config, path)
+    max_length = min(MAX_LENGTH, network.config.max_positions)
+    encoder = PairEncoder(tokenizer, max_length, long_questions)
+    return build_ranker("pairwise", network, encoder, engine=engine, **options)

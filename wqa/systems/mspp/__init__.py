@@ -1,0 +1,29 @@
+"""Joint models and their pre-training, MSPP (Di Liello et al. 2022)."""
+
+from wqa.config.systems import System
+
+#: Records of the systems of this package.
+SYSTEMS = (
+    System(
+        name="mspp",
+        help="the joint model",
+        network="wqa.systems.mspp.network.JointTransformer",
+        task="wqa.systems.mspp.task.MSPPTask",
+        ranker="wqa.systems.mspp.ranker.JointRanker",
+        directory="wqa.systems.mspp.checkpoint.JointLayout",
+    ),
+    System(
+        name="mspp_pretraining",
+        help="its pre-training",
+        network="wqa.systems.mspp.network.ParagraphTransformer",
+        task="wqa.systems.mspp.pretraining.ParagraphTask",
+        ranker="",
+    ),
+    System(
+        name="mspp_claims",
+        help="the joint model for fact verification",
+        network="wqa.systems.mspp.network.ClaimTransformer",
+        task="wqa.systems.mspp.claim_task.ClaimTask",
+        ranker="wqa.systems.mspp.verifier.Verifier",
+    ),
+)

@@ -1,0 +1,68 @@
+"""Directories of the joint models of MSPP's authors (Di Liello et al. 2022).
+
+Their PyTorch code (amazon-science/wqa-multi-sentence-inference) saves classes ``JointRoberta...``
+as Hugging Face's library does. ``config.json`` is that of RoBERTa with ``k``, ``sentence_msl`` (L)
+and ``head_type``, and the token-type table has k + 1 rows. The head is one classifier inside
+another. A model from pre-training also holds the head of masked language modelling, which nothing
+here takes.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, Collection, Dict, Mapping, Tuple
+
+from wqa.errors import EncoderError, shorten
+from wqa.models import Network
+from wqa.pretrained.layout import DirectoryLayout
+from wqa.pretrained.names import Names, array_names
+from wqa.systems.mspp.config import HEADS, SINGLE_LABEL
+
+#: Start of the names of the head's tensors.
+HEAD = "classifier.classifier"
+
+
+class JointLayout(DirectoryLayout):
+    """Settings and names of the authors' directories."""
+
+    system = "mspp"
+
+    def recognizes(self, settings: Mapping[str, Any], tensors: Collection[str]) -> bool:
+        # One of masked language modelling alone is an encoder with k + 1 token types.
+        has_head = any(name.startswith("classifier.") for name in tensors)
+        return has_head and "sentence_msl" in settings and "head_type" in settings
+
+    def options(
+        self,
+        path: pathlib.Path,
+        settings: Mapping[str, Any],
+        shapes: Mapping[str, Tuple[int, ...]],
+    ) -> Dict[str, Any]:
+        head = settings["head_type"]
+        if head not in HEADS:
+            expected = "one of " + ", ".join(HEADS)
+            raise EncoderError(path, f"head_type {shorten(head)}", expected)
+        options: Dict[str, Any] = {"head": head}
+        for ours, theirs in (("k", "k"), ("segment_length", "sentence_msl")):
+            value = settings.get(theirs)
+            if type(value) is not int:
+                problem = f"{theirs} {shorten(value)}"
+                raise EncoderError(path, problem, "a whole number", "fetch the file again")
+            options[ours] = value
+        labels = shapes.get(f"{HEAD}.out_proj.bias", (0,))[0]
+        if head in SINGLE_LABEL:
+            options["labels"] = labels
+        elif labels != 2:
+            problem = f"a head {head} of {labels} labels"
+            raise EncoderError(path, problem, "2: wrong and right candidates")
+        # What the model was trained with, so that it keeps its scores.
+        return {**options, "positions": "tokens", "missing": "visible", "aggregation": "sum"}
+
+    def max_length(self, network: Network) -> int:
+        return network.own_config.segment_length
+
+    def names(self, network: Network) -> Names:
+        return {
+            **array_names("head.dense", [f"{HEAD}.dense"]),
+            **array_names("head.out", [f"{HEAD}.out_proj"]),
+        }

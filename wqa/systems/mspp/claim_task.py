@@ -1,0 +1,202 @@
+"""Training to verify claims (Di Liello et al. 2022, sections 3.1 and 4.2, appendix B.1).
+
+A claim with its evidence is one input and has one label: the loss is the cross-entropy of a softmax
+over the labels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
+
+import mxnet as mx
+import numpy as np
+from tqdm import tqdm
+
+from wqa.config import TrainingConfig
+from wqa.config.systems import System
+from wqa.data import read_claims
+from wqa.data.claims import LABELS, Claim
+from wqa.errors import DataError, OptionError, QuestionTooLong, check_choice
+from wqa.io.files import sha256
+from wqa.models import NetworkConfig
+from wqa.systems.mspp.claim_inputs import encode_claim
+from wqa.systems.mspp.inputs import JointEncoder, JointInput
+from wqa.systems.mspp.task import check_start, fill_joint, plan_rows
+from wqa.text import is_store, naming_file
+from wqa.training.losses import label_cross_entropy
+from wqa.training.messages import note_counts
+from wqa.training.pairs import SHUFFLES
+from wqa.training.start import Start
+from wqa.training.task import Task
+
+
+class ClaimExamples(NamedTuple):
+    """Encoded claims with their labels, and counts of what the inputs leave out.
+
+    Attributes
+    ----------
+    inputs : list of JointInput
+        Input of each claim.
+    labels : numpy.ndarray
+        (claims,) float32 indices in `wqa.data.claims.LABELS`.
+    cut, unread : int
+        Numbers of evidence texts that lost tokens, and that come after the first k of their claim.
+    truncated, skipped : int
+        Numbers of over-long claims that lost tokens, and that are left out.
+    """
+
+    inputs: List[JointInput]
+    labels: np.ndarray
+    cut: int = 0
+    unread: int = 0
+    truncated: int = 0
+    skipped: int = 0
+
+
+def encode_claims(claims: Iterable[Claim], encoder: JointEncoder) -> ClaimExamples:
+    """Encode claims to train on.
+
+    Parameters
+    ----------
+    claims : iterable of Claim
+        Claims with their labels.
+    encoder : JointEncoder
+        Encoder of the network's inputs, whose ``long_questions`` applies to claims.
+
+    Returns
+    -------
+    ClaimExamples
+
+    Raises
+    ------
+    QuestionTooLong
+        If a claim is over-long, and neither truncated nor skipped.
+    DataError
+        If all claims are skipped.
+    """
+    inputs: List[JointInput] = []
+    labels: List[int] = []
+    cut = unread = truncated = skipped = 0
+    for claim in claims:
+        try:
+            encoded = encode_claim(encoder, claim.claim, claim.evidence, claim.id)
+        except QuestionTooLong:
+            if encoder.long_questions != "skip":
+                raise
+            skipped += 1
+            continue
+        inputs.append(encoded.joint)
+        labels.append(LABELS.index(claim.label))
+        cut += sum(encoded.truncated)
+        unread += encoded.unread
+        truncated += encoded.claim_truncated
+    if not inputs:
+        raise DataError(
+            "the claims", f"all {skipped} are over-long, and skipped", "at least one that fits"
+        )
+    array = np.array(labels, dtype=np.float32)
+    return ClaimExamples(inputs, array, cut, unread, truncated, skipped)
+
+
+class ClaimTask(Task):
+    """Claims with their evidence and labels, for a `wqa.systems.mspp.network.ClaimTransformer`.
+
+    A batch has as many claims as fit its tokens if all their segments are full: the paper's 64 are
+    24,576 tokens.
+
+    Parameters
+    ----------
+    network : ClaimTransformer
+        Network to train.
+    encoder : JointEncoder
+        Encodes the claims.
+    examples : ClaimExamples
+        Claims to train on.
+    shuffle : {"pair", "question"}
+        Whether an epoch shuffles all claims together, or within blocks of neighbours in the data.
+    digest : str
+        SHA-256 of the training data.
+    """
+
+    #: Share of the claims whose label is predicted.
+    metric = "accuracy"
+
+    def __init__(
+        self,
+        network: Any,
+        encoder: JointEncoder,
+        examples: ClaimExamples,
+        shuffle: str = "pair",
+        digest: str = "",
+    ) -> None:
+        check_choice("shuffle", shuffle, SHUFFLES)
+        self.network, self.encoder, self.examples = network, encoder, examples
+        self.max_length, self.digest = encoder.longest, digest
+        self._shuffle = shuffle
+        self._lengths = np.array([joint.length for joint in examples.inputs])
+
+    @classmethod
+    def create(
+        cls,
+        system: System,
+        start: Start,
+        own_config: NetworkConfig,
+        train_file: str,
+        config: TrainingConfig,
+        max_length: int,
+    ) -> ClaimTask:
+        if is_store(train_file):
+            raise DataError(train_file, "a store, which has no claims", "JSONL of claims")
+        if config.train_filter != "all":
+            expected = "all, as a claim has no right or wrong candidates"
+            raise OptionError("train_filter", config.train_filter, expected)
+        own_config = _with_names(own_config)
+        check_start(start, own_config)
+        tokenizer = start.tokenizer()
+        network = system.network_type()(start.backbone(), own_config)
+        encoder: Any = network.text_encoder(tokenizer, max_length, config.long_questions)
+        claims = list(read_claims(train_file))
+        bar = tqdm(claims, desc="encoding", unit="claim", delay=2, file=sys.stderr)
+        with naming_file(train_file):
+            examples = encode_claims(bar, encoder)
+        counts = [
+            (examples.cut, "evidence text", f"cut to {encoder.max_length} tokens"),
+            (examples.unread, "evidence text", f"not read, after the first {encoder.k} of a claim"),
+            (examples.truncated, "over-long claim", "truncated"),
+            (examples.skipped, "over-long claim", "skipped"),
+        ]
+        note_counts(train_file, counts)
+        return cls(network, encoder, examples, config.shuffle, sha256(train_file))
+
+    def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
+        return fill_joint(self.network, start, devices)
+
+    def size(self) -> Dict[str, int]:
+        return {"claims": len(self.examples.inputs)}
+
+    def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
+        size = max(1, tokens // self.max_length)
+        return plan_rows(self._lengths, size, self._shuffle, rng)
+
+    def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
+        inputs = [self.examples.inputs[index] for index in key]
+        batch = dict(zip(self.encoder.names, self.encoder.pad(inputs)))
+        return {**batch, "labels": self.examples.labels[key]}
+
+    def pairs_of(self, batch: Dict[str, np.ndarray]) -> int:
+        """Count the pieces of evidence of a batch, each of which is a pair with its claim."""
+        return int((batch["marks"][:, 1:] >= 0).sum())
+
+    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+        logits = self.network(*(batch[name] for name in self.encoder.names))  # (rows, labels)
+        return {"loss": label_cross_entropy(logits, batch["labels"])}
+
+
+def _with_names(own_config: Any) -> Any:
+    """The configuration with the labels of the data, which the run records."""
+    if own_config.labels != len(LABELS):
+        expected = f"{len(LABELS)}: " + ", ".join(LABELS)
+        raise OptionError("labels", own_config.labels, expected)
+    return dataclasses.replace(own_config, label_names=LABELS)

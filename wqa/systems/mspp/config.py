@@ -1,0 +1,244 @@
+"""Configurations of the joint model, its pre-training and fact verification.
+
+Di Liello et al. 2022, sections 3.1 to 3.4 and appendix B.1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Dict, Tuple
+
+from wqa.config.encoders import MOST_LAYERS
+from wqa.config.fields import option, without_option
+from wqa.errors import OptionError, check_choice, shorten
+from wqa.models.network import NetworkConfig
+from wqa.systems.mspp.inputs import MISSING, ORDERS, POSITIONS
+
+#: Heads, by the paper's names.
+HEADS = ("IE_k", "AE_k", "IE_1", "AE_1")
+#: Heads that give one label to the whole input.
+SINGLE_LABEL = ("IE_1", "AE_1")
+#: How AE_1 aggregates the embeddings of the segments that are there.
+AGGREGATIONS = ("mean", "sum")
+
+#: Claims of an update (appendix B.1).
+CLAIMS_AN_UPDATE = 64
+#: Groups of k candidates of an update (appendix B.1).
+GROUPS_AN_UPDATE = 32
+#: Greatest length of a segment, above the positions of all encoders.
+_MOST_LENGTH = 1 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class MSPPConfig(NetworkConfig):
+    """Configuration of the joint model.
+
+    Parameters
+    ----------
+    head : {"IE_k", "AE_k", "IE_1", "AE_1"}
+        Head (section 3.3). IE_k and AE_k rank, IE_1 and AE_1 classify.
+    k : int
+        Number of candidates of an input.
+    segment_length : int
+        L, the most tokens of a question or a candidate, special tokens included.
+    positions : {"tokens", "slots"}
+        How tokens are numbered, as `inputs.POSITIONS` says: as the authors' code, or as the
+        paper.
+    missing : {"absent", "visible"}
+        What stands for a missing candidate, as `wqa.systems.mspp.inputs.MISSING` says.
+    order : {"shuffled", "original"}
+        Order in which a ranker puts the candidates of a question into groups of k: that of a
+        shuffle with seed 0, as the authors' code, or the order in which they were retrieved.
+    labels : int
+        Number of labels of IE_1 and AE_1.
+    aggregation : {"mean", "sum"}
+        How AE_1 aggregates: the average of section 3.3, or the sum of the authors' code.
+    type_initialisation : float
+        Standard deviation of a new row 0 of the token-type table, that of the question; 0 to keep
+        the encoder's. The authors' code starts it from 1 where it loads plain RoBERTa, fifty times
+        the deviation of the other new rows.
+
+    Raises
+    ------
+    OptionError
+        If a name is unknown, or a number is out of range.
+    """
+
+    head: str = option("IE_k", "IE_k or AE_k to rank, IE_1 or AE_1 for one label an input")
+    k: int = option(5, "candidates of an input")
+    segment_length: int = option(64, "most tokens of a question or a candidate")
+    positions: str = option(
+        "tokens", "number the tokens one after another, or in slots of one length a segment"
+    )
+    missing: str = option(
+        "absent", "a missing candidate: absent, or visible as a segment without a text"
+    )
+    order: str = option("shuffled", "order of candidates in ranking: shuffled, or original")
+    labels: int = option(3, "labels of IE_1 and AE_1")
+    aggregation: str = option("mean", "how AE_1 aggregates: the mean, or the authors' sum")
+    type_initialisation: float = option(
+        0.0, "standard deviation of a new token-type row of the question, 0 to keep the encoder's"
+    )
+
+    #: Values that some fields are limited to.
+    CHOICES = {
+        "head": HEADS,
+        "positions": POSITIONS,
+        "missing": MISSING,
+        "order": ORDERS,
+        "aggregation": AGGREGATIONS,
+    }
+
+    def __post_init__(self) -> None:
+        for name, known in self.CHOICES.items():
+            check_choice(name, getattr(self, name), known)
+        limits = {
+            "k": (1, MOST_LAYERS),
+            "segment_length": (3, _MOST_LENGTH),
+            "labels": (2, MOST_LAYERS),
+        }
+        for name, (least, most) in limits.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                expected = f"a whole number from {least} to {most}"
+                raise OptionError(name, shorten(value), expected)
+        if not 0 <= self.type_initialisation < float("inf"):
+            raise OptionError("type_initialisation", self.type_initialisation, "a number from 0")
+
+    @property
+    def computes(self) -> str:
+        return "labels" if self.head in SINGLE_LABEL else "scores"
+
+    def training_defaults(self) -> Dict[str, Any]:
+        """Settings of appendix B.1 for WikiQA and TREC-QA, and the patience of the code."""
+        return {
+            "epochs": 40,
+            "learning_rate": 2e-6,
+            "warmup_updates": 1000,
+            "patience": 8,
+            "tokens_per_update": GROUPS_AN_UPDATE * self.segment_length * (self.k + 1),
+        }
+
+
+#: Least values of numbers of the pre-training.
+_LEAST = {
+    "hard": 0,
+    "easy": 0,
+    "other_paragraphs": 1,
+    "premise_sentences": 1,
+    "candidate_sentences": 1,
+    "least_sentence": 0,
+    "least_paragraph": 0,
+    "least_document": 0,
+    "buffer_documents": 2,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ParagraphConfig(MSPPConfig):
+    """Configuration of the pre-training: that of the joint model, and of its examples.
+
+    Parameters
+    ----------
+    hard, easy : int
+        Numbers of hard and of easy negatives, k_2 and k_3; with one positive they are k.
+    other_paragraphs : int
+        Greatest number of other paragraphs of a document that hard negatives come from.
+    premise_sentences, candidate_sentences : int
+        Greatest number of sentences of a premise and of a candidate.
+    least_sentence, least_paragraph, least_document : int
+        Characters of a sentence, a paragraph and a document below which it is left out.
+    buffer_documents : int
+        Documents in memory, among which an epoch shuffles.
+    mask_rate : float
+        Probability that a token is predicted.
+
+    Raises
+    ------
+    OptionError
+        If the candidates are not k, a number is too small, or the head gives one label to the whole
+        input.
+    """
+
+    hard: int = option(2, "hard negatives of an example, of the premise's document")
+    easy: int = option(2, "easy negatives of an example, of other documents")
+    other_paragraphs: int = option(4, "most other paragraphs that hard negatives come from")
+    premise_sentences: int = option(1, "most sentences of a premise")
+    candidate_sentences: int = option(2, "most sentences of a candidate")
+    least_sentence: int = option(20, "characters below which a sentence is left out")
+    least_paragraph: int = option(60, "characters below which a paragraph is left out")
+    least_document: int = option(200, "characters below which a document is left out")
+    buffer_documents: int = option(10_000, "documents in memory, among which an epoch shuffles")
+    mask_rate: float = option(0.15, "probability that a token is masked and predicted")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value < least:
+                raise OptionError(name, value, f"{least} or more")
+        if not 0 < self.mask_rate <= 1:
+            raise OptionError("mask_rate", self.mask_rate, "a number above 0 and at most 1")
+        if self.head in SINGLE_LABEL:
+            expected = "IE_k or AE_k, which give a score to each candidate"
+            raise OptionError("head", self.head, expected)
+        candidates = 1 + self.hard + self.easy
+        if candidates != self.k:
+            raise OptionError(
+                "k",
+                f"{self.k}, and hard={self.hard} with easy={self.easy} is {candidates}",
+                "one positive and the negatives",
+                f"give k={candidates}, or other numbers of negatives",
+            )
+
+    @property
+    def computes(self) -> str:
+        return "paragraphs"
+
+    def training_defaults(self) -> Dict[str, Any]:
+        """Settings of appendix B.1, but for its 100,000 updates of 4,096 examples.
+
+        The warm-up is a tenth of the updates, as there, by the default of all trainings.
+        """
+        return {"learning_rate": 5e-5, "weight_decay": 0.01, "clip_norm": 1.0}
+
+
+@dataclasses.dataclass(frozen=True)
+class ClaimConfig(MSPPConfig):
+    """Configuration of the joint model of claims.
+
+    Parameters
+    ----------
+    head : {"IE_1", "AE_1"}
+        Head (section 3.3).
+    label_names : tuple of str
+        Names of the labels in the order of the outputs, which the training fills in; empty before.
+
+    Raises
+    ------
+    OptionError
+        If the head gives no label to the whole input, or the names are not as many as the labels.
+    """
+
+    head: str = option("IE_1", "IE_1 or AE_1, which give one label to a claim")
+    order: str = without_option("original")  # nothing is ranked
+    labels: int = without_option(3)
+    label_names: Tuple[str, ...] = without_option(())
+
+    CHOICES = {**MSPPConfig.CHOICES, "head": SINGLE_LABEL}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.label_names) not in (0, self.labels):
+            problem = f"{len(self.label_names)} names of {self.labels} labels"
+            raise OptionError("label_names", problem, "a name for each label")
+
+    def training_defaults(self) -> Dict[str, Any]:
+        """Settings of appendix B.1, the epochs of ASNQ there, and the patience of the code."""
+        return {
+            "epochs": 6,
+            "learning_rate": 1e-5,
+            "warmup_updates": 1000,
+            "patience": 8,
+            "tokens_per_update": CLAIMS_AN_UPDATE * self.segment_length * (self.k + 1),
+        }

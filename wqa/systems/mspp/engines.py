@@ -1,0 +1,147 @@
+"""Engines on joint inputs, whose network gives scores to k candidates, or logits to the input."""
+
+from __future__ import annotations
+
+from typing import List, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+
+from wqa.engines.mxnet import Engine, HybridEngine
+from wqa.engines.onednn import PackedBatch, PackedLayers, calibrate
+from wqa.engines.onednn.engine import PackedEngine
+from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.errors import InputError
+from wqa.models import Network
+from wqa.systems.mspp.inputs import JointInput, pad_inputs
+from wqa.text import bucketed
+
+
+class JointHybridEngine(HybridEngine):
+    """MXNet's engine on joint inputs."""
+
+    def _begin(self, pairs: Sequence[JointInput]) -> Tuple[List[mx.nd.NDArray], int]:
+        length = bucketed(max(joint.length for joint in pairs), self._network.max_positions)
+        return self._arrays(pad_inputs(pairs, length, self._padding_id)), length
+
+
+class JointPackedEngine(PackedEngine):
+    """oneDNN's engine on joint inputs, whose last layer runs for the marks alone."""
+
+    def _batch(self, pairs: Sequence[JointInput]) -> PackedBatch:
+        lengths = np.array([joint.length for joint in pairs])
+        return PackedBatch(lengths, np.stack([joint.marks for joint in pairs]))
+
+    def _begin(self, pairs: Sequence[JointInput], batch: PackedBatch) -> None:
+        _embed(self._layers, pairs, batch)
+
+
+def _embed(layers: PackedLayers, inputs: Sequence[JointInput], batch: PackedBatch) -> None:
+    """Compute the embeddings of joint inputs."""
+    types = np.concatenate([joint.token_types for joint in inputs])
+    positions = None
+    if inputs[0].positions is not None:
+        positions = np.concatenate([joint.positions for joint in inputs])
+    layers.embed(inputs, batch, types, positions)
+
+
+#: Types of MXNet's engine and of oneDNN's, for `wqa.engines.choice.build_engine`.
+ENGINES = (JointHybridEngine, JointPackedEngine)
+
+
+def calibrate_joint(
+    network: Network, inputs: Sequence[JointInput], strength: float
+) -> QuantizedLayers:
+    """Quantize the products of all layers of a joint model.
+
+    Parameters
+    ----------
+    network : JointTransformer
+        Network with its parameters on the CPU.
+    inputs : sequence of JointInput
+        Inputs to calibrate on.
+    strength : float
+        SmoothQuant's alpha.
+
+    Returns
+    -------
+    list of dict of str to Quantized
+        Products of each layer.
+    """
+    [backbone] = network.encoders
+    layers = list(backbone.layers)
+    return calibrate(network.config, backbone.embeddings, layers, inputs, strength, begin=_embed)
+
+
+def check_input(network: Network, joint: JointInput, name: str) -> None:
+    """Check positions and token ids, which the engines use as indices.
+
+    Parameters
+    ----------
+    network : JointTransformer
+        Network that reads the input.
+    joint : JointInput
+        The input.
+    name : str
+        Name of its question, for errors.
+
+    Raises
+    ------
+    InputError
+        If it is longer than the network's positions, or holds a token id without a row in its word
+        embeddings.
+    """
+    rows, limit = network.config.vocab_size, network.config.max_positions
+    length = joint.length
+    if joint.positions is not None:
+        length = max(length, int(joint.positions.max()) + 1)
+    if length > limit:
+        expected = f"at most {limit}, the positions of the network"
+        raise InputError(name, f"{length} positions with candidates", expected)
+    ids = joint.token_ids
+    if ids.max() >= rows or ids.min() < 0:
+        wrong = ids[(ids < 0) | (ids >= rows)][0]
+        raise InputError(
+            name,
+            f"token id {wrong}",
+            f"ids from 0 to {rows - 1}, the rows of the word embeddings",
+            "encode with the tokenizer of the network's encoder",
+        )
+
+
+def score_inputs(
+    engine: Engine, inputs: Sequence[JointInput], outputs: int
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Run inputs in micro-batches of similar lengths.
+
+    Parameters
+    ----------
+    engine : Engine
+        Engine of one of the types of `ENGINES`.
+    inputs : sequence of JointInput
+        The inputs.
+    outputs : int
+        Number of outputs of the network's head for an input.
+
+    Returns
+    -------
+    outputs : numpy.ndarray
+        (inputs, outputs) of the head.
+    positions : numpy.ndarray
+        (inputs,) positions that ran, with padding.
+    """
+    values = np.zeros((len(inputs), outputs))
+    positions = np.zeros(len(inputs))
+    if not inputs:
+        return values, positions
+    lengths = np.array([joint.length for joint in inputs])
+    order = np.argsort(lengths, kind="stable")
+    numbers = [order[batch] for batch in engine.plan(lengths[order])]
+    rows = []
+    for batch in numbers:
+        done = engine.run([0], batch, [inputs[number] for number in batch], None, None)
+        positions[batch] = done.positions
+        rows += done.rows
+    # The head runs once for all micro-batches.
+    values[np.concatenate(numbers)] = engine.scores(0, np.concatenate(rows))
+    return values, positions

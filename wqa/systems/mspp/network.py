@@ -1,0 +1,210 @@
+"""The joint model that MSPP pre-trains (Di Liello et al. 2022, sections 3.2 and 3.3).
+
+One encoder reads a question s_0 and k candidates s_1, ..., s_k at once. Token types 0..k tell the
+segments apart. E_i is the encoding of the special token before segment i, and four heads read them:
+IE_1 (E_0) and AE_1 (the average of E_0, ..., E_k) give one label to the whole input, IE_k (E_i) and
+AE_k (E_0 and E_i) one score to each candidate.
+
+Pre-training (sections 3.4 and 4.1) trains the joint model, with a head for each candidate, and a
+predictor of masked tokens beside it. Both read one pass of the encoder.
+
+Fact verification (section 3.1) puts a claim in place of the question and its evidence in place of
+the candidates. IE_1 or AE_1 tells whether the evidence supports the claim or refutes it.
+
+Shapes: B inputs, L positions, k candidates, M masked positions of an input, C units, V tokens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, List, Optional, Tuple
+
+import mxnet as mx
+from mxnet.gluon import HybridBlock
+
+from wqa.config import BackboneConfig
+from wqa.config.encoders import check_length
+from wqa.errors import OptionError
+from wqa.models.backbone import Backbone
+from wqa.models.heads import Head, Stage, score
+from wqa.models.network import Network
+from wqa.models.predictor import TokenPredictor
+from wqa.models.runtime import Tensor
+from wqa.systems.mspp.config import SINGLE_LABEL, ClaimConfig, MSPPConfig, ParagraphConfig
+from wqa.systems.mspp.heads import CandidateHead, InputHead
+from wqa.systems.mspp.inputs import JointEncoder
+from wqa.text import Tokenizer
+
+
+class JointTransformer(Network):
+    """An encoder of a question and k candidates with one of the four heads.
+
+    Inputs are ``token_ids`` and ``token_types``, (B, L), int32, ``positions``, (B, L), int32, for
+    ``positions="slots"`` alone, ``marks``, (B, k + 1), and ``valid_length``, (B,), float32. The
+    output is (B, k) log-odds for IE_k and AE_k, and (B, labels) logits for IE_1 and AE_1.
+
+    Parameters
+    ----------
+    backbone : BackboneConfig
+        Sizes of the encoder, of any family. Its token-type table gets k + 1 rows.
+    config : MSPPConfig, optional
+        Head, and form of the inputs.
+
+    Raises
+    ------
+    OptionError
+        If there is no encoder, or an input may have more tokens than the encoder has positions.
+    """
+
+    Config = MSPPConfig
+
+    def __init__(
+        self, backbone: BackboneConfig, config: Optional[MSPPConfig] = None, **kwargs
+    ) -> None:
+        own = self.Config() if config is None else config
+        if backbone is None:
+            raise OptionError("backbone", "none", "the sizes of the network's encoder")
+        _check_positions(own, backbone.max_positions)
+        backbone = dataclasses.replace(backbone, token_types=own.k + 1)
+        super().__init__(backbone, own, **kwargs)
+        self.exits = (backbone.num_layers,)
+        head = InputHead if own.head in SINGLE_LABEL else CandidateHead
+        with self.name_scope():
+            self.backbone = Backbone(backbone)
+            self.head = head(own, backbone.units, backbone.head_dropout)
+
+    def text_encoder(
+        self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
+    ) -> JointEncoder:
+        """Encoder of joint inputs, whose segments have L tokens; ``max_length`` is at least L."""
+        check_length(max_length, self.max_positions)
+        own = self.own_config
+        if max_length < own.segment_length:
+            raise OptionError(
+                "max_length",
+                f"{max_length}, and segments have segment_length={own.segment_length}",
+                f"at least {own.segment_length}",
+                f"give max_length={own.segment_length}, or a smaller segment_length",
+            )
+        return JointEncoder(
+            tokenizer,
+            own.segment_length,
+            own.k,
+            own.positions,
+            own.missing,
+            long_questions,
+        )
+
+    @property
+    def encoders(self) -> List[Backbone]:
+        return [self.backbone]
+
+    @property
+    def heads(self) -> List[Head]:
+        return [self.head]
+
+    def stages(self) -> List[HybridBlock]:
+        return list(self.encoder_stages())
+
+    def encoder_stages(self) -> List[Stage]:
+        return [Stage(self.backbone.embeddings, self.backbone.layers, self.head, last=True)]
+
+    def stage_work(self) -> List[float]:
+        return [float(self.num_layers * self.config.layer_work)]
+
+    def hybrid_forward(self, F, *inputs: Tensor) -> Tensor:
+        _, output = self._forward(F, *inputs)
+        return output
+
+    def _forward(
+        self, F, token_ids: Tensor, token_types: Tensor, *inputs: Tensor
+    ) -> Tuple[Tensor, Tensor]:
+        """Encodings, (B, L, C), and the output of the head."""
+        *positions, marks, valid_length = inputs
+        hidden = self.backbone.embeddings(token_ids, token_types, *positions)
+        hidden = self.backbone.layers(hidden, valid_length)
+        return hidden, score(F, self.head, hidden, valid_length, marks)
+
+
+def _check_positions(config: MSPPConfig, positions: int) -> None:
+    length, segments = config.segment_length, config.k + 1
+    if length * segments > positions:
+        raise OptionError(
+            "segment_length and k",
+            f"{length} x ({config.k} + 1) = {length * segments} tokens",
+            f"at most {positions}, the positions of the encoder",
+            f"take segment_length={positions // segments} or less, or fewer candidates",
+        )
+
+
+class ParagraphTransformer(JointTransformer):
+    """A joint model that is pre-trained.
+
+    Inputs are those of the joint model and, behind them, ``masked``, (B, M), the positions to be
+    predicted. The outputs are (B, k) log-odds of sharing the paragraph of the premise, and the
+    encodings of these positions, (B, M, C), for `predict_tokens`.
+
+    Parameters
+    ----------
+    backbone : BackboneConfig
+        Sizes of the encoder.
+    config : ParagraphConfig, optional
+        Configuration of the joint model and of the examples.
+    """
+
+    Config = ParagraphConfig
+
+    def __init__(
+        self, backbone: BackboneConfig, config: Optional[ParagraphConfig] = None, **kwargs
+    ) -> None:
+        super().__init__(backbone, config, **kwargs)
+        with self.name_scope():
+            self.predictor = TokenPredictor(self.config)
+
+    def hybrid_forward(self, F, *inputs: Tensor) -> Tuple[Tensor, Tensor]:
+        *joint, masked = inputs
+        hidden, scores = self._forward(F, *joint)  # (B, L, C), (B, k)
+        rows = F.contrib.arange_like(masked, axis=0)  # (B,)
+        rows = F.broadcast_like(F.expand_dims(rows, axis=1), masked)  # (B, M)
+        return scores, F.gather_nd(hidden, F.stack(rows, masked, axis=0))
+
+    def predict_tokens(self, rows: Any, masked_ids: Any) -> Tuple[Any, Any]:
+        """Predict the tokens at masked positions.
+
+        Parameters
+        ----------
+        rows : mxnet.nd.NDArray
+            (B, M, C) encodings.
+        masked_ids : mxnet.nd.NDArray
+            (B, M) float32 ids of the tokens that stood there.
+
+        Returns
+        -------
+        likelihoods : mxnet.nd.NDArray
+            (B, M) logarithms of the probabilities of these tokens.
+        predicted : mxnet.nd.NDArray
+            (B, M) float32, 1 where such a token is the most probable one.
+        """
+        # The table is an input, as a block that shared the parameter would be saved with a copy.
+        table = self.backbone.embeddings.word.weight.data(rows.context)
+        logits = self.predictor(rows.reshape((-3, 0)), table)  # (B M, V)
+        ids = masked_ids.reshape((-1,))
+        likelihoods = mx.nd.pick(mx.nd.log_softmax(logits, axis=-1), ids)
+        predicted = logits.argmax(axis=-1) == ids
+        return likelihoods.reshape(masked_ids.shape), predicted.reshape(masked_ids.shape)
+
+
+class ClaimTransformer(JointTransformer):
+    """A joint model that gives a label to a claim with its evidence.
+
+    Inputs are those of the joint model. The output is (B, labels) logits.
+
+    Parameters
+    ----------
+    backbone : BackboneConfig
+        Sizes of the encoder.
+    config : ClaimConfig, optional
+        Head, form of the inputs, and names of the labels.
+    """
+
+    Config = ClaimConfig

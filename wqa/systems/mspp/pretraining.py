@@ -1,0 +1,218 @@
+"""Pre-training on paragraphs (Di Liello et al. 2022, section 3.4 and appendix B.1).
+
+The loss is the sum of two: binary cross-entropy of whether a candidate shares the premise's
+paragraph, the mean over the k candidates, and cross-entropy of the masked tokens, the mean over the
+tokens of a mini-batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, Dict, NamedTuple, Optional, Sequence
+
+import mxnet as mx
+import numpy as np
+
+from wqa.config import TrainingConfig
+from wqa.config.systems import System
+from wqa.data.paragraph_minima import Minima, note_left_out
+from wqa.errors import OptionError
+from wqa.models import NetworkConfig
+from wqa.models.source_encoders import PredictingEncoder
+from wqa.systems.mspp.examples import POSITIVE, ExampleSettings
+from wqa.systems.mspp.masking import Masking
+from wqa.systems.mspp.paragraph_batches import ParagraphEncoder
+from wqa.systems.mspp.stream import ParagraphStream
+from wqa.systems.mspp.task import check_start, fill_joint
+from wqa.training.losses import cross_entropy
+from wqa.training.start import Start
+from wqa.training.task import Task
+
+#: Bytes of the start of each file that its digest covers, beside its name and size.
+DIGEST_BYTES = 1 << 20
+
+
+class Batch(NamedTuple):
+    """Key of a batch: the seed of its epoch, its first example, and the number of its examples."""
+
+    seed: int
+    start: int
+    size: int
+
+
+class Epoch(Sequence[Batch]):
+    """Batches of an epoch, of which none is in memory.
+
+    Parameters
+    ----------
+    seed : int
+        Seed of the epoch.
+    examples : int
+        Number of its examples.
+    size : int
+        Number of examples of a batch; the last one may have fewer.
+    """
+
+    def __init__(self, seed: int, examples: int, size: int) -> None:
+        self._seed, self._examples, self._size = seed, examples, size
+
+    def __len__(self) -> int:
+        return -(-self._examples // self._size)
+
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        start = index * self._size
+        return Batch(self._seed, start, min(self._size, self._examples - start))
+
+
+class ParagraphTask(Task):
+    """Examples of a source of documents, drawn and masked anew in each epoch.
+
+    A batch has as many examples as fit its tokens if all their segments are full, so that the
+    number of batches does not depend on what is drawn.
+
+    Parameters
+    ----------
+    network : ParagraphTransformer
+        Network to train.
+    encoder : ParagraphEncoder
+        Encodes the examples.
+    stream : ParagraphStream
+        Source of the examples.
+    examples : int
+        Number of examples of an epoch.
+    digest : str
+        Digest of the source.
+    """
+
+    #: Share of examples whose positive has the greatest score; a random one reaches 1 / k.
+    metric = "p@1"
+
+    network: Any
+
+    def __init__(
+        self,
+        network: Any,
+        encoder: ParagraphEncoder,
+        stream: ParagraphStream,
+        examples: int,
+        digest: str = "",
+    ) -> None:
+        self.network, self.paragraphs, self.stream = network, encoder, stream
+        self.encoder, self.max_length = encoder.joint, encoder.joint.longest
+        self.digest, self._examples = digest, examples
+
+    @classmethod
+    def create(
+        cls,
+        system: System,
+        start: Start,
+        own_config: NetworkConfig,
+        train_file: str,
+        config: TrainingConfig,
+        max_length: int,
+    ) -> ParagraphTask:
+        _check_unused(config)
+        check_start(start, own_config)
+        tokenizer = start.tokenizer()
+        network: Any = system.network_type()(start.backbone(), own_config)
+        joint: Any = network.text_encoder(tokenizer, max_length)
+        encoder = ParagraphEncoder(joint, Masking(tokenizer, network.own_config.mask_rate))
+        stream = open_stream(train_file, own_config)
+        counts = stream.count()
+        note_left_out(counts, train_file)
+        return cls(network, encoder, stream, counts.examples, source_digest(stream))
+
+    def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
+        return fill_joint(self.network, start, devices, PredictingEncoder(start.backbone()))
+
+    def size(self) -> Dict[str, int]:
+        return {"examples": self._examples}
+
+    def hybridize(self, active: bool) -> None:
+        self.network.hybridize(active)
+        self.network.predictor.hybridize(True)  # no engine computes it
+
+    def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> Epoch:
+        seed = 0 if rng is None else int(rng.integers(2**31))
+        return Epoch(seed, self._examples, max(1, tokens // self.max_length))
+
+    def batch(self, key: Batch) -> Dict[str, np.ndarray]:
+        examples = self.stream.take(key.seed, 0, key.start, key.size)
+        return self.paragraphs.batch(examples, key.seed, key.start)
+
+    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+        scores, rows = self.network(*(batch[name] for name in self.paragraphs.names))
+        shared = batch["kinds"] == POSITIVE  # (B, k)
+        likelihood, _ = self.network.predict_tokens(rows, batch["masked_ids"])  # (B, M)
+        return {
+            "mspp": cross_entropy(scores, shared).mean(axis=1),
+            "mlm": -(likelihood * batch["mask_weights"]).sum(axis=1),
+        }
+
+
+def _check_unused(config: TrainingConfig) -> None:
+    """Refuse settings of trainings on questions."""
+    for name in ("train_filter", "shuffle", "long_questions"):
+        value = getattr(config, name)
+        if value != getattr(TrainingConfig(), name):
+            raise OptionError(name, value, "no such setting, as documents have no questions")
+
+
+def open_stream(source: str, own_config: Any) -> ParagraphStream:
+    """Open a source of documents with the settings of a pre-training.
+
+    Parameters
+    ----------
+    source : str
+        A file of documents, or a folder of such files.
+    own_config : ParagraphConfig
+        Settings of the examples.
+
+    Returns
+    -------
+    ParagraphStream
+
+    Raises
+    ------
+    DataError
+        If there is no such source, or the folder holds no file of documents.
+    OptionError
+        If a setting is out of range.
+    """
+    settings = ExampleSettings(
+        own_config.hard,
+        own_config.easy,
+        own_config.other_paragraphs,
+        own_config.premise_sentences,
+        own_config.candidate_sentences,
+    )
+    minima = Minima(
+        own_config.least_sentence, own_config.least_paragraph, own_config.least_document
+    )
+    return ParagraphStream([source], settings, minima, own_config.buffer_documents)
+
+
+def source_digest(stream: ParagraphStream) -> str:
+    """Digest of a source: of the name, the size and the start of each file.
+
+    A source may have hundreds of gigabytes, so the files are not read whole.
+
+    Parameters
+    ----------
+    stream : ParagraphStream
+        The source.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    for path in stream.files:
+        digest.update(f"{path.name} {os.path.getsize(path)}\n".encode())
+        with open(path, "rb") as file:
+            digest.update(file.read(DIGEST_BYTES))
+    return digest.hexdigest()

@@ -1,0 +1,267 @@
+"""Ranking by a joint model, k candidates of a question at once (Di Liello et al. 2022, section 3).
+
+A longer list is divided into groups of k and one of what remains, so that every candidate has
+exactly one score, that of the group it is in. The authors shuffle the candidates at test time too,
+with seed 0, since neighbours in a list are near one another in their document. Here the candidates
+are put in the order in which they were retrieved, blank ones are left out, and a permutation of
+their number by seed 0 is applied: the groups of a question depend on nothing but its own list.
+Behind another ranker in a sequence, with ``keep`` of k, a question is one group.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import EngineConfig
+from wqa.data import Question
+from wqa.engines.choice import build_engine
+from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
+from wqa.errors import check_choice, shorten
+from wqa.inference.cost import FREE, Cost
+from wqa.inference.dropping import DropRatio, Keep
+from wqa.inference.lookahead import LookAhead
+from wqa.inference.ranker import Capabilities, Ranker
+from wqa.inference.ranking import Ranking, question_name, score_error
+from wqa.models import Network
+from wqa.systems.mspp.engines import ENGINES, calibrate_joint, check_input, score_inputs
+from wqa.systems.mspp.inputs import ORDERS, JointInput
+from wqa.text import SplitPair
+
+#: Seed of the shuffle of a question's candidates.
+SHUFFLE_SEED = 0
+
+
+class EncodedQuestion(NamedTuple):
+    """An encoded question, its candidates in groups, and what errors call it."""
+
+    inputs: List[JointInput]
+    groups: List[np.ndarray]  # candidates of each input
+    truncated: np.ndarray  # of all candidates
+    name: str
+    document_ids: Sequence[Optional[str]]
+
+
+class JointRanker(Ranker):
+    """Ranks by a joint model.
+
+    Parameters
+    ----------
+    network : JointTransformer
+        Network that scores candidates, with its parameters on the engine's device.
+    encoder : JointEncoder
+        Encodes questions with groups of candidates.
+    drop_ratio, keep : optional
+        As `Ranker.set_drops` takes them; the only stage drops nothing.
+    engine : EngineConfig, optional
+        Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
+        parameters at each ranking; oneDNN reads them once.
+    quantized : list of dict, optional
+        `wqa.engines.onednn.Quantized` products of each layer, for int8.
+    pool, pool_size : optional
+        Without effect, as nothing is dropped.
+    group_tokens : int
+        Most tokens of a group of questions; a longer question is a group of its own.
+    progress : bool
+        Without effect.
+    order : {"shuffled", "original"}, optional
+        Order in which candidates are divided into groups; by default that of the network's
+        configuration.
+    system : str
+        Name of the system, for `Ranker.capabilities`.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option is out of range, or does not fit the network or this machine.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        encoder: Any,
+        drop_ratio: DropRatio = None,
+        keep: Keep = None,
+        engine: Optional[EngineConfig] = None,
+        quantized: Optional[QuantizedLayers] = None,
+        pool: str = "question",
+        pool_size: int = 128,
+        group_tokens: int = 65536,
+        progress: bool = False,
+        order: Optional[str] = None,
+        system: str = "joint",
+    ) -> None:
+        self.network, self.encoder, self._system = network, encoder, system
+        self._order = order or network.own_config.order
+        check_choice("order", self._order, ORDERS)
+        self._group_tokens = group_tokens
+        self.set_drops(drop_ratio, keep)
+        config = engine or EngineConfig(engine="mxnet")
+        self._engine = build_engine(network, encoder.tokenizer, config, quantized, ENGINES)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """One stage, which reads the candidates together."""
+        network = self.network
+        return Capabilities(
+            self._system, exits=network.exits, num_layers=network.num_layers, joint=True
+        )
+
+    @staticmethod
+    def calibrate(
+        network: Network, pairs: Sequence[Any], strength: float = STRENGTH
+    ) -> QuantizedLayers:
+        """Quantize the products of all layers of a joint model.
+
+        Parameters
+        ----------
+        network : JointTransformer
+            Network with its parameters on the CPU.
+        pairs : sequence of JointInput
+            Inputs to calibrate on.
+        strength : float
+            SmoothQuant's alpha.
+
+        Returns
+        -------
+        list of dict of str to Quantized
+            Products of each layer.
+        """
+        return calibrate_joint(network, pairs, strength)
+
+    def _rank_question(self, question: Question) -> Ranking:
+        encoded, _ = self._encode(question)
+        return self._rank_group([encoded])[0]
+
+    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
+        with LookAhead(questions, self._encode, self._group_tokens) as groups:
+            for group in groups:
+                yield from self._rank_group(group)
+
+    def rank_pairs(
+        self,
+        group: Sequence[Sequence[SplitPair]],
+        names: Sequence[str] = (),
+        document_ids: Sequence[Sequence[Optional[str]]] = (),
+    ) -> List[Ranking]:
+        """Rank encoded questions as one group.
+
+        Parameters
+        ----------
+        group : sequence of sequence of SplitPair
+            Segments of each question with each of its candidates, in the order of retrieval.
+        names : sequence of str
+            Name of each question in errors; by default its number in the group.
+        document_ids : sequence of sequence of str or None
+            Id of each question's candidates in errors; by default their numbers, from 1.
+
+        Returns
+        -------
+        list of Ranking
+            Ranking of each question.
+
+        Raises
+        ------
+        InputError
+            If an input is longer than the network's positions, or holds a token id without a row in
+            its word embeddings.
+        ScoreError
+            If a score is not finite.
+        """
+        encoded = []
+        for index, pairs in enumerate(group):
+            name = names[index] if names else f"question {index + 1} of the group"
+            ids = document_ids[index] if document_ids else [None] * len(pairs)
+            encoded.append(self._grouped(pairs, range(len(pairs)), name, ids))
+        return self._rank_group(encoded)
+
+    def _encode(self, question: Question) -> Tuple[EncodedQuestion, int]:
+        """Encode a question; returns its number of tokens too."""
+        pairs = self.encoder.split(question.question, question.texts, question.id)
+        ids = [candidate.id for candidate in question.candidates]
+        encoded = self._grouped(pairs, question.original_order, question_name(question), ids)
+        return encoded, sum(joint.length for joint in encoded.inputs)
+
+    def _grouped(
+        self,
+        pairs: Sequence[SplitPair],
+        retrieved: Iterable[int],
+        name: str,
+        document_ids: Sequence[Optional[str]],
+    ) -> EncodedQuestion:
+        """Divide the candidates of a question, in their order of retrieval, into groups."""
+        k = self.encoder.k
+        order = np.array([index for index in retrieved if not pairs[index].empty], dtype=int)
+        if self._order == "shuffled":
+            rng = np.random.default_rng(SHUFFLE_SEED)
+            order = order[rng.permutation(len(order))]
+        groups = [order[start : start + k] for start in range(0, len(order), k)]
+        inputs = []
+        for group in groups:
+            inputs.append(self.encoder.join([pairs[index] for index in group]))
+        truncated = np.array([pair.truncated for pair in pairs])
+        encoded = EncodedQuestion(inputs, groups, truncated, name, document_ids)
+        for joint in inputs:
+            check_input(self.network, joint, name)
+        return encoded
+
+    def _rank_group(self, group: Sequence[EncodedQuestion]) -> List[Ranking]:
+        inputs: List[JointInput] = []
+        for encoded in group:
+            inputs += encoded.inputs
+        scores, positions = score_inputs(self._engine, inputs, self.encoder.k)
+        rankings = []
+        start = 0
+        for encoded in group:
+            end = start + len(encoded.inputs)
+            rankings.append(self._ranking(encoded, scores[start:end], positions[start:end]))
+            start = end
+        return rankings
+
+    def _ranking(
+        self, encoded: EncodedQuestion, group_scores: np.ndarray, positions: np.ndarray
+    ) -> Ranking:
+        count = len(encoded.truncated)
+        scores = np.full(count, -np.inf)
+        exit_scores = np.full((1, count), np.nan)
+        blank = np.ones(count, dtype=bool)
+        for group, values in zip(encoded.groups, group_scores):
+            self._check_scores(encoded, group, values[: len(group)])
+            scores[group] = exit_scores[0, group] = values[: len(group)]
+            blank[group] = False
+        return Ranking(
+            order=np.argsort(-scores, kind="stable"),
+            scores=scores,
+            exits=np.where(blank, 0, self.network.num_layers),
+            truncated=encoded.truncated,
+            blank=blank,
+            cost=self._cost(encoded, positions),
+            exit_scores=exit_scores,
+            probabilities=self.calibration.probabilities(exit_scores),
+            threshold=self.threshold,
+        )
+
+    def _check_scores(
+        self, encoded: EncodedQuestion, group: np.ndarray, scores: np.ndarray
+    ) -> None:
+        """Refuse scores that are not finite."""
+        wrong = np.flatnonzero(~np.isfinite(scores))
+        if len(wrong):
+            index = int(group[wrong[0]])
+            document_id = encoded.document_ids[index]
+            name = f"candidate {index + 1}"
+            if document_id is not None:
+                name = f"document {shorten(document_id)}"
+            raise score_error(f"{encoded.name}, scores", name, scores[wrong[0]])
+
+    def _cost(self, encoded: EncodedQuestion, positions: np.ndarray) -> Cost:
+        """Cost of a question; its tokens count once in each of its groups."""
+        count = sum(map(len, encoded.groups))
+        if not count:
+            return FREE
+        work = self.network.full_work()
+        tokens = sum(joint.length for joint in encoded.inputs)
+        each = float(count * work)
+        padded = float(positions.sum() * work)
+        return Cost(1.0, each, each, float(tokens * work), padded, float(tokens * work))

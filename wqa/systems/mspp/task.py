@@ -1,0 +1,326 @@
+"""Fine-tuning of the joint model for answer sentence selection (Di Liello et al. 2022, B.1).
+
+In each epoch the candidates of a question are shuffled and cut into groups of k, so that a
+candidate meets others in every epoch. What remains is a smaller group. Each candidate is in one
+group, and each weighs the same: the loss of a group is the sum of the two-class cross-entropies of
+its candidates, divided by k. With the score as the log-odds of the two classes that is their binary
+cross-entropy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Optional, Sequence
+
+import mxnet as mx
+import numpy as np
+
+from wqa.config import TrainingConfig
+from wqa.config.systems import System
+from wqa.errors import OptionError
+from wqa.models import Network, NetworkConfig
+from wqa.models.source_encoders import SourceEncoder
+from wqa.systems.mspp.config import SINGLE_LABEL
+from wqa.text import Tokenizer, bucketed
+from wqa.text.batching import BUCKET
+from wqa.text.decoupled import SPECIALS
+from wqa.training.losses import cross_entropy
+from wqa.training.messages import note_counts
+from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
+from wqa.training.task import PairTask
+
+#: Label of a candidate that is missing in a group.
+MISSING_LABEL = -1
+#: Fields of the configuration that a start from a joint model must share.
+_SHAPE = ("k", "segment_length")
+#: Batches of a block of questions, for ``shuffle="question"``.
+_BATCHES_A_BLOCK = 50
+
+
+class MSPPTask(PairTask):
+    """Groups of k labelled candidates for a `wqa.systems.mspp.network.JointTransformer`.
+
+    It takes the parameters of `PairTask`. It does not learn from teachers.
+
+    Raises
+    ------
+    OptionError
+        If the head gives no score to a candidate.
+    """
+
+    network: Any
+    encoder: Any
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        own = self.network.own_config
+        if own.head in SINGLE_LABEL:
+            expected = "IE_k or AE_k, which give a score to each candidate"
+            raise OptionError("head", own.head, expected)
+        self._longest = self._longest_group()
+
+    def _longest_group(self) -> int:
+        """Bound of a group's tokens, whatever the shuffle: the k longest candidates of a question.
+
+        The number of batches of an epoch follows from it, so that it does not depend on the
+        shuffle.
+        """
+        questions, candidates = self.pairs.lengths.T.astype(np.int64)
+        order = np.lexsort((-candidates, self.pairs.questions))
+        rank = _rank_in_question(self.pairs.questions)
+        k = self.encoder.k
+        counted = np.where(rank < k, candidates[order], 0)
+        starts = np.flatnonzero(rank == 0)
+        sums = np.add.reduceat(counted, starts)
+        # A missing candidate has its special tokens where it is visible.
+        missing = np.maximum(k - np.diff(starts, append=len(rank)), 0) * SPECIALS
+        longest = int((sums + missing + questions[order][starts]).max())
+        return bucketed(longest, self.max_length)
+
+    @classmethod
+    def create(
+        cls,
+        system: System,
+        start: Start,
+        own_config: NetworkConfig,
+        train_file: str,
+        config: TrainingConfig,
+        max_length: int,
+    ) -> MSPPTask:
+        task: Any = super().create(system, start, own_config, train_file, config, max_length)
+        done = f"cut to {task.encoder.max_length} tokens"
+        note_counts(train_file, [(task.pairs.truncated, "candidate", done)])
+        return task
+
+    @classmethod
+    def make_network(
+        cls, system: System, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
+    ) -> Network:
+        check_start(start, own_config)
+        return super().make_network(system, start, own_config, tokenizer)
+
+    def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
+        return fill_joint(self.network, start, devices)
+
+    def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
+        """Plan the batches of an epoch.
+
+        Parameters
+        ----------
+        tokens : int
+            Most tokens of a batch, padding included. A batch has as many groups as fit if each
+            were the longest that the data can have.
+        rng : numpy.random.Generator, optional
+            Shuffles the candidates of each question, the groups and the batches; without it all
+            are in the order of the data.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            Pair indices of each batch, (groups, k), -1 where a candidate is missing.
+        """
+        groups = group_candidates(self.pairs.questions, self.encoder.k, rng)
+        lengths = (self.pairs.lengths[:, 1][groups] * (groups >= 0)).sum(axis=1)
+        size = max(1, tokens // self._longest)
+        return [groups[rows] for rows in plan_rows(lengths, size, self.config.shuffle, rng)]
+
+    def batch(self, key: np.ndarray) -> Dict[str, np.ndarray]:
+        inputs = []
+        labels = np.full(key.shape, MISSING_LABEL, dtype=np.float32)
+        for row, indices in enumerate(key):
+            indices = indices[indices >= 0]
+            inputs.append(self.encoder.join(self.pairs.assemble(indices)))
+            labels[row, : len(indices)] = self.pairs.labels[indices]
+        batch = dict(zip(self.encoder.names, self.encoder.pad(inputs)))
+        return {**batch, "labels": labels}
+
+    def pairs_of(self, batch: Dict[str, np.ndarray]) -> int:
+        """Count the candidates of a batch."""
+        return int((batch["labels"] != MISSING_LABEL).sum())
+
+    def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
+        labels = batch["labels"]  # (rows, k)
+        real = labels != MISSING_LABEL
+        losses = cross_entropy(self.scores(batch, update), labels * real) * real
+        return {"loss": losses.sum(axis=1) / self.encoder.k}
+
+
+def plan_rows(
+    lengths: np.ndarray, size: int, shuffle: str, rng: Optional[np.random.Generator] = None
+) -> List[np.ndarray]:
+    """Divide inputs into batches of one size, of similar lengths so that little is padding.
+
+    Parameters
+    ----------
+    lengths : numpy.ndarray
+        (N,) tokens of each input.
+    size : int
+        Number of inputs of a batch; the last one may have fewer.
+    shuffle : {"pair", "question"}
+        Whether all inputs are shuffled together, or within blocks of neighbours in the data.
+    rng : numpy.random.Generator, optional
+        Shuffles the inputs and the batches; without it all are in the order of the data.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        Indices of the inputs of each batch. Their number does not depend on the shuffle.
+    """
+    count = len(lengths)
+    block = count
+    if shuffle == "question":
+        block = size * _BATCHES_A_BLOCK  # neighbours in the data, which a file holds together
+    starts = np.arange(0, count, block)
+    if rng is not None:
+        rng.shuffle(starts)
+    batches: List[np.ndarray] = []
+    for start in starts:
+        rows = np.arange(start, min(start + block, count))
+        cuts = np.arange(size, len(rows), size)
+        if rng is None:
+            batches += np.split(rows, cuts)
+            continue
+        order = np.lexsort((rng.random(len(rows)), lengths[rows] // BUCKET))
+        of_block = np.split(rows[order], cuts)
+        batches += [of_block[index] for index in rng.permutation(len(of_block))]
+    return batches
+
+
+def group_candidates(
+    questions: np.ndarray, k: int, rng: Optional[np.random.Generator] = None
+) -> np.ndarray:
+    """Divide the candidates of each question into groups of k and one of what remains.
+
+    Parameters
+    ----------
+    questions : numpy.ndarray
+        (N,) question index of each candidate, ascending.
+    k : int
+        Number of candidates of a group.
+    rng : numpy.random.Generator, optional
+        Shuffles the candidates of each question.
+
+    Returns
+    -------
+    numpy.ndarray
+        (groups, k) int32 indices of candidates of one question, each in one group; -1 behind those
+        of a smaller group. The number of groups does not depend on the shuffle.
+    """
+    count = len(questions)
+    order = np.arange(count)
+    if rng is not None:
+        order = np.lexsort((rng.random(count), questions))
+    rank = _rank_in_question(questions)
+    groups = np.cumsum(rank % k == 0) - 1
+    out = np.full((int(groups[-1]) + 1 if count else 0, k), -1, dtype=np.int32)
+    out[groups, rank % k] = order
+    return out
+
+
+def _rank_in_question(questions: np.ndarray) -> np.ndarray:
+    """Rank of each candidate among those of its question, from 0; question indices ascend."""
+    starts = np.flatnonzero(np.diff(questions, prepend=-1))
+    counts = np.diff(starts, append=len(questions))
+    return np.arange(len(questions)) - np.repeat(starts, counts)
+
+
+def check_start(start: Start, own_config: Any) -> None:
+    """Refuse a run of a joint model of other inputs than asked for.
+
+    Parameters
+    ----------
+    start : Start
+        Start of a training.
+    own_config : NetworkConfig
+        Configuration of the model to train, with ``k`` and ``segment_length``.
+
+    Raises
+    ------
+    OptionError
+        If the start is a run that was trained, or pre-trained, with another k or L, or its token
+        types are to be drawn anew.
+    """
+    run = start.run_config()
+    if run is None or not all(name in run.network for name in _SHAPE):
+        return  # not a joint model: its encoder is extended
+    for name in _SHAPE:
+        stored, wanted = run.network[name], getattr(own_config, name)
+        if stored != wanted:
+            raise OptionError(
+                "init",
+                f"a run with {name}={stored}",
+                f"one with {name}={wanted}",
+                f"give {name}={stored}, or start from an encoder",
+            )
+    if getattr(own_config, "type_initialisation", 0):
+        raise OptionError(
+            "type_initialisation",
+            f"{own_config.type_initialisation} with a run of a joint model, whose row is trained",
+            "0, or an encoder to start from",
+        )
+
+
+def fill_joint(
+    network: Any,
+    start: Start,
+    devices: Sequence[mx.Context],
+    source: Optional[SourceEncoder] = None,
+) -> str:
+    """Initialise a joint model, and extend the token types of the encoder that it starts from.
+
+    An encoder with k + 1 token types, such as that of a run of a joint model, is taken as it is. Of
+    any other the rows that it has are those of the first segments: BERT's rows 0 and 1 stay those
+    of the question and of the first candidate, as they told two texts apart. The rows after them
+    are drawn from N(0, 0.02).
+
+    Parameters
+    ----------
+    network : Network
+        Joint model whose parameters are not initialised. Its ``own_config.type_initialisation`` is
+        the standard deviation of a new row 0, 0 to keep that of the encoder.
+    start : Start
+        Start of the training.
+    devices : sequence of mxnet.Context
+        Devices that hold the parameters.
+    source : SourceEncoder, optional
+        Encoder of the start, not initialised, with the other parts of the network that the start
+        may have too; by default none.
+
+    Returns
+    -------
+    str
+        Log line about the parts taken from a run; empty for other starts.
+    """
+    backbone = start.backbone()
+    if backbone.token_types == network.config.token_types:
+        line = start.fill(network, devices)
+    else:
+        source = SourceEncoder(backbone) if source is None else source
+        line = start.fill(source, devices)
+        network.initialize(mx.init.Normal(INITIAL_SIGMA), ctx=list(devices))
+        _copy_encoder(source, network)
+        if line:
+            line += f"; new: token types from {backbone.token_types}, head"
+    sigma = network.own_config.type_initialisation
+    if sigma:
+        weight = network.backbone.embeddings.token_type.weight
+        rows = weight.data(devices[0]).copy()
+        rows[0] = mx.nd.random.normal(0, sigma, shape=rows.shape[1:], ctx=devices[0])
+        weight.set_data(rows)
+    return line
+
+
+def _copy_encoder(source: SourceEncoder, network: Any) -> None:
+    """Copy an encoder and what is beside it; rows of token types that it lacks stay as they are."""
+    parameters = network.backbone._collect_params_with_prefix()
+    types = network.backbone.embeddings.token_type.weight
+    for name, parameter in source.backbone._collect_params_with_prefix().items():
+        target, values = parameters[name], parameter.data(parameter.list_ctx()[0])
+        if target is types:
+            rows = target.data(target.list_ctx()[0]).copy()
+            known = min(len(values), len(rows))
+            rows[:known] = values[:known]
+            values = rows
+        target.set_data(values)
+    for name, part in source._children.items():
+        if part is not source.backbone:
+            copy_parameters(part, network._children[name])

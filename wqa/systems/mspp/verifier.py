@@ -1,0 +1,236 @@
+"""Verifiers: a claim and its evidence in, a label out (Di Liello et al. 2022, section 3.1).
+
+A claim with the first k pieces of its evidence is one input of a joint model, whose head gives the
+logits of the labels.
+"""
+
+from __future__ import annotations
+
+from typing import (
+    Any,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
+
+import numpy as np
+
+from wqa.config import EngineConfig
+from wqa.config.systems import KINDS
+from wqa.data.claims import LABELS, Claim
+from wqa.engines.choice import build_engine
+from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
+from wqa.errors import OptionError, shorten
+from wqa.inference.lookahead import LookAhead
+from wqa.inference.ranking import score_error
+from wqa.models import Network
+from wqa.systems.mspp.claim_inputs import EncodedClaim, PreparedClaims, encode_claim, prepare_claims
+from wqa.systems.mspp.engines import ENGINES, calibrate_joint, check_input, score_inputs
+
+
+class Verdict(NamedTuple):
+    """What a verifier says of a claim.
+
+    Attributes
+    ----------
+    label : str
+        The label with the greatest probability, of `wqa.data.claims.LABELS`.
+    probabilities : dict of str to float
+        Probability of each label, in that order; they sum to 1.
+    truncated : tuple of bool
+        Whether each piece of evidence lost tokens to the length of a segment.
+    unread : int
+        Number of pieces of evidence beyond the first k, which were not read.
+    claim_truncated : bool
+        Whether the claim lost tokens.
+    """
+
+    label: str
+    probabilities: Dict[str, float]
+    truncated: Tuple[bool, ...] = ()
+    unread: int = 0
+    claim_truncated: bool = False
+
+
+class Verifier:
+    """Labels claims by a joint model with one label for the whole input.
+
+    Parameters
+    ----------
+    network : JointTransformer
+        Network that computes logits of `wqa.data.claims.LABELS`, with its parameters on the
+        engine's device.
+    encoder : JointEncoder
+        Encodes claims with their evidence.
+    engine : EngineConfig, optional
+        Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
+        parameters at each call; oneDNN reads them once.
+    quantized : list of dict, optional
+        `wqa.engines.onednn.Quantized` products of each layer, for int8.
+    group_tokens : int
+        Most tokens of a group of claims.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option is out of range, or does not fit the network or this machine.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        encoder: Any,
+        engine: Optional[EngineConfig] = None,
+        quantized: Optional[QuantizedLayers] = None,
+        group_tokens: int = 65536,
+    ) -> None:
+        if network.computes != "labels":
+            what = KINDS[network.computes][0]
+            raise OptionError("network", what, KINDS["labels"][0])
+        check_labels(network.own_config)
+        self.network, self.encoder, self._group_tokens = network, encoder, group_tokens
+        config = engine or EngineConfig(engine="mxnet")
+        self._engine = build_engine(network, encoder.tokenizer, config, quantized, ENGINES)
+
+    @staticmethod
+    def calibrate(
+        network: Network, pairs: Sequence[Any], strength: float = STRENGTH
+    ) -> QuantizedLayers:
+        """Quantize the products of all layers of a joint model.
+
+        Parameters
+        ----------
+        network, pairs, strength
+            As `wqa.systems.mspp.ranker.JointRanker.calibrate` takes them.
+
+        Returns
+        -------
+        list of dict of str to Quantized
+            Products of each layer.
+        """
+        return calibrate_joint(network, pairs, strength)
+
+    def prepare(self, claims: Iterable[Claim]) -> PreparedClaims:
+        """Apply the rule for over-long questions to claims, before they are labelled.
+
+        Parameters
+        ----------
+        claims : iterable of Claim
+            Claims.
+
+        Returns
+        -------
+        PreparedClaims
+            The claims to label, and the number of those that are truncated and skipped.
+
+        Raises
+        ------
+        QuestionTooLong
+            If a claim does not fit a segment, and is neither truncated nor skipped.
+        DataError
+            If all claims are skipped.
+        """
+        return prepare_claims(claims, self.encoder)
+
+    def label(self, claim: str, evidence: Sequence[str] = ()) -> Verdict:
+        """Label one claim.
+
+        Parameters
+        ----------
+        claim : str
+            Text of the claim.
+        evidence : sequence of str
+            Its evidence, the best piece first, of which the first k are read. Without any the claim
+            is read with `wqa.data.claims.NO_EVIDENCE`.
+
+        Returns
+        -------
+        Verdict
+
+        Raises
+        ------
+        InputError
+            If the claim is empty or too long, or a piece of evidence is no text.
+        ScoreError
+            If a logit is not finite.
+        """
+        encoded = encode_claim(self.encoder, claim, evidence)
+        [verdict] = self._label([self._checked(encoded, claim)])
+        return verdict
+
+    def label_all(self, claims: Iterable[Claim]) -> Iterator[Verdict]:
+        """Label many claims, several at a time.
+
+        Parameters
+        ----------
+        claims : iterable of Claim
+            Claims, read in another thread. Their labels are not read.
+
+        Yields
+        ------
+        Verdict
+            Verdict on each claim, in order.
+
+        Raises
+        ------
+        InputError, ScoreError
+            As `label` raises them; after the verdicts on the claims before it.
+        """
+        with LookAhead(claims, self._encode, self._group_tokens) as groups:
+            for group in groups:
+                yield from self._label(group)
+
+    def _encode(self, claim: Claim) -> Tuple[_Named, int]:
+        """Encode a claim; returns its number of tokens too."""
+        encoded = encode_claim(self.encoder, claim.claim, claim.evidence, claim.id)
+        return self._checked(encoded, claim.id or claim.claim), encoded.joint.length
+
+    def _checked(self, encoded: EncodedClaim, name: str) -> _Named:
+        named = _Named(encoded, f"claim {shorten(name)}")
+        check_input(self.network, encoded.joint, named.name)
+        return named
+
+    def _label(self, group: Sequence[_Named]) -> List[Verdict]:
+        inputs = [named.encoded.joint for named in group]
+        logits, _ = score_inputs(self._engine, inputs, len(LABELS))
+        return [_verdict(*pair) for pair in zip(group, logits)]
+
+
+class _Named(NamedTuple):
+    """An encoded claim, and what errors call it."""
+
+    encoded: EncodedClaim
+    name: str
+
+
+def _verdict(named: _Named, logits: np.ndarray) -> Verdict:
+    for label, value in zip(LABELS, logits):
+        if not np.isfinite(value):
+            raise score_error(f"{named.name}, logits", f"the label {label}", value)
+    shares = np.exp(logits - logits.max())
+    probabilities = dict(zip(LABELS, (shares / shares.sum()).tolist()))
+    encoded = named.encoded
+    return Verdict(
+        LABELS[int(logits.argmax())],
+        probabilities,
+        encoded.truncated,
+        encoded.unread,
+        encoded.claim_truncated,
+    )
+
+
+def check_labels(own_config: Any) -> None:
+    """Check that the outputs are the labels of claims, in their order."""
+    # A network that was converted has no names.
+    names = getattr(own_config, "label_names", ()) or LABELS
+    if tuple(names) != LABELS or own_config.labels != len(LABELS):
+        raise OptionError(
+            "network",
+            f"{own_config.labels} labels, {', '.join(names)}",
+            f"{len(LABELS)}: " + ", ".join(LABELS),
+        )

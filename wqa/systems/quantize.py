@@ -1,0 +1,122 @@
+"""Calibration of a run for int8."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+from typing import Iterable, List
+
+from wqa.config.systems import KINDS
+from wqa.data import Question
+from wqa.engines.choice import packing_obstacle
+from wqa.engines.onednn.quantize import STRENGTH, write_quantized
+from wqa.errors import OptionError, RunDirectoryError
+from wqa.io.digests import forget_digests, record_digests
+from wqa.io.files import PathLike, atomic_writer, sha256
+from wqa.io.locks import lock_output
+from wqa.systems.load import calibrate_network, load_network_ranker
+from wqa.systems.run_directory import Run, load_run, quantized_path
+from wqa.text import note_long_questions, prepare_questions
+
+#: Kinds of networks that run in 8 bits, by `wqa.models.NetworkConfig.computes`.
+QUANTIZED = ("scores", "spans", "labels")
+
+
+def quantize(
+    run: PathLike,
+    questions: Iterable[Question],
+    most: int = 100,
+    strength: float = STRENGTH,
+    long_questions: str = "error",
+) -> int:
+    """Calibrate a run and write its 8-bit products to ``int8.safetensors`` in its directory.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory of a network of transformer layers.
+    questions : iterable of Question
+        Questions of a development split; labels are not read.
+    most : int
+        Greatest number of questions; the first are used.
+    strength : float
+        SmoothQuant's alpha, the share of the inputs' imbalance that moves to the weights, in
+        [0, 1].
+    long_questions : {"error", "truncate", "skip"}
+        What to do with over-long questions, as `wqa.load_ranker` takes it. Those that are
+        skipped count for ``most``. A note on standard error gives their number.
+
+    Returns
+    -------
+    int
+        Number of pairs that the run was calibrated on.
+
+    Raises
+    ------
+    OptionError
+        If there is no question, ``strength`` is out of range, or the network has no transformer
+        layers.
+    QuestionTooLong
+        If a question leaves too few tokens for its candidates and is neither truncated nor skipped.
+    RunDirectoryError, StorageError
+        If the run cannot be read, or the file cannot be written.
+    OutputLocked
+        If another process writes to the run.
+    """
+    if not 0 <= strength <= 1:
+        raise OptionError("strength", strength, "a number from 0 to 1")
+    folder = pathlib.Path(run)
+    loaded = _open(folder, long_questions)
+    obstacle = packing_obstacle(loaded.network)
+    if obstacle:
+        raise OptionError("run", obstacle, "a network of transformer layers")
+    calibration = list(itertools.islice(questions, most))
+    if not calibration:
+        raise OptionError("questions", "no question", "at least one")
+    prepared = prepare_questions(calibration, [loaded.encoder])
+    with lock_output(folder):
+        pairs = _calibrate(folder, loaded, prepared.questions, strength)
+    note_long_questions(prepared.truncated, prepared.skipped)
+    return pairs
+
+
+def _open(folder: pathlib.Path, long_questions: str) -> Run:
+    """A run whose network computes one of `QUANTIZED`."""
+    if (folder / "model.params").exists():
+        loaded = load_run(folder, long_questions=long_questions)
+        computes = loaded.network.own_config.computes
+        if computes not in QUANTIZED:
+            what, use = KINDS[computes]
+            problem = f"a run of the system {loaded.config.system}, which is {what}"
+            raise RunDirectoryError(folder, problem, "a run that ranks or reads", use)
+        return loaded
+    # Says what is wrong with anything but a classifier's directory.
+    load_network_ranker(folder, engine="mxnet", long_questions=long_questions)
+    raise RunDirectoryError(
+        folder,
+        "not a run directory",
+        "a run, or a converted classifier",
+        "convert it with `wqa convert`",
+    )
+
+
+def _calibrate(folder: pathlib.Path, run: Run, calibration: List[Question], strength: float) -> int:
+    """Calibrate a run on questions and write the file; returns the number of pairs."""
+    pairs = []
+    for question in calibration:
+        encoded = run.encoder.encode(question.question, question.texts, question.id)
+        pairs += [pair for pair in encoded if not pair.empty]
+    quantized = calibrate_network(run.config.system, run.network, pairs, strength)
+    record = {
+        "model_sha256": sha256(folder / "model.params"),
+        "questions": str(len(calibration)),
+        "pairs": str(len(pairs)),
+        "strength": str(strength),
+    }
+    content = write_quantized(quantized, record)
+    path = quantized_path(folder)
+    forget_digests(folder, [path.name])
+    with atomic_writer(path, "wb") as file:
+        file.write(content)
+    record_digests(folder, [path.name])
+    return len(pairs)

@@ -1,0 +1,227 @@
+"""Rankers with random weights, for timing shapes without a trained run."""
+
+from __future__ import annotations
+
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
+
+import mxnet as mx
+import numpy as np
+
+from wqa.config import BackboneConfig, EngineConfig
+from wqa.engines.choice import packing_obstacle
+from wqa.engines.onednn import choose_engine
+from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.inference.ensemble import EnsembleRanker
+from wqa.models import Network, parse_devices
+from wqa.systems.load import build_ranker, calibrate_network
+from wqa.systems.registry import build_network
+from wqa.text import Encoded, PairEncoder, SplitPair
+
+#: Number of random pairs that int8 is calibrated on, and their lengths in tokens.
+_CALIBRATED, _LENGTHS = 32, (20, 60)
+
+
+class _Tokenizer:
+    """Replaces a tokenizer where all texts are encoded."""
+
+    padding_id, start_id, separator_id = 0, 1, 2
+    pair_form = "roberta"
+
+
+def random_ranker(
+    config: BackboneConfig,
+    exits: Sequence[int] = (),
+    seed: int = 0,
+    system: str = "cascade",
+    own: Optional[Mapping[str, Any]] = None,
+    **options: Any,
+) -> Any:
+    """Build a ranker with random weights, which ranks encoded pairs only.
+
+    Parameters
+    ----------
+    config : BackboneConfig
+        Sizes of the encoder.
+    exits : sequence of int
+        Layers of the exits; the default of the system if empty.
+    seed : int
+        Seed of the weights.
+    system : str
+        Name of the system.
+    own : mapping of str to Any, optional
+        Further fields of the system's configuration.
+    **options
+        Parameters of the system's ranker, such as those of `CascadeRanker`. For int8 the weights
+        are calibrated on random pairs.
+
+    Returns
+    -------
+    Ranker
+        Ranker with a method such as `wqa.inference.CascadeRanker.rank_pairs`.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option does not fit the system, or this machine lacks what it needs.
+    """
+    mx.random.seed(seed)
+    engine = options.get("engine") or EngineConfig(engine="mxnet")
+    fields = dict(own or {})
+    if exits:
+        fields["exits"] = tuple(exits)
+    network = build_network(system, config, **fields)
+    network.initialize(mx.init.Normal(0.02), ctx=parse_devices(engine.ctx))
+    encoder = network.text_encoder(_Tokenizer(), network.max_positions)  # type: ignore[arg-type]
+    if engine.precision == "int8":
+        options.setdefault("quantized", _quantized(system, network, encoder, engine, seed))
+    return build_ranker(system, network, encoder, **options)
+
+
+def _quantized(
+    system: str, network: Network, encoder: PairEncoder, engine: EngineConfig, seed: int
+) -> Optional[QuantizedLayers]:
+    """8-bit products of a network, calibrated on random pairs; None for another engine's."""
+    if choose_engine(engine, packing_obstacle(network)) != "onednn":
+        return None
+    config = network.config
+    rng = np.random.default_rng(seed)
+    shortest, longest = (min(length, config.max_positions) for length in _LENGTHS)
+    if encoder.joins_pairs:
+        pairs: List[Any] = random_pairs(rng, _CALIBRATED, shortest, longest, config.vocab_size)
+    else:
+        lengths = (4, shortest), (shortest, longest)
+        [pairs] = random_splits(1, _CALIBRATED, *lengths, config.vocab_size, seed)
+    return calibrate_network(system, network, encoder.inputs(pairs))
+
+
+def random_ensemble(configs: Sequence[BackboneConfig], seed: int = 0, **options: Any) -> Any:
+    """Build an ensemble of rankers with random weights, which ranks encoded pairs only.
+
+    Parameters
+    ----------
+    configs : sequence of BackboneConfig
+        Sizes of each ranker's encoder.
+    seed : int
+        Seed of the first ranker's weights; those after it have the following seeds.
+    **options
+        Further parameters of `random_ranker`, for every ranker.
+
+    Returns
+    -------
+    EnsembleRanker
+        Ranker for `EnsembleRanker.rank_pairs`.
+    """
+    rankers = []
+    for number, config in enumerate(configs):
+        rankers.append(random_ranker(config, seed=seed + number, **options))
+    return EnsembleRanker(rankers)
+
+
+def random_pairs(
+    rng: np.random.Generator, count: int, shortest: int, longest: int, vocab_size: int
+) -> List[Encoded]:
+    """Draw pairs with uniform lengths and token ids.
+
+    Parameters
+    ----------
+    rng : numpy.random.Generator
+        Generator of lengths and token ids.
+    count : int
+        Number of pairs.
+    shortest, longest : int
+        Smallest and greatest number of tokens of a pair.
+    vocab_size : int
+        Size of the vocabulary.
+
+    Returns
+    -------
+    list of Encoded
+        Pairs without truncated or empty candidates.
+    """
+    lengths = rng.integers(shortest, longest + 1, count)
+    pairs = []
+    for length in lengths:
+        token_ids = rng.integers(vocab_size, size=length, dtype=np.int32)
+        pairs.append(Encoded(token_ids, int(length) // 3, False, False))
+    return pairs
+
+
+def random_questions(
+    count: int, candidates: int, lengths: Tuple[int, int], vocab_size: int, seed: int = 0
+) -> List[List[Encoded]]:
+    """Draw the pairs of several questions.
+
+    Parameters
+    ----------
+    count : int
+        Number of questions.
+    candidates : int
+        Number of candidates of a question.
+    lengths : (int, int)
+        Smallest and greatest number of tokens of a pair.
+    vocab_size : int
+        Size of the vocabulary.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    list of list of Encoded
+        Pairs of each question.
+    """
+    rng = np.random.default_rng(seed)
+    return [random_pairs(rng, candidates, *lengths, vocab_size) for _ in range(count)]
+
+
+def random_splits(
+    count: int,
+    documents: int,
+    question_lengths: Tuple[int, int],
+    document_lengths: Tuple[int, int],
+    vocab_size: int,
+    seed: int = 0,
+) -> List[List[SplitPair]]:
+    """Draw questions and documents that are encoded apart.
+
+    Parameters
+    ----------
+    count : int
+        Number of questions.
+    documents : int
+        Number of documents of a question.
+    question_lengths, document_lengths : (int, int)
+        Smallest and greatest number of tokens of a question and of a document.
+    vocab_size : int
+        Size of the vocabulary.
+    seed : int
+        Seed of the draw.
+
+    Returns
+    -------
+    list of list of SplitPair
+        Pairs of each question.
+    """
+    rng = np.random.default_rng(seed)
+    questions = []
+    for _ in range(count):
+        [question] = random_pairs(rng, 1, *question_lengths, vocab_size)
+        texts = random_pairs(rng, documents, *document_lengths, vocab_size)
+        questions.append([SplitPair(question, document) for document in texts])
+    return questions
+
+
+def joined(pair: SplitPair) -> Encoded:
+    """The two texts as one input, for a ranker that reads them together.
+
+    Parameters
+    ----------
+    pair : SplitPair
+        A question and a document.
+
+    Returns
+    -------
+    Encoded
+        All of their tokens.
+    """
+    token_ids = np.concatenate([pair.question.token_ids, pair.document.token_ids])
+    return Encoded(token_ids, pair.question.length, pair.truncated, pair.empty)

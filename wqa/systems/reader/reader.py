@@ -1,0 +1,229 @@
+"""Readers: a question and documents in, the best answers out, each a span of a document's text.
+
+All windows of a question's documents run in micro-batches of similar lengths. The scores of spans
+are sums of logits, without a softmax over the document, so that those of several documents compare
+(Clark and Gardner 2018, section 3).
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.config import EngineConfig
+from wqa.config.systems import KINDS
+from wqa.data import Candidate, Question
+from wqa.engines.choice import build_engine
+from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.errors import InputError, OptionError, check_choice, shorten
+from wqa.inference.lookahead import LookAhead
+from wqa.inference.ranking import question_name, score_error
+from wqa.models import Network
+from wqa.systems.reader.inputs import Window, WindowEncoder
+from wqa.systems.reader.spans import Answer, decode_spans
+from wqa.text import Located, PairEncoder, PreparedQuestions, prepare_questions
+
+#: How spans of several documents are compared: by their logits, or by these less the logits of no
+#: answer in their window.
+SPAN_SCORES = ("logits", "against-no-answer")
+
+
+class Reader:
+    """Reads answers from documents by a network that computes spans.
+
+    Parameters
+    ----------
+    network : Network
+        Network with its parameters on the engine's device. ``stride`` of its configuration, if it
+        has one, divides long documents, as `wqa.systems.reader.inputs.WindowEncoder` takes it.
+    encoder : PairEncoder
+        Encodes questions and windows as pairs.
+    engine : EngineConfig, optional
+        Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
+        parameters at each call; oneDNN reads them once.
+    quantized : list of dict, optional
+        `wqa.engines.onednn.Quantized` products of each layer, for int8.
+    max_answer_tokens : int
+        Most tokens of an answer.
+    span_scores : {"logits", "against-no-answer"}
+        Score of a span: the sum of its two logits, or that sum less the one of position 0 in its
+        window, which stands for no answer.
+    group_tokens : int
+        Most tokens of a group of questions; a longer question is a group of its own.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option is out of range, or does not fit the network or this machine.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        encoder: PairEncoder,
+        engine: Optional[EngineConfig] = None,
+        quantized: Optional[QuantizedLayers] = None,
+        max_answer_tokens: int = 30,
+        span_scores: str = "logits",
+        group_tokens: int = 16384,
+    ) -> None:
+        check_choice("span_scores", span_scores, SPAN_SCORES)
+        if max_answer_tokens < 1:
+            raise OptionError("max_answer_tokens", max_answer_tokens, "a whole number above 0")
+        if network.computes != "spans":
+            what = KINDS[network.computes][0]
+            raise OptionError("network", what, KINDS["spans"][0])
+        self.network, self.encoder = network, encoder
+        # A system may leave the stride to the default.
+        self._windows = WindowEncoder(encoder, getattr(network.own_config, "stride", 0))
+        self._most_tokens, self._group_tokens = max_answer_tokens, group_tokens
+        self._against_no_answer = span_scores == "against-no-answer"
+        config = engine or EngineConfig(engine="mxnet")
+        self._engine = build_engine(network, encoder.tokenizer, config, quantized)
+
+    def prepare(self, questions: Iterable[Question]) -> PreparedQuestions:
+        """Apply the rule for over-long questions, before they are read.
+
+        Parameters
+        ----------
+        questions : iterable of Question
+            Questions, with their documents as candidates.
+
+        Returns
+        -------
+        PreparedQuestions
+            The questions to read, and the number of those that are truncated and skipped.
+
+        Raises
+        ------
+        QuestionTooLong
+            If a question leaves too few tokens for a document, and is neither truncated nor
+            skipped.
+        DataError
+            If all questions are skipped.
+        """
+        return prepare_questions(questions, [self.encoder])
+
+    def read(self, question: str, documents: Sequence[str], n_best: int = 1) -> List[Answer]:
+        """Read the answers of one question.
+
+        Parameters
+        ----------
+        question : str
+            Text of the question.
+        documents : sequence of str
+            Texts of the documents.
+        n_best : int
+            Most answers to return.
+
+        Returns
+        -------
+        list of Answer
+            Answers of different texts, best first; empty if no document has text.
+
+        Raises
+        ------
+        InputError
+            If the question is empty or too long, or a document is no text.
+        OptionError
+            If ``n_best`` is below 1.
+        ScoreError
+            If a logit is not finite.
+        """
+        if isinstance(documents, str):
+            raise InputError("documents", "a string", "a sequence of strings")
+        candidates = tuple(Candidate(text) for text in documents)
+        [answers] = self.read_all([Question("", question, candidates)], n_best)
+        return answers
+
+    def read_all(self, questions: Iterable[Question], n_best: int = 1) -> Iterator[List[Answer]]:
+        """Read the answers of many questions, several at a time.
+
+        Parameters
+        ----------
+        questions : iterable of Question
+            Questions, with their documents as candidates, read in another thread. Labels and
+            answers are not read.
+        n_best : int
+            Most answers of a question.
+
+        Yields
+        ------
+        list of Answer
+            Answers of each question, as `read` returns them, in order.
+
+        Raises
+        ------
+        InputError, OptionError, ScoreError
+            As `read` raises them; after the answers of the questions before it.
+        """
+        if n_best < 1:
+            raise OptionError("n_best", n_best, "a whole number above 0")
+        with LookAhead(questions, self._encode, self._group_tokens) as groups:
+            for group in groups:
+                yield from self._read(group, n_best)
+
+    def _encode(self, question: Question) -> Tuple[_Encoded, int]:
+        """Divide the documents of a question into windows; returns the number of tokens too."""
+        question_ids, _ = self._windows.question(question.question, question.id)
+        documents = self.encoder.tokenizer.locate(question.texts)
+        windows = self._windows.windows(question_ids, documents)
+        size = sum(len(window.pair.token_ids) for window in windows)
+        return _Encoded(question, documents, windows), size
+
+    def _read(self, group: Sequence[_Encoded], n_best: int) -> Iterator[List[Answer]]:
+        windows = [window for encoded in group for window in encoded.windows]
+        logits = self._logits(windows)
+        first = 0
+        for encoded in group:
+            own = logits[first : first + len(encoded.windows)]
+            first += len(encoded.windows)
+            self._check(encoded, own)
+            texts = encoded.question.texts
+            of_tokens = [self._of_tokens(*pair) for pair in zip(encoded.windows, own)]
+            yield decode_spans(
+                texts, encoded.documents, encoded.windows, of_tokens, self._most_tokens, n_best
+            )
+
+    def _logits(self, windows: Sequence[Window]) -> List[np.ndarray]:
+        """(length, 2) logits of the positions of each window."""
+        lengths = np.array([len(window.pair.token_ids) for window in windows], dtype=int)
+        order = np.argsort(lengths, kind="stable")
+        logits: List[np.ndarray] = [np.zeros((0, 2))] * len(windows)
+        for indices in self._engine.plan(lengths[order]) if len(windows) else []:
+            batch = order[indices]
+            pairs = [windows[index].pair for index in batch]
+            done = self._engine.run([0], batch, pairs, None, None)
+            # Of MXNet (pairs, L, 2), with padding; of oneDNN (tokens, 2).
+            rows = self._engine.scores(0, done.rows[0]).reshape(-1, 2)
+            starts = np.cumsum(done.positions) - done.positions
+            for index, start in zip(batch, starts):
+                logits[index] = rows[start : start + lengths[index]]
+        return logits
+
+    def _of_tokens(self, window: Window, logits: np.ndarray) -> np.ndarray:
+        """(n, 2) logits of the document's tokens in a window, by which its spans are compared."""
+        boundary = window.pair.boundary
+        of_tokens = logits[boundary : boundary + window.end - window.start]
+        if self._against_no_answer:
+            of_tokens = of_tokens - logits[0]
+        return of_tokens
+
+    def _check(self, encoded: _Encoded, logits: Sequence[np.ndarray]) -> None:
+        for window, values in zip(encoded.windows, logits):
+            wrong = values[~np.isfinite(values)]
+            if len(wrong):
+                candidate = encoded.question.candidates[window.document]
+                name = f"document {window.document + 1}"
+                if candidate.id is not None:
+                    name = f"document {shorten(candidate.id)}"
+                raise score_error(question_name(encoded.question), name, wrong[0])
+
+
+class _Encoded(NamedTuple):
+    """A question, its documents' tokens, and their windows."""
+
+    question: Question
+    documents: List[Located]
+    windows: List[Window]

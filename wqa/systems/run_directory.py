@@ -1,0 +1,262 @@
+"""Parts of a run directory: tokenizer, network and 8-bit weights, each checked as it is loaded.
+
+Sizes are compared with the file's layout before the network is built, shapes before memory is
+taken, and digests while the parameters are read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Optional
+
+from wqa.config import RunConfig, check_finished, from_dict, read_run_config
+from wqa.config.systems import KINDS
+from wqa.engines.choice import packing_obstacle
+from wqa.engines.onednn import read_quantized
+from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.errors import EncoderError, OptionError, RunDirectoryError
+from wqa.io.digests import check_digest
+from wqa.io.files import PathLike, sha256
+from wqa.models import Network, parse_devices
+from wqa.pretrained.configs import check_layers
+from wqa.pretrained.parameters import load_parameters, stored_layout
+from wqa.systems.registry import find_system
+from wqa.text import PairEncoder, load_tokenizer
+
+_MEND = "restore the file from its run"
+
+
+class Run(NamedTuple):
+    """A run in memory."""
+
+    config: RunConfig
+    encoder: PairEncoder
+    network: Network
+    quantized: Optional[QuantizedLayers]  # for int8
+
+
+def load_run(
+    folder: pathlib.Path,
+    ctx: str = "cpu",
+    precision: str = "float32",
+    long_questions: str = "error",
+    computes: str = "",
+) -> Run:
+    """Load a run directory.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory.
+    ctx : str
+        Device of the parameters.
+    precision : {"float32", "bfloat16", "int8"}
+        Precision of products; the 8-bit weights are read for int8 alone.
+    long_questions : {"error", "truncate", "skip"}
+        What to do with over-long questions, as `wqa.text.PairEncoder` takes it.
+    computes : str
+        What the network must compute, a key of `KINDS`; empty for anything.
+
+    Returns
+    -------
+    Run
+        The run, as its digests describe it.
+
+    Raises
+    ------
+    RunDirectoryError
+        If a file is missing, damaged, or contradicts another file, or the network computes
+        something else.
+    """
+    config = read_run_config(folder / "config.json")
+    if config.system == "encoder":
+        raise RunDirectoryError(
+            folder,
+            "an encoder without a ranker",
+            "a run, or a converted classifier",
+            "train a system with this directory as encoder",
+        )
+    if computes:
+        _check_kind(folder, config, computes)
+    check_finished(folder, config)
+    with ThreadPoolExecutor(1) as thread:
+        weights = thread.submit(check_digest, folder / "model.params", config.sha256)
+        tokenizer = _load_tokenizer(folder, config)
+        network = load_network(folder, config, ctx)
+        weights.result()
+    quantized = _load_quantized(folder, config, network) if precision == "int8" else None
+    encoder = _pair_encoder(folder, config, network, tokenizer, long_questions)
+    return Run(config, encoder, network, quantized)
+
+
+def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
+    """Check what the network of a run computes, before its files are read."""
+    actual = own_config(folder, config).computes
+    if actual != computes:
+        what, use = KINDS[actual]
+        raise RunDirectoryError(
+            folder,
+            f"a run of the system {config.system}, which is {what}",
+            KINDS[computes][0],
+            f"{use}, or name another run",
+        )
+
+
+def run_kind(run: PathLike) -> str:
+    """Tell what the network of a run computes, by its ``config.json`` alone.
+
+    Parameters
+    ----------
+    run : str or path-like
+        What stands where a run is expected.
+
+    Returns
+    -------
+    str
+        A key of `KINDS`; empty for what is no run directory, such as the name of a baseline. What
+        loads it says what is wrong with a damaged one.
+    """
+    folder = pathlib.Path(run)
+    try:
+        return own_config(folder, read_run_config(folder / "config.json")).computes
+    except (RunDirectoryError, OSError):
+        return ""
+
+
+def _load_tokenizer(folder: pathlib.Path, config: RunConfig) -> Any:
+    path = folder / "tokenizer.json"
+    check_digest(path, config.sha256)
+    try:
+        tokenizer = load_tokenizer(folder)
+        if config.backbone is not None:
+            tokenizer.check_fits(config.backbone, path)
+    except EncoderError as error:
+        raise RunDirectoryError(path, error.found, "the tokenizer of the run", _MEND) from None
+    return tokenizer
+
+
+def _pair_encoder(
+    folder: pathlib.Path,
+    config: RunConfig,
+    network: Network,
+    tokenizer: Any,
+    long_questions: str,
+) -> PairEncoder:
+    where, limit = f"{folder / 'config.json'}, field max_length", network.max_positions
+    if limit is not None and config.max_length > limit:
+        expected = f"at most {limit}, the positions of the encoder"
+        raise RunDirectoryError(where, config.max_length, expected, _MEND)
+    try:
+        return network.text_encoder(tokenizer, config.max_length, long_questions)
+    except OptionError as error:
+        if error.where == "tokenizer":
+            where = str(folder / "tokenizer.json")
+        raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
+
+
+def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> Network:
+    """Load the network of a run directory.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory that holds ``model.params``.
+    config : RunConfig
+        Content of the run's ``config.json``.
+    ctx : str
+        Device of the parameters.
+
+    Returns
+    -------
+    Network
+        Network with the parameters of the run.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the system is unknown, or ``model.params`` is missing or damaged, contradicts
+        ``config.json``, or holds NaN or infinity.
+    """
+    own, path = own_config(folder, config), folder / "model.params"
+    if not path.exists():
+        raise RunDirectoryError(path, "the file is missing", "the parameters of the run", _MEND)
+    try:
+        if config.backbone is not None:
+            built = dataclasses.replace(config.backbone, num_layers=own.layers_of(config.backbone))
+            check_layers(built, folder / "config.json", len(stored_layout(path)))
+        network = find_system(config.system).network_type()(config.backbone, own)
+    except EncoderError as error:
+        raise RunDirectoryError(error.where, error.found, error.expected, _MEND) from None
+    except OptionError as error:
+        problem = f"{error.where}: {error.found}"
+        where = folder / "config.json"
+        raise RunDirectoryError(where, problem, error.expected, _MEND) from None
+    load_parameters(network, path, parse_devices(ctx))
+    return network
+
+
+def own_config(folder: pathlib.Path, config: RunConfig) -> Any:
+    """Configuration of a run's system, from ``config.json``.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory, for errors.
+    config : RunConfig
+        Content of its ``config.json``.
+
+    Returns
+    -------
+    NetworkConfig
+        Configuration of the type of the system's network.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the system is unknown, or a field does not fit it.
+    """
+    path = folder / "config.json"
+    try:
+        kind = find_system(config.system).network_type()
+    except OptionError as error:
+        where = f"{path}, field system"
+        raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
+    return from_dict(kind.Config, config.network, f"{path}, field network")
+
+
+def quantized_path(folder: pathlib.Path) -> pathlib.Path:
+    """File of a run's 8-bit weights.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Run directory.
+
+    Returns
+    -------
+    pathlib.Path
+        The file, which may not exist.
+    """
+    return folder / "int8.safetensors"
+
+
+def _load_quantized(
+    folder: pathlib.Path, config: RunConfig, network: Network
+) -> Optional[QuantizedLayers]:
+    path, mend = quantized_path(folder), f"calibrate the run with `wqa quantize {folder}`"
+    if packing_obstacle(network):
+        return None  # the engine says why it cannot compute the network
+    depth = len(network.quantized_layers())
+    check_digest(path, config.sha256, mend)
+    layers, record = read_quantized(path, network.config, depth, mend)
+    weights = folder / "model.params"
+    if record.get("model_sha256") != (config.sha256.get(weights.name) or sha256(weights)):
+        raise RunDirectoryError(
+            path,
+            "was computed from other weights than model.params",
+            "the calibration of this run",
+            mend,
+        )
+    return layers

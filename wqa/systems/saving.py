@@ -1,0 +1,106 @@
+"""Run directories of networks that were trained outside `wqa.training`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+
+import mxnet as mx
+
+from wqa.config import RunConfig, to_json
+from wqa.errors import OptionError, shorten
+from wqa.io.digests import record_digests
+from wqa.io.files import PathLike
+from wqa.io.parameter_files import is_finite
+from wqa.models import Network, library_versions
+from wqa.pretrained.folders import new_directory, write_parameters
+from wqa.systems.model_card import write_model_card
+from wqa.systems.registry import SYSTEMS, add_installed_systems
+from wqa.text import PairEncoder
+
+
+def save_run(
+    model: Network, encoder: PairEncoder, folder: PathLike, command: str = ""
+) -> pathlib.Path:
+    """Write a network as a run directory, which `load_ranker` and every command take.
+
+    Parameters
+    ----------
+    model : Network
+        Network of a system of `wqa.systems.SYSTEMS`, with float32 parameters.
+    encoder : PairEncoder
+        Encoder of its inputs. The run records its tokenizer and its greatest length.
+    folder : str or path-like
+        New directory to write.
+    command : str
+        Command line or note to record in ``config.json``.
+
+    Returns
+    -------
+    pathlib.Path
+        The directory.
+
+    Raises
+    ------
+    OptionError
+        If the network is of no system, a parameter is not initialised, not float32 or not finite,
+        the greatest length exceeds the encoder's positions, or the directory exists already.
+    EncoderError
+        If the tokenizer does not fit the network.
+    StorageError
+        If the directory cannot be written.
+    """
+    system = _system_of(model)
+    _check_parameters(model)
+    model.text_encoder(encoder.tokenizer, encoder.max_length)  # checks the length
+    if model.config is not None:
+        encoder.tokenizer.check_fits(model.config, "encoder")
+    record = RunConfig(
+        system=system,
+        backbone=model.config,
+        network=json.loads(json.dumps(dataclasses.asdict(model.own_config))),
+        max_length=encoder.max_length,
+        versions=library_versions(),
+        command=command,
+    )
+    with new_directory(folder) as target:
+        write_parameters(model, target / "model.params")
+        encoder.tokenizer.save(target / "tokenizer.json")
+        (target / "config.json").write_text(to_json(record), encoding="utf-8")
+        record_digests(target)
+        write_model_card(target, record, model.computes, pathlib.Path(folder).absolute().name)
+    return pathlib.Path(folder)
+
+
+def _system_of(model: Network) -> str:
+    """Name under which the network's class is registered."""
+    add_installed_systems()
+    for name, system in SYSTEMS.items():
+        if type(model) is system.network_type():
+            return name
+    raise OptionError(
+        "model",
+        f"a {type(model).__name__}, which is no system",
+        "a network of one of the classes of " + ", ".join(SYSTEMS),
+        "add its record to wqa.systems.SYSTEMS, also where the run is loaded",
+    )
+
+
+def _check_parameters(model: Network) -> None:
+    """Refuse parameters that `load_ranker` would refuse."""
+    for name, parameter in model._collect_params_with_prefix().items():
+        mend = ""
+        try:
+            values = parameter.data(parameter.list_ctx()[0]).asnumpy()
+        except (RuntimeError, mx.gluon.parameter.DeferredInitializationError):
+            problem, expected = "is not initialised", "parameters of a trained network"
+        else:
+            if values.dtype != "float32":
+                problem, expected = f"is {values.dtype}", "float32"
+                mend = 'call model.cast("float32")'
+            elif not is_finite(values):
+                problem, expected = "holds NaN or infinity", "finite numbers"
+            else:
+                continue
+        raise OptionError("model", f"parameter {shorten(name)} {problem}", expected, mend)

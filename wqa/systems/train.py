@@ -1,0 +1,379 @@
+"""Training of a system into a run directory."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import json
+import logging
+import pathlib
+import random
+import shutil
+from typing import Any, Callable, ContextManager, Dict, Optional
+
+import mxnet as mx
+import numpy as np
+
+from wqa.config import RunConfig, TrainingConfig, from_dict, read_run_config, to_json
+from wqa.data.formats import data_digest
+from wqa.data.ir_names import is_ir_name
+from wqa.engines.onednn import choose_engine
+from wqa.engines.training import choose_training_engine
+from wqa.errors import OptionError, RunDirectoryError, printable
+from wqa.io.digests import RUN_FILES, forget_digests, record_digests
+from wqa.io.files import atomic_writer
+from wqa.io.locks import lock_output
+from wqa.models import library_versions, parse_devices
+from wqa.systems.development import Development
+from wqa.systems.model_card import write_model_card
+from wqa.systems.registry import find_system, system_config
+from wqa.text import PairEncoder
+from wqa.training.checkpoint import State
+from wqa.training.messages import lossy_messages
+from wqa.training.metrics import MetricsFile
+from wqa.training.schedules import Schedule, decides_warmup, plan_schedule, with_chosen
+from wqa.training.start import open_start
+from wqa.training.task import Task
+from wqa.training.teachers import ScoreTeacher, open_teachers, scores_of_teachers
+from wqa.training.tensorboard import TensorBoardLog
+from wqa.training.trainer import Evaluator, Trainer
+from wqa.training.updates import plan_updates
+from wqa.training.workers import Workers, open_workers
+
+LOGGER = logging.getLogger(__name__)
+
+#: Fields of ``config.json`` that must not change when a training is resumed.
+_FIXED = (
+    "system",
+    "backbone",
+    "network",
+    "max_length",
+    "encoder",
+    "train_sha256",
+    "teachers_sha256",
+    "workers",
+)
+
+_RESUME_MEND = "resume with the options that the run was started with"
+
+
+@dataclasses.dataclass
+class Trained(State):
+    """State of a training after its last update, as one of its workers has it.
+
+    Parameters
+    ----------
+    rank : int
+        Number of this worker. Worker 0 shows and writes what comes of a training.
+    """
+
+    rank: int = 0
+
+
+def train(
+    system: str,
+    train_file: str,
+    out: str,
+    encoder: str = "",
+    init: str = "",
+    config: Optional[TrainingConfig] = None,
+    max_length: int = 128,
+    resume: bool = False,
+    make_evaluator: Optional[Callable[[PairEncoder], Evaluator]] = None,
+    command: str = "",
+    score_teacher: Optional[ScoreTeacher] = None,
+    log_dir: str = "",
+    dev: str = "",
+    **options: Any,
+) -> Trained:
+    """Train a system into a run directory.
+
+    Messages and progress bars that standard error does not take are dropped.
+
+    Parameters
+    ----------
+    system : str
+        Name of the system, a key of `wqa.systems.SYSTEMS`.
+    train_file : str
+        Canonical JSONL, or a store that `wqa tokenize` wrote.
+    out : str
+        Run directory; it must not hold a run, unless ``resume``.
+    encoder : str
+        Pretrained encoder to start from, as `wqa.pretrained.load_backbone` takes it.
+    init : str
+        Run directory to start from instead (the adapt step of TANDA). A head is kept if the run has
+        a head at the same layer with the same names and shapes of parameters; other heads are new.
+        The first line of ``metrics.jsonl`` lists the heads that are kept.
+    config : TrainingConfig, optional
+        Settings of the training; by default those of `NetworkConfig.training_defaults`, and
+        otherwise those of `TrainingConfig`. A learning rate and a warm-up that are left out are
+        chosen from the number of updates; a run that is resumed keeps its own.
+    max_length : int
+        Greatest length of an input in tokens.
+    resume : bool
+        Resume the run in ``out``; its settings must be the same.
+    make_evaluator : callable, optional
+        Takes the pair encoder and returns the evaluator that the trainer calls.
+    command : str
+        Command line that ``config.json`` records.
+    score_teacher : callable, optional
+        Takes a name in ``config.teachers`` that is no folder of scores, such as that of a run, and
+        returns the `wqa.data.scores.CandidateScores` of the training data by it. Without it,
+        teachers are folders that `wqa score` wrote.
+    log_dir : str
+        Folder in which TensorBoard finds the figures of ``metrics.jsonl``; empty for none.
+    dev : str
+        Development questions, or what else the system is evaluated on; empty for none. The run
+        keeps the parameters with the best figure, as of those of ``make_evaluator``. The model card
+        names the file.
+    **options
+        Fields of the system's own configuration, such as ``exits=(2, 4, 6)``.
+
+    Returns
+    -------
+    Trained
+        State of the training after the last update.
+
+    Raises
+    ------
+    WqaError
+        If the data, the encoder or the run cannot be read, the settings do not fit, the training
+        diverges or is stopped, or one of several workers fails.
+    """
+    kind, own_config = find_system(system), _own_config(system, options)
+    config = config or TrainingConfig(**own_config.training_defaults())
+    run, devices = pathlib.Path(out), parse_devices(config.ctx)
+    choose_engine(config.engine_config)  # fails before any data is read
+    if dev and make_evaluator:
+        raise OptionError("dev and make_evaluator", "both", "one of the two")
+    if dev:
+        make_evaluator = Development(dev, system, own_config, config).factory()
+    with lossy_messages(), open_workers(config.kvstore) as workers, _lock(run, workers):
+        log = TensorBoardLog(log_dir) if log_dir and workers.writes else None
+        if resume:
+            config = _with_earlier(config, run)
+        with open_start(encoder, init) as start:
+            task = kind.task_type().create(kind, start, own_config, train_file, config, max_length)
+            choose_training_engine(task.network, config)
+            schedule = _schedule(task, config, run, workers)
+            given, config = config, with_chosen(config, schedule)
+            teachers = open_teachers(task, config, train_file, score_teacher)
+            evaluator = None
+            if make_evaluator and workers.writes:
+                evaluator = make_evaluator(task.encoder)
+            record = RunConfig(
+                system=system,
+                backbone=task.network.config,
+                network=_as_json(task.network.own_config),
+                max_length=max_length,
+                training=config,
+                encoder=start.name,
+                train_sha256=task.digest,
+                teachers_sha256=tuple(teacher.digest for teacher in teachers),
+                versions=library_versions(),
+                command=command,
+                workers=workers.count,
+                data=_describe_data(task, train_file, dev) if workers.writes else {},
+            )
+            _check_agreement(record, workers)
+            if workers.first(workers.writes and _is_complete(run, record, resume)):
+                _write_card(run, task, workers)
+                return Trained(finished=True, rank=workers.rank)
+            if teachers:
+                task.teach(functools.partial(scores_of_teachers, teachers, train_file=train_file))
+            _note_rate(given, config, schedule)
+            if workers.writes:
+                _begin(run, record, task)
+            _seed(config.seed)
+            line = task.initialize(start, devices)
+            if workers.writes:
+                _log_start(run, line)
+        state = _fit(task, config, run, evaluator, resume, schedule, log, workers)
+        return Trained(**vars(state), rank=workers.rank)
+
+
+def _lock(run: pathlib.Path, workers: Workers) -> ContextManager[None]:
+    return lock_output(run) if workers.writes else contextlib.nullcontext()
+
+
+def _check_agreement(record: RunConfig, workers: Workers) -> None:
+    """Check that all workers train the same, whatever their command lines say."""
+    if workers.count == 1:
+        return
+    values = json.loads(to_json(record))
+    values.update(values.pop("training"))
+    for name, value in values.items():
+        if name not in ("command", "data"):
+            expected = "the same training on all workers"
+            workers.check_equal(name, value, expected, "give them the same options and data")
+
+
+def _with_earlier(config: TrainingConfig, run: pathlib.Path) -> TrainingConfig:
+    """Take what the settings leave to be chosen from the run that is resumed.
+
+    A run of an earlier version had other defaults, and keeps them.
+    """
+    path = run / "config.json"
+    earlier = read_run_config(path).training if path.exists() else None
+    if earlier is None:
+        return config
+    if config.learning_rate is None:
+        config = dataclasses.replace(config, learning_rate=earlier.learning_rate)
+    if not decides_warmup(config):
+        config = dataclasses.replace(
+            config, warmup_updates=earlier.warmup_updates, warmup_share=earlier.warmup_share
+        )
+    return config
+
+
+def _schedule(task: Task, config: TrainingConfig, run: pathlib.Path, workers: Workers) -> Schedule:
+    """Count the updates; a new training that ends within its warm-up is refused.
+
+    ``max_updates`` may cut a trial short, and a run of an earlier version may be resumed.
+    """
+    devices = len(parse_devices(config.ctx)) * workers.count
+    schedule = plan_schedule(config, task.plan(plan_updates(config, devices).tokens))
+    if schedule.reaches_peak:
+        return schedule
+    if schedule.total != config.max_updates and not (run / "config.json").exists():
+        raise OptionError(
+            "warmup_updates",
+            f"{schedule.warmup}, and epochs={config.epochs} gives {schedule.total} updates",
+            "fewer than the updates of the training, so that the learning rate reaches its peak",
+            "give warmup_share=0.1, or more epochs",
+        )
+    LOGGER.warning(
+        f"the training ends after {schedule.total} updates, within its warm-up, "
+        f"warmup_updates={schedule.warmup}: the learning rate does not pass its peak; leave the "
+        "number out for a tenth of the updates"
+    )
+    return schedule
+
+
+def _note_rate(given: TrainingConfig, config: TrainingConfig, schedule: Schedule) -> None:
+    """Log the learning rate where it was not given."""
+    if given.learning_rate is None:
+        LOGGER.info(
+            f"learning_rate={config.learning_rate} is chosen for {schedule.total} updates, "
+            f"{schedule.warmup} of them up to the peak"
+        )
+
+
+def _own_config(system: str, options: Dict[str, Any]) -> Any:
+    for field in dataclasses.fields(TrainingConfig):
+        if field.name in options:
+            expected = f"config=TrainingConfig({field.name}=...)"
+            raise OptionError(field.name, "a setting of the training as an argument", expected)
+    return system_config(system, options)
+
+
+def _as_json(own_config: Any) -> Dict[str, Any]:
+    return json.loads(json.dumps(dataclasses.asdict(own_config)))
+
+
+def _log_start(run: pathlib.Path, line: str) -> None:
+    """Log the parts taken from another run, on standard error and in ``metrics.jsonl``."""
+    if line and MetricsFile(run / "metrics.jsonl").log_start(line):
+        LOGGER.info(f"start: {printable(line)}")
+
+
+def _fit(
+    task: Task,
+    config: TrainingConfig,
+    run: pathlib.Path,
+    evaluator: Optional[Evaluator],
+    resume: bool,
+    schedule: Schedule,
+    log: Optional[TensorBoardLog],
+    workers: Workers,
+) -> State:
+    trainer = Trainer(task, config, run, evaluator, schedule, log.add if log else None, workers)
+    try:
+        if resume:
+            trainer.resume()
+        state = trainer.fit()
+    finally:
+        if log:
+            log.close()
+    if workers.writes:
+        trainer.checkpoints.finish(task.network, run / "model.params")
+        record_digests(run)
+    _write_card(run, task, workers)
+    return state
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    mx.random.seed(seed)
+
+
+def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
+    """Compare config.json with that of the resumed run, if there is one; True if it is complete.
+
+    The digests of a complete run are recorded again.
+    """
+    path = run / "config.json"
+    if not path.exists():
+        return False
+    if not resume:
+        raise RunDirectoryError(
+            run,
+            "holds a run already",
+            "an empty directory",
+            "choose another directory, or resume this run",
+        )
+    earlier = read_run_config(path)
+    if earlier.system == record.system:
+        # An earlier version of the package may not have recorded each field.
+        kind, where = find_system(record.system).network_type().Config, f"{path}, field network"
+        network = _as_json(from_dict(kind, earlier.network, where))
+        earlier = dataclasses.replace(earlier, network=network)
+    for name in _FIXED:
+        _compare(path, name, getattr(earlier, name), getattr(record, name))
+    old = dataclasses.asdict(earlier.training or TrainingConfig())
+    new = dataclasses.asdict(record.training or TrainingConfig())
+    for name in old:
+        _compare(path, name, old[name], new[name])
+    if not (run / "model.params").exists():
+        return False
+    # They remain if the process is killed after the last rename.
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)
+    record_digests(run, [name for name in RUN_FILES if (run / name).is_file()])
+    return True
+
+
+def _describe_data(task: Task, train_file: str, dev: str) -> Dict[str, Any]:
+    """What ``config.json`` records for the model card."""
+    data: Dict[str, Any] = {"metric": task.metric}
+    data["train"] = {"file": printable(str(train_file)), **task.size()}
+    if dev:
+        data["dev"] = {"file": printable(dev)}
+        if is_ir_name(dev) or pathlib.Path(dev).is_file():
+            data["dev"]["sha256"] = data_digest(dev)
+    return data
+
+
+def _write_card(run: pathlib.Path, task: Task, workers: Workers) -> None:
+    if workers.writes:
+        write_model_card(run, read_run_config(run / "config.json"), task.network.computes)
+
+
+def _begin(run: pathlib.Path, record: RunConfig, task: Task) -> None:
+    """Write the files of a new run; digests of a resumed one are out of date from now on."""
+    path = run / "config.json"
+    if path.exists():
+        forget_digests(run)
+    else:
+        with atomic_writer(path) as file:
+            file.write(to_json(record))
+    task.encoder.tokenizer.save(run / "tokenizer.json")
+
+
+def _compare(path: pathlib.Path, name: str, old: Any, new: Any) -> None:
+    if name == "network":
+        for field in sorted({*old, *new}):
+            _compare(path, field, old.get(field), new.get(field))
+    elif old != new:
+        raise RunDirectoryError(path, f"{name} was {old}", f"{new}, as given now", _RESUME_MEND)
