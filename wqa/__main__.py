@@ -9,13 +9,7 @@ INTERRUPTED = 130
 
 
 def main() -> int:
-    """Run the command line, in which an interrupt at any moment is one line.
-
-    Returns
-    -------
-    int
-        Exit status of the process.
-    """
+    """Run the command line, in which an interrupt at any moment is one line."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:

@@ -31,39 +31,12 @@ MEND = f"delete the folder, then {MAKE}"
 
 
 def entries_path(folder: pathlib.Path, number: int) -> pathlib.Path:
-    """File of the entries of a cache.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Folder of the cache.
-    number : int
-        N, which the index holds.
-
-    Returns
-    -------
-    pathlib.Path
-    """
+    """File of the entries of a cache."""
     return folder / f"encodings-{number}.bin"
 
 
 def refuse_other_files(path: pathlib.Path, may_create: bool = True) -> None:
-    """Refuse a path at which no cache is, and none can be made.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Folder of the cache.
-    may_create : bool
-        Whether a cache is made if there is none.
-
-    Raises
-    ------
-    DataError
-        If there is no cache, and none is made.
-    OptionError
-        If the path is a file, or a folder with other files.
-    """
+    """Refuse a path at which no cache is, and none can be made."""
     if path.is_file():
         raise OptionError("out", f"{path}, a file", "the path of a folder to make")
     if (path / INDEX).exists():
@@ -77,18 +50,7 @@ def refuse_other_files(path: pathlib.Path, may_create: bool = True) -> None:
 
 @contextlib.contextmanager
 def index_errors(path: pathlib.Path) -> Iterator[None]:
-    """Convert SQLite's errors while reading into a `DataError` that names the index.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The index.
-
-    Raises
-    ------
-    DataError
-        If the index cannot be read, or is no database.
-    """
+    """Convert SQLite's errors while reading into a `DataError` that names the index."""
     try:
         yield
     except (sqlite3.Error, sqlite3.Warning, OverflowError, UnicodeError) as error:
@@ -110,18 +72,7 @@ class Entry(NamedTuple):
 
 
 def documents_query(count: int) -> str:
-    """Query for the entries of documents.
-
-    Parameters
-    ----------
-    count : int
-        Number of ids, which are its parameters.
-
-    Returns
-    -------
-    str
-        The query, whose columns are those of `Entry`.
-    """
+    """Query for the entries of documents."""
     marks = ",".join("?" * count)
     return f"SELECT {', '.join(Entry._fields)} FROM documents WHERE id IN ({marks})"
 
@@ -134,20 +85,7 @@ class State(NamedTuple):
 
 
 def connect(path: pathlib.Path, mode: str) -> sqlite3.Connection:
-    """Open an index.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The index.
-    mode : {"ro", "rw", "rwc"}
-        To read, to write, or to write and create.
-
-    Returns
-    -------
-    sqlite3.Connection
-        Connection without implicit transactions.
-    """
+    """Open an index."""
     uri = f"{path.resolve().as_uri()}?mode={mode}"
     connection = sqlite3.connect(uri, _PATIENCE, isolation_level=None, uri=True)
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -156,24 +94,7 @@ def connect(path: pathlib.Path, mode: str) -> sqlite3.Connection:
 
 
 def read_state(connection: sqlite3.Connection, path: pathlib.Path) -> State:
-    """Read which file of entries an index describes.
-
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        The open index.
-    path : pathlib.Path
-        Its path, for errors.
-
-    Returns
-    -------
-    State
-
-    Raises
-    ------
-    DataError
-        If the index does not say it.
-    """
+    """Read which file of entries an index describes."""
     rows = connection.execute("SELECT number, size FROM entries").fetchall()
     if len(rows) != 1 or not all(is_count(value) for value in rows[0]):
         raise DataError(path, "names no file of entries", "the index of a document cache", MEND)
@@ -181,26 +102,7 @@ def read_state(connection: sqlite3.Connection, path: pathlib.Path) -> State:
 
 
 def read_settings(connection: sqlite3.Connection, path: pathlib.Path) -> Dict[str, Any]:
-    """Read the settings of a cache, and check that its index is one.
-
-    Parameters
-    ----------
-    connection : sqlite3.Connection
-        The open index.
-    path : pathlib.Path
-        Its path, for errors.
-
-    Returns
-    -------
-    dict
-        Values of JSON by name: ``units``, ``store``, ``tokens``, and what the encodings were
-        computed with.
-
-    Raises
-    ------
-    DataError
-        If the file is no index of a cache, or one of another version.
-    """
+    """Read the settings of a cache, and check that its index is one."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application != APPLICATION:
@@ -221,35 +123,12 @@ def read_settings(connection: sqlite3.Connection, path: pathlib.Path) -> Dict[st
 
 
 def is_count(value: object) -> bool:
-    """Whether a value of an index is a number of bytes or rows.
-
-    Parameters
-    ----------
-    value : object
-        The value, of any type that SQLite has.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether a value of an index is a number of bytes or rows."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
 
 
 def check_size(path: pathlib.Path, size: int) -> None:
-    """Check that a file of entries holds what the index says is committed.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        File of entries.
-    size : int
-        Bytes that are committed; a writer may have appended more.
-
-    Raises
-    ------
-    DataError
-        If the file is missing or shorter. A file that is cut off cannot be mapped safely.
-    """
+    """Check that a file of entries holds what the index says is committed."""
     try:
         actual = path.stat().st_size
     except OSError as error:

@@ -11,22 +11,7 @@ from wqa.io.files import PathLike
 
 
 class CachedDocuments:
-    """A document cache that counts what is looked up in it. Several threads may use it.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Folder of the cache, which is opened by `open`.
-
-    Attributes
-    ----------
-    path : str or path-like
-        The folder.
-    documents : int
-        Number of documents that were looked up.
-    missing : int
-        Number of those that were not in the cache, or with another text.
-    """
+    """A document cache that counts what is looked up in it. Several threads may use it."""
 
     def __init__(self, path: PathLike) -> None:
         self.path = path
@@ -36,32 +21,11 @@ class CachedDocuments:
 
     @classmethod
     def of(cls, cache: Union[PathLike, CachedDocuments]) -> CachedDocuments:
-        """The same object, or a new one for a path.
-
-        Parameters
-        ----------
-        cache : str, path-like or CachedDocuments
-            A cache.
-
-        Returns
-        -------
-        CachedDocuments
-        """
+        """The same object, or a new one for a path."""
         return cache if isinstance(cache, cls) else cls(cache)  # type: ignore[arg-type]
 
     def open(self, made_with: Mapping[str, Any]) -> None:
-        """Open the cache, and check what its encodings were computed with.
-
-        Parameters
-        ----------
-        made_with : dict
-            As `wqa.cache.document_cache.open_cache` takes it.
-
-        Raises
-        ------
-        DataError
-            If there is no whole cache, or its encodings were computed with something else.
-        """
+        """Open the cache, and check what its encodings were computed with."""
         self._cache = open_cache(self.path, made_with)
 
     @property
@@ -73,25 +37,7 @@ class CachedDocuments:
     def get(
         self, candidates: Sequence[Candidate], tokens: Optional[int] = None
     ) -> List[Optional[CachedDocument]]:
-        """Encodings of candidates.
-
-        Parameters
-        ----------
-        candidates : sequence of Candidate
-            Documents, by id and text. One without an id is not in the cache.
-        tokens : int, optional
-            Number of rows to read of each, from the first on; by default all.
-
-        Returns
-        -------
-        list of CachedDocument or None
-            As `wqa.cache.document_cache.DocumentCache.find_many` returns them.
-
-        Raises
-        ------
-        DataError
-            If the cache is damaged.
-        """
+        """Encodings of candidates."""
         assert self._cache is not None
         ids = [candidate.id for candidate in candidates]
         digests = [text_digest(candidate.text) for candidate in candidates]
@@ -100,13 +46,7 @@ class CachedDocuments:
         return documents
 
     def count(self, documents: int, missing: int) -> None:
-        """Count documents that were looked up.
-
-        Parameters
-        ----------
-        documents, missing : int
-            Number of all, and of those that were not in the cache.
-        """
+        """Count documents that were looked up."""
         with self._counting:
             self.documents += documents
             self.missing += missing

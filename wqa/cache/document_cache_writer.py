@@ -62,32 +62,6 @@ class DocumentCacheWriter:
 
     It is a context manager, which holds the lock of the folder. Leaving it drops what was not
     committed.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Folder of the cache.
-    settings : dict, optional
-        What the encodings are computed with, in values of JSON, and ``units``, ``store`` and
-        ``tokens``, as `wqa.cache.document_cache.DocumentCache` has them. Without it the cache must
-        exist.
-
-    Attributes
-    ----------
-    settings : dict
-        Settings of the cache.
-
-    Raises
-    ------
-    DataError
-        On entering: if the cache is damaged, was made with other settings, or does not exist
-        although no settings are given.
-    OptionError
-        On entering: if the path is a file, or a folder with other files.
-    OutputLocked
-        On entering: if another process writes to the cache.
-    StorageError
-        If it cannot be written; what was committed stays.
     """
 
     def __init__(self, path: PathLike, settings: Optional[Mapping[str, Any]] = None) -> None:
@@ -193,18 +167,7 @@ class DocumentCacheWriter:
     # Documents
 
     def stored_digests(self, ids: Sequence[str]) -> Dict[str, bytes]:
-        """Look up documents that are committed.
-
-        Parameters
-        ----------
-        ids : sequence of str
-            Ids of the documents.
-
-        Returns
-        -------
-        dict of str to bytes
-            Digest of the text of each document that is in the cache.
-        """
+        """Look up documents that are committed."""
         digests: Dict[str, bytes] = {}
         with index_errors(self._index):
             for start in range(0, len(ids), AT_ONCE):
@@ -223,31 +186,7 @@ class DocumentCacheWriter:
     def put(self, id: str, digest: bytes, encodings: np.ndarray, truncated: bool = False) -> bool:
         """Add a document, or replace the one with its id, at the next commit.
 
-        Parameters
-        ----------
-        id : str
-            Id of the document.
-        digest : bytes
-            Digest of its text, `wqa.cache.document_cache.text_digest`.
-        encodings : numpy.ndarray
-            (rows, C): float32, or uint16 that holds the bits of bfloat16. If the setting ``tokens``
-            is above 0, only so many rows are stored.
-        truncated : bool
-            Whether the text lost tokens to the length limit. A document that loses rows to the
-            setting ``tokens`` is stored as truncated too.
-
-        Returns
-        -------
-        bool
-            Whether it is stored as truncated.
-
-        Raises
-        ------
-        DataError
-            If there is no row, the rows have another width, or a value is not finite in the
-            element type of the cache.
-        StorageError
-            If the entry cannot be written.
+        Shapes: `encodings` (rows, C).
         """
         tokens = self.settings["tokens"]
         packed = pack_document(self._format, tokens, id, digest, encodings, truncated)
@@ -255,18 +194,7 @@ class DocumentCacheWriter:
         return packed.truncated
 
     def put_packed(self, document: PackedDocument) -> None:
-        """Add a document as `put` does, whose entry is in the layout of this cache.
-
-        Parameters
-        ----------
-        document : PackedDocument
-            The document.
-
-        Raises
-        ------
-        StorageError
-            If the entry cannot be written.
-        """
+        """Add a document as `put` does, whose entry is in the layout of this cache."""
         content, rows = document.content, document.rows
         start = -(-self._end // _ALIGNMENT) * _ALIGNMENT
         checksums = [self._format.checksum(content, rows, count) for count in (1, rows)]
@@ -280,23 +208,11 @@ class DocumentCacheWriter:
         )
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Remove documents at the next commit, before those that `put` adds.
-
-        Parameters
-        ----------
-        ids : sequence of str
-            Ids of the documents; those that are not in the cache are ignored.
-        """
+        """Remove documents at the next commit, before those that `put` adds."""
         self._removed += ids
 
     def commit(self) -> None:
-        """Make all changes since the last commit durable, at once.
-
-        Raises
-        ------
-        StorageError
-            If the disk is full, or a file cannot be written. What was committed before stays.
-        """
+        """Make all changes since the last commit durable, at once."""
         with storage_errors(self._entries):
             self._file.flush()
             os.fsync(self._file.fileno())
@@ -340,18 +256,7 @@ class DocumentCacheWriter:
         return (rows or 0) * per_row
 
     def compact(self) -> int:
-        """Copy the entries to a new file if most of the old one is unused, and much.
-
-        Returns
-        -------
-        int
-            Bytes that this has freed.
-
-        Raises
-        ------
-        StorageError
-            If there is no space for the copy. The cache stays as it is.
-        """
+        """Copy the entries to a new file if most of the old one is unused, and much."""
         before = self._state.end
         if before <= 2 * self._entry_bytes() + LEAST_UNUSED:
             return 0

@@ -26,18 +26,6 @@ def document_chunks(
     """Divide documents into chunks.
 
     The chunks after one of them do not depend on the documents before it.
-
-    Parameters
-    ----------
-    placed : iterable of (Document, int)
-        Documents with their positions, as `wqa.data.documents.read_placed_documents` reads them.
-
-    Yields
-    ------
-    documents : list of Document
-        Consecutive documents. Each document is in one chunk, in order.
-    end : int
-        Position after the last of them.
     """
     chunk: List[Document] = []
     characters = end = 0
@@ -52,32 +40,14 @@ def document_chunks(
 
 
 def chunk_settings() -> Dict[str, int]:
-    """Sizes of chunks, on which the last bits of encodings depend.
-
-    Returns
-    -------
-    dict of str to int
-    """
+    """Sizes of chunks, on which the last bits of encodings depend."""
     return {"chunk_documents": CHUNK_DOCUMENTS, "chunk_characters": CHUNK_CHARACTERS}
 
 
 def document_partitions(
     placed: Iterable[Tuple[Document, int]], limit: int = PARTITION_TOKENS
 ) -> Iterator[Partition]:
-    """Divide documents into partitions of whole chunks.
-
-    Parameters
-    ----------
-    placed : iterable of (Document, int)
-        All documents of a file, as `document_chunks` takes them.
-    limit : int
-        Most estimated tokens of a partition. A chunk of more is a partition of its own.
-
-    Yields
-    ------
-    Partition
-        The partitions in order.
-    """
+    """Divide documents into partitions of whole chunks."""
     start, line = 0, 1
     for sizes, tokens, end in bounded_groups(_counted(document_chunks(placed)), limit):
         count = sum(sizes)

@@ -29,29 +29,7 @@ _NAN = 0x7FC0
 
 
 class EntryFormat:
-    """Layout of the entries of a cache.
-
-    Parameters
-    ----------
-    units : int
-        C, the width of an encoding.
-    store : str
-        Element type, a key of `STORES`.
-
-    Attributes
-    ----------
-    units : int
-        C, as given.
-    store : str
-        The element type, as given.
-    dtype : numpy.dtype
-        Type of the arrays that `read` returns: that of the store, float32 for int8.
-
-    Raises
-    ------
-    OptionError
-        If the element type is unknown.
-    """
+    """Layout of the entries of a cache."""
 
     def __init__(self, units: int, store: str) -> None:
         check_choice("store", store, STORES)
@@ -66,31 +44,13 @@ class EntryFormat:
             self.dtype = _SCALE
 
     def size(self, rows: int) -> int:
-        """Bytes of an entry.
-
-        Parameters
-        ----------
-        rows : int
-            Number of its rows.
-
-        Returns
-        -------
-        int
-        """
+        """Bytes of an entry."""
         return rows * (self._scale_bytes + self._row_bytes)
 
     def pack(self, encodings: np.ndarray) -> bytes:
         """Convert encodings to the bytes of an entry.
 
-        Parameters
-        ----------
-        encodings : numpy.ndarray
-            (rows, C): float32, or uint16 that holds the bits of bfloat16.
-
-        Returns
-        -------
-        bytes
-            The entry. Values that float16 cannot represent become infinite.
+        Shapes: `encodings` (rows, C).
         """
         if self.store == "bfloat16":
             return _as_bfloat16(encodings).tobytes()
@@ -109,19 +69,7 @@ class EntryFormat:
         return scales.tobytes() + integers.tobytes()
 
     def is_finite(self, packed: bytes, rows: int) -> bool:
-        """Whether all values of an entry are finite numbers.
-
-        Parameters
-        ----------
-        packed : bytes
-            The entry, as `pack` returns it.
-        rows : int
-            Number of its rows.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether all values of an entry are finite numbers."""
         entry = np.frombuffer(packed, np.uint8)
         with np.errstate(invalid="ignore"):
             values = self.read(entry, rows, rows)
@@ -132,19 +80,7 @@ class EntryFormat:
     def read(self, entry: np.ndarray, rows: int, count: int) -> np.ndarray:
         """Take the first rows of an entry. Other rows are not read.
 
-        Parameters
-        ----------
-        entry : numpy.ndarray
-            Bytes of the entry, uint8.
-        rows : int
-            Number of its rows.
-        count : int
-            Number of rows to take.
-
-        Returns
-        -------
-        numpy.ndarray
-            (count, C) of type `dtype`: a view of the bytes, or a new array for int8.
+        Shapes: the result (count, C).
         """
         start, end = self._bounds(rows, count)
         values = entry[start:end].view(self._element)
@@ -159,16 +95,6 @@ class EntryFormat:
 
         It is the sum of their 64-bit words, modulo 2**64. A changed word, or a page that was not
         written, changes it. It takes a fifth of the time of CRC-32.
-
-        Parameters
-        ----------
-        entry, rows, count
-            As `read` takes them.
-
-        Returns
-        -------
-        int
-            A number of 64 bits with a sign.
         """
         start, end = self._bounds(rows, count)
         total = _sum(entry[start:end])
@@ -184,21 +110,7 @@ class EntryFormat:
 
 
 class PackedDocument(NamedTuple):
-    """A document as a cache stores it.
-
-    Attributes
-    ----------
-    id : str
-        Its id.
-    digest : bytes
-        Digest of its text, `wqa.cache.document_cache.text_digest`.
-    content : numpy.ndarray
-        Bytes of its entry, uint8.
-    rows : int
-        Number of rows of the entry.
-    truncated : bool
-        Whether the text lost tokens.
-    """
+    """A document as a cache stores it."""
 
     id: str
     digest: bytes
@@ -217,31 +129,7 @@ def pack_document(
 ) -> PackedDocument:
     """Convert the encodings of a document to its entry.
 
-    Parameters
-    ----------
-    format : EntryFormat
-        Layout of the entries.
-    tokens : int
-        Greatest number of rows to keep, from the first on; 0 for all.
-    id : str
-        Id of the document.
-    digest : bytes
-        Digest of its text.
-    encodings : numpy.ndarray
-        (rows, C): float32, or uint16 that holds the bits of bfloat16.
-    truncated : bool
-        Whether the text lost tokens to the length limit. A document that loses rows to ``tokens``
-        is truncated too.
-
-    Returns
-    -------
-    PackedDocument
-
-    Raises
-    ------
-    DataError
-        If there is no row, the rows have another width, or a value is not finite in the element
-        type of the entries.
+    Shapes: `encodings` (rows, C).
     """
     rows = encodings[: tokens or None]
     if not len(rows) or rows.shape[1:] != (format.units,):

@@ -118,19 +118,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def build_parser(command: str = "") -> argparse.ArgumentParser:
-    """Build the parser of the subcommands.
-
-    Parameters
-    ----------
-    command : str
-        Subcommand whose arguments are added; by default all. Those of others may need libraries
-        that `wqa doctor` finds missing, and that take time to import.
-
-    Returns
-    -------
-    argparse.ArgumentParser
-        Its options include ``command`` and the ``parser`` of the subcommand.
-    """
+    """Build the parser of the subcommands."""
     parser = _Parser(
         prog="wqa",
         description="Answer sentence selection: put the sentence that answers a question first.",
@@ -153,23 +141,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
 
 
 def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
-    """Parse a command line, including the options of the system that it trains or times.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Arguments to parse; by default those of the process.
-
-    Returns
-    -------
-    argparse.Namespace
-        Options, with ``command``, the whole ``command_line`` and the subcommand's ``parser``.
-
-    Raises
-    ------
-    OptionError
-        If an argument is unknown or malformed, or the system is unknown.
-    """
+    """Parse a command line, including the options of the system that it trains or times."""
     given = sys.argv[1:] if arguments is None else arguments
     for argument in given:
         if "\0" in argument:
@@ -202,20 +174,7 @@ def _subparser(parser: argparse.ArgumentParser, command: str) -> argparse.Argume
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    """Parse a command line and run the subcommand.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Command line, as `parse` takes it.
-
-    Returns
-    -------
-    int
-        Exit status: 0, or what the subcommand returns; 2 after an error, with one line on standard
-        error; 141 if the reader of standard output closed it; 128 plus the number of a signal that
-        stopped the command.
-    """
+    """Parse a command line and run the subcommand."""
     try:
         return run_command(arguments)
     except MemoryError:
@@ -224,17 +183,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
 
 
 def run_command(arguments: Optional[Sequence[str]] = None) -> int:
-    """Run the subcommand as `main` does, but raise a MemoryError, after which a process must end.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Command line, as `parse` takes it.
-
-    Returns
-    -------
-    int
-        Exit status.
+    """Run the subcommand as `main` does, but raise a MemoryError, after which a process must
+    end.
     """
     with messages_on_stderr() as messages:
         return _run_command(arguments, messages)

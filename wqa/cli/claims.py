@@ -26,51 +26,19 @@ _LOADING = ("ctx", "precision", "engine", "threads", "long_questions")
 
 
 def labels_claims(runs: Sequence[str]) -> bool:
-    """Whether RUNs are a single run that labels claims.
-
-    Parameters
-    ----------
-    runs : sequence of str
-        What stands where runs are expected.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether RUNs are a single run that labels claims."""
     from wqa.systems.run_directory import run_kind
 
     return len(runs) == 1 and run_kind(runs[0]) == "labels"
 
 
 def loading_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Options of `wqa.systems.load_readers.load_verifier`.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Options of a subcommand with those of an engine and ``--long-questions``.
-
-    Returns
-    -------
-    dict of str to Any
-        Keyword arguments.
-    """
+    """Options of `wqa.systems.load_readers.load_verifier`."""
     return {name: getattr(options, name) for name in _LOADING}
 
 
 def evaluate_claims(options: argparse.Namespace) -> None:
-    """Evaluate a run that labels claims, and print its label accuracy and the confusion.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Options of ``wqa evaluate``, with one RUN and ``--data``.
-
-    Raises
-    ------
-    OptionError
-        If an option applies to rankings alone.
-    """
+    """Evaluate a run that labels claims, and print its label accuracy and the confusion."""
     from wqa.data import read_claims
     from wqa.data.claims import LABELS
     from wqa.evaluation import label_accuracy

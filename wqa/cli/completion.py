@@ -32,25 +32,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Make the script that completes the command line of a parser.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of all subcommands. It is changed, and parses no more.
-    shell : str
-        One of `SHELLS`.
-
-    Returns
-    -------
-    str
-        Text of the script.
-
-    Raises
-    ------
-    MissingDependency
-        If shtab is not installed.
-    """
+    """Make the script that completes the command line of a parser."""
     try:
         import shtab
     except ImportError:

@@ -36,32 +36,13 @@ _KINDS = {int: "a whole number", float: "a number"}
 
 
 class Settings(NamedTuple):
-    """Values of options.
-
-    Parameters
-    ----------
-    path : str
-        File that they come from; empty for none.
-    values : dict of str to Any
-        Values by the option's name, with underscores.
-    """
+    """Values of options."""
 
     path: str
     values: Dict[str, Any]
 
     def set_defaults(self, parser: argparse.ArgumentParser) -> None:
-        """Make the values defaults of the options that a parser has so far.
-
-        Parameters
-        ----------
-        parser : argparse.ArgumentParser
-            Parser of ``wqa train``.
-
-        Raises
-        ------
-        OptionError
-            If a value does not fit its option; the message names the file and the key.
-        """
+        """Make the values defaults of the options that a parser has so far."""
         for action in parser._actions:  # argparse has no public list of them
             if action.dest in self.values and action.dest not in _OF_THE_COMMAND:
                 where = f"{self.path}, key {action.dest}"
@@ -71,18 +52,7 @@ class Settings(NamedTuple):
                     action.nargs = "?"
 
     def check_keys(self, parser: argparse.ArgumentParser) -> None:
-        """Check that each key is an option of the parser.
-
-        Parameters
-        ----------
-        parser : argparse.ArgumentParser
-            Parser of ``wqa train``, with the options of the system.
-
-        Raises
-        ------
-        OptionError
-            If a key is not; the message names the file and the known keys.
-        """
+        """Check that each key is an option of the parser."""
         known = {action.dest for action in parser._actions} - _OF_THE_COMMAND
         for name in self.values:
             if name not in known:
@@ -91,28 +61,7 @@ class Settings(NamedTuple):
 
 
 def read_settings(arguments: Sequence[str]) -> Settings:
-    """Read the file that ``--config`` names.
-
-    Parameters
-    ----------
-    arguments : sequence of str
-        Command line of ``wqa train``.
-
-    Returns
-    -------
-    Settings
-        Without values if the option is missing. Those that options on the command line take the
-        place of are left out.
-
-    Raises
-    ------
-    OptionError
-        If the file cannot be read, or does not hold a mapping.
-    RunDirectoryError
-        If it is the damaged configuration of a run.
-    MissingDependency
-        If it is YAML, and PyYAML is not installed.
-    """
+    """Read the file that ``--config`` names."""
     parser = argparse.ArgumentParser(
         add_help=False, argument_default=argparse.SUPPRESS, allow_abbrev=False
     )
@@ -158,13 +107,7 @@ def _read(path: str) -> Dict[str, Any]:
 
 
 def _parse_yaml(text: str) -> Any:
-    """The value of a YAML document without aliases, in which no key occurs twice.
-
-    Raises
-    ------
-    ValueError
-        If it is no YAML.
-    """
+    """The value of a YAML document without aliases, in which no key occurs twice."""
     try:
         import yaml
     except ImportError:

@@ -86,13 +86,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def builtin_sentences() -> List[str]:
-    """Candidates of the built-in test questions.
-
-    Returns
-    -------
-    list of str
-        Each sentence once.
-    """
+    """Candidates of the built-in test questions."""
     sentences = {}
     for question in read_questions(builtin_path("test")):
         sentences.update(dict.fromkeys(question.texts))
@@ -100,18 +94,7 @@ def builtin_sentences() -> List[str]:
 
 
 def questions() -> Iterator[str]:
-    """Read questions, with a prompt where a person types them.
-
-    Yields
-    ------
-    str
-        Lines of standard input before an empty one.
-
-    Raises
-    ------
-    DataError
-        If a line is not UTF-8, or standard input is closed.
-    """
+    """Read questions, with a prompt where a person types them."""
     if sys.stdin is None:
         raise DataError("standard input", "it is closed", "questions, one a line")
     number = 0
@@ -148,20 +131,7 @@ def _piped(number: int) -> str:
 
 
 def kept_lines(ranking: Any, capabilities: Any) -> List[str]:
-    """Describe how many candidates each stage of a ranker scores and keeps.
-
-    Parameters
-    ----------
-    ranking : Ranking
-        Ranking of one question.
-    capabilities : wqa.inference.Capabilities
-        Capabilities of the ranker.
-
-    Returns
-    -------
-    list of str
-        One line a stage, named after its exit or, in a sequence, its number.
-    """
+    """Describe how many candidates each stage of a ranker scores and keeps."""
     counts = ranking.scored_by_stage.tolist()
     lines = []
     for index, (scored, kept) in enumerate(zip(counts, [*counts[1:], counts[-1]])):

@@ -82,28 +82,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run ``wqa doctor`` and print the report.
-
-    Returns
-    -------
-    int
-        Exit status.
-    """
+    """Run ``wqa doctor`` and print the report."""
     report = diagnose()
     show(as_text(report), report, options.json)
     return 0 if report["works"] else 2
 
 
 def diagnose() -> Dict[str, Any]:
-    """Examine the installation and the machine.
-
-    Returns
-    -------
-    dict
-        In types of JSON: whether a ranking ``works``, ``versions`` by package with None for one
-        that is missing, the ``processor``, the ``limits`` of the process, its ``devices``, a dict
-        for each of the ``engines``, a dict for each of the ``extras``, and ``advice``.
-    """
+    """Examine the installation and the machine."""
     ranking = _rank_in_a_process()
     versions: Dict[str, Optional[str]] = {
         "wqa": wqa.__version__,
@@ -151,14 +137,7 @@ def _extras() -> List[Dict[str, Any]]:
 
 
 def probe() -> Dict[str, Any]:
-    """Rank by each engine, in a process that may end by it.
-
-    Returns
-    -------
-    dict
-        In types of JSON: ``engines``, the number of ``gpus``, and what ``onednn_uses``; or
-        ``problem``, why nothing can be ranked.
-    """
+    """Rank by each engine, in a process that may end by it."""
     try:
         from wqa.engines.onednn import available
         from wqa.engines.onednn.choice import instruction_set_name
@@ -228,18 +207,7 @@ def _first_numbers(version: Optional[str]) -> Tuple[int, ...]:
 
 
 def as_text(report: Dict[str, Any]) -> str:
-    """Lay a report out for a terminal.
-
-    Parameters
-    ----------
-    report : dict
-        Report of `diagnose`.
-
-    Returns
-    -------
-    str
-        Lines of text.
-    """
+    """Lay a report out for a terminal."""
     verdict = "ranking works here" if report["works"] else "ranking does not work here"
     chip, limits = report["processor"], report["limits"]
     caps = [f"{name}={value}" for name, value in chip["caps"].items()]

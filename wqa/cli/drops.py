@@ -16,17 +16,7 @@ _KINDS: Dict[str, type] = {"drop_ratio": float, "keep": int}
 
 
 class DropSetting(NamedTuple):
-    """One setting, as `wqa.inference.Ranker.set_drops` takes it.
-
-    Attributes
-    ----------
-    name : str
-        Name in tables and files: ``0.3``, ``keep=5``, ``0.3,keep=5``, ``tuned``.
-    drop_ratio : float, list of (float or None), "tuned", or None
-        Drop ratio of all stages, or one a stage.
-    keep : int, list of (int or None), or None
-        Number of candidates that a stage keeps: for all stages, or one a stage.
-    """
+    """One setting, as `wqa.inference.Ranker.set_drops` takes it."""
 
     name: str
     drop_ratio: Any = None
@@ -38,23 +28,7 @@ class DropSetting(NamedTuple):
         return {"drop_ratio": self.drop_ratio, "keep": self.keep}
 
     def arguments_for(self, run: str) -> Dict[str, Any]:
-        """Keyword arguments of `wqa.inference.Ranker.set_drops`.
-
-        Parameters
-        ----------
-        run : str
-            Run directory, for the setting ``tuned``.
-
-        Returns
-        -------
-        dict of str to Any
-            ``drop_ratio`` and ``keep``.
-
-        Raises
-        ------
-        RunDirectoryError
-            If the run has no tuned drop ratios.
-        """
+        """Keyword arguments of `wqa.inference.Ranker.set_drops`."""
         if self.drop_ratio != "tuned":
             return self.arguments
         from wqa.systems.tuned import read_tuned
@@ -63,15 +37,7 @@ class DropSetting(NamedTuple):
 
 
 def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
-    """Add ``--drop-ratio`` and ``--keep``.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser to add the options to. They are parsed to ``drops``, as `drop_settings` takes it.
-    rows : str
-        Part of the help text about several settings.
-    """
+    """Add ``--drop-ratio`` and ``--keep``."""
     parser.add_argument(
         "--drop-ratio",
         dest="drops",
@@ -94,23 +60,7 @@ def add_drops(parser: argparse.ArgumentParser, rows: str = "") -> None:
 
 
 def drop_settings(given: Optional[Sequence[Given]]) -> List[DropSetting]:
-    """Settings in the order of the command line.
-
-    Parameters
-    ----------
-    given : sequence of (str, str), optional
-        Names and texts of the options ``--drop-ratio`` and ``--keep``.
-
-    Returns
-    -------
-    list of DropSetting
-        One for each text. Two lists with empty entries, one of each option, are one setting.
-
-    Raises
-    ------
-    OptionError
-        If a text is not a list of numbers.
-    """
+    """Settings in the order of the command line."""
     settings: List[DropSetting] = []
     for option, text in given or ():
         setting = _parse(option, text)
@@ -124,46 +74,12 @@ def drop_settings(given: Optional[Sequence[Given]]) -> List[DropSetting]:
 
 
 def settings_by_name(given: Optional[Sequence[Given]], run: str) -> Dict[str, Dict[str, Any]]:
-    """Settings as evaluation and timing take them.
-
-    Parameters
-    ----------
-    given : sequence of (str, str), optional
-        Options, as `drop_settings` takes them.
-    run : str
-        Run directory, for the setting ``tuned``.
-
-    Returns
-    -------
-    dict of str to dict
-        Keyword arguments of `wqa.inference.Ranker.set_drops`, by the name of the setting.
-
-    Raises
-    ------
-    OptionError, RunDirectoryError
-        If a text is not a list of numbers, or the run has no tuned drop ratios.
-    """
+    """Settings as evaluation and timing take them."""
     return {setting.name: setting.arguments_for(run) for setting in drop_settings(given)}
 
 
 def one_drop_setting(given: Optional[Sequence[Given]]) -> DropSetting:
-    """The setting of a command that takes a single one.
-
-    Parameters
-    ----------
-    given : sequence of (str, str), optional
-        Options, as `drop_settings` takes them.
-
-    Returns
-    -------
-    DropSetting
-        The setting; one that drops nothing if there is no option.
-
-    Raises
-    ------
-    OptionError
-        If there are several settings, or a text is not a list of numbers.
-    """
+    """The setting of a command that takes a single one."""
     settings = drop_settings(given)
     if len(settings) > 1:
         names = " and ".join(setting.name for setting in settings)

@@ -20,18 +20,6 @@ def at_the_command_line(error: WqaError, parser: argparse.ArgumentParser) -> str
     If the error's ``where`` is an option, such as ``learning_rate``, it becomes the flag
     ``--learning-rate``, and so does each name of several words in the message. In all errors
     ``ctx="cpu"`` becomes ``--ctx cpu``.
-
-    Parameters
-    ----------
-    error : WqaError
-        Error that the library raised.
-    parser : argparse.ArgumentParser
-        Parser of the subcommand that raised it.
-
-    Returns
-    -------
-    str
-        Message of one line.
     """
     flags = _flags(parser)
     names = error.where.split(" and ")
@@ -51,20 +39,7 @@ def at_the_command_line(error: WqaError, parser: argparse.ArgumentParser) -> str
 
 
 def with_flags(text: str, parser: argparse.ArgumentParser) -> str:
-    """A message that the library logs, with flags in place of arguments such as ``ctx="cpu"``.
-
-    Parameters
-    ----------
-    text : str
-        The message.
-    parser : argparse.ArgumentParser
-        Parser of the subcommand that logged it.
-
-    Returns
-    -------
-    str
-        The message to print.
-    """
+    """A message that the library logs, with flags in place of arguments such as ``ctx="cpu"``."""
     flags = _flags(parser)
     return _ARGUMENT.sub(lambda match: _as_flag(match, flags), text)
 

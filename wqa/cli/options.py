@@ -24,27 +24,7 @@ _METAVARS: Dict[Any, str] = {"ctx": "DEVICE", int: "N", float: "X", str: "TEXT"}
 
 
 def numbers(text: str, option: str, kind: type = int) -> List:
-    """Parse a comma-separated list of numbers or texts.
-
-    Parameters
-    ----------
-    text : str
-        Text of the option.
-    option : str
-        Name of the option, for errors.
-    kind : {int, float, str}
-        Type of the entries.
-
-    Returns
-    -------
-    list
-        The entries.
-
-    Raises
-    ------
-    OptionError
-        If an entry is not such a number.
-    """
+    """Parse a comma-separated list of numbers or texts."""
     try:
         values = [kind(part) for part in text.split(",")]
     except ValueError:
@@ -56,20 +36,7 @@ def numbers(text: str, option: str, kind: type = int) -> List:
 
 
 def check_number(value: Any, option: str) -> None:
-    """Check that the value of an option is a number that every library takes.
-
-    Parameters
-    ----------
-    value : Any
-        Value of the option; other types are not checked.
-    option : str
-        Name of the option, for errors.
-
-    Raises
-    ------
-    OptionError
-        If it is NaN, or a whole number of more than 32 bits.
-    """
+    """Check that the value of an option is a number that every library takes."""
     if isinstance(value, float) and math.isnan(value):
         raise OptionError(option, value, "a number")
     if isinstance(value, int) and abs(value) > MOST:
@@ -77,24 +44,7 @@ def check_number(value: Any, option: str) -> None:
 
 
 def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None:
-    """Add an option for each field of a configuration.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser or argument group
-        Parser to add the options to.
-    config : type
-        Dataclass of the configuration. Its fields are numbers, texts, flags that are off by
-        default, and tuples of numbers or texts; ``help`` in a field's metadata is the help text,
-        and ``chosen`` says in it how a value is chosen where the default is None.
-    leave_out : sequence of str
-        Fields without an option.
-
-    Raises
-    ------
-    ValueError
-        If a flag is on by default, which no option could switch off.
-    """
+    """Add an option for each field of a configuration."""
     hints = typing.get_type_hints(config)
     choices = getattr(config, "CHOICES", {})
     for field in dataclasses.fields(config):
@@ -127,17 +77,7 @@ def add_fields(parser: Any, config: type, leave_out: Sequence[str] = ()) -> None
 
 
 def has_option(field: dataclasses.Field) -> bool:
-    """Whether a field of a configuration has an option, which its metadata may deny.
-
-    Parameters
-    ----------
-    field : dataclasses.Field
-        Field of a system's configuration.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether a field of a configuration has an option, which its metadata may deny."""
     return field.metadata.get("option", True)
 
 
@@ -149,25 +89,7 @@ def _without_none(kind: Any) -> Any:
 
 
 def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
-    """Values of the options of `add_fields`.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Parsed options.
-    config : type
-        Dataclass of the configuration.
-
-    Returns
-    -------
-    dict of str to Any
-        Keyword arguments of the dataclass.
-
-    Raises
-    ------
-    OptionError
-        If the text of a tuple is not a list of numbers.
-    """
+    """Values of the options of `add_fields`."""
     values = {}
     hints = typing.get_type_hints(config)
     for field in dataclasses.fields(config):
@@ -183,25 +105,7 @@ def fields_of(options: argparse.Namespace, config: type) -> Dict[str, Any]:
 
 
 def metric_names(text: str) -> List[str]:
-    """Parse a comma-separated list of metrics.
-
-    Parameters
-    ----------
-    text : str
-        Text of ``--metrics``.
-
-    Returns
-    -------
-    list of str
-        Names of metrics.
-
-    Raises
-    ------
-    OptionError
-        If a name is unknown.
-    MissingDependency
-        If a metric needs a library that is not installed.
-    """
+    """Parse a comma-separated list of metrics."""
     from wqa.evaluation.metrics import metric
 
     names = re.split(r",(?![^(]*\))", text)  # RBP(p=0.8,rel=1) is one name
@@ -214,15 +118,7 @@ def add_engine(
     parser: argparse.ArgumentParser,
     precisions: Sequence[str] = ("float32", "bfloat16", "int8"),
 ) -> None:
-    """Add the options of the engine that computes a network.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser to add them to.
-    precisions : sequence of str
-        Values of ``--precision``.
-    """
+    """Add the options of the engine that computes a network."""
     note = ""
     if "int8" in precisions:
         note = "; int8 needs a run that `wqa quantize` has calibrated"
@@ -251,15 +147,7 @@ def add_engine(
 
 
 def add_ranking(parser: argparse.ArgumentParser, with_cache: bool = True) -> None:
-    """Add the options of ranking.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser to add them to.
-    with_cache : bool
-        Whether to add ``--cache``, for a subcommand whose candidates have ids.
-    """
+    """Add the options of ranking."""
     add_engine(parser)
     parser.add_argument(
         "--pool",
@@ -284,18 +172,7 @@ def add_ranking(parser: argparse.ArgumentParser, with_cache: bool = True) -> Non
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Values of the options of `add_ranking` and `add_long_questions`, for `load_ranker`.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Parsed options.
-
-    Returns
-    -------
-    dict of str to Any
-        Keyword arguments.
-    """
+    """Values of the options of `add_ranking` and `add_long_questions`, for `load_ranker`."""
     names = ("ctx", "pool", "pool_size", "precision", "engine", "threads", "long_questions")
     values = {name: getattr(options, name) for name in names}
     if getattr(options, "cache", None) is not None:
@@ -308,13 +185,7 @@ def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
 
 
 def note_cache(options: argparse.Namespace) -> None:
-    """Print on standard error how many documents were not in the cache, if there is one.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Options of a subcommand that has ranked.
-    """
+    """Print on standard error how many documents were not in the cache, if there is one."""
     cache = getattr(options, "cache", None)
     # It is still a path where the subcommand has loaded no ranker.
     if not (cache is None or isinstance(cache, str)):
@@ -328,15 +199,7 @@ def note_cache(options: argparse.Namespace) -> None:
 def add_long_questions(
     parser: argparse.ArgumentParser, choices: Sequence[str] = LONG_QUESTIONS
 ) -> None:
-    """Add ``--long-questions``.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of a subcommand that reads questions.
-    choices : sequence of str
-        Values that the option may have.
-    """
+    """Add ``--long-questions``."""
     parser.add_argument(
         "--long-questions",
         default="error",
@@ -346,19 +209,7 @@ def add_long_questions(
 
 
 def add_filter(parser: argparse.ArgumentParser, name: str, default: str, text: str) -> None:
-    """Add a filter of questions.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser to add the option to.
-    name : str
-        Flag of the option.
-    default : str
-        Default filter; empty where `wqa.data.filters.chosen_filter` decides.
-    text : str
-        Start of the help text.
-    """
+    """Add a filter of questions."""
     parser.add_argument(
         name,
         default=default,
@@ -369,13 +220,7 @@ def add_filter(parser: argparse.ArgumentParser, name: str, default: str, text: s
 
 
 def add_scoring(parser: argparse.ArgumentParser) -> None:
-    """Add the options of judgements and metrics.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of a subcommand that scores runs.
-    """
+    """Add the options of judgements and metrics."""
     parser.add_argument("--data", metavar="FILE", help="labelled questions, JSONL or ir:NAME")
     parser.add_argument("--run", action="append", dest="trec_runs", metavar="FILE", help="TREC run")
     parser.add_argument("--qrels", metavar="FILE", help="TREC judgements, for --run")

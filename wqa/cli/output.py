@@ -18,13 +18,7 @@ _ABOVE = ("questions", "filter", "truncated_questions", "skipped_questions")
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json``.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of a subcommand that prints a result.
-    """
+    """Add ``--json``."""
     parser.add_argument(
         "--json",
         metavar="FILE",
@@ -33,19 +27,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def show(text: str, value: Any, path: str) -> None:
-    """Print a result as text, or write it as JSON, or both.
-
-    Parameters
-    ----------
-    text : str
-        The result as text.
-    value : Any
-        The result in types of JSON.
-    path : str
-        JSON file to write; empty for none, ``-`` to print JSON instead of the text. Its strings
-        are equal to those of ``value``: what must not reach a terminal, and what the encoding of
-        standard output lacks, is written as an escape of JSON.
-    """
+    """Print a result as text, or write it as JSON, or both."""
     document = _document(value)
     if path == "-":
         try:
@@ -75,19 +57,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def figures_table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Format the rows of an evaluation.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Figures on the same questions, as `wqa.evaluation.evaluate_ranker` returns them.
-
-    Returns
-    -------
-    str
-        A line with the number of questions, the filter and the number of questions that were
-        skipped, and a table.
-    """
+    """Format the rows of an evaluation."""
     from wqa.evaluation import table
 
     cells = []
@@ -101,13 +71,7 @@ def figures_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def note_long_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print on standard error how many over-long questions were truncated or skipped.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        Figures of one or more runs; those that read no text have no such number.
-    """
+    """Print on standard error how many over-long questions were truncated or skipped."""
     from wqa.text import note_long_questions
 
     names = ("truncated_questions", "skipped_questions")
@@ -118,15 +82,7 @@ def note_long_rows(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def note_omissions(row: Mapping[str, Any], complete: bool) -> None:
-    """Print on standard error how many questions of a TREC run or its judgements do not count.
-
-    Parameters
-    ----------
-    row : mapping
-        Figures of the run, as `wqa.evaluation.score_run` returns them.
-    complete : bool
-        Whether judged questions that the run leaves out count as 0.
-    """
+    """Print on standard error how many questions of a TREC run or its judgements do not count."""
     treatment = "are left out of the mean (--complete counts them as 0)"
     if complete:
         treatment = "count as 0"

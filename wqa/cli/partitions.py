@@ -13,20 +13,7 @@ if TYPE_CHECKING:
 def add_partitions(
     parser: argparse.ArgumentParser, verb: str, participle: str, unit: str, tokens: int
 ) -> None:
-    """Add ``--shard``, ``--cluster``, ``--merge`` and ``--partition-tokens``.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    verb, participle : str
-        What it does to a partition, such as "score" and "scored".
-    unit : str
-        What is divided, in the plural.
-    tokens : int
-        Default of ``--partition-tokens``, for its description; the option is None where it is not
-        given.
-    """
+    """Add ``--shard``, ``--cluster``, ``--merge`` and ``--partition-tokens``."""
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
         "--shard", metavar="I/N", help=f"{verb} the I-th of N shares of the partitions, I from 1"
@@ -49,39 +36,12 @@ def add_partitions(
 
 
 def divides(options: argparse.Namespace) -> bool:
-    """Whether a command has an option that divides its work.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Parsed options.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether a command has an option that divides its work."""
     return options.shard is not None or options.cluster is not None or options.merge
 
 
 def run_job(options: argparse.Namespace, job: Job) -> JobReport:
-    """Run a job as the options of `add_partitions` say, with a bar on standard error.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Parsed options.
-    job : Job
-        The job.
-
-    Returns
-    -------
-    JobReport
-
-    Raises
-    ------
-    WqaError
-        As the functions of `wqa.cluster` raise them.
-    """
+    """Run a job as the options of `add_partitions` say, with a bar on standard error."""
     from wqa.cluster import merge_shards, parse_shard, run_on_cluster, run_partitions
     from wqa.io.stopping import stop_on_signals
 
@@ -96,20 +56,7 @@ def run_job(options: argparse.Namespace, job: Job) -> JobReport:
 
 
 def state_line(job: Job, report: JobReport) -> str:
-    """State of partitions that are not merged by this command.
-
-    Parameters
-    ----------
-    job : Job
-        The job.
-    report : JobReport
-        What the command has done.
-
-    Returns
-    -------
-    str
-        One line.
-    """
+    """State of partitions that are not merged by this command."""
     from wqa.errors import printable
 
     state = f"{report.missing:,} are missing"
@@ -120,22 +67,7 @@ def state_line(job: Job, report: JobReport) -> str:
 
 
 def rate_line(figures: Dict[str, Any], count: int, units: str) -> str:
-    """Time that the partitions took.
-
-    Parameters
-    ----------
-    figures : dict
-        Fields of the `JobReport`.
-    count : int
-        Number of what was computed in all partitions.
-    units : str
-        Its name in the plural.
-
-    Returns
-    -------
-    str
-        One line, after a line end; empty where nothing was merged by this command.
-    """
+    """Time that the partitions took."""
     if not figures.get("seconds"):
         return ""
     rate = count / figures["seconds"]

@@ -52,13 +52,7 @@ class _Output(io.FileIO):
 
 
 def run_process() -> int:
-    """Run the command line of this process.
-
-    Returns
-    -------
-    int
-        Exit status, as `wqa.cli.main` returns it; 70 after an unexpected exception.
-    """
+    """Run the command line of this process."""
     sys.unraisablehook = _repeat_interrupt
     problem = _open_streams()
     if problem:

@@ -93,23 +93,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def threshold_of(text: Optional[str]) -> Optional[float]:
-    """Read the threshold that the command line gives.
-
-    Parameters
-    ----------
-    text : str or None
-        Value of ``--threshold``; empty for that of the run, None without the option.
-
-    Returns
-    -------
-    float or None
-        The number, None where there is none.
-
-    Raises
-    ------
-    OptionError
-        If it is no number from 0 to 1.
-    """
+    """Read the threshold that the command line gives."""
     if not text:
         return None
     try:
@@ -122,26 +106,7 @@ def threshold_of(text: Optional[str]) -> Optional[float]:
 
 
 def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
-    """Read candidates, one a line.
-
-    Parameters
-    ----------
-    path : str
-        A file, or ``-`` for standard input. The lines of one that ends in ``.jsonl`` or
-        ``.jsonl.gz`` are JSON objects.
-
-    Returns
-    -------
-    sequence of str or Candidate
-        The candidates in their order.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, is not UTF-8, or a JSON object is no candidate.
-    InputError
-        If it holds no line.
-    """
+    """Read candidates, one a line."""
     if path.endswith((".jsonl", ".jsonl.gz")):
         return read_records(path)
     lines = read_lines(path, "candidates")
@@ -152,25 +117,7 @@ def read_candidates(path: str) -> Sequence[Union[str, Candidate]]:
 
 
 def read_lines(path: str, what: str) -> List[str]:
-    """Read texts, one a line.
-
-    Parameters
-    ----------
-    path : str
-        A file, or ``-`` for standard input.
-    what : str
-        What the texts are, for errors.
-
-    Returns
-    -------
-    list of str
-        The texts in their order; an empty file has none.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read or is not UTF-8.
-    """
+    """Read texts, one a line."""
     from wqa.config.reading import open_file
     from wqa.io.lines import without_mark
 
@@ -203,25 +150,7 @@ def read_lines(path: str, what: str) -> List[str]:
 
 
 def utf8_argument(text: str, name: str = "question") -> str:
-    """Decode an argument as the UTF-8 that was typed, in a locale of any encoding.
-
-    Parameters
-    ----------
-    text : str
-        Text of the argument.
-    name : str
-        Name of the argument, for errors.
-
-    Returns
-    -------
-    str
-        The text that was typed.
-
-    Raises
-    ------
-    InputError
-        If it is not UTF-8.
-    """
+    """Decode an argument as the UTF-8 that was typed, in a locale of any encoding."""
     try:
         return os.fsencode(text).decode("utf-8")
     except UnicodeError:
@@ -229,20 +158,7 @@ def utf8_argument(text: str, name: str = "question") -> str:
 
 
 def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
-    """Format a ranking for a terminal.
-
-    Parameters
-    ----------
-    rows : list of dict
-        Candidates, as `wqa.inference.Ranking.to_dicts` returns them with their texts.
-    cost : float
-        Share of the full encoder's multiply-adds.
-
-    Returns
-    -------
-    str
-        A line for each candidate, between a heading and the cost.
-    """
+    """Format a ranking for a terminal."""
     lines = ["rank    score  exit  sentence"]
     for row in rows:
         score = "-"

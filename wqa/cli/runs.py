@@ -26,23 +26,7 @@ _OF_RUNS = {
 
 
 def scores_trec_runs(options: argparse.Namespace) -> bool:
-    """Whether the options name TREC runs to score, not RUNs.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Options of a subcommand with ``runs`` and those of `wqa.cli.options.add_scoring`.
-
-    Returns
-    -------
-    bool
-        True for TREC runs, False for run directories.
-
-    Raises
-    ------
-    OptionError
-        If they name neither or both, or an option belongs to the other kind.
-    """
+    """Whether the options name TREC runs to score, not RUNs."""
     command = f"wqa {options.command}"
     if not options.runs:
         if not options.trec_runs or not options.qrels:
@@ -64,25 +48,7 @@ def scores_trec_runs(options: argparse.Namespace) -> bool:
 
 
 def read_trec(options: argparse.Namespace) -> Tuple[List[Tuple[str, Any]], Any]:
-    """Read the TREC files that the options name.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Options of `wqa.cli.options.add_scoring`.
-
-    Returns
-    -------
-    runs : list of (str, dict of dict)
-        File names with their runs.
-    qrels : dict of dict
-        The judgements.
-
-    Raises
-    ------
-    DataError
-        If a file cannot be read.
-    """
+    """Read the TREC files that the options name."""
     from wqa.data import DEFAULT_FILTER
     from wqa.data.filters import note_filter
     from wqa.evaluation import read_qrels, read_run
@@ -95,23 +61,7 @@ def read_trec(options: argparse.Namespace) -> Tuple[List[Tuple[str, Any]], Any]:
 
 
 def named_rankers(options: argparse.Namespace) -> Iterator[NamedRanker]:
-    """Load the rankers of the RUNs one after another.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Options of a subcommand with ``runs``, ``drops`` and the options of ranking.
-
-    Returns
-    -------
-    iterator of NamedRanker
-        One for each RUN.
-
-    Raises
-    ------
-    OptionError
-        If the drop settings do not fit the RUNs.
-    """
+    """Load the rankers of the RUNs one after another."""
     settings = drop_settings(options.drops) or [DropSetting("")]
     if len(settings) == 1:
         settings = settings * len(options.runs)
@@ -136,22 +86,7 @@ def _load(options: argparse.Namespace, settings: List[DropSetting]) -> Iterator[
 
 
 def options_of(run: str, runs: Sequence[str], ranking: Dict[str, Any]) -> Dict[str, Any]:
-    """Options of one of several RUNs, of which some alone may read a document cache.
-
-    Parameters
-    ----------
-    run : str
-        The RUN.
-    runs : sequence of str
-        All RUNs of the command.
-    ranking : dict
-        Options that `wqa.cli.options.ranking_options` returned.
-
-    Returns
-    -------
-    dict of str to Any
-        The options, without the cache if another of the RUNs reads it and this one does not.
-    """
+    """Options of one of several RUNs, of which some alone may read a document cache."""
     from wqa.systems.load import reads_cache
 
     if "cache" not in ranking or reads_cache(run) or not any(map(reads_cache, runs)):

@@ -27,20 +27,7 @@ class HelpWithOwnOptions(argparse.Action):
 
 
 def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:
-    """Add the options of a system, the fields of its configuration.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand.
-    system : str
-        Name of the system.
-
-    Raises
-    ------
-    OptionError
-        If the system is unknown.
-    """
+    """Add the options of a system, the fields of its configuration."""
     from wqa.systems.registry import find_system
 
     config = find_system(system).network_type().Config
@@ -60,15 +47,6 @@ def set_training_defaults(
     """Set the defaults of the training to those of the system, which its own options may decide.
 
     An option that takes the place of another one leaves out the system's default of that.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-        Parser of the subcommand, with the options of the system.
-    options : argparse.Namespace
-        Options that it parsed before, with ``system``.
-    given : collection of str
-        Names of the options that a file gives.
     """
     from wqa.systems.registry import find_system
 

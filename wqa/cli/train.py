@@ -138,18 +138,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def teacher_scorer(options: argparse.Namespace) -> Callable:
-    """Make the ``score_teacher`` argument of `wqa.train`.
-
-    Parameters
-    ----------
-    options : argparse.Namespace
-        Options of ``wqa train``.
-
-    Returns
-    -------
-    callable
-        Takes the path of a ranker, and returns its scores of the training data.
-    """
+    """Make the ``score_teacher`` argument of `wqa.train`."""
 
     def score(run: str) -> Any:
         from wqa.systems.development import evaluation_engine

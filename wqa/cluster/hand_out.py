@@ -17,18 +17,7 @@ _NAMED = 5
 
 
 class HandOut:
-    """Partitions that are to be computed, and what became of them.
-
-    Parameters
-    ----------
-    indices : iterable of int
-        The partitions, in the order in which they are handed out.
-
-    Attributes
-    ----------
-    computed : int
-        Number of partitions that are computed.
-    """
+    """Partitions that are to be computed, and what became of them."""
 
     def __init__(self, indices: Iterable[int]) -> None:
         self._waiting: Deque[int] = collections.deque(indices)
@@ -48,39 +37,21 @@ class HandOut:
         return self._in_a_row >= MOST_IN_A_ROW
 
     def take(self) -> Optional[int]:
-        """Take the next partition.
-
-        Returns
-        -------
-        int or None
-            None where none waits, or so many attempts have failed that nothing is tried any more.
-        """
+        """Take the next partition."""
         if not self._waiting or self._is_hopeless:
             return None
         self._out += 1
         return self._waiting.popleft()
 
     def succeed(self, index: int) -> None:
-        """Note that a partition is computed.
-
-        Parameters
-        ----------
-        index : int
-            The partition, which was taken.
-        """
+        """Note that a partition is computed."""
         self._out -= 1
         self._in_a_row = 0
         self.computed += 1
 
     def fail(self, index: int, error: str) -> None:
-        """Note that an attempt has failed. The partition waits behind the others for the next one.
-
-        Parameters
-        ----------
-        index : int
-            The partition, which was taken.
-        error : str
-            What went wrong.
+        """Note that an attempt has failed. The partition waits behind the others for the next
+        one.
         """
         self._out -= 1
         self._in_a_row += 1
@@ -90,32 +61,13 @@ class HandOut:
             self._waiting.append(index)
 
     def put_back(self, index: int) -> None:
-        """Note that a partition was not tried, as the worker had died. It is the next one.
-
-        Parameters
-        ----------
-        index : int
-            The partition, which was taken.
-        """
+        """Note that a partition was not tried, as the worker had died. It is the next one."""
         self._out -= 1
         self._in_a_row += 1
         self._waiting.appendleft(index)
 
     def raise_failed(self, manifest: Manifest, data: str) -> None:
-        """Raise an error if partitions have failed.
-
-        Parameters
-        ----------
-        manifest : Manifest
-            The manifest of the partitions.
-        data : str
-            Their file, for messages.
-
-        Raises
-        ------
-        ClusterError
-            Its message names the first of them, with their lines and what went wrong.
-        """
+        """Raise an error if partitions have failed."""
         given_up = [index for index, count in self._attempts.items() if count >= ATTEMPTS]
         left = sorted({*given_up, *self._waiting})
         if not left:

@@ -35,17 +35,7 @@ PAUSE = 0.5
 
 
 class Wording(NamedTuple):
-    """Words of a job, for messages.
-
-    Attributes
-    ----------
-    verb, gerund, participle : str
-        What is done to a partition, such as "score", "scoring" and "scored".
-    unit : str
-        What the texts of a partition are, such as "candidate".
-    results : str
-        What is computed, such as "scores".
-    """
+    """Words of a job, for messages."""
 
     verb: str
     gerund: str

@@ -26,20 +26,7 @@ NAME = "manifest.json"
 
 
 class Manifest(NamedTuple):
-    """What a job consists of.
-
-    Attributes
-    ----------
-    made_with : dict
-        Settings that the results depend on.
-    computed_by : dict
-        Settings that their last bits depend on, as `wqa.systems.scores.machine_settings`
-        has them.
-    partitions : list of Partition
-        The partitions in order.
-    digest : str
-        SHA-256 of all of this, which the files of partitions name.
-    """
+    """What a job consists of."""
 
     made_with: Dict[str, Any]
     computed_by: Dict[str, Any]
@@ -48,18 +35,7 @@ class Manifest(NamedTuple):
 
 
 def partitions_folder(out: pathlib.Path) -> pathlib.Path:
-    """Folder of the manifest and of the partitions that are computed, until they are merged.
-
-    Parameters
-    ----------
-    out : pathlib.Path
-        Folder of the merged results.
-
-    Returns
-    -------
-    pathlib.Path
-        ``OUT.partitions``, beside it.
-    """
+    """Folder of the manifest and of the partitions that are computed, until they are merged."""
     return out.with_name(f"{out.name}.partitions")
 
 
@@ -69,26 +45,7 @@ def write_manifest(
     computed_by: Mapping[str, Any],
     partitions: Iterable[Partition],
 ) -> Manifest:
-    """Write a manifest; the file appears when it is whole.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Folder of the partitions.
-    made_with, computed_by : dict
-        The settings.
-    partitions : iterable of Partition
-        All partitions of the data, in order.
-
-    Returns
-    -------
-    Manifest
-
-    Raises
-    ------
-    StorageError
-        If it cannot be written.
-    """
+    """Write a manifest; the file appears when it is whole."""
     manifest = _manifest(dict(made_with), dict(computed_by), list(partitions))
     with atomic_writer(folder / NAME) as file:
         file.write(f'{{"format": {FORMAT},\n')
@@ -101,25 +58,7 @@ def write_manifest(
 
 
 def read_manifest(folder: pathlib.Path) -> Optional[Manifest]:
-    """Read the manifest of a folder.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Folder of the partitions; it need not exist.
-
-    Returns
-    -------
-    Manifest or None
-        None where the folder has none.
-
-    Raises
-    ------
-    DataError
-        If it is damaged or of another version.
-    OptionError
-        If the path is no folder, or a folder with other files.
-    """
+    """Read the manifest of a folder."""
     path = folder / NAME
     try:
         value = read_json(path, LARGEST)
@@ -148,24 +87,7 @@ def check_manifest(
     expected: Mapping[str, Any],
     optional: Sequence[str] = (),
 ) -> None:
-    """Check that a manifest is that of a command.
-
-    Parameters
-    ----------
-    manifest : Manifest
-        The manifest.
-    folder : pathlib.Path
-        Its folder, for messages.
-    expected : dict
-        Settings of the command, all of a manifest's or some.
-    optional : sequence of str
-        Settings that are absent where they have their default.
-
-    Raises
-    ------
-    DataError
-        At the first setting that differs.
-    """
+    """Check that a manifest is that of a command."""
     stored = {**manifest.made_with, **manifest.computed_by}
     others = [name for name in optional if name in stored and name not in expected]
     for name in [*expected, *others]:

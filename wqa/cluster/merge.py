@@ -19,16 +19,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Merged(NamedTuple):
-    """What a merge has written.
-
-    Attributes
-    ----------
-    meta : dict
-        Figures of the merged results, as `Job.merge` returns them.
-    seconds, cpu_seconds : float
-        Time that all partitions took, on the clock of whoever computed them and of all its threads;
-        0 where they were merged before.
-    """
+    """What a merge has written."""
 
     meta: Dict[str, Any]
     seconds: float = 0.0
@@ -85,13 +76,6 @@ def remove_merged(job: Job, made_with: Mapping[str, Any]) -> None:
     """Remove partitions that are merged, which a process has left that was killed.
 
     What is not of this job, or in use by another process, stays.
-
-    Parameters
-    ----------
-    job : Job
-        The job, whose results are merged.
-    made_with : dict
-        Settings that the results depend on, all or those of `Job.settings`.
     """
     remove_abandoned(job.folder)
     if not (job.folder / NAME).is_file():

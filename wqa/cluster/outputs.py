@@ -47,29 +47,7 @@ class StoredRanking(NamedTuple):
 def finished(
     out: pathlib.Path, output: str, made_with: Mapping[str, Any]
 ) -> Optional[Dict[str, Any]]:
-    """``meta.json`` of scores that are merged.
-
-    Parameters
-    ----------
-    out : pathlib.Path
-        Folder of the scores.
-    output : {"logits", "jsonl", "trec"}
-        Their form.
-    made_with : dict
-        Settings that the scores depend on.
-
-    Returns
-    -------
-    dict or None
-        None where the folder can be written.
-
-    Raises
-    ------
-    DataError
-        If it holds scores of other settings, or is damaged.
-    OptionError
-        If it is a file, or a folder with other files.
-    """
+    """``meta.json`` of scores that are merged."""
     if out.is_file():
         raise OptionError("out", f"{out}, a file", "the path of a folder to make")
     if not out.exists():
@@ -122,24 +100,7 @@ def write_arrays(
     parts: Iterable[ScoredQuestions],
     facts: Mapping[str, Any],
 ) -> None:
-    """Write the folder of arrays that `wqa.systems.scores.write_scores` would write.
-
-    Parameters
-    ----------
-    out : pathlib.Path
-        Folder to make.
-    made_with : dict
-        Settings that the scores depend on.
-    parts : iterable of ScoredQuestions
-        The partitions, in order.
-    facts : dict
-        Further fields of ``meta.json``; the counts are added to them.
-
-    Raises
-    ------
-    DataError, OptionError, StorageError
-        If the folder holds something else, or cannot be written.
-    """
+    """Write the folder of arrays that `wqa.systems.scores.write_scores` would write."""
     if reusable_folder(out, FORMAT, "folder of scores", made_with) is not None:
         return
     counts = dict.fromkeys(COUNTS, 0)
@@ -160,26 +121,7 @@ def write_file(
     facts: Mapping[str, Any],
     run_writer: Optional[RunWriter] = None,
 ) -> None:
-    """Write JSON lines or a TREC run, and ``meta.json`` beside it.
-
-    Parameters
-    ----------
-    out : pathlib.Path
-        Folder to make.
-    output : {"jsonl", "trec"}
-        Form of the scores.
-    made_with, parts, facts
-        As `write_arrays` takes them.
-    run_writer : callable, optional
-        Writes a TREC run.
-
-    Raises
-    ------
-    DataError
-        If an id has no place in a TREC run.
-    StorageError
-        If a file cannot be written.
-    """
+    """Write JSON lines or a TREC run, and ``meta.json`` beside it."""
     counts = dict.fromkeys(COUNTS, 0)
     path = out / FILES[output]
     counted = _counted(parts, counts)

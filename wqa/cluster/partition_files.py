@@ -27,79 +27,33 @@ LONGEST_HEADER = 1 << 16
 
 
 class Layout(NamedTuple):
-    """What the file of a partition holds.
-
-    Attributes
-    ----------
-    types : dict of str to numpy.dtype
-        Element types of the arrays by name, in their order.
-    counts : tuple of str
-        Names of the counts.
-    """
+    """What the file of a partition holds."""
 
     types: Dict[str, np.dtype]
     counts: Tuple[str, ...]
 
 
 class Content(NamedTuple):
-    """Results of a partition, as its file holds them.
-
-    Attributes
-    ----------
-    arrays : dict of str to numpy.ndarray
-        An array of one axis for each name of the layout.
-    counts : dict of str to int
-        A count for each name of the layout.
-    """
+    """Results of a partition, as its file holds them."""
 
     arrays: Dict[str, np.ndarray]
     counts: Dict[str, int]
 
 
 class StoredPartition(NamedTuple):
-    """A partition that is computed.
-
-    Attributes
-    ----------
-    content : Content
-        Its results.
-    facts : dict
-        What the writer gave beside them, such as ``seconds``.
-    """
+    """A partition that is computed."""
 
     content: Content
     facts: Dict[str, Any]
 
 
 def partition_path(folder: pathlib.Path, index: int) -> pathlib.Path:
-    """File of a partition.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Folder of the partitions.
-    index : int
-        Index of the partition.
-
-    Returns
-    -------
-    pathlib.Path
-    """
+    """File of a partition."""
     return folder / f"{index // IN_A_FOLDER:03d}" / f"{index:06d}.partition"
 
 
 class PartitionFiles:
-    """Files of the partitions of a manifest.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Folder of the partitions.
-    manifest : Manifest
-        Their manifest.
-    layout : Layout
-        What the file of each holds.
-    """
+    """Files of the partitions of a manifest."""
 
     def __init__(self, folder: pathlib.Path, manifest: Manifest, layout: Layout) -> None:
         self._folder, self._manifest, self._layout = folder, manifest, layout
@@ -111,25 +65,7 @@ class PartitionFiles:
         return [index for index in indices if not partition_path(self._folder, index).is_file()]
 
     def write(self, index: int, content: Content, facts: Mapping[str, Any]) -> None:
-        """Write a partition; the file appears when it is whole.
-
-        Parameters
-        ----------
-        index : int
-            Index of the partition.
-        content : Content
-            Its results.
-        facts : dict
-            What else is known, in values of JSON: it is no part of the merged results.
-
-        Raises
-        ------
-        DataError
-            If the folder has no manifest any more, as somebody has merged or removed the
-            partitions.
-        StorageError
-            If it cannot be written; the temporary file is removed.
-        """
+        """Write a partition; the file appears when it is whole."""
         if not (self._folder / NAME).is_file():
             raise DataError(
                 self._folder,
@@ -155,18 +91,7 @@ class PartitionFiles:
                 file.write(array)
 
     def has(self, index: int) -> bool:
-        """Whether a partition has its file, by the first line and the size.
-
-        Parameters
-        ----------
-        index : int
-            Index of the partition.
-
-        Returns
-        -------
-        bool
-            False also for a file of another manifest, or one that cannot be read or is damaged.
-        """
+        """Whether a partition has its file, by the first line and the size."""
         path = partition_path(self._folder, index)
         try:
             with open_file(path) as file:
@@ -178,22 +103,7 @@ class PartitionFiles:
             return False
 
     def read(self, index: int) -> StoredPartition:
-        """Read a partition, and check that it is whole.
-
-        Parameters
-        ----------
-        index : int
-            Index of the partition.
-
-        Returns
-        -------
-        StoredPartition
-
-        Raises
-        ------
-        DataError
-            If it is missing, damaged, or of another manifest.
-        """
+        """Read a partition, and check that it is whole."""
         path = partition_path(self._folder, index)
         try:
             with open_file(path) as file:
@@ -214,19 +124,7 @@ class PartitionFiles:
         return StoredPartition(Content(arrays, header["counts"]), header["facts"])
 
     def damaged(self, index: int, problem: str) -> DataError:
-        """The error of a file that is no whole partition.
-
-        Parameters
-        ----------
-        index : int
-            Index of the partition.
-        problem : str
-            What is wrong with it.
-
-        Returns
-        -------
-        DataError
-        """
+        """The error of a file that is no whole partition."""
         path = partition_path(self._folder, index)
         return DataError(path, problem, "a whole partition", "delete it, then run its shard again")
 

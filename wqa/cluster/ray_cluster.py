@@ -33,34 +33,14 @@ _PAUSE = 0.5
 
 
 class Outcome(NamedTuple):
-    """What a worker answers.
-
-    Attributes
-    ----------
-    error : str
-        What went wrong; empty if nothing did.
-    merged : bool
-        Whether the results were merged before.
-    """
+    """What a worker answers."""
 
     error: str = ""
     merged: bool = False
 
 
 class Call(NamedTuple):
-    """A call of a worker that has not been answered.
-
-    Attributes
-    ----------
-    worker : ray.actor.ActorHandle
-        The worker.
-    method : {"here", "begin", "compute"}
-        What it is to do.
-    partition : int
-        Index of the partition that it computes; -1 for another method.
-    started : ray.ObjectRef or None
-        Reference of an answer that the worker gives just before it computes the partition.
-    """
+    """A call of a worker that has not been answered."""
 
     worker: Any
     method: str
@@ -69,15 +49,7 @@ class Call(NamedTuple):
 
 
 class Worker:
-    """Computes partitions in a process of its own; each call answers with an `Outcome`.
-
-    Parameters
-    ----------
-    job : Job
-        The job.
-    folder : str
-        Working directory of the driver, to which relative paths of the job refer.
-    """
+    """Computes partitions in a process of its own; each call answers with an `Outcome`."""
 
     def __init__(self, job: Job, folder: str) -> None:
         self._job, self._folder = job, folder
@@ -85,37 +57,15 @@ class Worker:
         self._manifest: Optional[Manifest] = None
 
     def here(self) -> Outcome:
-        """Answer at once: the worker has a process.
-
-        Returns
-        -------
-        Outcome
-        """
+        """Answer at once: the worker has a process."""
         return Outcome()
 
     def begin(self) -> Outcome:
-        """Load the run, and read or write the manifest.
-
-        Returns
-        -------
-        Outcome
-            Any exception is its ``error``.
-        """
+        """Load the run, and read or write the manifest."""
         return _outcome(self._begin)
 
     def compute(self, index: int) -> Outcome:
-        """Compute a partition and write its file.
-
-        Parameters
-        ----------
-        index : int
-            Index of the partition in the manifest.
-
-        Returns
-        -------
-        Outcome
-            Any exception is its ``error``.
-        """
+        """Compute a partition and write its file."""
         return _outcome(self._compute, index)
 
     def _begin(self) -> Outcome:
@@ -148,31 +98,7 @@ def _outcome(function: Callable[..., Outcome], *arguments: Any) -> Outcome:
 def compute_on_ray(
     job: Job, cluster: str, progress: bool = False, stop: Optional[StopRequest] = None
 ) -> Tuple[Optional[Manifest], int]:
-    """Compute what is not computed of a job.
-
-    Parameters
-    ----------
-    job : Job
-        The job.
-    cluster : str
-        ``local``, ``local:N`` or ``ray://HOST[:PORT]``.
-    progress : bool
-        Show a bar on standard error.
-    stop : StopRequest, optional
-        Once it holds a signal, the workers are ended.
-
-    Returns
-    -------
-    manifest : Manifest or None
-        None where the results are merged already.
-    computed : int
-        Number of partitions that were computed now.
-
-    Raises
-    ------
-    ClusterError, MissingDependency, OptionError, Stopped
-        As `wqa.cluster.run_on_cluster` raises them.
-    """
+    """Compute what is not computed of a job."""
     threads = job.options.get("threads") or 1
     on_gpus = str(job.options.get("ctx", "cpu")).startswith("gpu")
     job = dataclasses.replace(job, options={**job.options, "threads": threads})

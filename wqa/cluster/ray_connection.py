@@ -30,33 +30,7 @@ START_ATTEMPTS = 4
 
 @contextlib.contextmanager
 def connect(cluster: str, threads: int = 1, on_gpus: bool = False) -> Iterator[Tuple[Any, int]]:
-    """Connect to a Ray cluster, or start one on this machine, for the ``with`` block.
-
-    Parameters
-    ----------
-    cluster : str
-        ``local``, ``local:N`` or ``ray://HOST[:PORT]``.
-    threads : int
-        Processors of a worker.
-    on_gpus : bool
-        Whether a worker has a GPU too.
-
-    Yields
-    ------
-    ray : module
-        The library.
-    count : int
-        Number of workers that the cluster has room for.
-
-    Raises
-    ------
-    OptionError
-        If the text names no cluster.
-    ClusterError
-        If the cluster does not answer, or does not start, or this process uses Ray already.
-    MissingDependency
-        If Ray, or what it needs for ``ray://``, is not installed.
-    """
+    """Connect to a Ray cluster, or start one on this machine, for the ``with`` block."""
     local = re.fullmatch(r"local(?::([1-9][0-9]{0,3}))?", cluster)
     remote = re.fullmatch(r"ray://([^\s/:]+|\[[0-9a-fA-F:]+\])(?::([0-9]{1,5}))?", cluster)
     if local is None and remote is None:

@@ -33,13 +33,7 @@ DRIVER = "libcuda.so.1"
 
 
 def library_folders() -> List[str]:
-    """Folders in which the wheels of the CUDA libraries are installed.
-
-    Returns
-    -------
-    list of str
-        Folders named ``nvidia``; none where no such wheel is installed.
-    """
+    """Folders in which the wheels of the CUDA libraries are installed."""
     spec = importlib.util.find_spec("nvidia")
     if spec is None:
         return []
@@ -53,20 +47,7 @@ def _load_globally(path: str) -> None:
 def load_libraries(
     folders: Iterable[str], load: Callable[[str], None] = _load_globally
 ) -> List[str]:
-    """Load the CUDA libraries that are there. What is missing, the import of MXNet names.
-
-    Parameters
-    ----------
-    folders : iterable of str
-        Folders named ``nvidia``, each with a folder ``NAME/lib`` for a wheel.
-    load : callable, optional
-        Takes the path of a library, and raises OSError where it cannot be loaded.
-
-    Returns
-    -------
-    list of str
-        Paths of the libraries that were loaded, in the order of `LIBRARIES`.
-    """
+    """Load the CUDA libraries that are there. What is missing, the import of MXNet names."""
     folders, loaded = list(folders), []
     for name in LIBRARIES:
         for folder in folders:
@@ -78,17 +59,7 @@ def load_libraries(
 
 
 def import_problem(error: Exception) -> MissingDependency:
-    """Say what is missing where MXNet cannot be imported, and what to do.
-
-    Parameters
-    ----------
-    error : Exception
-        The error of the import. The loader's names the first library that is missing.
-
-    Returns
-    -------
-    MissingDependency
-    """
+    """Say what is missing where MXNet cannot be imported, and what to do."""
     text = str(error)
     if DRIVER in text:
         return MissingDependency(

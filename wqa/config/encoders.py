@@ -274,45 +274,14 @@ BACKBONES: Dict[str, BackboneConfig] = {
 
 
 def check_length(max_length: int, positions: Optional[int]) -> None:
-    """Check that an input has no more tokens than a network has positions.
-
-    Parameters
-    ----------
-    max_length : int
-        Greatest length of an input in tokens.
-    positions : int or None
-        Positions of the network; None for no limit.
-
-    Raises
-    ------
-    OptionError
-        If the length is above them.
-    """
+    """Check that an input has no more tokens than a network has positions."""
     if positions is not None and max_length > positions:
         expected = f"at most {positions}, the positions of the encoder"
         raise OptionError("max_length", max_length, expected)
 
 
 def check_exits(exits: Sequence[int], num_layers: int) -> Tuple[int, ...]:
-    """Check the layers rho(1), ..., rho(N) of a cascade.
-
-    Parameters
-    ----------
-    exits : sequence of int
-        Layers with a head, counted from 1.
-    num_layers : int
-        Number of layers of the encoder.
-
-    Returns
-    -------
-    tuple of int
-        The exits.
-
-    Raises
-    ------
-    OptionError
-        If they do not increase, or are not in 1 to ``num_layers``.
-    """
+    """Check the layers rho(1), ..., rho(N) of a cascade."""
     exits = tuple(exits)
     if not exits or exits[0] < 1 or any(low >= high for low, high in zip(exits, exits[1:])):
         text = ",".join(map(str, exits[:20])) or "nothing"

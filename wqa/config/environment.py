@@ -98,18 +98,7 @@ LEAST_ADDRESS_SPACE = 2_000_000_000
 
 
 def check_address_space(limit: int) -> None:
-    """Check the limit of ``ulimit -v``, before MXNet is loaded.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes; -1 for none.
-
-    Raises
-    ------
-    StorageError
-        If MXNet might abort the process, or wait for a thread that cannot be started.
-    """
+    """Check the limit of ``ulimit -v``, before MXNet is loaded."""
     if 0 <= limit < LEAST_ADDRESS_SPACE:
         raise StorageError(
             "ulimit -v",
@@ -120,18 +109,7 @@ def check_address_space(limit: int) -> None:
 
 
 def check_environment(environment: Mapping[str, str]) -> None:
-    """Check the variables that MXNet and oneDNN parse, before they are loaded.
-
-    Parameters
-    ----------
-    environment : mapping of str to str
-        Environment variables. An empty one counts as unset.
-
-    Raises
-    ------
-    OptionError
-        If a value would abort the process or be ignored; the message names the variable.
-    """
+    """Check the variables that MXNet and oneDNN parse, before they are loaded."""
     for name in _THREADS:
         levels = environment.get(name, "").split(",")
         if name != "OMP_NUM_THREADS":
@@ -155,18 +133,6 @@ def openmp_threads(text: str, default: int) -> str:
 
     OpenMP takes a list, a number for every level of nested parallel regions. MXNet aborts the
     process on a list, and nests none.
-
-    Parameters
-    ----------
-    text : str
-        Value that `check_environment` accepts: empty, a number or a list of them.
-    default : int
-        Number of threads where the value is empty.
-
-    Returns
-    -------
-    str
-        One number.
     """
     return text.partition(",")[0].strip() or str(default)
 

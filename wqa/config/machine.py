@@ -34,14 +34,7 @@ _MEMORY_LIMITS = (
 
 
 def processor() -> Dict[str, Any]:
-    """Describe the processor.
-
-    Returns
-    -------
-    dict
-        ``name``, ``machine`` such as x86_64, ``instruction_sets``, those of `INSTRUCTION_SETS` that
-        it has, and ``caps``, the variables of `CAPS` that are set.
-    """
+    """Describe the processor."""
     lines = _text("/proc/cpuinfo").splitlines()
     flags = set(_field(lines, "flags").split())
     return {
@@ -53,15 +46,7 @@ def processor() -> Dict[str, Any]:
 
 
 def process_limits() -> Dict[str, Optional[int]]:
-    """What this process may use.
-
-    Returns
-    -------
-    dict of str to int or None
-        ``processors`` that the process may run on, those of the machine, ``memory`` in bytes that
-        the machine has, ``memory_available`` of it now, and ``memory_limit``, the least limit of
-        the container and of ``ulimit -v``; None where it is not known, or there is none.
-    """
+    """What this process may use."""
     lines = _text("/proc/meminfo").splitlines()
     limits = [_whole(_text(path).strip()) for path in _MEMORY_LIMITS]
     address_space = resource.getrlimit(resource.RLIMIT_AS)[0]

@@ -21,22 +21,7 @@ _DESCRIPTORS = ("/dev/fd", "/proc/self/fd")
 
 
 def unique_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
-    """Build an object of which no key occurs twice; a hook for `parse_json`.
-
-    Parameters
-    ----------
-    pairs : list of (str, Any)
-        Keys and values of the object.
-
-    Returns
-    -------
-    dict
-
-    Raises
-    ------
-    ValueError
-        If a key occurs twice.
-    """
+    """Build an object of which no key occurs twice; a hook for `parse_json`."""
     values: Dict[str, Any] = {}
     for name, value in pairs:
         if name in values:
@@ -72,23 +57,7 @@ def parse_json(text: Union[str, bytes], object_pairs_hook: Optional[Hook] = None
 
 
 def open_file(path: Union[str, os.PathLike[str]]) -> BinaryIO:
-    """Open a regular file for reading bytes, without waiting for a writer of a named pipe.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A file, or an open pipe as a shell's ``<(command)`` names it, ``/dev/fd/N``.
-
-    Returns
-    -------
-    file object
-        The open file.
-
-    Raises
-    ------
-    OSError
-        If it cannot be opened, or is a device, a named pipe or a folder.
-    """
+    """Open a regular file for reading bytes, without waiting for a writer of a named pipe."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
     is_pipe = stat.S_ISFIFO(mode) and os.path.dirname(path) in _DESCRIPTORS

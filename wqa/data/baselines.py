@@ -31,17 +31,7 @@ _PLAIN = tuple(name for name in BASELINE_NAMES if ":" not in name and name not i
 
 
 class BaselineName(NamedTuple):
-    """A baseline that is named in place of a run.
-
-    Attributes
-    ----------
-    rule : {"rr", "wo", "wo+rr", "random", "bm25", "maxsim", "cosine"}
-        The rule.
-    seed : int
-        Seed of ``random``.
-    encoder : str
-        Encoder of ``maxsim`` and ``cosine``, as `wqa.pretrained.load_backbone` takes it.
-    """
+    """A baseline that is named in place of a run."""
 
     rule: str
     seed: int = 0
@@ -61,25 +51,7 @@ class BaselineName(NamedTuple):
 def parse_baseline(
     run: Union[str, os.PathLike[str]], folder: Union[str, os.PathLike[str]] = ""
 ) -> Optional[BaselineName]:
-    """Parse the name of a baseline.
-
-    Parameters
-    ----------
-    run : str or path-like
-        What stands where a run is expected.
-    folder : str or path-like
-        Folder that paths are relative to.
-
-    Returns
-    -------
-    BaselineName or None
-        None for any other name, and where a file or folder has the name.
-
-    Raises
-    ------
-    OptionError
-        If ``random`` has a seed that is no whole number, or a similarity has no encoder.
-    """
+    """Parse the name of a baseline."""
     name = os.fspath(run)
     rule, colon, argument = name.partition(":")
     if name not in (*_PLAIN, *INSTALLED) and rule not in (_RANDOM, *SIMILARITIES):

@@ -102,20 +102,7 @@ def _claim(value: Any, where: str) -> Claim:
 
 
 def check_label(label: object, where: str) -> None:
-    """Check the label of a claim.
-
-    Parameters
-    ----------
-    label : object
-        The label.
-    where : str
-        The line or the claim, for messages.
-
-    Raises
-    ------
-    DataError
-        If it is none of `LABELS`.
-    """
+    """Check the label of a claim."""
     if label not in LABELS:
         raise DataError(where, f"label is {shorten(label)}", "one of " + ", ".join(LABELS))
 

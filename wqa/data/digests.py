@@ -21,30 +21,7 @@ _LISTS = ("rankers", "ensemble")
 
 
 def ranker_digest(path: PathLike, precision: str = "float32") -> str:
-    """Compute the digest of a ranker: of the files and the settings that its scores depend on.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Run directory, directory or tar of a classifier, the name of a baseline, or ``.json`` file
-        that lists such paths and names. The digest of a similarity is that of its encoder's files.
-    precision : {"float32", "bfloat16", "int8"}
-        Precision of the scores; the 8-bit weights of a run count for int8 alone.
-
-    Returns
-    -------
-    str
-        SHA-256 in hexadecimal. That of a ``.json`` file depends on the rankers that it lists.
-
-    Raises
-    ------
-    RunDirectoryError
-        If there is nothing at the path, or a file cannot be read.
-    EncoderError
-        If there is no encoder of the name of a similarity.
-    OptionError
-        If the name of a baseline is incomplete.
-    """
+    """Compute the digest of a ranker: of the files and the settings that its scores depend on."""
     weights: Sequence[str] = RUN_FILES
     if precision == "int8":
         weights = (*RUN_FILES, "int8.safetensors")

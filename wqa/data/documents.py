@@ -70,25 +70,7 @@ def read_documents(path: PathLike) -> Iterator[Document]:
 
 
 def read_placed_documents(path: PathLike) -> Iterator[Tuple[Document, int]]:
-    """Read a file of documents as `read_documents` does, with the position of each.
-
-    Parameters
-    ----------
-    path : str or path-like
-        As `read_documents` takes it.
-
-    Yields
-    ------
-    document : Document
-        A document.
-    end : int
-        Number of bytes, unpacked, up to the end of its line; 0 in a dataset of `ir_datasets`.
-
-    Raises
-    ------
-    DataError
-        As `read_documents` raises it.
-    """
+    """Read a file of documents as `read_documents` does, with the position of each."""
     if is_ir_name(path):
         for name, text in read_dataset_documents(str(path)):
             check_id(name, f"{path}, document {shorten(name)}")
@@ -114,24 +96,7 @@ def read_placed_documents(path: PathLike) -> Iterator[Tuple[Document, int]]:
 
 
 def parse_document(line: str, where: str) -> Document:
-    """Parse one line of a file of documents.
-
-    Parameters
-    ----------
-    line : str
-        The line.
-    where : str
-        Its file and number, for messages.
-
-    Returns
-    -------
-    Document
-
-    Raises
-    ------
-    DataError
-        If the line is no document, or its text is blank.
-    """
+    """Parse one line of a file of documents."""
     fields = object_of(json_value(line, where), {"id", "text"}, {"title", "meta"}, where)
     for name in fields:
         if name != "meta":

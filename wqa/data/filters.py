@@ -40,24 +40,7 @@ _RULES: Dict[str, Rule] = {
 
 
 def filter_rule(name: str) -> Rule:
-    """Look up the rule of a filter.
-
-    Parameters
-    ----------
-    name : {"all", "no-all-negative", "clean"}
-        Name of the filter.
-
-    Returns
-    -------
-    callable
-        Takes the numbers of positive and of negative candidates of a question, or two arrays of
-        them, and returns whether the question is kept.
-
-    Raises
-    ------
-    OptionError
-        If the filter is unknown.
-    """
+    """Look up the rule of a filter."""
     check_choice("filter", name, _RULES)
     return _RULES[name]
 
@@ -105,42 +88,12 @@ def filter_questions(questions: Iterable[Question], name: str) -> List[Question]
 
 
 def chosen_filter(name: Optional[str], total: int = 0) -> str:
-    """The filter of an evaluation.
-
-    Parameters
-    ----------
-    name : {"all", "no-all-negative", "clean"}, optional
-        Name of a filter, if one was given.
-    total : int
-        Number of questions of the corpus, where those that are not evaluated count as 0.
-
-    Returns
-    -------
-    str
-        The name; by default `DEFAULT_FILTER`, and ``"all"`` where a total is given, which counts
-        questions without a correct candidate as well.
-    """
+    """The filter of an evaluation."""
     return name or ("all" if total else DEFAULT_FILTER)
 
 
 def filter_and_note(questions: Iterable[Question], name: str) -> List[Question]:
-    """Keep the questions that pass a filter, and log what `note_filter` says of the others.
-
-    Parameters
-    ----------
-    questions, name
-        As `filter_questions` takes them.
-
-    Returns
-    -------
-    list of Question
-        As `filter_questions` returns them.
-
-    Raises
-    ------
-    OptionError, DataError
-        As `filter_questions` raises them.
-    """
+    """Keep the questions that pass a filter, and log what `note_filter` says of the others."""
     questions = list(questions)
     kept = filter_questions(questions, name)
     answered = filter_questions(questions, DEFAULT_FILTER)
@@ -149,15 +102,7 @@ def filter_and_note(questions: Iterable[Question], name: str) -> List[Question]:
 
 
 def note_filter(name: str, questions: int, answered: int, kept: int) -> None:
-    """Log how many questions a filter leaves out, or how many without an answer count as 0.
-
-    Parameters
-    ----------
-    name : {"all", "no-all-negative", "clean"}
-        Name of the filter.
-    questions, answered, kept : int
-        Number of all questions, of those with a positive candidate, and of those that pass.
-    """
+    """Log how many questions a filter leaves out, or how many without an answer count as 0."""
     if name == "all" and answered < questions:
         LOGGER.warning(
             f"{questions - answered} of {questions} questions have no correct candidate and count "
@@ -171,23 +116,7 @@ def note_filter(name: str, questions: int, answered: int, kept: int) -> None:
 
 
 def known_labels(question: Question) -> Tuple[int, ...]:
-    """Labels of a question all of whose candidates are labelled.
-
-    Parameters
-    ----------
-    question : Question
-        The labelled question.
-
-    Returns
-    -------
-    tuple of int
-        0 or 1 a candidate, in candidate order.
-
-    Raises
-    ------
-    DataError
-        If a candidate has no label. The message names the question and the candidate.
-    """
+    """Labels of a question all of whose candidates are labelled."""
     labels = []
     for number, label in enumerate(question.labels, 1):
         if label is None:

@@ -48,25 +48,7 @@ def read_questions(path: PathLike, with_candidates: bool = True) -> Iterator[Que
 def read_placed_questions(
     path: PathLike, with_candidates: bool = True
 ) -> Iterator[Tuple[Question, int]]:
-    """Read canonical JSONL as `read_questions` does, with the position of each question.
-
-    Parameters
-    ----------
-    path, with_candidates
-        As `read_questions` takes them.
-
-    Yields
-    ------
-    question : Question
-        A question.
-    end : int
-        Number of bytes, unpacked, up to the end of its line; 0 in a dataset of `ir_datasets`.
-
-    Raises
-    ------
-    DataError, MissingDependency
-        As `read_questions` raises them.
-    """
+    """Read canonical JSONL as `read_questions` does, with the position of each question."""
     if is_ir_name(path):
         for question in read_dataset(str(path), with_candidates):
             yield question, 0
@@ -92,26 +74,7 @@ def read_placed_questions(
 
 
 def parse_question(line: str, where: str, with_candidates: bool = True) -> Question:
-    """Parse one line of canonical JSONL.
-
-    Parameters
-    ----------
-    line : str
-        The line.
-    where : str
-        Its file and number, for messages.
-    with_candidates : bool
-        Whether the question must have candidates.
-
-    Returns
-    -------
-    Question
-
-    Raises
-    ------
-    DataError
-        If the line is not canonical.
-    """
+    """Parse one line of canonical JSONL."""
     return _question(json_value(line, where), where, with_candidates)
 
 
@@ -231,24 +194,7 @@ def _candidate(value: Any, where: str) -> Candidate:
 
 
 def to_line(question: Question) -> str:
-    """Render a question as one canonical line, without its line end.
-
-    Parameters
-    ----------
-    question : Question
-        The question to render.
-
-    Returns
-    -------
-    str
-        A JSON object. ``label``, ``id`` and ``meta`` are absent where a candidate has none,
-        ``candidates`` and ``answers`` where the question has none.
-
-    Raises
-    ------
-    DataError
-        If the ids of its candidates are not canonical, or ``meta`` holds what JSON does not.
-    """
+    """Render a question as one canonical line, without its line end."""
     where = f"question {shorten(question.id)}"
     check_document_ids(question, where)
     candidates = []

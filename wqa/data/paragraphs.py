@@ -58,24 +58,7 @@ class _RecentIds:
 
 
 def paragraph_files(source: PathLike) -> List[pathlib.Path]:
-    """Files of a source of documents.
-
-    Parameters
-    ----------
-    source : str or path-like
-        A file, or a folder of files whose names end in ``.jsonl`` or ``.jsonl.gz``. Other files of
-        a folder, hidden files and folders inside it are not read.
-
-    Returns
-    -------
-    list of pathlib.Path
-        The file, or those of the folder in the order of their names.
-
-    Raises
-    ------
-    DataError
-        If there is no such file or folder, or the folder has no such file.
-    """
+    """Files of a source of documents."""
     path = pathlib.Path(source)
     if not path.is_dir():
         if not path.exists():
@@ -149,23 +132,7 @@ def _list(value: Any, name: str, where: str) -> List[Any]:
 
 
 def to_line(document: ParagraphDocument) -> str:
-    """Render a document as one line, without its line end.
-
-    Parameters
-    ----------
-    document : ParagraphDocument
-        The document to render.
-
-    Returns
-    -------
-    str
-        A JSON object.
-
-    Raises
-    ------
-    DataError
-        If it is no valid document.
-    """
+    """Render a document as one line, without its line end."""
     fields = {"id": document.id, "paragraphs": [list(item) for item in document.paragraphs]}
     where = f"document {shorten(document.id)}"
     _document(fields, where)

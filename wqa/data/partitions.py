@@ -41,22 +41,7 @@ T = TypeVar("T")
 
 
 class Partition(NamedTuple):
-    """Consecutive records of a file, such as questions or documents.
-
-    Attributes
-    ----------
-    start, end : int
-        Bytes of the unpacked file before the first record, and up to the end of the last.
-    line : int
-        Number of the first line, from 1.
-    read : int
-        Number of lines.
-    records, texts : int
-        Number of the records to compute, and of their texts: questions that pass the filter, and
-        their candidates; for documents, both are the number of documents.
-    tokens : int
-        Estimated tokens of what a model reads.
-    """
+    """Consecutive records of a file, such as questions or documents."""
 
     start: int
     end: int
@@ -68,19 +53,7 @@ class Partition(NamedTuple):
 
 
 class QuestionGroup(NamedTuple):
-    """Questions of a partition, while a corpus is divided.
-
-    Attributes
-    ----------
-    questions : list of Question
-        The questions that pass the filter.
-    read : int
-        Number of questions, those that do not pass it among them.
-    tokens : int
-        Estimated tokens of the pairs.
-    end : int
-        Position after the last question.
-    """
+    """Questions of a partition, while a corpus is divided."""
 
     questions: List[Question]
     read: int
@@ -89,18 +62,7 @@ class QuestionGroup(NamedTuple):
 
 
 def estimated_tokens(question: Question) -> int:
-    """Estimate the tokens of the pairs of a question and its candidates.
-
-    Parameters
-    ----------
-    question : Question
-        The question.
-
-    Returns
-    -------
-    int
-        At least `SPECIAL` a candidate.
-    """
+    """Estimate the tokens of the pairs of a question and its candidates."""
     count = len(question.candidates)
     characters = count * len(question.question) + sum(map(len, question.texts))
     return count * SPECIAL + characters // CHARACTERS
@@ -115,20 +77,6 @@ def group_questions(
 
     A group ends before the question that exceeds the limit. So the groups after one of them do not
     depend on those before it, and a corpus is divided alike from there on.
-
-    Parameters
-    ----------
-    placed : iterable of (Question, int)
-        Questions with their positions, as `wqa.data.formats.read_placed_questions` reads them.
-    passes : callable
-        Whether a question is scored. The others count no tokens.
-    limit : int
-        Most estimated tokens of a group. A question of more is a group of its own.
-
-    Yields
-    ------
-    QuestionGroup
-        The groups in order. Each question is in one.
     """
     for questions, tokens, end in bounded_groups(_counted(placed, passes), limit):
         kept = [question for question in questions if question is not None]
@@ -149,24 +97,7 @@ def _counted(
 def bounded_groups(
     counted: Iterable[Tuple[T, int, int]], limit: int
 ) -> Iterator[Tuple[List[T], int, int]]:
-    """Divide items into groups of consecutive ones, each of a bounded number of tokens.
-
-    Parameters
-    ----------
-    counted : iterable of (T, int, int)
-        Items, each with its tokens and the position after it.
-    limit : int
-        Most tokens of a group. An item of more is a group of its own.
-
-    Yields
-    ------
-    items : list of T
-        Items of a group. Each item is in one, in order.
-    tokens : int
-        Their tokens.
-    end : int
-        Position after the last of them.
-    """
+    """Divide items into groups of consecutive ones, each of a bounded number of tokens."""
     group: List[T] = []
     total = end = 0
     for item, tokens, item_end in counted:
@@ -180,18 +111,7 @@ def bounded_groups(
 
 
 def partitions_of(groups: Iterable[QuestionGroup]) -> Iterator[Partition]:
-    """Partitions of groups, without the questions.
-
-    Parameters
-    ----------
-    groups : iterable of QuestionGroup
-        All groups of a file, in order.
-
-    Yields
-    ------
-    Partition
-        One for each group.
-    """
+    """Partitions of groups, without the questions."""
     start, line = 0, 1
     for group in groups:
         candidates = sum(len(question.candidates) for question in group.questions)
@@ -205,16 +125,6 @@ class PartitionReader:
     """Reads the records of partitions from a file, which stays open. It is a context manager.
 
     A packed file is unpacked up to a partition; one after another, in order, they cost one pass.
-
-    Parameters
-    ----------
-    path : str or path-like
-        File with a record on each line, plain or ``.gz``.
-    parse : callable
-        Takes a line, and its file and number for messages; returns the record. By default it takes
-        questions of canonical JSONL.
-    longest : int
-        Greatest length of a line in bytes.
     """
 
     def __init__(
@@ -235,23 +145,7 @@ class PartitionReader:
             self._file = None
 
     def read(self, partition: Partition) -> List[Any]:
-        """Read the records of a partition, those that a filter leaves out among them.
-
-        Parameters
-        ----------
-        partition : Partition
-            The partition.
-
-        Returns
-        -------
-        list
-            The records, as ``parse`` returns them.
-
-        Raises
-        ------
-        DataError
-            If the file cannot be read, or a line is no record.
-        """
+        """Read the records of a partition, those that a filter leaves out among them."""
         if self._file is None:
             self._file = open_lines(self._path)
         file = self._file

@@ -99,21 +99,7 @@ _CANDIDATE_ID = "text without white space, or no id where the candidate has none
 
 
 def check_document_ids(question: Question, where: str) -> None:
-    """Check that the ids of candidates are valid in a TREC file.
-
-    Parameters
-    ----------
-    question : Question
-        The question whose candidates are checked.
-    where : str
-        The line or the question, for messages.
-
-    Raises
-    ------
-    DataError
-        If a candidate's id is empty, holds white space or is no string, or if two candidates of
-        the question have the same document id. The message names the candidate, counted from 1.
-    """
+    """Check that the ids of candidates are valid in a TREC file."""
     if all(candidate.id is None for candidate in question.candidates):
         return
     numbers: Dict[str, int] = {}
@@ -133,21 +119,6 @@ def check_document_ids(question: Question, where: str) -> None:
 
 
 def check_id(value: object, where: str, expected: str = "text without white space") -> None:
-    """Check the id of a document.
-
-    Parameters
-    ----------
-    value : Any
-        The id.
-    where : str
-        The line or the document, for messages.
-    expected : str
-        Description of a right id, for messages.
-
-    Raises
-    ------
-    DataError
-        If it is empty, holds white space or is no string.
-    """
+    """Check the id of a document."""
     if not isinstance(value, str) or not value or re.search(r"\s", value):
         raise DataError(where, f"id is {shorten(value)}", expected)

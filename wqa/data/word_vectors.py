@@ -127,20 +127,7 @@ class WordVectors:
 
 
 def table_keys(vocabulary: Collection[str], masks_digits: bool) -> Collection[str]:
-    """Words of a table that the words of a vocabulary may be looked up as.
-
-    Parameters
-    ----------
-    vocabulary : collection of str
-        The words of some texts.
-    masks_digits : bool
-        Whether the table has numbers above 9 as `mask_digits` writes them.
-
-    Returns
-    -------
-    set of str
-        The words, and with ``masks_digits`` what `mask_digits` makes of them.
-    """
+    """Words of a table that the words of a vocabulary may be looked up as."""
     keys = set(vocabulary)
     if masks_digits:
         keys.update(map(mask_digits, vocabulary))
@@ -148,21 +135,7 @@ def table_keys(vocabulary: Collection[str], masks_digits: bool) -> Collection[st
 
 
 def no_overlap(where: object, rows: int, vocabulary: Collection[str]) -> DataError:
-    """Error of a table that has no word of a vocabulary.
-
-    Parameters
-    ----------
-    where : object
-        File or folder of the table.
-    rows : int
-        Number of its words.
-    vocabulary : collection of str
-        The words of the texts.
-
-    Returns
-    -------
-    DataError
-    """
+    """Error of a table that has no word of a vocabulary."""
     some = ", ".join(map(shorten, sorted(vocabulary)[:3]))
     return DataError(
         where,

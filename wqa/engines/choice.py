@@ -20,18 +20,7 @@ READ_BY_HEADS = (*READ_ROWS, "tokens", "marks")
 
 
 def packing_obstacle(network: Network) -> str:
-    """Why oneDNN's engine cannot run a network.
-
-    Parameters
-    ----------
-    network : Network
-        Network of any system.
-
-    Returns
-    -------
-    str
-        The reason; empty if the engine can run the network.
-    """
+    """Why oneDNN's engine cannot run a network."""
     stages = network.encoder_stages()
     if not stages:
         return "a network that is not made of stages of transformer layers"
@@ -58,32 +47,7 @@ def build_engine(
     quantized: Optional[QuantizedLayers] = None,
     engines: Tuple[Type[HybridEngine], Type[PackedEngine]] = (HybridEngine, PackedEngine),
 ) -> Engine:
-    """Build the engine of a ranker.
-
-    Parameters
-    ----------
-    network : Network
-        Network with its parameters on ``config.ctx``, which is a single device.
-    tokenizer : Tokenizer
-        Tokenizer of the network, for the form of pairs and the id of padding.
-    config : EngineConfig
-        Engine, precision, threads, device and sizes.
-    quantized : list of dict, optional
-        `wqa.engines.onednn.Quantized` products of each layer; needed for int8.
-    engines : (type, type)
-        Types of MXNet's engine and of oneDNN's, those of a system or the general ones.
-
-    Returns
-    -------
-    Engine
-        An engine of one of the two types.
-
-    Raises
-    ------
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        If the engine, the precision, the device and the network do not go together, or this machine
-        lacks them.
-    """
+    """Build the engine of a ranker."""
     count = len(parse_devices(config.ctx))
     if count > 1:
         raise OptionError("ctx", f"{config.ctx}, which is {count} devices", "one device to rank on")

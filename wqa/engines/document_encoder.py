@@ -31,34 +31,7 @@ _TOKENS = {"onednn": 1024, "mxnet": 2048}
 
 
 class DocumentEncoder:
-    """Encodes texts apart from one another, by all layers of a backbone.
-
-    Parameters
-    ----------
-    backbone : Backbone
-        Encoder with its parameters on the device of ``engine``. oneDNN reads them once, MXNet at
-        each call.
-    tokenizer : Tokenizer
-        Tokenizer of the encoder, for the id of padding.
-    max_length : int
-        Greatest number of tokens of a text, special tokens included.
-    engine : EngineConfig, optional
-        Engine, precision, device and sizes; by default ``auto`` in float32 on the CPU.
-    quantized : list of dict, optional
-        `wqa.engines.onednn.Quantized` products of each layer, for int8.
-
-    Attributes
-    ----------
-    config : BackboneConfig
-        Sizes of the encoder.
-    kind : {"float32", "bfloat16"}
-        Element type of the encodings.
-
-    Raises
-    ------
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        If the engine, the precision and the device do not go together, or this machine lacks them.
-    """
+    """Encodes texts apart from one another, by all layers of a backbone."""
 
     def __init__(
         self,
@@ -93,20 +66,7 @@ class DocumentEncoder:
     def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
         """Encode texts.
 
-        Parameters
-        ----------
-        token_ids : sequence of numpy.ndarray
-            (tokens,) int32 token ids of each text, special tokens included.
-
-        Returns
-        -------
-        list of numpy.ndarray
-            (tokens, C) encodings of each text: float32, or uint16 that holds the bits of bfloat16.
-
-        Raises
-        ------
-        InputError
-            If a text has no token or too many, or a token id without a row in the word embeddings.
+        Shapes: `token_ids` (tokens,), the result (tokens, C).
         """
         lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
         self._check(token_ids, lengths)
@@ -136,22 +96,7 @@ class DocumentEncoder:
 
 
 def encodings_identity(backbone: Backbone, tokenizer: Tokenizer, max_length: int) -> Dict[str, Any]:
-    """What the encodings of a text depend on, for the settings of a document cache.
-
-    Parameters
-    ----------
-    backbone : Backbone
-        Encoder with its parameters.
-    tokenizer : Tokenizer
-        Tokenizer of the encoder.
-    max_length : int
-        Greatest number of tokens of a text, special tokens included.
-
-    Returns
-    -------
-    dict
-        ``encoder_sha256``, ``tokenizer_sha256``, ``max_length`` and ``units``.
-    """
+    """What the encodings of a text depend on, for the settings of a document cache."""
     digest = hashlib.sha256(json.dumps(dataclasses.asdict(backbone.config)).encode("utf-8"))
     parameters = backbone._collect_params_with_prefix()  # the only names without a counter
     for name in sorted(parameters):

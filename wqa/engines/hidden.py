@@ -32,13 +32,7 @@ Block = Union[mx.nd.NDArray, np.ndarray, _Spilled, None]
 
 
 class _Store:
-    """Blocks of encodings, in memory up to a budget and then in a temporary file.
-
-    Parameters
-    ----------
-    budget : int
-        Bytes of encodings that are held in memory.
-    """
+    """Blocks of encodings, in memory up to a budget and then in a temporary file."""
 
     def __init__(self, budget: int) -> None:
         self._budget, self._used = budget, 0
@@ -85,12 +79,7 @@ class HiddenStore(_Store):
     def put(self, pairs: Sequence[int], hidden: mx.nd.NDArray) -> None:
         """Store the encodings of a micro-batch.
 
-        Parameters
-        ----------
-        pairs : sequence of int
-            Number of the pair in each row.
-        hidden : mxnet.nd.NDArray
-            (B, L, C) encodings.
+        Shapes: `hidden` (B, L, C).
         """
         for row, pair in enumerate(pairs):
             self._positions[pair] = (len(self._blocks), row)
@@ -104,19 +93,7 @@ class HiddenStore(_Store):
 
         Pairs must be taken in the order in which they were put: earlier blocks are freed.
 
-        Parameters
-        ----------
-        pairs : sequence of int
-            Numbers of the pairs.
-        length : int
-            L, at least the length of the longest pair.
-        ctx : mxnet.Context
-            Device of the result.
-
-        Returns
-        -------
-        mxnet.nd.NDArray
-            (B, L, C) encodings.
+        Shapes: the result (B, L, C).
         """
         parts: List[mx.nd.NDArray] = []
         positions = [self._positions[pair] for pair in pairs]
@@ -151,14 +128,7 @@ class RowStore(_Store):
     def put(self, pairs: Sequence[int], lengths: np.ndarray, rows: np.ndarray) -> None:
         """Store the encodings of a micro-batch.
 
-        Parameters
-        ----------
-        pairs : sequence of int
-            Numbers of the pairs.
-        lengths : numpy.ndarray
-            (pairs,) rows of each pair.
-        rows : numpy.ndarray
-            (sum of lengths, C) encodings; copied.
+        Shapes: `lengths` (pairs,), `rows` (sum of lengths, C).
         """
         start = 0
         for pair, length in zip(pairs, lengths.tolist()):
@@ -172,15 +142,7 @@ class RowStore(_Store):
     def take(self, pairs: Sequence[int]) -> List[np.ndarray]:
         """Encodings of pairs, which must be taken in the order in which they were put.
 
-        Parameters
-        ----------
-        pairs : sequence of int
-            Numbers of the pairs.
-
-        Returns
-        -------
-        list of numpy.ndarray
-            (length, C) encodings of each pair.
+        Shapes: the result (length, C).
         """
         rows: List[np.ndarray] = []
         positions = [self._positions[pair] for pair in pairs]

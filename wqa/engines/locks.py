@@ -31,16 +31,6 @@ def engine_lock(shared: bool) -> Any:
 
     A fork waits until no other thread holds such a lock. So the child's copies of buffers and
     caches are whole, and its copy of the lock is free.
-
-    Parameters
-    ----------
-    shared : bool
-        Whether the lock is `MXNET_LOCK`; otherwise it is a new one.
-
-    Returns
-    -------
-    threading.RLock
-        The lock.
     """
     _register()
     if shared:
@@ -55,18 +45,6 @@ def in_mxnet_thread(function: Callable[..., Result], *arguments: Any) -> Result:
 
     MXNet keeps some megabytes for each thread that computes, also after the thread has ended. So
     all threads but the main one share a single thread.
-
-    Parameters
-    ----------
-    function : callable
-        Function to call. It must not wait for a lock that the caller holds.
-    *arguments
-        Arguments of the function.
-
-    Returns
-    -------
-    object
-        What the function returns.
     """
     if threading.current_thread() is threading.main_thread():
         return function(*arguments)

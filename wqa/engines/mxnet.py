@@ -67,19 +67,7 @@ class LockedEngine:
 
 
 class Engine(LockedEngine):
-    """Base class of engines.
-
-    Parameters
-    ----------
-    network : Network
-        Network with its parameters on the device.
-    typed : bool
-        Whether pairs have token types.
-    padding_id : int
-        Token id of padding.
-    config : EngineConfig
-        Device, precision, threads and sizes.
-    """
+    """Base class of engines."""
 
     def __init__(
         self, network: Network, typed: bool, padding_id: int, config: EngineConfig
@@ -92,15 +80,7 @@ class Engine(LockedEngine):
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         """Divide pairs into micro-batches.
 
-        Parameters
-        ----------
-        lengths : numpy.ndarray
-            (pairs,) tokens of each pair, ascending.
-
-        Returns
-        -------
-        list of numpy.ndarray
-            Indices of the pairs of each micro-batch.
+        Shapes: `lengths` (pairs,).
         """
         raise NotImplementedError
 
@@ -118,40 +98,14 @@ class Engine(LockedEngine):
     ) -> Readings:
         """Run consecutive stages on a micro-batch.
 
-        Parameters
-        ----------
-        stages : sequence of int
-            Indices of the stages.
-        numbers : numpy.ndarray
-            (pairs,) numbers of the pairs in the stores.
-        pairs : sequence of Encoded
-            Pairs of the micro-batch; the engine of a system may take others.
-        store : optional
-            Store that holds the encodings of the pairs; None for the first stage.
-        following : optional
-            Store for the encodings after the last of the stages; None if nothing reads them.
-
-        Returns
-        -------
-        Readings
-            Positions that ran, and the input of the heads.
+        Shapes: `numbers` (pairs,).
         """
         return self._exclusively(self._run, stages, numbers, pairs, store, following)
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         """Scores of a stage.
 
-        Parameters
-        ----------
-        stage : int
-            Index of the stage.
-        rows : numpy.ndarray
-            Input of the stage's head, as `run` returned it, concatenated over micro-batches.
-
-        Returns
-        -------
-        numpy.ndarray
-            (pairs,) log-odds.
+        Shapes: the result (pairs,).
         """
         return self._exclusively(self._scores, stage, rows)
 

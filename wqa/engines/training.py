@@ -14,26 +14,7 @@ TrainingEngine = Union[GradientEngine, ListGradients]
 
 
 def choose_training_engine(network: Network, config: TrainingConfig) -> str:
-    """Choose what computes a network in training.
-
-    Parameters
-    ----------
-    network : Network
-        Network to train.
-    config : TrainingConfig
-        Engine, precision, threads and devices.
-
-    Returns
-    -------
-    {"mxnet", "onednn", "sparse"}
-        MXNet, oneDNN, or the sparse products of `wqa.engines.sparse`.
-
-    Raises
-    ------
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        If the engine, the precision, the devices and the network do not go together, or this
-        machine lacks them.
-    """
+    """Choose what computes a network in training."""
     wanted = config.engine_config
     if takes_sparse(wanted, network):
         return "sparse"
@@ -44,29 +25,7 @@ def choose_training_engine(network: Network, config: TrainingConfig) -> str:
 def attach_engines(
     network: Network, config: TrainingConfig, tokens: int, length: int
 ) -> List[TrainingEngine]:
-    """Let an engine compute each encoder of a network, or the network as a whole.
-
-    Parameters
-    ----------
-    network : Network
-        Network to train, initialised on the devices of ``config.ctx``.
-    config : TrainingConfig
-        Engine, precision, threads and devices.
-    tokens : int
-        Most tokens of a mini-batch, padding included.
-    length : int
-        Greatest length of a pair.
-
-    Returns
-    -------
-    list of GradientEngine or ListGradients
-        The engines; empty where MXNet computes the network.
-
-    Raises
-    ------
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        As `choose_training_engine` raises them.
-    """
+    """Let an engine compute each encoder of a network, or the network as a whole."""
     chosen = choose_training_engine(network, config)
     engines: List[TrainingEngine] = []
     if chosen == "sparse":

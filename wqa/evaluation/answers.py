@@ -22,18 +22,7 @@ _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Normalise an answer as SQuAD's script does.
-
-    Parameters
-    ----------
-    text : str
-        An answer.
-
-    Returns
-    -------
-    str
-        Its words in lower case, without ASCII punctuation and articles, joined by single spaces.
-    """
+    """Normalise an answer as SQuAD's script does."""
     text = text.lower().translate(_WITHOUT_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", text).split())
 

@@ -6,21 +6,7 @@ from typing import Any, Callable, List
 
 
 def built_of(build: Callable[[Any], Any], live: bool) -> Callable[[Any], Any]:
-    """Build what uses a network, once or at each call.
-
-    Parameters
-    ----------
-    build : callable
-        Takes the network and returns what uses it.
-    live : bool
-        Whether the result reads the network's current parameters at each use. It is then built once
-        for a network; otherwise each call builds a new one.
-
-    Returns
-    -------
-    callable
-        Takes the network and returns what uses its current parameters.
-    """
+    """Build what uses a network, once or at each call."""
     built: List[Any] = []  # the last network and what uses it
 
     def current(network: Any) -> Any:

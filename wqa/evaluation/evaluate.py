@@ -75,22 +75,7 @@ def evaluate(
 
 
 def check_total(total: int, count: int, filter: str) -> None:
-    """Check the number of questions of a corpus.
-
-    Parameters
-    ----------
-    total : int
-        The number, or 0 where no question is missing.
-    count : int
-        Number of questions with candidates.
-    filter : str
-        Filter of the questions; all of them must count.
-
-    Raises
-    ------
-    OptionError
-        If the number is too small, or the filter leaves questions out.
-    """
+    """Check the number of questions of a corpus."""
     if not total:
         return
     if filter != "all":
@@ -146,25 +131,7 @@ def score_run(
 
 
 def filter_qrels(qrels: Qrels, filter: str = "all") -> Qrels:
-    """Keep the judged questions that a filter names.
-
-    Parameters
-    ----------
-    qrels : dict of dict
-        Grades by question and document.
-    filter : {"all", "no-all-negative", "clean"}
-        Which questions to keep, as `wqa.data.filter_questions` takes it.
-
-    Returns
-    -------
-    dict of dict
-        The judgements of those questions.
-
-    Raises
-    ------
-    OptionError
-        If the filter is unknown.
-    """
+    """Keep the judged questions that a filter names."""
     check_choice("filter", filter, FILTERS)
     return {qid: grades for qid, grades in qrels.items() if _counts(grades, filter)}
 

@@ -42,12 +42,7 @@ _QUERY = "1"  # some libraries take numbers alone
 
 
 def is_installed() -> bool:
-    """Whether `ir_measures` is installed.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether `ir_measures` is installed."""
     return importlib.util.find_spec("ir_measures") is not None
 
 

@@ -130,27 +130,7 @@ NAMES = "map, mrr, p@K, ndcg@K, hit@K, pbt@K or ptb@K, with K from 1"
 
 
 def metric(name: str) -> Callable[[Grades, Grades], float]:
-    """Look a metric up by name.
-
-    Parameters
-    ----------
-    name : str
-        ``map``, ``mrr``, ``p@K``, ``ndcg@K``, ``hit@K``, ``pbt@K`` or ``ptb@K`` with K from 1. Any
-        other name is a measure of the library `ir_measures`, such as ``R@100``.
-
-    Returns
-    -------
-    callable
-        ``f(ranked, judged) -> float``; for ``pbt@K`` and ``ptb@K`` ``f(ranked, ranks) -> float``,
-        as `wqa.evaluation.retrieval` defines them.
-
-    Raises
-    ------
-    OptionError
-        If there is no such metric.
-    MissingDependency
-        If the metric needs a library that is not installed.
-    """
+    """Look a metric up by name."""
     if name in _PLAIN:
         return _PLAIN[name]
     functions = {**_AT_K, **_BESIDE_RETRIEVAL}
@@ -170,30 +150,7 @@ def metrics_of(
     names: Sequence[str] = METRICS,
     ranks: Optional[Sequence[int]] = None,
 ) -> Dict[str, float]:
-    """Several metrics of one question.
-
-    Parameters
-    ----------
-    ranked : sequence of int
-        Grades, best rank first.
-    judged : sequence of int
-        Grades of all judged candidates.
-    names : sequence of str
-        Names of metrics, as `metric` takes them.
-    ranks : sequence of int, optional
-        Index of each ranked candidate in the order in which they were retrieved; None where that
-        is not known.
-
-    Returns
-    -------
-    dict of str to float
-        Values by name.
-
-    Raises
-    ------
-    OptionError
-        If a name is unknown, or a metric needs ``ranks`` and they are not known.
-    """
+    """Several metrics of one question."""
     values = {}
     for name in names:
         function = metric(name)
@@ -213,27 +170,7 @@ def metrics_of(
 def metrics_of_question(
     order: Sequence[int], question: Question, names: Sequence[str] = METRICS
 ) -> Dict[str, float]:
-    """Several metrics of the ranking of one question.
-
-    Parameters
-    ----------
-    order : sequence of int
-        Indices of its candidates, best first.
-    question : Question
-        Question with its candidates; one without a label counts as not relevant.
-    names : sequence of str
-        Names of metrics, as `metric` takes them.
-
-    Returns
-    -------
-    dict of str to float
-        Values by name.
-
-    Raises
-    ------
-    OptionError
-        If a name is unknown.
-    """
+    """Several metrics of the ranking of one question."""
     labels = [label or 0 for label in question.labels]
     ranks = question.ranks
     ranked = [labels[index] for index in order]

@@ -20,13 +20,7 @@ _MARKS = ("^", "D", "o", "s", "v", "P", "X")
 
 
 def check_matplotlib() -> None:
-    """Refuse early where the plotting library is not installed.
-
-    Raises
-    ------
-    MissingDependency
-        If matplotlib cannot be imported.
-    """
+    """Refuse early where the plotting library is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -45,26 +39,7 @@ def draw_costs(
     marked: Dict[str, Point],
     metric: str,
 ) -> None:
-    """Draw a cloud of configurations, their Pareto front, and some of them by name.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Picture to write; its ending names the format.
-    points : sequence of (float, float)
-        Relative cost and metric of every configuration, in [0, 1].
-    front : sequence of (float, float)
-        Those on the Pareto front, by ascending cost.
-    marked : dict of str to (float, float)
-        Points with an entry in the legend, by its text.
-    metric : str
-        Name of the metric, for the axis.
-
-    Raises
-    ------
-    MissingDependency
-        If matplotlib is not installed.
-    """
+    """Draw a cloud of configurations, their Pareto front, and some of them by name."""
     check_matplotlib()
     from matplotlib.figure import Figure
 
@@ -89,25 +64,7 @@ def draw_agreement(
     teachers: Sequence[str],
     shares: Sequence[Sequence[Optional[float]]],
 ) -> None:
-    """Draw the agreement of a student's members with teachers as a matrix.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Picture to write; its ending names the format.
-    members : sequence of str
-        Names of the members, one a row.
-    teachers : sequence of str
-        Names of the teachers, one a column.
-    shares : sequence of sequence of float or None
-        Agreement of each member with each teacher, in [0, 1]; None for a member without a correct
-        answer.
-
-    Raises
-    ------
-    MissingDependency
-        If matplotlib is not installed.
-    """
+    """Draw the agreement of a student's members with teachers as a matrix."""
     check_matplotlib()
     from matplotlib.figure import Figure
 

@@ -31,28 +31,8 @@ def questions_that_count(
 ) -> List[Question]:
     """Keep the questions that a filter names, at least one, with candidates by descending id.
 
-    A ranker breaks ties by the order of the candidates, so that evaluation follows trec_eval's
-    rule (`wqa.evaluation.ties`).
-
-    Parameters
-    ----------
-    questions : iterable of Question
-        Labelled questions.
-    filter : {"all", "no-all-negative", "clean"}, optional
-        Which questions to keep, as `wqa.data.filter_questions` takes it. A message says how many
-        are left out, or count as 0. By default all are kept, without a message.
-
-    Returns
-    -------
-    list of Question
-        The questions to rank and to score, as `wqa.evaluation.by_document_id` sorts them.
-
-    Raises
-    ------
-    OptionError
-        If the filter is unknown, or no question is left.
-    DataError
-        If a candidate has no label.
+    A ranker breaks ties by the order of the candidates, so that evaluation follows trec_eval's rule
+    (`wqa.evaluation.ties`).
     """
     if filter:
         kept = filter_and_note(questions, filter)
@@ -66,40 +46,12 @@ def questions_that_count(
 def rank_questions(
     ranker: Any, questions: Sequence[Question], title: str = "ranking", progress: bool = False
 ) -> List[Any]:
-    """Rank all questions.
-
-    Parameters
-    ----------
-    ranker : Ranker
-        The ranker.
-    questions : sequence of Question
-        Questions with their candidates.
-    title : str
-        Text of the progress bar.
-    progress : bool
-        Show a bar on standard error if ranking takes longer than a second.
-
-    Returns
-    -------
-    list of Ranking
-        One a question, in order.
-    """
+    """Rank all questions."""
     return list(with_bar(ranker.rank_all(questions), len(questions), title, progress))
 
 
 def cost_of(rankings: Sequence[Any]) -> Dict[str, float]:
-    """Cost of several rankings, over that of the full network.
-
-    Parameters
-    ----------
-    rankings : sequence of Ranking
-        One a question.
-
-    Returns
-    -------
-    dict of str to float
-        ``cost`` counts every candidate alike; ``token_cost`` weights them by their tokens.
-    """
+    """Cost of several rankings, over that of the full network."""
     costs = [ranking.cost for ranking in rankings]
     candidates = sum(cost.full_candidate_work for cost in costs)
     tokens = sum(cost.full_multiply_adds for cost in costs)
@@ -113,18 +65,6 @@ def cost_before_stages(rankings: Sequence[Any], capabilities: Any) -> Dict[str, 
 
     It is that of the texts which a ranker encodes by themselves; 0 for a ranker whose stages begin
     with its inputs.
-
-    Parameters
-    ----------
-    rankings : sequence of Ranking
-        One a question, of a ranker that drops nothing.
-    capabilities : wqa.inference.Capabilities
-        Capabilities of the ranker, which has exits.
-
-    Returns
-    -------
-    dict of str to float
-        ``cost`` and ``token_cost``, as `cost_of` returns them.
     """
     stages = sum(capabilities.stage_layers) / capabilities.num_layers
     costs = {}

@@ -30,26 +30,7 @@ WIDTH = 100
 def read_rows(
     path: PathLike, needed: Sequence[str] = ("row", "drop_ratio")
 ) -> List[Dict[str, str]]:
-    """Read a table of tab-separated values with a header.
-
-    Parameters
-    ----------
-    path : str or path-like
-        File with a header.
-    needed : sequence of str
-        Names of columns that the table must have.
-
-    Returns
-    -------
-    list of dict of str to str
-        Values of each row, by column name.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, a line has too few or too many columns, a needed column is absent, or
-        it has no row.
-    """
+    """Read a table of tab-separated values with a header."""
     lines = (line.rstrip("\r\n") for _, line in text_lines(path, largest=LARGEST_TABLE))
     first = next(lines, "")
     header = first.split("\t")
@@ -68,15 +49,7 @@ def read_rows(
 
 
 def write_rows(path: PathLike, rows: Sequence[Mapping[str, str]]) -> None:
-    """Write a table of tab-separated values; a row without some column has a dash there.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file to write.
-    rows : sequence of mapping
-        The rows, by column name. The columns of the file are those of all rows.
-    """
+    """Write a table of tab-separated values; a row without some column has a dash there."""
     names: Dict[str, None] = dict.fromkeys(name for row in rows for name in row)
     with atomic_writer(path) as file:
         file.write("\t".join(names) + "\n")
@@ -85,21 +58,7 @@ def write_rows(path: PathLike, rows: Sequence[Mapping[str, str]]) -> None:
 
 
 def lay_out(rows: Sequence[Mapping[str, str]], width: int = WIDTH) -> str:
-    """Rows under their column names, padded.
-
-    Parameters
-    ----------
-    rows : sequence of mapping
-        The rows, all with the same keys, which become the header.
-    width : int
-        Characters of a line. The columns of a wider table are divided into several tables, one
-        below the other, each with the names of the rows.
-
-    Returns
-    -------
-    str
-        The table, without a newline at its end.
-    """
+    """Rows under their column names, padded."""
     names = list(rows[0])
     keys = [name for name in names if name in ("row", "drop_ratio")] or names[:1]
     parts = []
@@ -124,22 +83,7 @@ def _columns(rows: Sequence[Mapping[str, str]], names: Sequence[str]) -> str:
 def beside(
     published: Sequence[Mapping[str, str]], reproduced: Sequence[Mapping[str, str]]
 ) -> List[Dict[str, str]]:
-    """Lay reproduced figures beside published ones.
-
-    Parameters
-    ----------
-    published : sequence of mapping
-        Rows of a table of the paper.
-    reproduced : sequence of mapping
-        Rows of the table of the same name among the results.
-
-    Returns
-    -------
-    list of dict of str to str
-        A row for each published one: figures as ``PUBLISHED | REPRODUCED``, with ``not run`` for
-        the second where the results have none; figures of the same metrics on corpora for which the
-        paper has none, as ``CORPUS_METRIC, ours``; and the recipe.
-    """
+    """Lay reproduced figures beside published ones."""
     results = {_key(row): row for row in reproduced}
     ours = _of_other_corpora(published, reproduced)
     rows = []
@@ -189,28 +133,8 @@ def _figure(row: Mapping[str, str], name: str) -> str:
 
 
 def report(paper: str, recipes: PathLike = "recipes", width: int = WIDTH) -> str:
-    """All published tables of a paper beside what was reproduced, then the tables of other scales.
-
-    Parameters
-    ----------
-    paper : str
-        Folder of the paper's recipes, such as ``cascade``.
-    recipes : str or path-like
-        Folder of all recipes.
-    width : int
-        Characters of a line. A row whose name and one figure take more has a longer line.
-
-    Returns
-    -------
-    str
-        The tables as text, and how many figures were reproduced.
-
-    Raises
-    ------
-    OptionError
-        If there is no such paper; the message lists those that there are.
-    DataError
-        If a table is malformed.
+    """All published tables of a paper beside what was reproduced, then the tables of other
+    scales.
     """
     folder = pathlib.Path(recipes)
     known = sorted(path.parent.name for path in folder.glob("*/published"))

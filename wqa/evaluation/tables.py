@@ -35,20 +35,7 @@ def table(rows: Sequence[Mapping[str, Cell]]) -> str:
 
 
 def align(lines: Sequence[Sequence[str]], left: int = 0) -> str:
-    """Pad the cells of every column to one width.
-
-    Parameters
-    ----------
-    lines : sequence of sequence of str
-        Cells, all lines of one length. What must not reach a terminal is escaped.
-    left : int
-        How many columns are flush left; those after them are flush right.
-
-    Returns
-    -------
-    str
-        The lines, with two spaces between columns.
-    """
+    """Pad the cells of every column to one width."""
     columns = []
     for number, column in enumerate(zip(*lines)):
         cells = list(map(printable, column))

@@ -133,18 +133,8 @@ def qrels_from(questions: Iterable[Question]) -> Qrels:
 def trec_order(scores: Dict[str, float]) -> List[str]:
     """Documents in trec_eval's order: by falling score, ties by falling document id.
 
-    trec_eval holds scores in single precision, so scores that differ less than that tie,
-    and it compares ids byte by byte.
-
-    Parameters
-    ----------
-    scores : dict
-        Score by document id.
-
-    Returns
-    -------
-    list of str
-        Document ids, best first.
+    trec_eval holds scores in single precision, so scores that differ less than that tie, and it
+    compares ids byte by byte.
     """
     with np.errstate(over="ignore"):
         rounded = np.array(list(scores.values()), dtype=np.float32).tolist()

@@ -61,44 +61,12 @@ class Calibration:
 
 
 def calibration_path(folder: pathlib.Path) -> pathlib.Path:
-    """File of a run's calibration.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Run directory.
-
-    Returns
-    -------
-    pathlib.Path
-        The file, which may not exist.
-    """
+    """File of a run's calibration."""
     return folder / "calibration.json"
 
 
 def read_calibration(folder: pathlib.Path, config: RunConfig, stages: int) -> Calibration:
-    """Read the calibration of a run.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Run directory.
-    config : RunConfig
-        Content of its ``config.json``.
-    stages : int
-        Number of stages of its ranker.
-
-    Returns
-    -------
-    Calibration
-        That of the run; the default where the run was not calibrated.
-
-    Raises
-    ------
-    RunDirectoryError
-        If the file is damaged or missing, does not fit the ranker, or was fitted to the scores of
-        other weights.
-    """
+    """Read the calibration of a run."""
     path = calibration_path(folder)
     mend = f"calibrate the run with `wqa calibrate {folder} --data DEV`"
     check_digest(path, config.sha256, mend)
@@ -142,16 +110,5 @@ def _is_number(value: Any) -> bool:
 
 
 def is_probability(value: Any) -> bool:
-    """Tell whether a value is a number from 0 to 1.
-
-    Parameters
-    ----------
-    value : Any
-        The value.
-
-    Returns
-    -------
-    bool
-        False for NaN, and for True and False.
-    """
+    """Tell whether a value is a number from 0 to 1."""
     return _is_number(value) and 0 <= value <= 1

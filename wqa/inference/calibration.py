@@ -9,22 +9,7 @@ from wqa.models import EncoderLayer, Network
 
 
 def calibrate_stages(network: Network, pairs: Sequence[Any], strength: float) -> QuantizedLayers:
-    """Quantize the products of all stages of a network, those of their heads' branches included.
-
-    Parameters
-    ----------
-    network : Network
-        Network of transformer layers, with its parameters on the CPU.
-    pairs : sequence of Encoded
-        Pairs to calibrate on, none of them empty.
-    strength : float
-        SmoothQuant's alpha.
-
-    Returns
-    -------
-    list of dict of str to Quantized
-        Products of each layer.
-    """
+    """Quantize the products of all stages of a network, those of their heads' branches included."""
     layers: List[EncoderLayer] = []
     branches: List[range] = []
     for stage in network.encoder_stages():

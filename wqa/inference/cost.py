@@ -113,18 +113,7 @@ FREE = Cost(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def total(costs: Sequence[Cost]) -> Cost:
-    """Add up the costs of several questions.
-
-    Parameters
-    ----------
-    costs : sequence of Cost
-        Cost of each question.
-
-    Returns
-    -------
-    Cost
-        Sums; ``paper`` is the mean weighted by candidates.
-    """
+    """Add up the costs of several questions."""
     columns = list(zip(*costs))
     sums = [sum(column) for column in columns[1:]]
     paper = sum(cost.paper * cost.full_candidate_work for cost in costs)

@@ -21,18 +21,6 @@ def dropped(alpha: float, k: int) -> int:
 
     Soldaini and Moschitti 2020, section 4.3.2. ``alpha`` is read as a decimal: 0.29 of 100 is 29,
     though the nearest binary fraction to 0.29 is smaller.
-
-    Parameters
-    ----------
-    alpha : float
-        Drop ratio, in [0, 1).
-    k : int
-        Number of candidates that reach the exit.
-
-    Returns
-    -------
-    int
-        At most ``k - 1`` for ``k`` above 0.
     """
     return math.floor(Decimal(repr(float(alpha))) * k)
 
@@ -70,26 +58,6 @@ def check_drops(stages: int, drop_ratio: DropRatio = None, keep: Keep = None) ->
     """Check drop ratios and numbers to keep, and make a rule of each stage.
 
     A stage has one of the two; with neither it drops nothing. The last stage always drops nothing.
-
-    Parameters
-    ----------
-    stages : int
-        Number of stages of the ranker, N.
-    drop_ratio : float, or sequence of float or None, optional
-        alpha, in [0, 1): one for all stages, or one a stage. The entry of the last stage has no
-        effect and may be left out.
-    keep : int, or sequence of int or None, optional
-        k, the number of candidates that a stage keeps, from 1: one for all stages, or one a stage.
-
-    Returns
-    -------
-    tuple of Drop
-        N rules.
-
-    Raises
-    ------
-    OptionError
-        If a value is out of range, there are too many or too few, or a stage has both.
     """
     ratios = _one_a_stage(drop_ratio, stages, "drop_ratio")
     numbers = _one_a_stage(keep, stages, "keep")
@@ -132,21 +100,5 @@ def _drop(ratio: Optional[float], keep: Optional[int]) -> Drop:
 
 
 def drop_ratios(alpha: Union[float, Sequence[float]], stages: int) -> List[float]:
-    """Check drop ratios alone, and give that of each stage; the last drops nothing.
-
-    Parameters
-    ----------
-    alpha, stages
-        As `check_drops` takes them.
-
-    Returns
-    -------
-    list of float
-        N ratios, the last 0.
-
-    Raises
-    ------
-    OptionError
-        As `check_drops` does.
-    """
+    """Check drop ratios alone, and give that of each stage; the last drops nothing."""
     return [drop.ratio for drop in check_drops(stages, alpha)]

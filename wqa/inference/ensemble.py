@@ -24,25 +24,7 @@ from wqa.models.heads import log_odds_of_mean
 
 
 def normalized_weights(weights: Optional[Sequence[float]], rankers: int) -> Tuple[float, ...]:
-    """Weights that sum to 1.
-
-    Parameters
-    ----------
-    weights : sequence of float, optional
-        w_1, ..., w_k, none of them negative; equal ones by default.
-    rankers : int
-        k, the number of rankers.
-
-    Returns
-    -------
-    tuple of float
-        The weights over their sum.
-
-    Raises
-    ------
-    OptionError
-        If there is not one for each ranker, one is no finite number from 0, or all are 0.
-    """
+    """Weights that sum to 1."""
     if weights is None:
         return (1 / rankers,) * rankers
     values = list(weights)

@@ -43,15 +43,6 @@ class LookAhead(Generic[Prepared]):
     An exception of the source, or of the preparation, is raised after the groups of all items
     before it. At the end of the ``with`` block the thread is told to end. It is a daemon: where the
     source blocks, it ends when the source returns, and does not keep the process alive.
-
-    Parameters
-    ----------
-    source : iterable
-        Items, read in the thread. A sequence gives the same groups at each run.
-    prepare : callable
-        Takes an item, and returns what a group holds of it, and its size.
-    limit : int
-        Greatest size of a group. A larger item is a group of its own.
     """
 
     def __init__(
@@ -196,18 +187,5 @@ def _end(pending: _Pending, thread: threading.Thread, process: int) -> None:
 
 
 def with_size(question: Question) -> Tuple[Question, int]:
-    """Leave a question as it is; its size is its number of candidates, for `LookAhead`.
-
-    Parameters
-    ----------
-    question : Question
-        Question with its candidates.
-
-    Returns
-    -------
-    question : Question
-        The same question.
-    size : int
-        Number of its candidates.
-    """
+    """Leave a question as it is; its size is its number of candidates, for `LookAhead`."""
     return question, len(question.candidates)

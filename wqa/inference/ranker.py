@@ -315,26 +315,7 @@ class Ranker:
 
 
 def as_question(question: str, candidates: Iterable[Union[str, Candidate]]) -> Question:
-    """Make the record of a question without an id.
-
-    Parameters
-    ----------
-    question : str
-        Text of the question.
-    candidates : iterable of str or Candidate
-        Its candidates.
-
-    Returns
-    -------
-    Question
-
-    Raises
-    ------
-    InputError
-        If the question is no text, or a candidate is neither a text nor a record.
-    DataError
-        If two candidates have the same id.
-    """
+    """Make the record of a question without an id."""
     where = f"question {shorten(question)}"
     if isinstance(candidates, (str, bytes)) or not isinstance(question, str):
         raise InputError(

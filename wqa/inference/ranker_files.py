@@ -50,17 +50,7 @@ class RankerFile(NamedTuple):
 
 
 def is_ranker_file(path: pathlib.Path) -> bool:
-    """Whether a path is that of a file of rankers.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        File or directory.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether a path is that of a file of rankers."""
     try:
         return path.suffix == ".json" and path.is_file()
     except OSError:  # a name that is too long
@@ -68,64 +58,17 @@ def is_ranker_file(path: pathlib.Path) -> bool:
 
 
 def is_ensemble_file(path: pathlib.Path) -> bool:
-    """Whether a path is that of the file of an ensemble.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        File or directory.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    RunDirectoryError
-        If it is a ``.json`` file that holds neither a sequence nor an ensemble.
-    """
+    """Whether a path is that of the file of an ensemble."""
     return is_ranker_file(path) and read_ranker_file(path).kind == "ensemble"
 
 
 def is_sequence_file(path: pathlib.Path) -> bool:
-    """Whether a path is that of the file of a sequence.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        File or directory.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    RunDirectoryError
-        If it is a ``.json`` file that holds neither a sequence nor an ensemble.
-    """
+    """Whether a path is that of the file of a sequence."""
     return is_ranker_file(path) and read_ranker_file(path).kind == "sequence"
 
 
 def read_ranker_file(path: pathlib.Path) -> RankerFile:
-    """Read a file of rankers, and check the files inside it.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        File of a sequence or an ensemble.
-
-    Returns
-    -------
-    RankerFile
-        Its rankers, and what each of them drops or weighs.
-
-    Raises
-    ------
-    RunDirectoryError
-        If a file holds neither a sequence nor an ensemble, one of them is inside itself, or there
-        are more than `MOST_RANKERS` rankers.
-    """
+    """Read a file of rankers, and check the files inside it."""
     content = _read(path)
     waiting: List[Tuple[pathlib.Path, Tuple[pathlib.Path, ...]]] = [(path, ())]
     count = 0

@@ -221,18 +221,7 @@ def differs(
 
     Candidates tie if the same stages scored them, and the last of these scores are equal.
 
-    Parameters
-    ----------
-    order : numpy.ndarray
-        (n,) candidate indices, best first.
-    stages, exits, scores : numpy.ndarray
-        (k,) by candidate: the number of stages that scored it, the layer that scored it last, and
-        its score.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n - 1,) of bool.
+    Shapes: `order` (n,), `stages, exits, scores` (k,), the result (n - 1,).
     """
     differ = np.zeros(len(order) - 1, dtype=bool)
     for values in (stages, exits, scores):
@@ -242,22 +231,7 @@ def differs(
 
 
 def score_error(where: str, candidate: str, score: float) -> ScoreError:
-    """Create the error of a score that is not finite.
-
-    Parameters
-    ----------
-    where : str
-        Question and stage of the score.
-    candidate : str
-        Name of the candidate: its document id, or its number from 1.
-    score : float
-        The score.
-
-    Returns
-    -------
-    ScoreError
-        The error, to be raised.
-    """
+    """Create the error of a score that is not finite."""
     return ScoreError(
         where,
         f"{score} for {candidate}",
@@ -267,51 +241,18 @@ def score_error(where: str, candidate: str, score: float) -> ScoreError:
 
 
 def question_name(question: Question) -> str:
-    """Name of a question in errors: its id, or its text if it has none.
-
-    Parameters
-    ----------
-    question : Question
-        The question.
-
-    Returns
-    -------
-    str
-        Part of a message.
-    """
+    """Name of a question in errors: its id, or its text if it has none."""
     return f"question {shorten(question.id or question.question)}"
 
 
 def check_candidates(question: Question) -> None:
-    """Check that a question has candidates.
-
-    Parameters
-    ----------
-    question : Question
-        The question.
-
-    Raises
-    ------
-    InputError
-        If it has none.
-    """
+    """Check that a question has candidates."""
     if not question.candidates:
         expected = "at least one candidate"
         raise InputError(question_name(question), "the candidate list is empty", expected)
 
 
 def check_top(count: object) -> None:
-    """Check a number of candidates to return.
-
-    Parameters
-    ----------
-    count : Any
-        The value of ``top_k``.
-
-    Raises
-    ------
-    OptionError
-        If it is not a whole number from 1.
-    """
+    """Check a number of candidates to return."""
     if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
         raise OptionError("top_k", shorten(count), "a whole number from 1")

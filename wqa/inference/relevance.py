@@ -28,21 +28,7 @@ def decreasing(probabilities: np.ndarray, differs: np.ndarray, most: int) -> np.
     `LEAST` and a step for each candidate that may follow, where that is greater. So values are at
     most the probabilities, but for those that are practically 0.
 
-    Parameters
-    ----------
-    probabilities : numpy.ndarray
-        (n,) probabilities in [0, 1], of the best candidate first.
-    differs : numpy.ndarray
-        (n - 1,) whether a candidate ranks below the one before it. Those that tie get one value,
-        from the least of their probabilities.
-    most : int
-        Greatest number of values that there can be, at least n: the values at the top do not depend
-        on n.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n,) float64 in (0, 1], strictly decreasing but for ties, also after rounding to float32.
+    Shapes: `probabilities` (n,), `differs` (n - 1,), the result (n,).
     """
     if not len(probabilities):
         return np.zeros(0)

@@ -30,21 +30,7 @@ Names = Tuple[str, Optional[List[Optional[str]]]]
 
 
 class ScoredQuestions(NamedTuple):
-    """Scores of the candidates of consecutive questions.
-
-    Attributes
-    ----------
-    arrays : dict of str to numpy.ndarray
-        By the names of `ARRAYS`, each with a value for each candidate, of one question after
-        another: the key and the score of the candidate, the exit and the number of stages that
-        scored it; and the ranking, as candidate indices within the question, best first.
-    lengths : list of int
-        Number of candidates of each question.
-    names : list of (str, list of str or None)
-        Ids of the questions and of their candidates.
-    counts : dict of str to int
-        ``read``, the number of questions that were read, and the counts of `wqa.data.scores`.
-    """
+    """Scores of the candidates of consecutive questions."""
 
     arrays: Dict[str, np.ndarray]
     lengths: List[int]
@@ -53,26 +39,7 @@ class ScoredQuestions(NamedTuple):
 
 
 def passing(data: PathLike, filter: str) -> Callable[[Question], bool]:
-    """Test of a filter, whose errors name the corpus.
-
-    Parameters
-    ----------
-    data : str or path-like
-        Corpus of the questions, for messages.
-    filter : {"all", "no-all-negative", "clean"}
-        Name of the filter.
-
-    Returns
-    -------
-    callable
-        Takes a question and returns whether it passes. It raises a DataError for a candidate
-        without a label, which the filters but "all" would take for neither kind.
-
-    Raises
-    ------
-    OptionError
-        If the filter is unknown.
-    """
+    """Test of a filter, whose errors name the corpus."""
     filter_rule(filter)
 
     def passes(question: Question) -> bool:
@@ -87,29 +54,7 @@ def passing(data: PathLike, filter: str) -> Callable[[Question], bool]:
 def checked_groups(
     ranker: Ranker, data: PathLike, filter: str, limit: int
 ) -> Iterator[QuestionGroup]:
-    """Divide a corpus, and find what cannot be read or ranked before anything is scored.
-
-    Parameters
-    ----------
-    ranker : Ranker
-        Ranker that will score the questions.
-    data : str or path-like
-        Corpus.
-    filter : {"all", "no-all-negative", "clean"}
-        Questions to score.
-    limit : int
-        Most estimated tokens of a group.
-
-    Yields
-    ------
-    QuestionGroup
-        The groups in order.
-
-    Raises
-    ------
-    DataError, QuestionTooLong
-        If a question cannot be read or ranked, or, after the last group, if none is left.
-    """
+    """Divide a corpus, and find what cannot be read or ranked before anything is scored."""
     kept = 0
     for group in group_questions(read_placed_questions(data), passing(data, filter), limit):
         with naming_file(data):
@@ -125,26 +70,6 @@ def score_questions(
     """Score the questions of a group.
 
     The same questions give the same bits, as no other questions are beside them.
-
-    Parameters
-    ----------
-    ranker : Ranker
-        The ranker.
-    questions : list of Question
-        Questions of the group that pass the filter.
-    read : int
-        Number of questions of the group.
-    data : str or path-like
-        Their corpus, for messages.
-
-    Returns
-    -------
-    ScoredQuestions
-
-    Raises
-    ------
-    DataError, InputError, ScoreError
-        If a question cannot be ranked.
     """
     values: Dict[str, List[np.ndarray]] = {}
     for name, element in ARRAYS.items():

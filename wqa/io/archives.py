@@ -48,15 +48,7 @@ _OPENERS: Dict[bytes, Callable[[Any, str], Any]] = {
 
 
 class _BoundedFile:
-    """The file under a tar, which refuses large blocks and positions beyond the limit.
-
-    Parameters
-    ----------
-    file : file object
-        The tar, unpacked, open for reading.
-    limit : int
-        Greatest position, in bytes.
-    """
+    """The file under a tar, which refuses large blocks and positions beyond the limit."""
 
     def __init__(self, file: IO[bytes], limit: int) -> None:
         self._file = file
@@ -91,22 +83,7 @@ class _BoundedFile:
 def tar_errors(
     path: PathLike, expected: object = "a whole tar", error_type: Type[WqaError] = DataError
 ) -> Iterator[None]:
-    """Convert whatever a damaged tar raises into a typed error.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The archive, for the message.
-    expected : object
-        Description of a right archive.
-    error_type : type
-        Class of the error.
-
-    Raises
-    ------
-    WqaError
-        For any damage, of the class ``error_type``.
-    """
+    """Convert whatever a damaged tar raises into a typed error."""
     try:
         yield
     except TAR_DAMAGE as error:
@@ -116,25 +93,7 @@ def tar_errors(
 
 @contextlib.contextmanager
 def open_tar(path: PathLike, largest: int) -> Iterator[tarfile.TarFile]:
-    """Open a tar for reading, plain or compressed by gzip, bzip2 or xz.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The archive.
-    largest : int
-        Greatest size of the tar in bytes, unpacked.
-
-    Yields
-    ------
-    tarfile.TarFile
-        The archive. Read its members by `checked_members`.
-
-    Raises
-    ------
-    Exception
-        One of `TAR_DAMAGE`, which `tar_errors` converts.
-    """
+    """Open a tar for reading, plain or compressed by gzip, bzip2 or xz."""
     with contextlib.ExitStack() as stack:
         file: Any = stack.enter_context(open_file(path))
         start = file.read(6)
@@ -148,26 +107,7 @@ def open_tar(path: PathLike, largest: int) -> Iterator[tarfile.TarFile]:
 
 
 def checked_members(tar: tarfile.TarFile, largest: int) -> Iterator[tarfile.TarInfo]:
-    """Members of a tar, of which none is sparse or larger than it may be.
-
-    Parameters
-    ----------
-    tar : tarfile.TarFile
-        The archive, as `open_tar` opens it.
-    largest : int
-        Greatest size of a member in bytes.
-
-    Yields
-    ------
-    tarfile.TarInfo
-        The members in their order.
-
-    Raises
-    ------
-    tarfile.ReadError
-        For a member that is sparse, is too large or has a negative size, for very many members, and
-        for a damaged header or a cut, where `tarfile` takes the archive for ended.
-    """
+    """Members of a tar, of which none is sparse or larger than it may be."""
     bounded: Any = tar.fileobj
     members = iter(tar)
     for _ in range(_MOST_MEMBERS):
@@ -204,20 +144,7 @@ def _check_end(tar: tarfile.TarFile) -> None:
 
 
 def require_space(folder: PathLike, size: int) -> None:
-    """Check that a file system has room for what is to be written.
-
-    Parameters
-    ----------
-    folder : str or path-like
-        Folder that is written to, or that will be made.
-    size : int
-        Bytes that are to be written.
-
-    Raises
-    ------
-    StorageError
-        If less is free.
-    """
+    """Check that a file system has room for what is to be written."""
     existing = pathlib.Path(folder).absolute()
     while not existing.exists():
         existing = existing.parent
@@ -232,24 +159,7 @@ def require_space(folder: PathLike, size: int) -> None:
 
 
 def copy_member(tar: tarfile.TarFile, member: tarfile.TarInfo, target: IO[bytes]) -> None:
-    """Write the content of a tar's member to an open file.
-
-    Parameters
-    ----------
-    tar : tarfile.TarFile
-        The archive, as `open_tar` opens it.
-    member : tarfile.TarInfo
-        A member from `checked_members`.
-    target : file object
-        File open for writing bytes.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written. An error of reading is no `OSError`.
-    Exception
-        One of `TAR_DAMAGE` if the member cannot be read or is no plain file.
-    """
+    """Write the content of a tar's member to an open file."""
     source = tar.extractfile(member)
     if source is None:
         raise tarfile.ReadError(f"the member {shorten(member.name)} is no plain file")

@@ -8,20 +8,7 @@ from wqa.io.arrays import BlockCheck
 
 
 def values_below(limit: int, name: str) -> BlockCheck:
-    """Check that values are from 0 up to a limit.
-
-    Parameters
-    ----------
-    limit : int
-        Exclusive upper bound.
-    name : str
-        Word for a value in errors.
-
-    Returns
-    -------
-    callable
-        The check.
-    """
+    """Check that values are from 0 up to a limit."""
 
     def check(block: np.ndarray, start: int) -> str:
         wrong = (block < 0) | (block >= limit)
@@ -34,22 +21,7 @@ def values_below(limit: int, name: str) -> BlockCheck:
 
 
 def check_text_ends(longest: int, shortest: int = 1, unit: str = "token") -> BlockCheck:
-    """Check the ends of texts: no text is shorter or longer than a limit.
-
-    Parameters
-    ----------
-    longest : int
-        Greatest length of a text.
-    shortest : int
-        Least length of a text.
-    unit : str
-        Word for what a text consists of in errors.
-
-    Returns
-    -------
-    callable
-        The check. It takes the blocks in their order.
-    """
+    """Check the ends of texts: no text is shorter or longer than a limit."""
     last = 0
 
     def check(block: np.ndarray, start: int) -> str:
@@ -68,18 +40,7 @@ def check_text_ends(longest: int, shortest: int = 1, unit: str = "token") -> Blo
 
 
 def check_question_indices(limit: int) -> BlockCheck:
-    """Check the question indices of pairs: they never fall, and are below a limit.
-
-    Parameters
-    ----------
-    limit : int
-        Number of questions.
-
-    Returns
-    -------
-    callable
-        The check. It takes the blocks in their order.
-    """
+    """Check the question indices of pairs: they never fall, and are below a limit."""
     last = 0
 
     def check(block: np.ndarray, start: int) -> str:

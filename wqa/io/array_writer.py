@@ -26,25 +26,6 @@ class ArrayWriter:
     """Writes a folder of arrays; continues where a writer of the same arrays was stopped.
 
     It is a context manager. Leaving it before `finish` keeps what was committed.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Name of the folder once it is complete.
-    version : int
-        Version of the format.
-    types : dict of str to numpy.dtype
-        Element type of each array, by name. A type such as ``np.dtype(("<f4", (3,)))`` stores
-        rows of three numbers.
-    made_with : dict
-        Settings that the arrays are computed with, in JSON values, for ``meta.json``. A partial
-        folder that was computed with other settings is deleted.
-
-    Attributes
-    ----------
-    progress : dict
-        The caller's record of its progress, in JSON values; empty at the start. Each commit stores
-        it, and a writer that continues restores it.
     """
 
     def __init__(
@@ -116,13 +97,7 @@ class ArrayWriter:
         return journal
 
     def restart(self) -> None:
-        """Delete what was written, and start again with empty arrays.
-
-        Raises
-        ------
-        StorageError
-            If the folder cannot be written.
-        """
+        """Delete what was written, and start again with empty arrays."""
         self.__exit__()
         self._sizes = dict.fromkeys(self._types, 0)
         self._digests = {name: hashlib.sha256() for name in self._types}
@@ -132,35 +107,11 @@ class ArrayWriter:
         self.__enter__()
 
     def count(self, name: str) -> int:
-        """Number of elements of an array so far.
-
-        Parameters
-        ----------
-        name : str
-            The array.
-
-        Returns
-        -------
-        int
-            Elements appended by this writer and by those that it continues.
-        """
+        """Number of elements of an array so far."""
         return self._sizes[name] // self._types[name].itemsize
 
     def append(self, name: str, values: np.ndarray) -> None:
-        """Append elements to an array. They are valid from the next `commit` on.
-
-        Parameters
-        ----------
-        name : str
-            The array.
-        values : numpy.ndarray
-            The elements, converted to the array's type.
-
-        Raises
-        ------
-        StorageError
-            If they cannot be written.
-        """
+        """Append elements to an array. They are valid from the next `commit` on."""
         element = self._types[name]
         values = np.ascontiguousarray(values, element.base)
         if values.shape[1:] != element.shape:
@@ -174,13 +125,7 @@ class ArrayWriter:
         self._sizes[name] += len(content)
 
     def commit(self) -> None:
-        """Flush all arrays to the disk and enter their sizes and the progress in the journal.
-
-        Raises
-        ------
-        StorageError
-            If they cannot be written; what was committed before stays valid.
-        """
+        """Flush all arrays to the disk and enter their sizes and the progress in the journal."""
         with storage_errors(self._partial):
             for file in self._files.values():
                 file.flush()
@@ -198,18 +143,7 @@ class ArrayWriter:
         return {name: digest.hexdigest() for name, digest in self._digests.items()}
 
     def finish(self, facts: Mapping[str, Any]) -> None:
-        """Commit, write ``meta.json``, and give the folder its final name.
-
-        Parameters
-        ----------
-        facts : dict
-            Further fields of ``meta.json``, in JSON values.
-
-        Raises
-        ------
-        StorageError
-            If the folder cannot be written or renamed; what was committed stays valid.
-        """
+        """Commit, write ``meta.json``, and give the folder its final name."""
         self.commit()
         meta = {
             **self._made_with,

@@ -33,33 +33,7 @@ BLOCK = 1 << 22
 
 
 class ArrayFolder:
-    """A whole folder of arrays, open for reading.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The folder.
-    version : int
-        The version of the format that the caller reads.
-    kind : str
-        Word for the folder in errors, such as "store".
-    mend : str
-        Remedy that errors name: how to make such a folder.
-    facts : sequence of str
-        Fields that ``meta.json`` has in a folder of this kind, each a number from 0 on.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-        The folder.
-    meta : dict
-        The content of ``meta.json``.
-
-    Raises
-    ------
-    DataError
-        If the folder is absent, incomplete, truncated, or of another version.
-    """
+    """A whole folder of arrays, open for reading."""
 
     def __init__(
         self, path: PathLike, version: int, kind: str, mend: str, facts: Sequence[str] = ()
@@ -111,24 +85,7 @@ class ArrayFolder:
         raise DataError(path, problem, f"{size} bytes", self._mend)
 
     def arrays(self, types: Types) -> Dict[str, np.ndarray]:
-        """Map the arrays into memory; their pages are read when they are used.
-
-        Parameters
-        ----------
-        types : dict of str to numpy.dtype
-            The element type of each array, by name, as the writer took them.
-
-        Returns
-        -------
-        dict of str to numpy.ndarray
-            Read-only arrays by name.
-
-        Raises
-        ------
-        DataError
-            If the folder has no array of one of the names, one does not consist of whole elements,
-            or it cannot be read.
-        """
+        """Map the arrays into memory; their pages are read when they are used."""
         arrays = {}
         for name, element in types.items():
             if name not in self._sizes:
@@ -155,24 +112,7 @@ class ArrayFolder:
     def check(
         self, name: str, values: np.ndarray, check_block: Optional[BlockCheck] = None
     ) -> None:
-        """Read an array once, and check its digest and its elements.
-
-        Parameters
-        ----------
-        name : str
-            The array.
-        values : numpy.ndarray
-            Its elements, from `arrays`.
-        check_block : callable, optional
-            Takes a block of elements and the index of its first one. Returns an empty string, or
-            what is wrong with an element. By default any element is right.
-
-        Raises
-        ------
-        DataError
-            If the array is not the one that was written, or an element is wrong. The digest is
-            not checked in a folder of an earlier version, which has none.
-        """
+        """Read an array once, and check its digest and its elements."""
         path = self.path / f"{name}.bin"
         digest = hashlib.sha256()
         problem = ""
@@ -186,20 +126,7 @@ class ArrayFolder:
             raise DataError(path, problem, mend=self._mend)
 
     def check_made_with(self, settings: Mapping[str, Any], mend: str) -> None:
-        """Check the settings that a folder was computed with.
-
-        Parameters
-        ----------
-        settings : dict
-            The expected values, by their names in ``meta.json``.
-        mend : str
-            Remedy that the error names.
-
-        Raises
-        ------
-        DataError
-            At the first value that differs.
-        """
+        """Check the settings that a folder was computed with."""
         for name, expected in settings.items():
             stored = self.meta.get(name)
             if stored != expected:
@@ -220,23 +147,7 @@ def _is_count(value: object) -> bool:
 
 
 def file_sizes(files: Mapping[str, Any]) -> Dict[str, int]:
-    """Take the sizes of files from a ``meta.json`` or a journal.
-
-    Parameters
-    ----------
-    files : dict
-        What the file holds: size in bytes of each array's file, by the array's name.
-
-    Returns
-    -------
-    dict of str to int
-        The sizes.
-
-    Raises
-    ------
-    ValueError
-        If a name is not a word, or a size is not a number from 0 on.
-    """
+    """Take the sizes of files from a ``meta.json`` or a journal."""
     for name, size in files.items():
         if not re.fullmatch(r"\w+", name) or not _is_count(size):
             raise ValueError(f"file {shorten(name)} of {shorten(size)} bytes")
@@ -244,26 +155,7 @@ def file_sizes(files: Mapping[str, Any]) -> Dict[str, int]:
 
 
 def check_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[str, str]:
-    """Check the digests of files in a ``meta.json`` or a journal.
-
-    Parameters
-    ----------
-    digests : dict
-        What the file holds: SHA-256 of each array's file, by the array's name. It is empty in
-        folders of earlier versions.
-    sizes : dict of str to int
-        The sizes of the files.
-
-    Returns
-    -------
-    dict of str to str
-        The digests in hexadecimal.
-
-    Raises
-    ------
-    ValueError
-        If a value is not a digest, or the names are not those of the sizes.
-    """
+    """Check the digests of files in a ``meta.json`` or a journal."""
     if digests and set(digests) != set(sizes):
         raise ValueError("digests of other files")
     for digest in digests.values():
@@ -279,32 +171,6 @@ def reusable_folder(
 
     A folder of the same kind that cannot be read is deleted: under its final name, it was copied
     incompletely or belongs to another version.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Final name of the folder.
-    version : int
-        The version of the format.
-    kind : str
-        Word for the folder in errors, as `ArrayFolder` takes it.
-    made_with : dict
-        Settings that the arrays are computed with, by names in ``meta.json``.
-
-    Returns
-    -------
-    ArrayFolder or None
-        The folder if it is complete and was computed with the same settings; None if a writer can
-        write.
-
-    Raises
-    ------
-    DataError
-        If the folder is complete, but was computed with other settings.
-    OptionError
-        If the path is a file, or a folder with files that no writer writes.
-    StorageError
-        If a folder that is not whole cannot be deleted.
     """
     folder = pathlib.Path(path)
     if folder.is_file():

@@ -24,18 +24,7 @@ _NO_PERMISSION = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def remedy(error: OSError) -> str:
-    """What a user can do about a file that cannot be written.
-
-    Parameters
-    ----------
-    error : OSError
-        The failure.
-
-    Returns
-    -------
-    str
-        The ``mend`` of a `StorageError`.
-    """
+    """What a user can do about a file that cannot be written."""
     if error.errno in _NO_SPACE:
         return "free space or choose another path, then run again"
     if error.errno in _NO_PERMISSION:
@@ -69,13 +58,7 @@ def storage_errors(path: PathLike) -> Iterator[None]:
 
 
 def sync_directory(path: PathLike) -> None:
-    """Flush a directory to the disk, so that a rename inside it is durable.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The directory.
-    """
+    """Flush a directory to the disk, so that a rename inside it is durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -148,20 +131,7 @@ def sha256(path: PathLike) -> str:
 
 
 def sha256_of_start(path: PathLike, size: int = sys.maxsize) -> Any:
-    """Compute the SHA-256 digest of the first bytes of a file, to be continued.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    size : int
-        Number of bytes; the whole file where it has fewer.
-
-    Returns
-    -------
-    hashlib hash object
-        The digest, which ``update`` continues.
-    """
+    """Compute the SHA-256 digest of the first bytes of a file, to be continued."""
     digest = hashlib.sha256()
     with open_file(path) as file:
         while block := file.read(min(size, BLOCK)):

@@ -21,42 +21,12 @@ _WEIGHTS: Tuple[Tuple[str, ...], ...] = (
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether a name may be one of the hub, such as ``FacebookAI/roberta-base``.
-
-    Parameters
-    ----------
-    name : str
-        Name of an encoder, where no file or directory has it.
-
-    Returns
-    -------
-    bool
-        False for a path whose folder is here: a mistyped path is not sent to the hub.
-    """
+    """Whether a name may be one of the hub, such as ``FacebookAI/roberta-base``."""
     return bool(_NAME.fullmatch(name)) and not os.path.exists(name.split("/")[0])
 
 
 def hub_directory(name: str) -> pathlib.Path:
-    """Directory of an encoder of the hub, from its cache or else from the network.
-
-    Parameters
-    ----------
-    name : str
-        Owner and name of the repository.
-
-    Returns
-    -------
-    pathlib.Path
-        Directory in the hub's cache (``HF_HOME``). It holds the configuration, the tokenizer and
-        weights of one kind, ``safetensors`` where there are some.
-
-    Raises
-    ------
-    EncoderError
-        If the cache does not hold the encoder, and it cannot be fetched.
-    MissingDependency
-        If `huggingface_hub` is not installed.
-    """
+    """Directory of an encoder of the hub, from its cache or else from the network."""
     reason = ""
     for only_cached in (True, False):
         try:

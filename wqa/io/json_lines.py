@@ -16,25 +16,7 @@ from wqa.io.files import PathLike, atomic_writer
 
 
 def json_value(line: str, where: str) -> Any:
-    """Parse a line, whose objects have unique keys.
-
-    Parameters
-    ----------
-    line : str
-        The line.
-    where : str
-        Its file and number, for messages.
-
-    Returns
-    -------
-    Any
-        Its value.
-
-    Raises
-    ------
-    DataError
-        If it is not JSON, or a key occurs twice in an object.
-    """
+    """Parse a line, whose objects have unique keys."""
 
     def unique(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
         keys: Set[str] = set()
@@ -56,27 +38,7 @@ def json_value(line: str, where: str) -> Any:
 
 
 def object_of(value: Any, needed: Set[str], optional: Set[str], where: str) -> Dict[str, Any]:
-    """Take a value as an object that has all needed keys, and only needed or optional keys.
-
-    Parameters
-    ----------
-    value : Any
-        The value.
-    needed, optional : set of str
-        Keys that it must have, and those that it may have.
-    where : str
-        The line, or the part of it, for messages.
-
-    Returns
-    -------
-    dict of str to Any
-        The object.
-
-    Raises
-    ------
-    DataError
-        If it is no such object.
-    """
+    """Take a value as an object that has all needed keys, and only needed or optional keys."""
     if not isinstance(value, dict):
         raise DataError(where, shorten(value), "a JSON object with " + ", ".join(sorted(needed)))
     for key in sorted(needed - set(value)):
@@ -91,27 +53,7 @@ def object_of(value: Any, needed: Set[str], optional: Set[str], where: str) -> D
 
 
 def text_of(value: Any, name: str, where: str) -> str:
-    """Take a value as a string that UTF-8 can represent.
-
-    Parameters
-    ----------
-    value : Any
-        The value.
-    name : str
-        Name of the field, for messages.
-    where : str
-        The line, or the part of it, for messages.
-
-    Returns
-    -------
-    str
-        The string.
-
-    Raises
-    ------
-    DataError
-        If it is no string, or holds half a surrogate pair.
-    """
+    """Take a value as a string that UTF-8 can represent."""
     if not isinstance(value, str):
         raise DataError(where, f"{name} is {shorten(value)}", "a string")
     try:
@@ -124,25 +66,7 @@ def text_of(value: Any, name: str, where: str) -> str:
 
 
 def meta_of(value: Any, where: str) -> Dict[str, Any]:
-    """Take a value as the ``meta`` of a record, which reads back as it was written.
-
-    Parameters
-    ----------
-    value : Any
-        The value.
-    where : str
-        The line, the part of it or the record, for messages.
-
-    Returns
-    -------
-    dict of str to Any
-        The value.
-
-    Raises
-    ------
-    DataError
-        If it is no object of JSON's values, NaN and infinity not among them.
-    """
+    """Take a value as the ``meta`` of a record, which reads back as it was written."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
         text.encode("utf-8")
@@ -160,25 +84,7 @@ def meta_of(value: Any, where: str) -> Dict[str, Any]:
 
 
 def checked_utf8(line: str, where: str) -> str:
-    """Check that UTF-8 can represent a line that is to be written.
-
-    Parameters
-    ----------
-    line : str
-        The line.
-    where : str
-        The record, for messages.
-
-    Returns
-    -------
-    str
-        The same line.
-
-    Raises
-    ------
-    DataError
-        If it holds half a surrogate pair.
-    """
+    """Check that UTF-8 can represent a line that is to be written."""
     try:
         line.encode("utf-8")
     except UnicodeEncodeError:
@@ -187,20 +93,7 @@ def checked_utf8(line: str, where: str) -> str:
 
 
 def write_lines(path: PathLike, lines: Iterable[str]) -> None:
-    """Write lines as UTF-8, plain or ``.gz``; the file appears when it is whole.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file; it is packed if its name ends in ``.gz``.
-    lines : iterable of str
-        The lines, without their line ends.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be written.
-    """
+    """Write lines as UTF-8, plain or ``.gz``; the file appears when it is whole."""
     encoded = ((line + "\n").encode("utf-8") for line in lines)
     with atomic_writer(path, "wb") as raw:
         if pathlib.Path(path).suffix == ".gz":

@@ -21,23 +21,7 @@ LONGEST_LINE = 1 << 26
 
 
 def open_bytes(path: PathLike) -> IO[bytes]:
-    """Open a file for reading bytes.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file; it is unpacked if its name ends in ``.gz``.
-
-    Returns
-    -------
-    file object
-        The open file.
-
-    Raises
-    ------
-    OSError
-        If it cannot be opened.
-    """
+    """Open a file for reading bytes."""
     file = open_file(path)
     if str(path).endswith(".gz"):
         file.close()
@@ -46,17 +30,7 @@ def open_bytes(path: PathLike) -> IO[bytes]:
 
 
 def without_mark(content: bytes) -> bytes:
-    """Take away the byte order mark of UTF-8 at the start of a file, if there is one.
-
-    Parameters
-    ----------
-    content : bytes
-        First bytes of the file, or all.
-
-    Returns
-    -------
-    bytes
-    """
+    """Take away the byte order mark of UTF-8 at the start of a file, if there is one."""
     return content[3:] if content.startswith(codecs.BOM_UTF8) else content
 
 
@@ -67,31 +41,7 @@ def bounded_lines(
     largest: Optional[int] = None,
     first: int = 1,
 ) -> Iterator[Tuple[int, bytes]]:
-    """Read the lines of an open file, from its position on.
-
-    Parameters
-    ----------
-    file : file object
-        The file, open for reading bytes.
-    where : object
-        Its name, for messages.
-    longest : int
-        Greatest length of a line in bytes.
-    largest : int, optional
-        Greatest length of the whole file in bytes, unpacked; by default it is not bounded.
-    first : int
-        Number of the line at the position of the file.
-
-    Yields
-    ------
-    tuple of int and bytes
-        Number of the line and the line with its line end; line 1 without a byte order mark.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, or it or a line is longer than it may be.
-    """
+    """Read the lines of an open file, from its position on."""
     number, total = first - 1, 0
     read_line = functools.partial(file.readline, longest + 1)
     try:
@@ -126,25 +76,7 @@ def bounded_lines(
 
 
 def decoded_lines(lines: Iterable[Tuple[int, bytes]], where: object) -> Iterator[Tuple[int, str]]:
-    """Decode lines of UTF-8 text.
-
-    Parameters
-    ----------
-    lines : iterable of tuple of int and bytes
-        Numbers and lines, as `bounded_lines` reads them.
-    where : object
-        Name of the file, for messages.
-
-    Yields
-    ------
-    tuple of int and str
-        Number of the line and its text.
-
-    Raises
-    ------
-    DataError
-        If a line is not UTF-8.
-    """
+    """Decode lines of UTF-8 text."""
     for number, raw in lines:
         try:
             line = raw.decode("utf-8")
@@ -159,23 +91,7 @@ def decoded_lines(lines: Iterable[Tuple[int, bytes]], where: object) -> Iterator
 
 
 def open_lines(path: PathLike) -> IO[bytes]:
-    """Open a file of lines for reading bytes, as `open_bytes` does.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file; it is unpacked if its name ends in ``.gz``.
-
-    Returns
-    -------
-    file object
-        The open file.
-
-    Raises
-    ------
-    DataError
-        If it cannot be opened.
-    """
+    """Open a file of lines for reading bytes, as `open_bytes` does."""
     try:
         return open_bytes(path)
     except FileNotFoundError:
@@ -189,26 +105,6 @@ def open_lines(path: PathLike) -> IO[bytes]:
 def text_lines(
     path: PathLike, longest: int = LONGEST_LINE, largest: Optional[int] = None
 ) -> Iterator[Tuple[int, str]]:
-    """Read the lines of a file of UTF-8 text.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file; it is unpacked if its name ends in ``.gz``.
-    longest : int
-        Greatest length of a line in bytes.
-    largest : int, optional
-        Greatest length of the whole file in bytes, unpacked; by default it is not bounded.
-
-    Yields
-    ------
-    tuple of int and str
-        Number of the line, counted from 1, and the line with its line end.
-
-    Raises
-    ------
-    DataError
-        If the file cannot be read, is not UTF-8, or it or a line is longer than it may be.
-    """
+    """Read the lines of a file of UTF-8 text."""
     with open_lines(path) as file:
         yield from decoded_lines(bounded_lines(file, path, longest, largest), path)

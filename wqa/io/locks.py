@@ -49,19 +49,6 @@ def lock_output(path: PathLike) -> Iterator[None]:
 
     It does not wait. Readers need no lock. On a file system without locks it prints a note on
     standard error and takes none.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file or folder that is written; it need not exist. Two names of one folder have one
-        lock.
-
-    Raises
-    ------
-    OutputLocked
-        If another process, or another thread, holds the lock.
-    StorageError
-        If the lock cannot be written.
     """
     target = pathlib.Path(path)
     with storage_errors(target):
@@ -91,23 +78,7 @@ def lock_output(path: PathLike) -> Iterator[None]:
 
 
 def has_locks(path: PathLike) -> bool:
-    """Whether the file system of an output has locks.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file or folder that is written; it need not exist.
-
-    Returns
-    -------
-    bool
-        False where `lock_output` takes no lock.
-
-    Raises
-    ------
-    StorageError
-        If its folder cannot be written to.
-    """
+    """Whether the file system of an output has locks."""
     target = pathlib.Path(path)
     with storage_errors(target):
         return _has_locks(_files_of(target)[0].parent)

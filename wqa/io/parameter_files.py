@@ -53,17 +53,7 @@ MOST_ARRAYS = 1 << 16
 
 
 class StoredArray(NamedTuple):
-    """An array in a file.
-
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        Type of the values.
-    shape : tuple of int
-        Sizes of the axes.
-    offset : int
-        Number of bytes before the first value.
-    """
+    """An array in a file."""
 
     dtype: np.dtype
     shape: Tuple[int, ...]
@@ -71,26 +61,7 @@ class StoredArray(NamedTuple):
 
 
 def read_layout(path: PathLike) -> Dict[str, StoredArray]:
-    """Read types, shapes and positions of the arrays in a ``.params`` file, but no values.
-
-    Parameters
-    ----------
-    path : str or path-like
-        A file that ``save_parameters`` or ``mxnet.nd.save`` wrote.
-
-    Returns
-    -------
-    dict of str to StoredArray
-        Arrays by name, in the file's order.
-
-    Raises
-    ------
-    ValueError
-        If the file is cut off or damaged, its arrays have no names, or an array is sparse or of a
-        type outside `TYPES`. The message is the reason, without the file's name.
-    OSError
-        If the file cannot be read.
-    """
+    """Read types, shapes and positions of the arrays in a ``.params`` file, but no values."""
     with open_file(path) as file:
         header = _Header(file)
         if header.take("Q") != FILE_MAGIC:
@@ -111,29 +82,7 @@ def read_layout(path: PathLike) -> Dict[str, StoredArray]:
 
 
 def read_array(path: PathLike, stored: StoredArray, start: int = 0, stop: int = -1) -> np.ndarray:
-    """Read an array, or rows of it.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    stored : StoredArray
-        The array, from `read_layout` of this file.
-    start, stop : int
-        First row, and the row after the last one; -1 for all rows.
-
-    Returns
-    -------
-    numpy.ndarray
-        The values in the file's type.
-
-    Raises
-    ------
-    ValueError
-        If the file has become shorter.
-    OSError
-        If the file cannot be read.
-    """
+    """Read an array, or rows of it."""
     dtype, shape, offset = stored
     if stop >= 0:
         shape = (stop - start, *shape[1:])
@@ -145,17 +94,7 @@ def read_array(path: PathLike, stored: StoredArray, start: int = 0, stop: int = 
 
 
 def is_finite(array: np.ndarray) -> bool:
-    """Whether an array holds neither NaN nor infinity.
-
-    Parameters
-    ----------
-    array : numpy.ndarray
-        Numbers of any type.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether an array holds neither NaN nor infinity."""
     return bool(np.isfinite(array).all())
 
 

@@ -34,26 +34,7 @@ class Bar(tqdm):
 
 
 def progress_bar(total: int, title: str, unit: str, progress: bool, initial: int = 0) -> Any:
-    """Make a bar on standard error that its caller updates, and that stays when it is done.
-
-    Parameters
-    ----------
-    total : int
-        Number of items.
-    title : str
-        Text of the bar.
-    unit : str
-        Name of an item.
-    progress : bool
-        Show the bar if it takes longer than a second.
-    initial : int
-        Items that were done before.
-
-    Returns
-    -------
-    Bar
-        The bar, a context manager.
-    """
+    """Make a bar on standard error that its caller updates, and that stays when it is done."""
     return Bar(
         total=total,
         initial=initial,
@@ -78,26 +59,7 @@ def with_bar(
     progress: bool = False,
     unit: str = "question",
 ) -> Iterable[Item]:
-    """Show a bar on standard error while items are computed.
-
-    Parameters
-    ----------
-    items : iterable
-        Items that are computed one by one.
-    total : int, optional
-        Number of items; None where it is not known.
-    title : str
-        Text of the bar.
-    progress : bool
-        Show the bar if it takes longer than a second.
-    unit : str
-        Name of an item.
-
-    Returns
-    -------
-    iterable
-        The items.
-    """
+    """Show a bar on standard error while items are computed."""
     return Bar(
         items,
         total=total,

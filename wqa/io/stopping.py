@@ -22,15 +22,7 @@ class StopRequest:
         self.signal = 0
 
     def note(self, number: int, frame: Any) -> None:
-        """Handle a signal; a second signal of this kind ends the process.
-
-        Parameters
-        ----------
-        number : int
-            Number of the signal.
-        frame : frame
-            Stack frame that was interrupted.
-        """
+        """Handle a signal; a second signal of this kind ends the process."""
         self.signal = number
         signal.signal(number, signal.SIG_DFL)
 
@@ -41,11 +33,6 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
     An ignored signal, such as SIGINT in a background job of a script, stays ignored. Outside the
     main thread Python takes no handlers, and signals are handled as before.
-
-    Yields
-    ------
-    StopRequest
-        Holds the signal once it arrives.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

@@ -9,30 +9,13 @@ from typing import Any, Callable, Iterator, Optional, TextIO
 
 
 class LossyStream:
-    """A stream of text that drops what it cannot write.
-
-    Parameters
-    ----------
-    stream : file object or None
-        Stream to write to; None where the process has none.
-    """
+    """A stream of text that drops what it cannot write."""
 
     def __init__(self, stream: Optional[TextIO]) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text, or drop it.
-
-        Parameters
-        ----------
-        text : str
-            The text.
-
-        Returns
-        -------
-        int
-            Its length.
-        """
+        """Write a text, or drop it."""
         try:
             if self._stream is not None:
                 self._stream.write(text)
@@ -49,12 +32,7 @@ class LossyStream:
             pass
 
     def isatty(self) -> bool:
-        """Whether the stream is a terminal.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether the stream is a terminal."""
         try:
             return self._stream is not None and self._stream.isatty()
         except (OSError, ValueError):
@@ -68,11 +46,6 @@ class MessageHandler(logging.Handler):
     """Prints messages on standard error, warnings as notes; those it does not take are dropped.
 
     A progress bar is cleared first, and drawn again below the message.
-
-    Parameters
-    ----------
-    reword : callable
-        Takes the text of a message and returns what is printed.
     """
 
     def __init__(self, reword: Callable[[str], str] = str) -> None:
@@ -80,13 +53,7 @@ class MessageHandler(logging.Handler):
         self.reword = reword
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a message.
-
-        Parameters
-        ----------
-        record : logging.LogRecord
-            The message.
-        """
+        """Print a message."""
         text = self.reword(record.getMessage())
         if record.levelno >= logging.WARNING:
             text = f"note: {text}"
@@ -101,13 +68,7 @@ class MessageHandler(logging.Handler):
 
 @contextlib.contextmanager
 def messages_on_stderr() -> Iterator[MessageHandler]:
-    """Print what the package logs on standard error inside the block, as a command line does.
-
-    Yields
-    ------
-    MessageHandler
-        The only handler of its kind that the logger ``wqa`` has inside the block.
-    """
+    """Print what the package logs on standard error inside the block, as a command line does."""
     logger, handler = logging.getLogger("wqa"), MessageHandler()
     earlier, level = list(logger.handlers), logger.level
     for other in earlier:

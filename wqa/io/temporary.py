@@ -36,11 +36,6 @@ def machine() -> str:
 
     That is the host, its start and, for containers, the namespace of the processes. Two hosts of
     one name have two digests.
-
-    Returns
-    -------
-    str
-        Eight hexadecimal digits.
     """
     identity = platform.node()
     with contextlib.suppress(OSError):
@@ -51,18 +46,7 @@ def machine() -> str:
 
 
 def process_is_alive(pid: int) -> bool:
-    """Whether a process of this machine lives.
-
-    Parameters
-    ----------
-    pid : int
-        Number of the process.
-
-    Returns
-    -------
-    bool
-        False only if there is no such process.
-    """
+    """Whether a process of this machine lives."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -73,48 +57,21 @@ def process_is_alive(pid: int) -> bool:
 
 
 def short_name(name: str) -> str:
-    """A name that stays valid with an ending, as file systems take 255 bytes.
-
-    Parameters
-    ----------
-    name : str
-        Name of a file or folder.
-
-    Returns
-    -------
-    str
-        The name itself, or the start of a long one with a digest of it.
-    """
+    """A name that stays valid with an ending, as file systems take 255 bytes."""
     raw = os.fsencode(name)
     return name if len(raw) <= _LONGEST else f"{name[:40]}.{zlib.crc32(raw):08x}"
 
 
 def temporary_path(target: pathlib.Path) -> pathlib.Path:
-    """The temporary name of a file or folder that this process writes.
-
-    Parameters
-    ----------
-    target : pathlib.Path
-        Final name.
-
-    Returns
-    -------
-    pathlib.Path
-        Name in the same folder.
-    """
+    """The temporary name of a file or folder that this process writes."""
     return target.with_name(f".{short_name(target.name)}.{machine()}.{os.getpid()}.tmp")
 
 
 def remove_abandoned(target: pathlib.Path) -> None:
     """Remove the temporary files and folders that dead processes left for a name.
 
-    Files of another machine, or from before a restart, are removed when they have not changed for
-    a day. What cannot be removed stays.
-
-    Parameters
-    ----------
-    target : pathlib.Path
-        Final name, as `temporary_path` takes it.
+    Files of another machine, or from before a restart, are removed when they have not changed for a
+    day. What cannot be removed stays.
     """
     _remove_abandoned(target.parent, f".{short_name(target.name)}.")
 
@@ -143,13 +100,7 @@ def _is_abandoned(path: pathlib.Path, owner: re.Match) -> bool:
 
 
 def remove(path: pathlib.Path) -> None:
-    """Remove a file or a folder if that is possible.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file or folder; it may be missing.
-    """
+    """Remove a file or a folder if that is possible."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -163,16 +114,6 @@ def scratch_folder(name: str) -> Iterator[pathlib.Path]:
 
     It lies in the system's folder for temporary files (``TMPDIR``). Folders of the same name that
     dead processes left there are removed.
-
-    Parameters
-    ----------
-    name : str
-        Word for the purpose, part of the folder's name.
-
-    Yields
-    ------
-    pathlib.Path
-        The folder, empty.
     """
     parent = pathlib.Path(tempfile.gettempdir())
     prefix = f".wqa-{name}."

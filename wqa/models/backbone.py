@@ -26,14 +26,9 @@ MASKED_SCORE = -6e4
 def break_cycles(block: Block) -> None:
     """Break Gluon's cycles of references to a block, for ``block.apply``.
 
-    With them a dropped network keeps its parameters until Python collects cycles. The name scope
-    of a block refers to it. The check for blocks in lists and dicts, at each ``collect_params``,
-    keeps all children in a recursive closure.
-
-    Parameters
-    ----------
-    block : mxnet.gluon.Block
-        A block that is constructed, without blocks in lists or dicts.
+    With them a dropped network keeps its parameters until Python collects cycles. The name scope of
+    a block refers to it. The check for blocks in lists and dicts, at each ``collect_params``, keeps
+    all children in a recursive closure.
     """
     block._scope._block = weakref.proxy(block)
     block._check_container_with_block = _check_nothing
@@ -176,22 +171,7 @@ class Embeddings(HybridBlock):
 
 
 def activate(F, hidden: Tensor, activation: str) -> Tensor:
-    """Apply the activation of an encoder.
-
-    Parameters
-    ----------
-    F : module
-        ``mxnet.nd`` or ``mxnet.sym``.
-    hidden : Tensor
-        Numbers of any shape.
-    activation : str
-        That of `wqa.config.BackboneConfig`: ``"gelu"``, ``"relu"``, or GELU by its tanh form.
-
-    Returns
-    -------
-    Tensor
-        Of the same shape.
-    """
+    """Apply the activation of an encoder."""
     if activation == "gelu":
         return F.LeakyReLU(hidden, act_type="gelu")
     if activation == "relu":

@@ -87,17 +87,7 @@ class Head(HybridBlock):
 def log_odds_of_mean(scores: np.ndarray, weights: Sequence[float]) -> np.ndarray:
     """Log-odds of the weighted mean of probabilities, outside MXNet.
 
-    Parameters
-    ----------
-    scores : numpy.ndarray
-        (k, C) log-odds of k heads or rankers for each candidate; minus infinity is probability 0.
-    weights : sequence of float
-        w_1, ..., w_k, from 0, which sum to 1.
-
-    Returns
-    -------
-    numpy.ndarray
-        (C,) log p - log (1 - p), where p is the weighted mean of the k probabilities.
+    Shapes: `scores` (k, C), the result (C,).
     """
     shares = np.asarray(weights, dtype=float)
     counted = shares > 0
@@ -155,20 +145,7 @@ def score(
 
 
 def layers_before(head: Head, layers: LayerStack) -> LayerStack:
-    """Layers whose output a head alone reads, computed for the positions that it reads.
-
-    Parameters
-    ----------
-    head : Head
-        Head after the layers.
-    layers : LayerStack
-        Consecutive layers.
-
-    Returns
-    -------
-    LayerStack
-        The same layers; of the first positions for a head that reads these.
-    """
+    """Layers whose output a head alone reads, computed for the positions that it reads."""
     if head.reads == "first":
         return layers.of_first_positions(head.positions)
     return layers
@@ -262,17 +239,7 @@ class Stage(HybridBlock):
 def scores_of_stages(stages: Sequence[HybridBlock], *inputs: Tensor) -> List[Tensor]:
     """Scores of consecutive stages, from one pass through their layers.
 
-    Parameters
-    ----------
-    stages : sequence of Stage
-        Stages, the first with embeddings.
-    *inputs : Tensor
-        Inputs of the first stage; the last of them is ``valid_length``, (B,).
-
-    Returns
-    -------
-    list of Tensor
-        (B,) log-odds of each stage.
+    Shapes: the result (B,).
     """
     results = []
     for stage in stages:

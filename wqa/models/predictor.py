@@ -17,11 +17,6 @@ class TokenPredictor(HybridBlock):
 
     Inputs are encodings, (N, C), and the table of word embeddings, (V, E); the output is (N, V)
     logits.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Sizes of the encoder.
     """
 
     def __init__(self, config: BackboneConfig, **kwargs) -> None:

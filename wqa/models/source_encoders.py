@@ -14,13 +14,6 @@ class SourceEncoder(Network):
     """The encoder that a training starts from, with the token types that it has there.
 
     A start of a training fills it; the task then copies its parameters into the joint model.
-
-    Parameters
-    ----------
-    backbone : BackboneConfig
-        Sizes of the encoder.
-    config : NetworkConfig, optional
-        That of every network; this one has no options.
     """
 
     #: Whether it has the encoder's predictor of masked tokens.

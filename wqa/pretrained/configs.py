@@ -41,23 +41,7 @@ MOST_JSON = 1 << 24
 
 
 def read_object(path: pathlib.Path) -> Dict[str, Any]:
-    """Read a JSON object from an encoder's directory.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Name of the file.
-
-    Returns
-    -------
-    dict
-        Content of the file.
-
-    Raises
-    ------
-    EncoderError
-        If the file is missing or holds something else.
-    """
+    """Read a JSON object from an encoder's directory."""
     if not path.exists():
         raise EncoderError(path, "the file is missing", "a Hugging Face directory")
     if not path.is_file():
@@ -76,28 +60,7 @@ def read_object(path: pathlib.Path) -> Dict[str, Any]:
 def from_huggingface(
     values: Dict[str, Any], path: pathlib.Path, tensors: Iterable[str]
 ) -> BackboneConfig:
-    """Configuration of an encoder in a Hugging Face directory.
-
-    Parameters
-    ----------
-    values : dict
-        Content of ``config.json``.
-    path : pathlib.Path
-        Name of that file, for messages.
-    tensors : iterable of str
-        Names of the tensors. They tell the family where the file does not, as in directories from
-        before 2020, TANDA's among them.
-
-    Returns
-    -------
-    BackboneConfig
-        The same configuration in this package's terms.
-
-    Raises
-    ------
-    EncoderError
-        If a setting is missing, or its value is not supported.
-    """
+    """Configuration of an encoder in a Hugging Face directory."""
     tensors = list(tensors)
     name = _family_name(values, tensors)
     if not isinstance(name, str) or name not in HUGGINGFACE:
@@ -118,22 +81,7 @@ def from_huggingface(
 
 
 def check_layers(config: BackboneConfig, where: object, tensors: int) -> None:
-    """Check the number of layers against the tensors, before anything is built for the layers.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Configuration of the encoder.
-    where : object
-        File of the configuration, for messages.
-    tensors : int
-        Number of tensors in the encoder's files.
-
-    Raises
-    ------
-    EncoderError
-        If the encoder has more layers than tensors, and does not share a layer.
-    """
+    """Check the number of layers against the tensors, before anything is built for the layers."""
     if config.num_layers > tensors and not config.shared_layers:
         raise EncoderError(
             where,
@@ -276,18 +224,7 @@ def _family_name(values: Dict[str, Any], tensors: Iterable[str]) -> Any:
 
 
 def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
-    """Hugging Face's ``config.json`` for a classifier with one output.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Configuration of the classifier's encoder.
-
-    Returns
-    -------
-    dict
-        Content of the file.
-    """
+    """Hugging Face's ``config.json`` for a classifier with one output."""
     names = HUGGINGFACE[config.layout]
     values = {
         "model_type": config.family.name,
@@ -315,27 +252,7 @@ def to_huggingface(config: BackboneConfig) -> Dict[str, Any]:
 
 
 def from_zoo(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]]) -> BackboneConfig:
-    """Configuration of an encoder of GluonNLP's zoo.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Name of the file as the zoo gives it. It starts with the family, the number of layers,
-        units and attention heads, as in
-        ``bert_12_768_12_book_corpus_wiki_en_uncased-75cc780f.params``.
-    shapes : dict of str to tuple of int
-        Shapes of the file's tensors.
-
-    Returns
-    -------
-    BackboneConfig
-        Sizes by the file's name and tensors, and the zoo's settings for the rest.
-
-    Raises
-    ------
-    EncoderError
-        If the name does not tell the sizes, or a tensor of such an encoder is missing.
-    """
+    """Configuration of an encoder of GluonNLP's zoo."""
     match = re.match(rf"({'|'.join(ZOO)})_(\d+)_(\d+)_(\d+)(?=[_.\-])", path.name)
     if not match:
         raise EncoderError(

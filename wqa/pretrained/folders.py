@@ -24,27 +24,7 @@ from wqa.io.temporary import remove, remove_abandoned, temporary_path
 
 @contextlib.contextmanager
 def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
-    """Write a directory under a temporary name and rename it when the context ends.
-
-    Parameters
-    ----------
-    path : str or path-like
-        Final name of the directory. It does not exist, or is an empty directory.
-
-    Yields
-    ------
-    pathlib.Path
-        The directory under its temporary name.
-
-    Raises
-    ------
-    OptionError
-        If a file or a directory with files has this name.
-    OutputLocked
-        If another process writes it.
-    StorageError
-        If a file cannot be written. The temporary directory is deleted then.
-    """
+    """Write a directory under a temporary name and rename it when the context ends."""
     target = pathlib.Path(path)
     if not target.name:  # "." has no name that a temporary one could be made of
         target = target.absolute()
@@ -83,21 +63,8 @@ def _flush(path: pathlib.Path) -> None:
 def write_tensors(
     tensors: Dict[str, np.ndarray], path: pathlib.Path, metadata: Dict[str, str]
 ) -> None:
-    """Write a safetensors file with the permissions that the umask gives; the library gives 0600.
-
-    Parameters
-    ----------
-    tensors : dict of str to numpy.ndarray
-        Tensors by name.
-    path : pathlib.Path
-        File to write.
-    metadata : dict of str to str
-        Metadata of the file's header.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
+    """Write a safetensors file with the permissions that the umask gives; the library gives
+    0600.
     """
     path.touch()
     permissions = stat.S_IMODE(path.stat().st_mode)
@@ -109,20 +76,7 @@ def write_tensors(
 
 
 def write_parameters(block: Block, path: pathlib.Path) -> None:
-    """Write a block's parameters and check the file, as MXNet does not check its last write.
-
-    Parameters
-    ----------
-    block : mxnet.gluon.Block
-        Initialized block.
-    path : pathlib.Path
-        File to write.
-
-    Raises
-    ------
-    OSError
-        If the file is not whole.
-    """
+    """Write a block's parameters and check the file, as MXNet does not check its last write."""
     try:
         block.save_parameters(str(path))
         read_layout(path)

@@ -19,19 +19,7 @@ class DirectoryLayout:
     system = ""
 
     def recognizes(self, settings: Mapping[str, Any], tensors: Collection[str]) -> bool:
-        """Whether a directory is of this form.
-
-        Parameters
-        ----------
-        settings : mapping of str to object
-            Content of its ``config.json``.
-        tensors : collection of str
-            Plain names of its tensors.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether a directory is of this form."""
         raise NotImplementedError
 
     def options(
@@ -40,56 +28,15 @@ class DirectoryLayout:
         settings: Mapping[str, Any],
         shapes: Mapping[str, Tuple[int, ...]],
     ) -> Dict[str, Any]:
-        """Read the configuration of the system.
-
-        Parameters
-        ----------
-        path : pathlib.Path
-            The directory's ``config.json``, for messages.
-        settings : mapping of str to object
-            Its content.
-        shapes : mapping of str to tuple of int
-            Shapes of the tensors by plain name.
-
-        Returns
-        -------
-        dict of str to object
-            Options of `wqa.systems.registry.build_network`.
-
-        Raises
-        ------
-        EncoderError
-            If a setting is missing or not supported.
-        """
+        """Read the configuration of the system."""
         raise NotImplementedError
 
     def max_length(self, network: Network) -> int:
-        """Greatest length of an input that the run records; 0 for the default.
-
-        Parameters
-        ----------
-        network : Network
-            Network of the system.
-
-        Returns
-        -------
-        int
-        """
+        """Greatest length of an input that the run records; 0 for the default."""
         return 0
 
     def names(self, network: Network) -> Names:
-        """Names of the tensors of what the network has beside its encoder.
-
-        Parameters
-        ----------
-        network : Network
-            Network of the system, initialized or not.
-
-        Returns
-        -------
-        dict of str to list of str
-            Plain names by the parameter that the tensors fill.
-        """
+        """Names of the tensors of what the network has beside its encoder."""
         raise NotImplementedError
 
 
@@ -110,97 +57,25 @@ class CheckpointLayout:
     ignored = r".*\.position_ids"
 
     def recognizes(self, tensors: Collection[str]) -> bool:
-        """Whether a file is of this form.
-
-        Parameters
-        ----------
-        tensors : collection of str
-            Names of the file's tensors.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether a file is of this form."""
         raise NotImplementedError
 
     def plain_names(self, tensors: Collection[str]) -> Dict[str, str]:
-        """Plain names of a file's tensors.
-
-        Parameters
-        ----------
-        tensors : collection of str
-            Names of the file's tensors.
-
-        Returns
-        -------
-        dict of str to str
-            Names in the file by plain name.
-        """
+        """Plain names of a file's tensors."""
         return {name: name for name in tensors}
 
     def options(self, path: pathlib.Path, tensors: Collection[str]) -> Dict[str, Any]:
-        """Read the configuration of the system from the names of the tensors.
-
-        Parameters
-        ----------
-        path : pathlib.Path
-            The file, for messages.
-        tensors : collection of str
-            Plain names of its tensors.
-
-        Returns
-        -------
-        dict of str to object
-            Options of `wqa.systems.registry.build_network`.
-
-        Raises
-        ------
-        EncoderError
-            If the names are those of no such network.
-        """
+        """Read the configuration of the system from the names of the tensors."""
         raise NotImplementedError
 
     def names(self, network: Network) -> Names:
-        """Names of the tensors of a network.
-
-        Parameters
-        ----------
-        network : Network
-            Network of the system, initialized or not.
-
-        Returns
-        -------
-        dict of str to list of str
-            Plain names by the parameter that the tensors fill, joined along the first axis.
-        """
+        """Names of the tensors of a network."""
         raise NotImplementedError
 
     def copies(self, network: Network) -> Mapping[str, str]:
-        """Tensors that repeat others.
-
-        Parameters
-        ----------
-        network : Network
-            Network of the system, initialized or not.
-
-        Returns
-        -------
-        dict of str to str
-            Plain name of the repeated tensor by that of its copy.
-        """
+        """Tensors that repeat others."""
         return {}
 
     def further_copies(self, network: Network) -> Mapping[str, str]:
-        """Tensors that may repeat others too; they are checked, but not written.
-
-        Parameters
-        ----------
-        network : Network
-            Network of the system, initialized or not.
-
-        Returns
-        -------
-        dict of str to str
-            As `copies` returns it.
-        """
+        """Tensors that may repeat others too; they are checked, but not written."""
         return {}

@@ -126,22 +126,10 @@ def initialize(block: Block, initializer: mx.init.Initializer, ctx: Devices) -> 
 
 
 def without_gradients(block: Block) -> None:
-    """Let a block's parameters have no gradients, which saves memory while tensors are read.
-
-    Parameters
-    ----------
-    block : mxnet.gluon.Block
-        Block of any kind, initialized or not.
-    """
+    """Let a block's parameters have no gradients, which saves memory while tensors are read."""
     block.collect_params().setattr("grad_req", "null")
 
 
 def with_gradients(block: Block) -> None:
-    """Let a block's parameters have gradients.
-
-    Parameters
-    ----------
-    block : mxnet.gluon.Block
-        Block of any kind, initialized or not.
-    """
+    """Let a block's parameters have gradients."""
     block.collect_params().setattr("grad_req", "write")

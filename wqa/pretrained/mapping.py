@@ -19,25 +19,7 @@ NAMED = 20
 
 
 class TensorMap:
-    """Tensors of files, checked against the parameters of a block and written into them.
-
-    Parameters
-    ----------
-    where : pathlib.Path
-        Directory or file of the tensors, for messages.
-    weights : Weights
-        Tensors of the files.
-    plain : dict of str to str
-        Names of the files' tensors by their plain names, which ``names`` has.
-    names : dict of str to list of str
-        Plain names by the parameter of the block that the tensors fill, joined along the first
-        axis.
-
-    Attributes
-    ----------
-    used : set of str
-        Tensors, by the files' names, that went into a parameter so far.
-    """
+    """Tensors of files, checked against the parameters of a block and written into them."""
 
     #: What the files hold, and what to do if sizes do not fit or tensors are missing; for messages.
     content = "encoder"
@@ -51,19 +33,7 @@ class TensorMap:
         self._plain, self._names = plain, names
 
     def check(self, block: Block) -> None:
-        """Check all tensors of a block before memory is taken for its parameters.
-
-        Parameters
-        ----------
-        block : mxnet.gluon.Block
-            Block with these parameters. It need not be initialized.
-
-        Raises
-        ------
-        EncoderError
-            If tensors are missing, one has another shape, several are views of the same numbers, or
-            the block lacks a parameter; the message names them.
-        """
+        """Check all tensors of a block before memory is taken for its parameters."""
         missing = self.missing()
         if missing:
             raise EncoderError(
@@ -95,18 +65,7 @@ class TensorMap:
             )
 
     def fill(self, block: Block) -> None:
-        """Write the tensors into a block, one at a time.
-
-        Parameters
-        ----------
-        block : mxnet.gluon.Block
-            Initialized block with these parameters.
-
-        Raises
-        ------
-        EncoderError
-            If tensors are missing or one has another shape; the message names them.
-        """
+        """Write the tensors into a block, one at a time."""
         self.check(block)
         parameters = block._collect_params_with_prefix()
         for name, tensors in self._names.items():
@@ -163,18 +122,7 @@ class TensorMap:
 
 
 def list_names(names: Sequence[str]) -> str:
-    """List names in a message.
-
-    Parameters
-    ----------
-    names : sequence of str
-        The names.
-
-    Returns
-    -------
-    str
-        The first `NAMED` of them, and how many more there are.
-    """
+    """List names in a message."""
     listed = ", ".join(names[:NAMED])
     if len(names) > NAMED:
         listed += f" and {len(names) - NAMED} more"
@@ -182,16 +130,6 @@ def list_names(names: Sequence[str]) -> str:
 
 
 def set_rows(parameter: Parameter, start: int, rows: np.ndarray) -> None:
-    """Write rows into a parameter on all its devices.
-
-    Parameters
-    ----------
-    parameter : mxnet.gluon.Parameter
-        Initialized parameter.
-    start : int
-        Number of the first row.
-    rows : numpy.ndarray
-        The rows.
-    """
+    """Write rows into a parameter on all its devices."""
     for array in parameter.list_data():
         array[start : start + len(rows)] = rows

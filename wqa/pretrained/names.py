@@ -51,35 +51,7 @@ OWN_CLASSIFIER = {"dense": "classifier.dense", "out": "classifier.out_proj"}
 
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceNames:
-    """Hugging Face's names of a family's classes, tensors and settings.
-
-    Parameters
-    ----------
-    class_name : str
-        Start of the names of its classes, such as ``"Bert"``.
-    prefix : str
-        Start of the names of the encoder's tensors, without the dot.
-    classifier : dict of str to str
-        Dense layer (``"dense"``) and output layer (``"out"``) of the classifier.
-    layer : str
-        Start of the names of a layer's tensors; ``{}`` stands for the layer's number, from 0.
-    parts : dict of str to list of str
-        Parts of a layer by the part of `wqa.models.backbone.EncoderLayer` that they fill.
-    projection : str
-        Dense layer after the embedding tables, where there is one.
-    always_projects : bool
-        Whether there is one even where the tables are as wide as the layers.
-    predictor : dict of str to str
-        Dense layer (``"dense"``), normalisation (``"layer_norm"``) and bias (``"bias"``) of the
-        predictor of masked tokens; empty where the family has none.
-    embedding_size : int
-        Default of the setting ``embedding_size``. 0: the family has no such setting, and its
-        tables are as wide as its layers.
-    head_dropout : str
-        Setting for the classifier's dropout rate.
-    defaults : dict of str to object
-        Values of settings that ``config.json`` leaves out, where they differ from BERT's.
-    """
+    """Hugging Face's names of a family's classes, tensors and settings."""
 
     class_name: str
     prefix: str
@@ -150,18 +122,7 @@ ZOO: Dict[str, BackboneConfig] = {
 
 
 def huggingface_names(config: BackboneConfig) -> Names:
-    """Names of an encoder's parameters in a Hugging Face directory.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Configuration of the encoder.
-
-    Returns
-    -------
-    dict of str to list of str
-        Tensors by parameter.
-    """
+    """Names of an encoder's parameters in a Hugging Face directory."""
     family = HUGGINGFACE[config.layout]
     names = {
         "embeddings.word.weight": ["embeddings.word_embeddings.weight"],
@@ -177,22 +138,7 @@ def huggingface_names(config: BackboneConfig) -> Names:
 
 
 def layer_names(ours: str, family: HuggingFaceNames, theirs: str) -> Names:
-    """Names of a layer's parameters.
-
-    Parameters
-    ----------
-    ours : str
-        Start of the parameters' names.
-    family : HuggingFaceNames
-        Hugging Face's names of the encoder's family.
-    theirs : str
-        Start of the tensors' names.
-
-    Returns
-    -------
-    dict of str to list of str
-        Tensors by parameter.
-    """
+    """Names of a layer's parameters."""
     names: Names = {}
     for part, tensors in family.parts.items():
         names.update(array_names(ours + part, [theirs + name for name in tensors]))
@@ -200,19 +146,7 @@ def layer_names(ours: str, family: HuggingFaceNames, theirs: str) -> Names:
 
 
 def predictor_names(config: BackboneConfig) -> Names:
-    """Names of the parameters of the predictor of masked tokens, in a Hugging Face directory.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Configuration of the encoder.
-
-    Returns
-    -------
-    dict of str to list of str
-        Tensors by parameter of `wqa.models.predictor.TokenPredictor`; empty where the family has
-        no predictor.
-    """
+    """Names of the parameters of the predictor of masked tokens, in a Hugging Face directory."""
     tensors = HUGGINGFACE[config.layout].predictor
     if not tensors:
         return {}
@@ -225,16 +159,6 @@ def zoo_names(config: BackboneConfig) -> Names:
     """Names of an encoder's parameters in the ``.params`` files of GluonNLP 0.10's zoo.
 
     A parameter without a tensor is 0: the zoo's RoBERTa has no token types.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Configuration of the encoder, of a family in `ZOO`.
-
-    Returns
-    -------
-    dict of str to list of str
-        Tensors by parameter.
     """
     has_types = ZOO[config.layout].token_types > 1
     names = {
@@ -253,22 +177,7 @@ def zoo_names(config: BackboneConfig) -> Names:
 
 
 def array_names(part: str, tensors: List[str], norm: Tuple[str, str] = DENSE) -> Names:
-    """Names of the two arrays of a dense layer or a normalization.
-
-    Parameters
-    ----------
-    part : str
-        Name of the layer. That of a normalization ends in ``norm``.
-    tensors : list of str
-        Names of the layers in a file that are joined.
-    norm : tuple of str
-        What the file calls the arrays of a normalization.
-
-    Returns
-    -------
-    dict of str to list of str
-        Tensors by parameter.
-    """
+    """Names of the two arrays of a dense layer or a normalization."""
     names: Names = {}
     is_norm = part.endswith("norm")
     for kind, file_kind in zip(NORM if is_norm else DENSE, norm if is_norm else DENSE):

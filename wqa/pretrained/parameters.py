@@ -16,23 +16,7 @@ _MEND = "restore the file from its run"
 
 
 def stored_layout(path: PathLike) -> Dict[str, StoredArray]:
-    """Read the layout of a run's ``model.params``, as `wqa.io.parameter_files.read_layout`.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-
-    Returns
-    -------
-    dict of str to StoredArray
-        Arrays by name.
-
-    Raises
-    ------
-    RunDirectoryError
-        If the file cannot be read or is damaged.
-    """
+    """Read the layout of a run's ``model.params``, as `wqa.io.parameter_files.read_layout`."""
     try:
         return read_layout(path)
     except (OSError, ValueError) as error:
@@ -40,27 +24,7 @@ def stored_layout(path: PathLike) -> Dict[str, StoredArray]:
 
 
 def stored_parameter(path: PathLike, name: str, stored: StoredArray) -> np.ndarray:
-    """Read a parameter of a run.
-
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-    name : str
-        Name of the parameter.
-    stored : StoredArray
-        The parameter in the file's layout.
-
-    Returns
-    -------
-    numpy.ndarray
-        Its values, all finite.
-
-    Raises
-    ------
-    RunDirectoryError
-        If the file cannot be read, or the parameter holds NaN or infinity.
-    """
+    """Read a parameter of a run."""
     try:
         values = read_array(path, stored)
     except (OSError, ValueError) as error:
@@ -75,23 +39,7 @@ def stored_parameter(path: PathLike, name: str, stored: StoredArray) -> np.ndarr
 def load_parameters(
     block: Block, path: PathLike, ctx: Union[mx.Context, List[mx.Context], None] = None
 ) -> None:
-    """Load the parameters of a block, which are compared with the file before they are read.
-
-    Parameters
-    ----------
-    block : mxnet.gluon.Block
-        Block whose parameters have shapes. They may be initialized or not.
-    path : str or path-like
-        A file that ``save_parameters`` of such a block wrote.
-    ctx : mxnet.Context or list of mxnet.Context, optional
-        Devices that hold the parameters. The CPU by default.
-
-    Raises
-    ------
-    RunDirectoryError
-        If the file is missing or damaged, a parameter is missing, unknown, or of another type or
-        shape, or a parameter holds NaN or infinity.
-    """
+    """Load the parameters of a block, which are compared with the file before they are read."""
     layout = stored_layout(path)
     parameters = block._collect_params_with_prefix()
     _check_layout(path, layout, parameters)

@@ -131,18 +131,7 @@ _CALLS: Dict[Name, Callable[..., Any]] = {
 
 
 class PickledTensors(TensorFile):
-    """Tensors of a PyTorch checkpoint.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        ``pytorch_model.bin`` or a shard of it.
-
-    Raises
-    ------
-    EncoderError
-        If the file is no checkpoint, is cut off, or its pickle names anything but tensors.
-    """
+    """Tensors of a PyTorch checkpoint."""
 
     def __init__(self, path: pathlib.Path) -> None:
         super().__init__(path)

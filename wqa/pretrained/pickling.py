@@ -42,23 +42,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 def write_checkpoint(
     path: pathlib.Path, tensors: Mapping[str, np.ndarray], copies: Mapping[str, str]
 ) -> None:
-    """Write a state dictionary that ``torch.load`` reads, ``weights_only=True`` included.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        File to write.
-    tensors : dict of str to numpy.ndarray
-        float32 tensors by name.
-    copies : dict of str to str
-        Names that stand for a tensor of ``tensors`` as well. They share its numbers, as the
-        parameters of a module that has two names do.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be written.
-    """
+    """Write a state dictionary that ``torch.load`` reads, ``weights_only=True`` included."""
     keys = {name: str(number) for number, name in enumerate(tensors)}
     shapes = [(name, tensors[name].shape, keys[name]) for name in tensors]
     shapes += [(name, tensors[target].shape, keys[target]) for name, target in copies.items()]
@@ -72,18 +56,7 @@ def write_checkpoint(
 
 
 def pickled_dictionary(tensors: List[Tuple[str, Tuple[int, ...], str]]) -> bytes:
-    """Pickle a state dictionary.
-
-    Parameters
-    ----------
-    tensors : list of (str, tuple of int, str)
-        Name, shape and key of the storage of each float32 tensor.
-
-    Returns
-    -------
-    bytes
-        The pickle, of protocol 2.
-    """
+    """Pickle a state dictionary."""
     ordered = _global("collections", "OrderedDict") + b")R"  # a call without arguments
     items = []
     for name, shape, key in tensors:

@@ -21,22 +21,7 @@ import numpy as np
 def run(
     model: Any, token_ids: np.ndarray, token_types: np.ndarray, valid_length: np.ndarray
 ) -> Any:
-    """Run a model of transformers without dropout.
-
-    Parameters
-    ----------
-    model : transformers.PreTrainedModel
-        Encoder or classifier.
-    token_ids, token_types : numpy.ndarray
-        Padded inputs, (B, L).
-    valid_length : numpy.ndarray
-        Number of tokens in each row, (B,).
-
-    Returns
-    -------
-    transformers.utils.ModelOutput
-        Outputs with the hidden states of all layers.
-    """
+    """Run a model of transformers without dropout."""
     import torch
 
     mask = (np.arange(token_ids.shape[1])[None] < valid_length[:, None]).astype(np.int64)
@@ -51,18 +36,7 @@ def run(
 def outputs(
     model: Any, token_ids: np.ndarray, token_types: np.ndarray, valid_length: np.ndarray
 ) -> Dict[str, np.ndarray]:
-    """Hidden states and, for a classifier, logits.
-
-    Parameters
-    ----------
-    model, token_ids, token_types, valid_length
-        As `run` takes them.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        ``states``, (1 + layers, B, L, C), and for a classifier ``logits``, (B, labels).
-    """
+    """Hidden states and, for a classifier, logits."""
     import torch
 
     with torch.no_grad():
@@ -74,15 +48,7 @@ def outputs(
 
 
 def main(directory: str, kind: str, inputs: str, target: str) -> None:
-    """Run a directory's model on stored inputs.
-
-    Parameters
-    ----------
-    directory, kind : str
-        Directory of the model, and its class in transformers.
-    inputs, target : str
-        File to read and file to write, in NumPy's .npz format.
-    """
+    """Run a directory's model on stored inputs."""
     import transformers
 
     arrays = dict(np.load(inputs))

@@ -36,31 +36,8 @@ _POOLER = {"dense": "pooler", "out": ""}
 
 
 class Source(TensorMap):
-    """An encoder's directory: Hugging Face's, the GluonNLP zoo's, one that `wqa convert` wrote, or
-    a run.
-
-    Parameters
-    ----------
-    directory : pathlib.Path
-        Directory with the weights and, but for the zoo's, ``config.json``.
-
-    Attributes
-    ----------
-    config : BackboneConfig
-        Configuration of the encoder.
-    weights : Weights
-        Tensors of the files.
-    exits : tuple of int
-        The exit of a run's monolithic ranker. Empty: the last layer.
-    settings : dict
-        Content of a Hugging Face directory's ``config.json``; empty for other directories.
-    used : set of str
-        Tensors, by the files' names, that went into a parameter so far.
-
-    Raises
-    ------
-    EncoderError
-        If the directory does not hold an encoder of a supported family.
+    """An encoder's directory: Hugging Face's, the GluonNLP zoo's, one that `wqa convert` wrote,
+    or a run.
     """
 
     def __init__(self, directory: pathlib.Path) -> None:
@@ -84,20 +61,7 @@ class Source(TensorMap):
         self._classifier, self._digests = description.classifier, description.digests
 
     def fill(self, block: Block) -> None:
-        """Write the tensors into a backbone, one at a time.
-
-        Parameters
-        ----------
-        block : Backbone
-            Initialized backbone of this configuration.
-
-        Raises
-        ------
-        EncoderError
-            If tensors are missing or one has another shape; the message names them.
-        RunDirectoryError
-            If a run's parameters have changed since they were written.
-        """
+        """Write the tensors into a backbone, one at a time."""
         self.check(block)
         check_digest(self.weights.path, self._digests)
         super().fill(block)
@@ -108,18 +72,7 @@ class Source(TensorMap):
         return self.config.family.has_pooler and dense in self._plain
 
     def fill_pooler(self, dense: HybridBlock) -> None:
-        """Write the pooler, or the dense layer of the classifier, into a dense layer.
-
-        Parameters
-        ----------
-        dense : mxnet.gluon.HybridBlock
-            Initialized dense layer from the encoder's width to the same width.
-
-        Raises
-        ------
-        EncoderError
-            If a tensor is missing or of another shape.
-        """
+        """Write the pooler, or the dense layer of the classifier, into a dense layer."""
         for kind, parameter in dense._collect_params_with_prefix().items():
             self._write(parameter, [self._classifier_tensor("dense", kind)])
 
@@ -135,17 +88,6 @@ class Source(TensorMap):
         """Write a fine-tuned classifier into a head.
 
         The head's output is the classifier's one output, or the log-odds of the second of two.
-
-        Parameters
-        ----------
-        head : FirstPositionHead
-            Initialized head of the encoder's width.
-
-        Raises
-        ------
-        EncoderError
-            If the classifier has more than two outputs, a tensor is missing, or one has another
-            shape.
         """
         if self.labels() not in (1, 2):
             raise EncoderError(
@@ -170,35 +112,11 @@ class Source(TensorMap):
         return name in self._plain and self._shape(name)[:1] == (2,)
 
     def fill_spans(self, dense: HybridBlock) -> None:
-        """Write the head of spans into a dense layer.
-
-        Parameters
-        ----------
-        dense : mxnet.gluon.HybridBlock
-            Initialized dense layer from the encoder's width to two numbers.
-
-        Raises
-        ------
-        EncoderError
-            If a tensor is missing or of another shape.
-        """
+        """Write the head of spans into a dense layer."""
         self.fill_parts(dense, {kind: [f"qa_outputs.{kind}"] for kind in DENSE})
 
     def fill_parts(self, block: Block, names: Names) -> None:
-        """Write tensors beside the encoder's into a block.
-
-        Parameters
-        ----------
-        block : mxnet.gluon.Block
-            Initialized block.
-        names : dict of str to list of str
-            Tensors, without the family's prefix, by the parameter of the block that they fill.
-
-        Raises
-        ------
-        EncoderError
-            If a tensor is missing or of another shape.
-        """
+        """Write tensors beside the encoder's into a block."""
         parameters = block._collect_params_with_prefix()
         for ours, theirs in names.items():
             for name in theirs:
@@ -208,17 +126,7 @@ class Source(TensorMap):
             self._write(parameters[ours], theirs)
 
     def holds(self, names: Names) -> bool:
-        """Whether the files hold all tensors of some names.
-
-        Parameters
-        ----------
-        names : dict of str to list of str
-            As `fill_parts` takes them.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether the files hold all tensors of some names."""
         return all(name in self._plain for tensors in names.values() for name in tensors)
 
     def shapes(self) -> Dict[str, Tuple[int, ...]]:
@@ -243,25 +151,7 @@ class Source(TensorMap):
 
 
 def read_sizes(directory: pathlib.Path, tensors: Collection[str]) -> BackboneConfig:
-    """Read the configuration of an encoder whose tensors are elsewhere.
-
-    Parameters
-    ----------
-    directory : pathlib.Path
-        A Hugging Face directory or a run; its weights are not read.
-    tensors : collection of str
-        Names of the tensors.
-
-    Returns
-    -------
-    BackboneConfig
-        Sizes and settings of the encoder.
-
-    Raises
-    ------
-    EncoderError
-        If there is no ``config.json``, its family is not supported, or a setting does not fit.
-    """
+    """Read the configuration of an encoder whose tensors are elsewhere."""
     path = directory / "config.json"
     values = read_object(path)
     if "backbone" not in values:

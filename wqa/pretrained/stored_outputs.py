@@ -29,26 +29,7 @@ _WIDEST = 8
 
 
 def read_outputs(path: str, config: BackboneConfig) -> Dict[str, np.ndarray]:
-    """Read the outputs of a reference.
-
-    Parameters
-    ----------
-    path : str
-        A ``.npz`` file, as `wqa.pretrained.reference` writes it.
-    config : BackboneConfig
-        Configuration of the encoder that is compared. It bounds the sizes of the arrays.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        ``token_ids``, ``token_types``, ``valid_length`` and ``states``, and ``logits`` if the file
-        has them. Token types are 0 if it has none.
-
-    Raises
-    ------
-    EncoderError
-        If the file is damaged, lacks an array, or holds a larger one than the comparison needs.
-    """
+    """Read the outputs of a reference."""
     try:
         with zipfile.ZipFile(path) as archive:
             arrays = {"token_ids": _array(archive, "token_ids", MOST_TOKENS)}

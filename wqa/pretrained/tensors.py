@@ -9,23 +9,7 @@ import numpy as np
 
 
 class TensorFile:
-    """Tensors of one file by name, read a few rows at a time.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Name of the file.
-
-    Attributes
-    ----------
-    shapes : dict of str to tuple of int
-        Shapes of the tensors.
-
-    Raises
-    ------
-    EncoderError
-        If the file cannot be read.
-    """
+    """Tensors of one file by name, read a few rows at a time."""
 
     shapes: Dict[str, Tuple[int, ...]]
 
@@ -33,34 +17,10 @@ class TensorFile:
         self.path = path
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read rows of a tensor.
-
-        Parameters
-        ----------
-        name : str
-            Name of the tensor.
-        start, stop : int
-            First row, and the row after the last one.
-
-        Returns
-        -------
-        numpy.ndarray
-            The rows in the file's type. bfloat16, which NumPy lacks, is widened to float32.
-        """
+        """Read rows of a tensor."""
         raise NotImplementedError
 
 
 def widen(halves: np.ndarray) -> np.ndarray:
-    """Convert bfloat16 to float32.
-
-    Parameters
-    ----------
-    halves : numpy.ndarray
-        The numbers as uint16: the upper halves of float32 numbers.
-
-    Returns
-    -------
-    numpy.ndarray
-        float32, of the same shape.
-    """
+    """Convert bfloat16 to float32."""
     return (halves.astype("<u4") << 16).view("<f4")

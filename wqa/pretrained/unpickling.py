@@ -35,37 +35,14 @@ def _drop_attributes(target: Any, attributes: Any) -> Any:
 
 
 class Name(NamedTuple):
-    """What stands for an object that a pickle names.
-
-    Parameters
-    ----------
-    module : str
-        Module of the object.
-    name : str
-        Name of the object in the module.
-    """
+    """What stands for an object that a pickle names."""
 
     module: str
     name: str
 
 
 class Rules(NamedTuple):
-    """Meaning of what a pickle refers to.
-
-    Parameters
-    ----------
-    name : callable
-        Takes a module and the name of an object in it, and returns what stands for the object.
-    call : callable
-        Takes what stands for a callable and the tuple of its arguments, and returns the result.
-    reference : callable
-        Takes a persistent id, and returns what it refers to.
-    build : callable
-        Takes an object and its attributes, and returns what stands for the object with them. By
-        default they are dropped.
-    keys : tuple of type
-        Types of a dictionary's keys.
-    """
+    """Meaning of what a pickle refers to."""
 
     name: Callable[[str, str], Any]
     call: Callable[[Any, Tuple[Any, ...]], Any]
@@ -81,34 +58,7 @@ def load_pickle(
     handlers: Optional[Handlers] = None,
     most_bytes: int = MOST_BYTES,
 ) -> Tuple[Any, int]:
-    """Read a pickle.
-
-    Parameters
-    ----------
-    content : bytes or mmap.mmap
-        Bytes that hold the pickle.
-    rules : Rules
-        Meaning of names, calls and references.
-    position : int
-        Number of bytes before the pickle.
-    handlers : dict of bytes to callable, optional
-        What an opcode does; `HANDLERS` by default.
-    most_bytes : int
-        Greatest size of the pickle.
-
-    Returns
-    -------
-    value : object
-        Value of the pickle.
-    position : int
-        Number of bytes before what follows the pickle.
-
-    Raises
-    ------
-    ValueError
-        If it is cut off or damaged, has an opcode without a handler or a key of another type, or
-        exceeds a limit. What the rules raise goes through.
-    """
+    """Read a pickle."""
     handlers = HANDLERS if handlers is None else handlers
     interpreter = _Interpreter(content, rules, position)
     for _ in range(MOST_OPCODES):

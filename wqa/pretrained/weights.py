@@ -33,18 +33,7 @@ PART = 1 << 19
 
 
 class SafeTensors(TensorFile):
-    """Tensors of a safetensors file.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        ``model.safetensors`` or a shard of it.
-
-    Raises
-    ------
-    EncoderError
-        If the file is cut off or its header is damaged.
-    """
+    """Tensors of a safetensors file."""
 
     def __init__(self, path: pathlib.Path) -> None:
         super().__init__(path)
@@ -87,18 +76,7 @@ class SafeTensors(TensorFile):
 
 
 class ParameterFile(TensorFile):
-    """Arrays of an MXNet ``.params`` file.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        A file that ``save_parameters`` wrote.
-
-    Raises
-    ------
-    EncoderError
-        If the file is cut off, or its arrays have no names.
-    """
+    """Arrays of an MXNet ``.params`` file."""
 
     def __init__(self, path: pathlib.Path) -> None:
         super().__init__(path)
@@ -124,27 +102,7 @@ class ParameterFile(TensorFile):
 
 
 class Weights:
-    """Tensors of a directory, from one file or several shards, or of a file by itself.
-
-    Parameters
-    ----------
-    where : pathlib.Path
-        Directory with weights of exactly one format, or a file whose name ends as in `FORMATS`.
-
-    Attributes
-    ----------
-    path : pathlib.Path
-        The file with the weights, or the index of the shards.
-    shapes : dict of str to tuple of int
-        Shapes of the tensors by the files' names.
-    size : int
-        Size of the files in bytes.
-
-    Raises
-    ------
-    EncoderError
-        If there are no weights, weights of two formats, or a file that cannot be read.
-    """
+    """Tensors of a directory, from one file or several shards, or of a file by itself."""
 
     def __init__(self, where: pathlib.Path) -> None:
         self.path = where if where.is_file() else weights_path(where)
@@ -158,25 +116,7 @@ class Weights:
             self.shapes.update(file.shapes)
 
     def parts(self, name: str) -> Iterator[Tuple[int, np.ndarray]]:
-        """Read a tensor a few rows at a time, so that no second copy of it is in memory.
-
-        Parameters
-        ----------
-        name : str
-            Name of the tensor.
-
-        Yields
-        ------
-        int
-            Number of the first row.
-        numpy.ndarray
-            The rows, float32.
-
-        Raises
-        ------
-        EncoderError
-            If a row cannot be read, is of another type, or holds NaN or infinity in float32.
-        """
+        """Read a tensor a few rows at a time, so that no second copy of it is in memory."""
         count, *row_shape = self.shapes[name]
         step = max(1, PART // max(1, math.prod(row_shape)))
         for start in range(0, count, step):
@@ -209,23 +149,7 @@ FORMATS = {
 
 
 def weights_path(directory: pathlib.Path) -> pathlib.Path:
-    """Find the weights of a directory.
-
-    Parameters
-    ----------
-    directory : pathlib.Path
-        Directory of an encoder.
-
-    Returns
-    -------
-    pathlib.Path
-        The one file with the weights, or the index of their shards.
-
-    Raises
-    ------
-    EncoderError
-        If there is none, or more than one.
-    """
+    """Find the weights of a directory."""
     known = [directory / name for name in (*SAFETENSORS, *PICKLED)]
     paths = [path for path in known if path.exists()] + sorted(directory.glob("*.params"))
     if not paths:

@@ -315,17 +315,7 @@ class Index:
 def best(scores: np.ndarray, top: int) -> np.ndarray:
     """Indices of the greatest scores above 0, greatest first; ties by index.
 
-    Parameters
-    ----------
-    scores : numpy.ndarray
-        (N,) scores.
-    top : int
-        Greatest number of indices.
-
-    Returns
-    -------
-    numpy.ndarray
-        At most ``top`` indices.
+    Shapes: `scores` (N,).
     """
     indices = np.flatnonzero(scores > 0)
     if len(indices) > top:

@@ -32,18 +32,7 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
 
 
 def joined(text: str) -> str:
-    """Tokens of a text as one string, in which `contains_spans` finds spans.
-
-    Parameters
-    ----------
-    text : str
-        Text of a document, or an answer.
-
-    Returns
-    -------
-    str
-        The tokens, each between spaces, which no token holds; empty for a text without a token.
-    """
+    """Tokens of a text as one string, in which `contains_spans` finds spans."""
     tokens = tokenize(text)
     if not tokens:
         return ""
@@ -51,18 +40,5 @@ def joined(text: str) -> str:
 
 
 def contains_spans(document: str, spans: Sequence[str]) -> bool:
-    """Whether the tokens of a document contain one of several spans.
-
-    Parameters
-    ----------
-    document : str
-        Tokens of the document, from `joined`.
-    spans : sequence of str
-        Tokens of the answers, from `joined`.
-
-    Returns
-    -------
-    bool
-        True if a span that is not empty occurs.
-    """
+    """Whether the tokens of a document contain one of several spans."""
     return any(span in document for span in spans if span)

@@ -153,25 +153,7 @@ METHODS: Dict[str, Type[Method]] = {method.name: method for method in (TFIDF, BM
 
 
 def method_of(name: str, **settings: Any) -> Method:
-    """Look a method up by name.
-
-    Parameters
-    ----------
-    name : {"tfidf", "bm25"}
-        Name of the method.
-    **settings : float
-        Its settings: ``k1`` and ``b`` of BM25.
-
-    Returns
-    -------
-    Method
-        The method.
-
-    Raises
-    ------
-    OptionError
-        If there is no such method, it has no such setting, or a setting is outside its range.
-    """
+    """Look a method up by name."""
     check_choice("method", name, METHODS)
     known = {field.name for field in dataclasses.fields(METHODS[name])}
     for setting, value in settings.items():

@@ -57,20 +57,7 @@ def tokenize(text: str) -> List[str]:
 
 
 def ngrams(tokens: List[str], longest: int) -> List[str]:
-    """N-grams of tokens that hold neither a stop word nor a punctuation mark.
-
-    Parameters
-    ----------
-    tokens : list of str
-        Tokens, as `tokenize` returns them.
-    longest : int
-        Greatest number of tokens of an n-gram.
-
-    Returns
-    -------
-    list of str
-        The n-grams, their tokens joined by spaces; shorter ones first.
-    """
+    """N-grams of tokens that hold neither a stop word nor a punctuation mark."""
     counts = [_counts(token) for token in tokens]
     grams = []
     for length in range(1, longest + 1):
@@ -87,19 +74,7 @@ def _counts(token: str) -> bool:
 def count_terms(text: str, longest: int) -> Tuple[np.ndarray, np.ndarray]:
     """Count the terms of a text.
 
-    Parameters
-    ----------
-    text : str
-        Any text.
-    longest : int
-        Greatest number of tokens of an n-gram.
-
-    Returns
-    -------
-    terms : numpy.ndarray
-        (T,) int64 buckets of its n-grams, ascending.
-    counts : numpy.ndarray
-        (T,) int64 number of occurrences of each.
+    Shapes: `terms` (T,), `counts` (T,).
     """
     buckets = [mmh3.hash(gram, 0, False) % BUCKETS for gram in ngrams(tokenize(text), longest)]
     return np.unique(np.array(buckets, np.int64), return_counts=True)

@@ -26,18 +26,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def build_app(service: Service) -> FastAPI:
-    """Build the application of a service.
-
-    Parameters
-    ----------
-    service : Service
-        The service.
-
-    Returns
-    -------
-    FastAPI
-        Application whose start loads the ranker; ``app.state.service`` is the service.
-    """
+    """Build the application of a service."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

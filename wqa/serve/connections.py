@@ -41,21 +41,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def build_server(app: Any, config: ServeConfig, loads_first: bool) -> uvicorn.Server:
-    """Build the server of an application.
-
-    Parameters
-    ----------
-    app : fastapi.FastAPI
-        The application.
-    config : ServeConfig
-        Settings.
-    loads_first : bool
-        Whether to accept connections only when the ranker is loaded.
-
-    Returns
-    -------
-    uvicorn.Server
-    """
+    """Build the server of an application."""
     protocol: Any = functools.partial(Connection, config, most_connections())
     settings = uvicorn.Config(
         app,
@@ -96,12 +82,7 @@ class _Server(uvicorn.Server):
 
 
 def most_connections() -> int:
-    """Most connections of this process, below its limit of open files.
-
-    Returns
-    -------
-    int
-    """
+    """Most connections of this process, below its limit of open files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return _MOST
@@ -138,17 +119,6 @@ class Connection(H11Protocol):
     """A connection, which is closed where its client does not send a request or read in time.
 
     Where there are too many, the one that has waited longest for its client is closed.
-
-    Parameters
-    ----------
-    settings : ServeConfig
-        Its timeout is the time in which a client sends a request, from the opening of the
-        connection or the first byte on, and in which it reads the answer. The endpoint of a
-        request times its body.
-    most : int
-        Most connections of the process.
-    **options
-        Those of uvicorn's protocol.
     """
 
     def __init__(self, settings: ServeConfig, most: int, **options: Any) -> None:
@@ -221,11 +191,8 @@ class Connection(H11Protocol):
         return self._is_answering and self.conn.their_state is not h11.SEND_BODY
 
     def is_cut_short(self) -> bool:
-        """Whether the client has not sent all of a request that is answered; begin to discard it.
-
-        Returns
-        -------
-        bool
+        """Whether the client has not sent all of a request that is answered; begin to discard
+        it.
         """
         if self.conn.their_state not in (h11.SEND_BODY, h11.ERROR):
             return False

@@ -16,15 +16,7 @@ from wqa.serve.fields import Fields
 
 
 class Dialect(NamedTuple):
-    """A dialect.
-
-    Attributes
-    ----------
-    read : callable
-        Takes `Fields` and returns the `RankRequest`.
-    answer : callable
-        Takes an `Answered` and returns the value of JSON to answer with.
-    """
+    """A dialect."""
 
     read: Callable[[Fields], RankRequest]
     answer: Callable[[Answered], Any]

@@ -37,17 +37,7 @@ _TEI_TYPES = {
 
 
 class RequestError(WqaError):
-    """A request that is not answered with a ranking.
-
-    Parameters
-    ----------
-    kind : str
-        A key of `STATUSES`.
-    where, found, expected, mend : object
-        As in `wqa.errors.WqaError`.
-    retry_after : int, optional
-        Seconds after which the client may try again.
-    """
+    """A request that is not answered with a ranking."""
 
     def __init__(
         self,
@@ -63,46 +53,18 @@ class RequestError(WqaError):
 
 
 class ErrorDialect(NamedTuple):
-    """How a dialect answers with an error.
-
-    Attributes
-    ----------
-    body : callable
-        Takes a `RequestError` and the id of its request, and returns the body of its answer.
-    statuses : dict of str to int
-        Statuses of kinds of errors that are not those of `STATUSES`.
-    """
+    """How a dialect answers with an error."""
 
     body: Callable[[RequestError, str], Dict[str, Any]]
     statuses: Dict[str, int]
 
     def status(self, error: RequestError) -> int:
-        """HTTP status of an error.
-
-        Parameters
-        ----------
-        error : RequestError
-            The error.
-
-        Returns
-        -------
-        int
-        """
+        """HTTP status of an error."""
         return self.statuses.get(error.kind, STATUSES[error.kind])
 
 
 def error_dialect(path: str) -> ErrorDialect:
-    """The dialect in which a path answers with an error, whether or not it is served.
-
-    Parameters
-    ----------
-    path : str
-        Path of a request, perhaps with its query string.
-
-    Returns
-    -------
-    ErrorDialect
-    """
+    """The dialect in which a path answers with an error, whether or not it is served."""
     parts = path.partition("?")[0].split("/")
     return _ERRORS.get("".join(parts[1:2]), _OWN)
 

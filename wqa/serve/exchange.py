@@ -28,41 +28,13 @@ _LONGEST_PATH = 60
 
 
 def json_response(value: Any, status: int = 200, headers: Optional[Dict] = None) -> Response:
-    """Make a response of a value of JSON.
-
-    Parameters
-    ----------
-    value : Any
-        The value.
-    status : int
-        HTTP status.
-    headers : dict of str to str, optional
-        Further headers.
-
-    Returns
-    -------
-    Response
-    """
+    """Make a response of a value of JSON."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(text.encode("utf-8"), status, headers, "application/json")
 
 
 def refusal(path: str, error: RequestError, id: str) -> Response:
-    """Make a response of an error, in the dialect of a path.
-
-    Parameters
-    ----------
-    path : str
-        Path of the request.
-    error : RequestError
-        The error.
-    id : str
-        Id of the request.
-
-    Returns
-    -------
-    Response
-    """
+    """Make a response of an error, in the dialect of a path."""
     headers = {"x-request-id": id}
     if error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
@@ -73,19 +45,7 @@ def refusal(path: str, error: RequestError, id: str) -> Response:
 
 
 def refuse(request: Request, error: RequestError) -> Response:
-    """Refuse a request: answer it with an error, log it and count it.
-
-    Parameters
-    ----------
-    request : Request
-        The request, which `Guard` has passed or refuses.
-    error : RequestError
-        The error.
-
-    Returns
-    -------
-    Response
-    """
+    """Refuse a request: answer it with an error, log it and count it."""
     id, path = str(uuid.uuid4()), request.scope["path"]
     response = refusal(path, error, id)
     # A counter of each path that clients make up would take any amount of memory.
@@ -105,19 +65,7 @@ def refuse(request: Request, error: RequestError) -> Response:
 
 
 class Exchange:
-    """A request for a ranking, on its way to an answer.
-
-    Parameters
-    ----------
-    service : Service
-        The service.
-    dialect : Dialect
-        Dialect of the client.
-    path : str
-        Path of the endpoint.
-    request : Request
-        The request.
-    """
+    """A request for a ranking, on its way to an answer."""
 
     def __init__(self, service: Service, dialect: Dialect, path: str, request: Request) -> None:
         self._service, self._dialect = service, dialect

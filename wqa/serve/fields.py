@@ -12,23 +12,7 @@ from wqa.serve.errors import RequestError
 
 
 def parse_body(raw: Union[bytes, bytearray]) -> Dict[str, Any]:
-    """Parse the body of a request.
-
-    Parameters
-    ----------
-    raw : bytes or bytearray
-        The body.
-
-    Returns
-    -------
-    dict of str to Any
-        Its JSON object.
-
-    Raises
-    ------
-    RequestError
-        If it is not UTF-8, or no JSON object.
-    """
+    """Parse the body of a request."""
     try:
         body = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
@@ -48,15 +32,7 @@ def _refuse_constant(name: str) -> None:
 
 
 class Fields:
-    """The fields of a body, checked when they are read. A field that is null counts as absent.
-
-    Parameters
-    ----------
-    body : dict of str to Any
-        The body, as `parse_body` returns it.
-    config : ServeConfig
-        Limits of candidates and characters.
-    """
+    """The fields of a body, checked when they are read. A field that is null counts as absent."""
 
     def __init__(self, body: Dict[str, Any], config: ServeConfig) -> None:
         self._body, self._config = body, config
@@ -78,22 +54,7 @@ class Fields:
         return texts
 
     def documents(self, name: str, keys: Sequence[str] = ("text",)) -> Tuple[List[Any], List[str]]:
-        """Candidates that are texts or objects, and the text of each.
-
-        Parameters
-        ----------
-        name : str
-            Name of the field.
-        keys : sequence of str
-            Keys whose texts make up that of an object, in their order; it has at least one of them.
-
-        Returns
-        -------
-        documents : list
-            The candidates as they came.
-        texts : list of str
-            Their texts.
-        """
+        """Candidates that are texts or objects, and the text of each."""
         documents = self._candidates(name)
         texts = documents
         if any(isinstance(document, dict) for document in documents):

@@ -25,15 +25,7 @@ _OPEN = ("/health", "/ready")
 
 
 class Guard:
-    """An ASGI application before another one, which it hands the requests that it takes.
-
-    Parameters
-    ----------
-    app : callable
-        The other application.
-    config : ServeConfig
-        The address, the names that are allowed, and the key.
-    """
+    """An ASGI application before another one, which it hands the requests that it takes."""
 
     def __init__(self, app: Any, config: ServeConfig) -> None:
         self._app = app

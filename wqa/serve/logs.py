@@ -15,27 +15,13 @@ LOGGER = logging.getLogger(__name__)
 
 
 def log(event: str, **fields: Any) -> None:
-    """Log an event.
-
-    Parameters
-    ----------
-    event : str
-        Name of the event.
-    **fields : Any
-        Values of JSON.
-    """
+    """Log an event."""
     LOGGER.info(event, extra={"fields": fields})
 
 
 def log_exception(event: str, error: BaseException) -> None:
-    """Log an exception: its type and where it was raised, not its message, which may quote a text.
-
-    Parameters
-    ----------
-    event : str
-        Name of the event.
-    error : BaseException
-        The exception.
+    """Log an exception: its type and where it was raised, not its message, which may quote a
+    text.
     """
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{os.path.basename(frame.filename)}:{frame.lineno}" for frame in frames]
@@ -55,17 +41,7 @@ class JsonLines(logging.Handler):
         self._written: Dict[Tuple[str, int, Any], Tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written.
-
-        Parameters
-        ----------
-        record : logging.LogRecord
-            The record.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether a record is written."""
         if not super().filter(record):
             return False
         if record.levelno < logging.WARNING:
@@ -82,13 +58,7 @@ class JsonLines(logging.Handler):
         return True
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line.
-
-        Parameters
-        ----------
-        record : logging.LogRecord
-            The record; ``fields`` in it are those of `log`.
-        """
+        """Write a line."""
         line = {
             "time": round(record.created, 3),
             "level": record.levelname.lower(),

@@ -16,13 +16,7 @@ _SILENCE, _LONGEST = 0.1, 0.5
 
 
 def refuse(listener: socket.socket) -> None:
-    """Accept a connection, answer 503 to its request, and close it.
-
-    Parameters
-    ----------
-    listener : socket.socket
-        Socket that listens.
-    """
+    """Accept a connection, answer 503 to its request, and close it."""
     with contextlib.suppress(OSError):  # the client has gone away, or says nothing
         connection, _ = listener.accept()
         with connection:

@@ -27,32 +27,7 @@ _WEIGHT = 0.2
 
 
 class Job:
-    """A question that waits for its ranking.
-
-    Parameters
-    ----------
-    question : str
-        Text of the question.
-    texts : sequence of str
-        Texts of its candidates.
-    drop_ratio : float or None
-        Drop ratio to rank with; that of the ranker where it is None.
-    deadline : float
-        Time, of `time.monotonic`, after which nobody waits for it.
-
-    Attributes
-    ----------
-    ranking : Ranking or None
-        The ranking.
-    error : Exception or None
-        The exception that its ranking raised.
-    seconds : float
-        Time of the ranking of its group.
-    waited : float
-        Seconds for which it waited.
-    group : int
-        Number of questions that were ranked together.
-    """
+    """A question that waits for its ranking."""
 
     def __init__(
         self, question: str, texts: List[str], drop_ratio: Optional[float], deadline: float
@@ -84,24 +59,7 @@ class Job:
 
 
 class RankerThread:
-    """A ranker, the thread that loads it and ranks with it, and the jobs that wait.
-
-    Parameters
-    ----------
-    load : callable
-        Loads the ranker, in the thread.
-    config : ServeConfig
-        Limits of the queue and of groups.
-
-    Attributes
-    ----------
-    ranker : Ranker or None
-        The ranker, while the thread ranks.
-    on_waiting : callable
-        Called with the number of jobs that wait, whenever it changes.
-    on_ended : callable
-        Called in the event loop where the thread ends though nobody closed it.
-    """
+    """A ranker, the thread that loads it and ranks with it, and the jobs that wait."""
 
     def __init__(self, load: Callable[[], Ranker], config: ServeConfig) -> None:
         self._load, self._config = load, config
@@ -116,31 +74,14 @@ class RankerThread:
         self.on_ended: Callable[[], None] = _ignore
 
     async def start(self) -> None:
-        """Start the thread, and wait until it has loaded the ranker.
-
-        Raises
-        ------
-        Exception
-            What the loading raises.
-        """
+        """Start the thread, and wait until it has loaded the ranker."""
         self._loop = asyncio.get_running_loop()
         self._loaded: asyncio.Future[None] = self._loop.create_future()
         self._thread.start()
         await self._loaded
 
     def submit(self, job: Job) -> None:
-        """Let a job wait for the ranker.
-
-        Parameters
-        ----------
-        job : Job
-            The job.
-
-        Raises
-        ------
-        RequestError
-            If as many wait as may, or nothing is ranked any more.
-        """
+        """Let a job wait for the ranker."""
         with self._changed:
             if self._is_closed:
                 raise RequestError("draining", "service", "is stopping", mend="try another one")
@@ -151,13 +92,7 @@ class RankerThread:
             self._changed.notify()
 
     def withdraw(self, job: Job) -> None:
-        """Cancel a job, and take it out of the queue where it still waits.
-
-        Parameters
-        ----------
-        job : Job
-            A job, which need not have been submitted.
-        """
+        """Cancel a job, and take it out of the queue where it still waits."""
         job.cancel()
         with self._changed, contextlib.suppress(ValueError):
             self._jobs.remove(job)
@@ -180,13 +115,7 @@ class RankerThread:
         return self._thread.is_alive()
 
     def close(self, timeout: float) -> None:
-        """End the thread after the group that it ranks; jobs that wait are dropped.
-
-        Parameters
-        ----------
-        timeout : float
-            Seconds to wait for its end.
-        """
+        """End the thread after the group that it ranks; jobs that wait are dropped."""
         with self._changed:
             self._is_closed = True
             self._jobs.clear()
@@ -341,16 +270,7 @@ def _resolve_all(group: List[Job]) -> None:
 
 @contextlib.contextmanager
 def dropping(ranker: Ranker, drop_ratio: Optional[float]) -> Iterator[None]:
-    """Rank with another drop ratio inside the block.
-
-    Parameters
-    ----------
-    ranker : Ranker
-        The ranker, which no other thread uses.
-    drop_ratio : float or None
-        alpha of its stages. At 0 the rankers inside it drop nothing either; at None all stays as it
-        is.
-    """
+    """Rank with another drop ratio inside the block."""
     if drop_ratio is None:
         yield
         return

@@ -38,13 +38,7 @@ HEADERS = {
 
 
 def add_page(app: FastAPI) -> None:
-    """Add the page and its files to an application.
-
-    Parameters
-    ----------
-    app : FastAPI
-        Application, whose schema does not get these routes.
-    """
+    """Add the page and its files to an application."""
     for path, (name, kind) in FILES.items():
         send = _sender(name, kind)
         app.add_api_route(path, send, methods=["GET", "HEAD"], include_in_schema=False)

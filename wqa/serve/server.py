@@ -81,20 +81,7 @@ def _load(run: Any, options: Any, digest: str) -> Any:
 
 
 def served_digest(run: Union[str, os.PathLike[str]], options: Dict[str, Any]) -> str:
-    """Compute the digest of all that the answers of a service depend on.
-
-    Parameters
-    ----------
-    run : str or path-like
-        What `wqa.load_ranker` takes.
-    options : dict
-        Keywords of `wqa.load_ranker`.
-
-    Returns
-    -------
-    str
-        SHA-256 in hexadecimal; empty where there is nothing to read.
-    """
+    """Compute the digest of all that the answers of a service depend on."""
     digest = hashlib.sha256()
     try:
         digest.update(ranker_digest(run, options.get("precision", "float32")).encode("ascii"))
@@ -107,30 +94,14 @@ def served_digest(run: Union[str, os.PathLike[str]], options: Dict[str, Any]) ->
 
 
 def ranker_name(run: Union[str, os.PathLike[str]]) -> str:
-    """Name of a ranker in answers: that of its folder or file, or the whole name of a baseline.
-
-    Parameters
-    ----------
-    run : str or path-like
-        What `wqa.load_ranker` takes.
-
-    Returns
-    -------
-    str
-    """
+    """Name of a ranker in answers: that of its folder or file, or the whole name of a baseline."""
     if parse_baseline(run) is not None:
         return os.fspath(run)
     return pathlib.Path(os.path.abspath(run)).name
 
 
 def check_installed() -> None:
-    """Check that the libraries of the service are installed.
-
-    Raises
-    ------
-    MissingDependency
-        If one is missing.
-    """
+    """Check that the libraries of the service are installed."""
     for name in _LIBRARIES:
         if importlib.util.find_spec(name) is None:
             raise MissingDependency(
@@ -201,24 +172,7 @@ def _page_url(host: str, port: int) -> str:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen on an address.
-
-    Parameters
-    ----------
-    host : str
-        Name or address.
-    port : int
-        Port; 0 for any that is free.
-
-    Returns
-    -------
-    socket.socket
-
-    Raises
-    ------
-    OptionError
-        If that is not possible.
-    """
+    """Listen on an address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -248,37 +202,7 @@ def work(
     digest: str = "",
     loads_first: bool = False,
 ) -> int:
-    """Load a ranker and answer requests in this process, until it is told to stop.
-
-    Parameters
-    ----------
-    listener : socket.socket
-        Socket that listens.
-    run : str or path-like
-        What `wqa.load_ranker` takes.
-    config : ServeConfig
-        Limits and the key.
-    options : dict
-        Keywords of `wqa.load_ranker`.
-    on_begin : callable
-        Called when a signal ends the process in order, before the ranker is loaded.
-    on_ready : callable
-        Called when the ranker is loaded.
-    digest : str
-        Digest of the only ranker that is served, as `served_digest` returns it; empty for any.
-    loads_first : bool
-        Whether to leave connections to others until the ranker is loaded.
-
-    Returns
-    -------
-    int
-        Exit status, as that of `serve`.
-
-    Raises
-    ------
-    WqaError
-        If the ranker cannot be loaded.
-    """
+    """Load a ranker and answer requests in this process, until it is told to stop."""
     with _told_to_stop() as stop:
         on_begin()
         app = _create_app(run, config, options, digest)
@@ -304,10 +228,6 @@ def is_ranking() -> bool:
     """Whether a thread of this process still loads a ranker or ranks.
 
     Such a thread crashes in the end of the interpreter, so that its process ends by `os._exit`.
-
-    Returns
-    -------
-    bool
     """
     return any(thread.name == THREAD for thread in threading.enumerate())
 
@@ -334,12 +254,7 @@ class _Outcome:
 
 
 def stopping_signals() -> List[signal.Signals]:
-    """Signals that stop a server; SIGHUP, of a terminal that is closed, unless nohup ignores it.
-
-    Returns
-    -------
-    list of signal.Signals
-    """
+    """Signals that stop a server; SIGHUP, of a terminal that is closed, unless nohup ignores it."""
     numbers = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
@@ -375,11 +290,5 @@ def _told_to_stop() -> Iterator[Callable[[Any], None]]:
 
 
 def log_failure(error: WqaError) -> None:
-    """Log why a worker cannot begin.
-
-    Parameters
-    ----------
-    error : WqaError
-        The error of its ranker.
-    """
+    """Log why a worker cannot begin."""
     log("failed", error=type(error).__name__, message=str(error))

@@ -21,19 +21,7 @@ _JOIN = 5.0
 
 
 class Service:
-    """A ranker, and what its endpoints share.
-
-    Parameters
-    ----------
-    load : callable
-        Loads the ranker, in the thread that owns it.
-    config : ServeConfig
-        Limits and the key.
-    name : str
-        Name of the ranker, which answers give as that of the model.
-    precision : str
-        Precision of its products.
-    """
+    """A ranker, and what its endpoints share."""
 
     def __init__(
         self,
@@ -64,13 +52,7 @@ class Service:
         self.begin()
 
     def begin(self) -> asyncio.Task:
-        """Begin to load the ranker, where that has not begun.
-
-        Returns
-        -------
-        asyncio.Task
-            Ends when the ranker is loaded, or cannot be.
-        """
+        """Begin to load the ranker, where that has not begun."""
         if self._loading is None:
             self._loading = asyncio.ensure_future(self._load())
         return self._loading
@@ -98,13 +80,7 @@ class Service:
 
     @property
     def ranker(self) -> Ranker:
-        """The ranker.
-
-        Raises
-        ------
-        RequestError
-            If it is not loaded.
-        """
+        """The ranker."""
         if self.owner.ranker is None:
             raise _not_loaded()
         return self.owner.ranker
@@ -125,13 +101,7 @@ class Service:
 
     @property
     def description(self) -> Dict[str, Any]:
-        """What `GET /api/ranker` says of the ranker, as it was loaded.
-
-        Raises
-        ------
-        RequestError
-            If it is not loaded.
-        """
+        """What `GET /api/ranker` says of the ranker, as it was loaded."""
         if self._description is None:
             raise _not_loaded()
         return self._description
@@ -142,13 +112,7 @@ class Service:
         return list(self.description["exits"])
 
     def check_key(self, request: Request) -> None:
-        """Check the key of a request.
-
-        Raises
-        ------
-        RequestError
-            If the service has a key and the request has not the same.
-        """
+        """Check the key of a request."""
         if self.config.api_key is None:
             return
         given = request.headers.get("authorization", "")

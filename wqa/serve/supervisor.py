@@ -110,26 +110,7 @@ class _Worker:
 
 
 def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: Any) -> int:
-    """Run workers until SIGTERM, SIGINT or SIGHUP.
-
-    Parameters
-    ----------
-    listener : socket.socket
-        Socket that listens, which the workers share.
-    run : str or path-like
-        What `wqa.load_ranker` takes.
-    config : ServeConfig
-        Settings; ``workers`` is the number of processes.
-    options : dict
-        Keywords of `wqa.load_ranker`.
-
-    Returns
-    -------
-    int
-        Exit status: 0; 1 where a worker did not stop in time; 2 where none can load the ranker.
-        A worker that cannot after one could, as its run has been moved or replaced, is started
-        again later.
-    """
+    """Run workers until SIGTERM, SIGINT or SIGHUP."""
     # Not at the top: it chooses how values are kept when it is imported, by the environment.
     from prometheus_client.multiprocess import mark_process_dead
 

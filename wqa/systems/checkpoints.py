@@ -26,28 +26,7 @@ def checkpoint_layouts() -> Dict[str, CheckpointLayout]:
 
 
 class Checkpoint(TensorMap):
-    """An authors' checkpoint: one file with the tensors of a system's network.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file: PyTorch's, or safetensors of the same names.
-    encoder : callable
-        Takes the names of the tensors, and returns the `BackboneConfig` of the encoder that the
-        network was trained from.
-
-    Attributes
-    ----------
-    network : Network
-        Network of the file's sizes. It is not initialized.
-    copied : set of str
-        Tensors, by the file's names, that repeat others.
-
-    Raises
-    ------
-    EncoderError
-        If the file cannot be read, is of no known form, or does not fit the encoder.
-    """
+    """An authors' checkpoint: one file with the tensors of a system's network."""
 
     content = "checkpoint"
     remedy = "name the encoder that the checkpoint was trained from"
@@ -99,13 +78,7 @@ class Checkpoint(TensorMap):
             )
 
     def check_copies(self) -> None:
-        """Compare the tensors that repeat others with them.
-
-        Raises
-        ------
-        EncoderError
-            If a number of them differs; the message names the tensor.
-        """
+        """Compare the tensors that repeat others with them."""
         for copy, name in self._copies.items():
             if self._plain.get(copy, self._plain[name]) == self._plain[name]:
                 continue  # the file lacks the copy, as safetensors do
@@ -133,20 +106,7 @@ class Checkpoint(TensorMap):
 
 
 def find_layout(settings: Mapping[str, Any], tensors: Collection[str]) -> Optional[DirectoryLayout]:
-    """Find the layout of an authors' directory in Hugging Face's form.
-
-    Parameters
-    ----------
-    settings : mapping of str to object
-        Content of its ``config.json``.
-    tensors : collection of str
-        Names of its tensors without the family's prefix.
-
-    Returns
-    -------
-    DirectoryLayout or None
-        None for a directory of the other library itself.
-    """
+    """Find the layout of an authors' directory in Hugging Face's form."""
     for system in SYSTEMS.values():
         layout = system.directory_layout()
         if layout is not None and layout.recognizes(settings, tensors):
@@ -155,47 +115,14 @@ def find_layout(settings: Mapping[str, Any], tensors: Collection[str]) -> Option
 
 
 def is_tensor_file(path: pathlib.Path) -> bool:
-    """Whether a path is a file of tensors by itself.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Any path.
-
-    Returns
-    -------
-    bool
-        Whether it is a file whose name ends as in `wqa.pretrained.weights.FORMATS`.
-    """
+    """Whether a path is a file of tensors by itself."""
     return path.suffix in FORMATS and path.is_file()
 
 
 def checkpoint_tensors(
     system: str, network: Network
 ) -> Tuple[CheckpointLayout, Dict[str, np.ndarray], Dict[str, str]]:
-    """Parameters of a network by the names of its authors' checkpoint.
-
-    Parameters
-    ----------
-    system : str
-        System of the network.
-    network : Network
-        Network with initialized parameters.
-
-    Returns
-    -------
-    layout : CheckpointLayout
-        Form of the checkpoint.
-    tensors : dict of str to numpy.ndarray
-        float32 parameters.
-    copies : dict of str to str
-        Tensors that repeat others, as `CheckpointLayout.copies`.
-
-    Raises
-    ------
-    OptionError
-        If the system has no such checkpoint, or it has no names for a parameter.
-    """
+    """Parameters of a network by the names of its authors' checkpoint."""
     layout = _layout_of(system, network.config)
     names = layout.names(network)
     parameters = network._collect_params_with_prefix()

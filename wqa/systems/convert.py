@@ -48,13 +48,6 @@ class PretrainedEncoder(HybridBlock):
     """A backbone with its pooler: the system ``"encoder"`` of a converted directory.
 
     It has no classifier, so ``exits`` is empty.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Configuration of the backbone.
-    has_pooler : bool
-        Whether there is a pooler, a dense layer on the first position.
     """
 
     exits: Tuple[int, ...] = ()
@@ -256,30 +249,7 @@ def _report(
 def compare(
     model: HybridBlock, folder: pathlib.Path, check: str, scores: bool = True
 ) -> Dict[str, float]:
-    """Compare hidden states and scores with the reference.
-
-    Parameters
-    ----------
-    model : HybridBlock
-        Model with a ``backbone`` that has the encoder's parameters.
-    folder : pathlib.Path
-        Directory of the encoder, which a live reference reads.
-    check : str
-        Reference, as `convert` takes it.
-    scores : bool
-        Whether to compare the scores of a model of pairs, one with ``exits``.
-
-    Returns
-    -------
-    dict of str to float
-        Greatest difference at real positions of each layer's hidden states, and of the classifier's
-        scores, by part.
-
-    Raises
-    ------
-    EncoderError
-        If the reference is not available, or a difference exceeds `TOLERANCE`.
-    """
+    """Compare hidden states and scores with the reference."""
     if check.endswith(".npz"):
         expected = read_outputs(check, model.backbone.config)
     else:

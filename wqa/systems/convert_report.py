@@ -23,30 +23,7 @@ MAX_LENGTH = 128
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What `wqa.systems.convert` read and wrote.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Configuration of the encoder.
-    system : str
-        System of the run: that of a checkpoint, ``"pairwise"`` if the files of an encoder hold a
-        classifier, else ``"encoder"``.
-    head : str
-        Name of the parts beside the encoder.
-    read, mapped : int
-        Number of tensors in the files, and of those that went into a parameter.
-    missing : list of str
-        Tensors that the files lack. Such files are refused, so it is empty.
-    unused : list of str
-        Tensors that went into no parameter, by the files' names.
-    parameters, head_parameters : int
-        Count of numbers in the backbone, and in all else.
-    differences : dict of str to float
-        Greatest difference from the reference by part. Empty without a check.
-    repeated : int
-        Number of tensors that repeat others; they are equal.
-    """
+    """What `wqa.systems.convert` read and wrote."""
 
     config: BackboneConfig
     system: str
@@ -88,34 +65,7 @@ def write_run(
     command: str,
     max_length: int = MAX_LENGTH,
 ) -> None:
-    """Write what was converted as a run directory.
-
-    Parameters
-    ----------
-    out : str or path-like
-        New directory to write.
-    report : Report
-        Report on the conversion.
-    model : mxnet.gluon.Block
-        Model with the parameters.
-    network : dict
-        Configuration of the system, in types of JSON.
-    tokenizer : Tokenizer
-        Tokenizer of the encoder.
-    source : str
-        What was converted, to record.
-    command : str
-        Command line to record.
-    max_length : int
-        Greatest length of an input to record; at most the positions of the encoder.
-
-    Raises
-    ------
-    OptionError
-        If ``out`` exists already.
-    StorageError
-        If the directory cannot be written.
-    """
+    """Write what was converted as a run directory."""
     record = RunConfig(
         system=report.system,
         backbone=report.config,

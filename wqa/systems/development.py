@@ -20,19 +20,7 @@ Factory = Callable[[Any], Evaluator]
 
 @dataclasses.dataclass(frozen=True)
 class Development:
-    """Development data of a training.
-
-    Parameters
-    ----------
-    data : str
-        File of the data.
-    system : str
-        Name of the system.
-    own_config : NetworkConfig
-        Configuration of the system.
-    config : TrainingConfig
-        Settings of the training.
-    """
+    """Development data of a training."""
 
     data: str
     system: str
@@ -45,18 +33,7 @@ class Development:
         return evaluation_engine(self.config.engine, self.config.ctx)
 
     def factory(self) -> Factory:
-        """Make the ``make_evaluator`` argument of `wqa.train`.
-
-        Returns
-        -------
-        callable
-            Takes a pair encoder and returns the evaluator that the trainer calls.
-
-        Raises
-        ------
-        DataError, OptionError
-            If the data cannot be read, or the system is not evaluated.
-        """
+        """Make the ``make_evaluator`` argument of `wqa.train`."""
         computes = self.own_config.computes
         if computes not in FACTORIES:
             raise OptionError("dev", f"data for a network that computes {computes}", "none")
@@ -129,18 +106,7 @@ def _claim_factory(dev: Development) -> Factory:
 
 
 def evaluation_engine(engine: str, ctx: str) -> EngineConfig:
-    """Engine that evaluates, or scores by a teacher, on the first device of a training.
-
-    Parameters
-    ----------
-    engine, ctx : str
-        Engine and devices of the training.
-
-    Returns
-    -------
-    EngineConfig
-        MXNet if it trains, otherwise ``auto``.
-    """
+    """Engine that evaluates, or scores by a teacher, on the first device of a training."""
     # oneDNN may be able to train a network but not to rank with it; MXNet then ranks.
     return EngineConfig(engine="mxnet" if engine == "mxnet" else "auto", ctx=ctx.split("-")[0])
 

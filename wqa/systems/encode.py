@@ -134,27 +134,7 @@ def encode_documents(
 def check_cached(
     inputs: SingleEncoder, settings: Mapping[str, Any], documents: PathLike, out: PathLike
 ) -> Optional[CacheReport]:
-    """Check whether a cache holds the documents of a file. Nothing is encoded.
-
-    Parameters
-    ----------
-    inputs : SingleEncoder
-        Inputs of the encoder, which tell which documents have no token.
-    settings : dict
-        Settings of the cache.
-    documents, out
-        As `encode_documents` takes them.
-
-    Returns
-    -------
-    CacheReport or None
-        None where a document is not in the cache, or with another text.
-
-    Raises
-    ------
-    DataError
-        If the documents or the cache cannot be read, or the cache has other settings.
-    """
+    """Check whether a cache holds the documents of a file. Nothing is encoded."""
     cache = open_cache(out, settings)
     unchanged = blank = 0
     for chunk, _ in document_chunks(read_placed_documents(documents)):
@@ -202,25 +182,7 @@ def remove_documents(out: PathLike, ids: PathLike) -> CacheReport:
 
 
 def remove_from(writer: DocumentCacheWriter, ids: Set[str]) -> int:
-    """Remove documents from an open cache.
-
-    Parameters
-    ----------
-    writer : DocumentCacheWriter
-        The cache.
-    ids : set of str
-        Ids of documents that it holds.
-
-    Returns
-    -------
-    int
-        Their number.
-
-    Raises
-    ------
-    StorageError
-        If the cache cannot be written.
-    """
+    """Remove documents from an open cache."""
     if ids:
         writer.remove(sorted(ids))
         writer.commit()

@@ -34,30 +34,12 @@ SPECIAL_IDS = ("start_id", "separator_id", "padding_id")
 def export_mxnet(run: PathLike, out: PathLike) -> List[str]:
     """Write the network of a run as symbols and parameters.
 
-    MXNet's bindings of other languages and `SymbolBlock.imports` read them.
-    ``model-symbol.json`` and ``model-0000.params`` compute the score of the last exit. A cascade is
-    also written stage by stage, in ``exit_2-symbol.json`` and so on. A stage takes the encodings of
-    the stage before and returns its own encodings and scores, so that a program can drop candidates
-    between stages. A network that encodes texts apart is one symbol. ``export.json`` holds the
-    names and types of inputs and outputs, and the ids of the special tokens. ``tokenizer.json`` is
-    the run's.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run directory or fine-tuned classifier, as `load_network_ranker` takes it.
-    out : str or path-like
-        Directory to create.
-
-    Returns
-    -------
-    list of str
-        Names of the files written.
-
-    Raises
-    ------
-    WqaError
-        If the run cannot be read or the directory cannot be written.
+    MXNet's bindings of other languages and `SymbolBlock.imports` read them. ``model-symbol.json``
+    and ``model-0000.params`` compute the score of the last exit. A cascade is also written stage by
+    stage, in ``exit_2-symbol.json`` and so on. A stage takes the encodings of the stage before and
+    returns its own encodings and scores, so that a program can drop candidates between stages. A
+    network that encodes texts apart is one symbol. ``export.json`` holds the names and types of
+    inputs and outputs, and the ids of the special tokens. ``tokenizer.json`` is the run's.
     """
     ranker = load_network_ranker(run)
     network, tokenizer = ranker.network, ranker.encoder.tokenizer
@@ -127,25 +109,6 @@ def export_huggingface(run: PathLike, out: PathLike) -> List[str]:
     """Write a monolithic ranker as a Hugging Face directory.
 
     It holds a sequence classifier with one output, the score of this package.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run of a monolithic ranker, or a fine-tuned classifier.
-    out : str or path-like
-        New directory.
-
-    Returns
-    -------
-    list of str
-        Names of the files in it.
-
-    Raises
-    ------
-    OptionError
-        If the run is not a monolithic ranker.
-    WqaError
-        If the run cannot be read or the directory cannot be written.
     """
     ranker = load_network_ranker(run)
     network = ranker.network
@@ -168,25 +131,6 @@ def export_checkpoint(run: PathLike, out: PathLike) -> List[str]:
 
     ``config.json`` and the tokenizer are those of an encoder of the network's depth, which that
     code and `wqa.systems.convert` read beside the file.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run of a system whose record has a ``checkpoint``.
-    out : str or path-like
-        New directory.
-
-    Returns
-    -------
-    list of str
-        Names of the files in it.
-
-    Raises
-    ------
-    OptionError
-        If the authors' code has no names for the system, its encoder or a part of it.
-    WqaError
-        If the run cannot be read or the directory cannot be written.
     """
     ranker = load_network_ranker(run)
     network = ranker.network
@@ -229,18 +173,7 @@ def _write_settings(ranker: CascadeRanker, config: Dict[str, Any], folder: pathl
 
 
 def huggingface_tensors(model: PairwiseTransformer) -> Dict[str, np.ndarray]:
-    """Parameters of a monolithic ranker by Hugging Face's names.
-
-    Parameters
-    ----------
-    model : PairwiseTransformer
-        Network with initialised parameters.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-        float32 parameters.
-    """
+    """Parameters of a monolithic ranker by Hugging Face's names."""
     family, tensors = HUGGINGFACE[model.config.layout], {}
     parameters = model.backbone._collect_params_with_prefix()
     for ours, theirs in huggingface_names(model.config).items():

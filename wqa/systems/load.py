@@ -74,24 +74,7 @@ def build_ranker(system: str, network: Network, encoder: PairEncoder, **options:
 def calibrate_network(
     system: str, network: Network, pairs: Sequence[Any], strength: float = STRENGTH
 ) -> QuantizedLayers:
-    """Quantize the products of a network as the ranker of its system computes them.
-
-    Parameters
-    ----------
-    system : str
-        Name of the system.
-    network : Network
-        Network of transformer layers, with its parameters on the CPU.
-    pairs : sequence of Encoded
-        Pairs to calibrate on, as the network's text encoder makes them, none of them empty.
-    strength : float
-        SmoothQuant's alpha.
-
-    Returns
-    -------
-    list of dict of str to Quantized
-        Products of each layer, as the ranker of the network takes them.
-    """
+    """Quantize the products of a network as the ranker of its system computes them."""
     owner = find_system(system).ranker_type()
     calibrate = getattr(owner, "calibrate", CascadeRanker.calibrate)
     return calibrate(network, pairs, strength)
@@ -259,18 +242,7 @@ def _is_ranker(path: pathlib.Path) -> bool:
 
 
 def reads_cache(run: Union[str, os.PathLike[str]]) -> bool:
-    """Whether a ranker, or one inside it, reads the encodings of documents from a cache.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Ranker, as `load_ranker` takes it.
-
-    Returns
-    -------
-    bool
-        False also for a run that cannot be read; `load_ranker` says what is wrong with it.
-    """
+    """Whether a ranker, or one inside it, reads the encodings of documents from a cache."""
     path = pathlib.Path(run)
     if is_ranker_file(path):
         return any(map(_entry_reads_cache, read_ranker_file(path).entries))
@@ -318,25 +290,7 @@ def _load_run(
 
 
 def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> CascadeRanker:
-    """Load a ranker that has a ``network`` and an ``encoder``.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run directory, or a fine-tuned classifier.
-    **options
-        Keywords of `load_ranker`.
-
-    Returns
-    -------
-    CascadeRanker
-        Ranker with the network of the run.
-
-    Raises
-    ------
-    RunDirectoryError
-        If ``run`` consists of several rankers or has no network, and in the cases of `load_ranker`.
-    """
+    """Load a ranker that has a ``network`` and an ``encoder``."""
     ranker = load_ranker(run, **options)
     if ranker.capabilities.rankers:
         kind = ranker.capabilities.kind

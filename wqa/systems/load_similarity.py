@@ -27,17 +27,7 @@ _CALIBRATION_TEXTS = 256
 
 
 class TextEncoders(NamedTuple):
-    """Encoders of questions and documents, which may be one, and their tokenizer.
-
-    Attributes
-    ----------
-    question, document : Backbone
-        Encoders with their parameters.
-    tokenizer : Tokenizer
-        Tokenizer of both.
-    max_length : int
-        Greatest length of a text in tokens, special tokens included.
-    """
+    """Encoders of questions and documents, which may be one, and their tokenizer."""
 
     question: Backbone
     document: Backbone
@@ -97,25 +87,7 @@ def _calibrate(encoders: TextEncoders) -> QuantizedLayers:
 
 
 def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
-    """Load the encoders of a run, or a pretrained one.
-
-    Parameters
-    ----------
-    encoder : str
-        Run directory, or what `wqa.pretrained.load_backbone` takes.
-    ctx : str
-        Device of the parameters.
-
-    Returns
-    -------
-    TextEncoders
-        For a run, its first encoder and its last; they are one but for a run of DC-BERT.
-
-    Raises
-    ------
-    EncoderError, RunDirectoryError
-        If the encoder cannot be read, or the run has none.
-    """
+    """Load the encoders of a run, or a pretrained one."""
     if _is_run(encoder):
         run = load_run(pathlib.Path(encoder), ctx)
         backbones = run.network.encoders
@@ -133,22 +105,7 @@ def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
 
 
 def load_inputs(encoder: str) -> SingleEncoder:
-    """Load what converts texts to token ids, without the parameters of the encoder.
-
-    Parameters
-    ----------
-    encoder : str
-        As `load_encoders` takes it.
-
-    Returns
-    -------
-    SingleEncoder
-
-    Raises
-    ------
-    EncoderError, RunDirectoryError
-        If a file is missing or damaged.
-    """
+    """Load what converts texts to token ids, without the parameters of the encoder."""
     with encoder_directory(encoder) as folder:
         if _is_run(encoder):
             length = read_run_config(folder / "config.json").max_length

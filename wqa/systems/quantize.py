@@ -29,40 +29,7 @@ def quantize(
     strength: float = STRENGTH,
     long_questions: str = "error",
 ) -> int:
-    """Calibrate a run and write its 8-bit products to ``int8.safetensors`` in its directory.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run directory of a network of transformer layers.
-    questions : iterable of Question
-        Questions of a development split; labels are not read.
-    most : int
-        Greatest number of questions; the first are used.
-    strength : float
-        SmoothQuant's alpha, the share of the inputs' imbalance that moves to the weights, in
-        [0, 1].
-    long_questions : {"error", "truncate", "skip"}
-        What to do with over-long questions, as `wqa.load_ranker` takes it. Those that are
-        skipped count for ``most``. A note on standard error gives their number.
-
-    Returns
-    -------
-    int
-        Number of pairs that the run was calibrated on.
-
-    Raises
-    ------
-    OptionError
-        If there is no question, ``strength`` is out of range, or the network has no transformer
-        layers.
-    QuestionTooLong
-        If a question leaves too few tokens for its candidates and is neither truncated nor skipped.
-    RunDirectoryError, StorageError
-        If the run cannot be read, or the file cannot be written.
-    OutputLocked
-        If another process writes to the run.
-    """
+    """Calibrate a run and write its 8-bit products to ``int8.safetensors`` in its directory."""
     if not 0 <= strength <= 1:
         raise OptionError("strength", strength, "a number from 0 to 1")
     folder = pathlib.Path(run)

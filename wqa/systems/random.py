@@ -36,34 +36,7 @@ def random_ranker(
     own: Optional[Mapping[str, Any]] = None,
     **options: Any,
 ) -> Any:
-    """Build a ranker with random weights, which ranks encoded pairs only.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Sizes of the encoder.
-    exits : sequence of int
-        Layers of the exits; the default of the system if empty.
-    seed : int
-        Seed of the weights.
-    system : str
-        Name of the system.
-    own : mapping of str to Any, optional
-        Further fields of the system's configuration.
-    **options
-        Parameters of the system's ranker, such as those of `CascadeRanker`. For int8 the weights
-        are calibrated on random pairs.
-
-    Returns
-    -------
-    Ranker
-        Ranker with a method such as `wqa.inference.CascadeRanker.rank_pairs`.
-
-    Raises
-    ------
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        If an option does not fit the system, or this machine lacks what it needs.
-    """
+    """Build a ranker with random weights, which ranks encoded pairs only."""
     mx.random.seed(seed)
     engine = options.get("engine") or EngineConfig(engine="mxnet")
     fields = dict(own or {})
@@ -95,22 +68,7 @@ def _quantized(
 
 
 def random_ensemble(configs: Sequence[BackboneConfig], seed: int = 0, **options: Any) -> Any:
-    """Build an ensemble of rankers with random weights, which ranks encoded pairs only.
-
-    Parameters
-    ----------
-    configs : sequence of BackboneConfig
-        Sizes of each ranker's encoder.
-    seed : int
-        Seed of the first ranker's weights; those after it have the following seeds.
-    **options
-        Further parameters of `random_ranker`, for every ranker.
-
-    Returns
-    -------
-    EnsembleRanker
-        Ranker for `EnsembleRanker.rank_pairs`.
-    """
+    """Build an ensemble of rankers with random weights, which ranks encoded pairs only."""
     rankers = []
     for number, config in enumerate(configs):
         rankers.append(random_ranker(config, seed=seed + number, **options))
@@ -120,24 +78,7 @@ def random_ensemble(configs: Sequence[BackboneConfig], seed: int = 0, **options:
 def random_pairs(
     rng: np.random.Generator, count: int, shortest: int, longest: int, vocab_size: int
 ) -> List[Encoded]:
-    """Draw pairs with uniform lengths and token ids.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-        Generator of lengths and token ids.
-    count : int
-        Number of pairs.
-    shortest, longest : int
-        Smallest and greatest number of tokens of a pair.
-    vocab_size : int
-        Size of the vocabulary.
-
-    Returns
-    -------
-    list of Encoded
-        Pairs without truncated or empty candidates.
-    """
+    """Draw pairs with uniform lengths and token ids."""
     lengths = rng.integers(shortest, longest + 1, count)
     pairs = []
     for length in lengths:
@@ -149,26 +90,7 @@ def random_pairs(
 def random_questions(
     count: int, candidates: int, lengths: Tuple[int, int], vocab_size: int, seed: int = 0
 ) -> List[List[Encoded]]:
-    """Draw the pairs of several questions.
-
-    Parameters
-    ----------
-    count : int
-        Number of questions.
-    candidates : int
-        Number of candidates of a question.
-    lengths : (int, int)
-        Smallest and greatest number of tokens of a pair.
-    vocab_size : int
-        Size of the vocabulary.
-    seed : int
-        Seed of the draw.
-
-    Returns
-    -------
-    list of list of Encoded
-        Pairs of each question.
-    """
+    """Draw the pairs of several questions."""
     rng = np.random.default_rng(seed)
     return [random_pairs(rng, candidates, *lengths, vocab_size) for _ in range(count)]
 
@@ -181,26 +103,7 @@ def random_splits(
     vocab_size: int,
     seed: int = 0,
 ) -> List[List[SplitPair]]:
-    """Draw questions and documents that are encoded apart.
-
-    Parameters
-    ----------
-    count : int
-        Number of questions.
-    documents : int
-        Number of documents of a question.
-    question_lengths, document_lengths : (int, int)
-        Smallest and greatest number of tokens of a question and of a document.
-    vocab_size : int
-        Size of the vocabulary.
-    seed : int
-        Seed of the draw.
-
-    Returns
-    -------
-    list of list of SplitPair
-        Pairs of each question.
-    """
+    """Draw questions and documents that are encoded apart."""
     rng = np.random.default_rng(seed)
     questions = []
     for _ in range(count):
@@ -211,17 +114,6 @@ def random_splits(
 
 
 def joined(pair: SplitPair) -> Encoded:
-    """The two texts as one input, for a ranker that reads them together.
-
-    Parameters
-    ----------
-    pair : SplitPair
-        A question and a document.
-
-    Returns
-    -------
-    Encoded
-        All of their tokens.
-    """
+    """The two texts as one input, for a ranker that reads them together."""
     token_ids = np.concatenate([pair.question.token_ids, pair.document.token_ids])
     return Encoded(token_ids, pair.question.length, pair.truncated, pair.empty)

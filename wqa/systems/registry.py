@@ -58,24 +58,7 @@ def find_system(name: str) -> System:
 
 
 def system_config(system: str, options: Dict[str, Any]) -> Any:
-    """Build the configuration of a system.
-
-    Parameters
-    ----------
-    system : str
-        Name of the system.
-    options : dict of str to Any
-        Fields of its configuration.
-
-    Returns
-    -------
-    NetworkConfig
-
-    Raises
-    ------
-    OptionError
-        If the system is unknown or an option does not fit it.
-    """
+    """Build the configuration of a system."""
     kind = find_system(system).network_type().Config
     try:
         return kind(**options)

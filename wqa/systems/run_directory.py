@@ -44,32 +44,7 @@ def load_run(
     long_questions: str = "error",
     computes: str = "",
 ) -> Run:
-    """Load a run directory.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Run directory.
-    ctx : str
-        Device of the parameters.
-    precision : {"float32", "bfloat16", "int8"}
-        Precision of products; the 8-bit weights are read for int8 alone.
-    long_questions : {"error", "truncate", "skip"}
-        What to do with over-long questions, as `wqa.text.PairEncoder` takes it.
-    computes : str
-        What the network must compute, a key of `KINDS`; empty for anything.
-
-    Returns
-    -------
-    Run
-        The run, as its digests describe it.
-
-    Raises
-    ------
-    RunDirectoryError
-        If a file is missing, damaged, or contradicts another file, or the network computes
-        something else.
-    """
+    """Load a run directory."""
     config = read_run_config(folder / "config.json")
     if config.system == "encoder":
         raise RunDirectoryError(
@@ -105,19 +80,7 @@ def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
 
 
 def run_kind(run: PathLike) -> str:
-    """Tell what the network of a run computes, by its ``config.json`` alone.
-
-    Parameters
-    ----------
-    run : str or path-like
-        What stands where a run is expected.
-
-    Returns
-    -------
-    str
-        A key of `KINDS`; empty for what is no run directory, such as the name of a baseline. What
-        loads it says what is wrong with a damaged one.
-    """
+    """Tell what the network of a run computes, by its ``config.json`` alone."""
     folder = pathlib.Path(run)
     try:
         return own_config(folder, read_run_config(folder / "config.json")).computes
@@ -157,28 +120,7 @@ def _pair_encoder(
 
 
 def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> Network:
-    """Load the network of a run directory.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Run directory that holds ``model.params``.
-    config : RunConfig
-        Content of the run's ``config.json``.
-    ctx : str
-        Device of the parameters.
-
-    Returns
-    -------
-    Network
-        Network with the parameters of the run.
-
-    Raises
-    ------
-    RunDirectoryError
-        If the system is unknown, or ``model.params`` is missing or damaged, contradicts
-        ``config.json``, or holds NaN or infinity.
-    """
+    """Load the network of a run directory."""
     own, path = own_config(folder, config), folder / "model.params"
     if not path.exists():
         raise RunDirectoryError(path, "the file is missing", "the parameters of the run", _MEND)
@@ -198,25 +140,7 @@ def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> N
 
 
 def own_config(folder: pathlib.Path, config: RunConfig) -> Any:
-    """Configuration of a run's system, from ``config.json``.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Run directory, for errors.
-    config : RunConfig
-        Content of its ``config.json``.
-
-    Returns
-    -------
-    NetworkConfig
-        Configuration of the type of the system's network.
-
-    Raises
-    ------
-    RunDirectoryError
-        If the system is unknown, or a field does not fit it.
-    """
+    """Configuration of a run's system, from ``config.json``."""
     path = folder / "config.json"
     try:
         kind = find_system(config.system).network_type()
@@ -227,18 +151,7 @@ def own_config(folder: pathlib.Path, config: RunConfig) -> Any:
 
 
 def quantized_path(folder: pathlib.Path) -> pathlib.Path:
-    """File of a run's 8-bit weights.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Run directory.
-
-    Returns
-    -------
-    pathlib.Path
-        The file, which may not exist.
-    """
+    """File of a run's 8-bit weights."""
     return folder / "int8.safetensors"
 
 

@@ -57,25 +57,7 @@ def score_settings(
     partition_tokens: int,
     options: Mapping[str, Any],
 ) -> Dict[str, Any]:
-    """What scores depend on, but for the machine.
-
-    Parameters
-    ----------
-    run, data, filter, partition_tokens
-        As `write_scores` takes them.
-    options : dict
-        Keywords of `wqa.load_ranker`.
-
-    Returns
-    -------
-    dict of str to Any
-        For ``meta.json``, but for ``system``: digests and options, in values of JSON.
-
-    Raises
-    ------
-    WqaError
-        If the ranker or the questions cannot be read.
-    """
+    """What scores depend on, but for the machine."""
     precision = options.get("precision", "float32")
     settings = {
         "data_sha256": data_digest(data),
@@ -95,18 +77,7 @@ def score_settings(
 
 
 def with_defaults(made_with: Mapping[str, Any]) -> Dict[str, Any]:
-    """Settings of `score_settings` to compare with those of a folder.
-
-    Parameters
-    ----------
-    made_with : dict
-        The settings.
-
-    Returns
-    -------
-    dict of str to Any
-        The same, with None for each setting that is absent.
-    """
+    """Settings of `score_settings` to compare with those of a folder."""
     return {**dict.fromkeys(OPTIONAL_SETTINGS), **made_with}
 
 
@@ -114,17 +85,6 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
     """What the last bits of scores depend on beside `score_settings`.
 
     Products on other numbers of threads are rounded differently.
-
-    Parameters
-    ----------
-    options : dict
-        Keywords of `wqa.load_ranker`.
-
-    Returns
-    -------
-    dict of str to Any
-        The options of the engine, whether oneDNN is there for ``engine="auto"``, the number of
-        threads, and the versions of the libraries, in values of JSON.
     """
     settings: Dict[str, Any] = {}
     for name, value in options.items():
@@ -141,18 +101,7 @@ def machine_settings(options: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def check_partition_tokens(count: object) -> None:
-    """Check a size of partitions.
-
-    Parameters
-    ----------
-    count : Any
-        The value of ``partition_tokens``.
-
-    Raises
-    ------
-    OptionError
-        If it is not a whole number from 1.
-    """
+    """Check a size of partitions."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise OptionError("partition_tokens", shorten(count), "a whole number from 1")
 

@@ -26,13 +26,7 @@ _SMALL = BackboneConfig(
 
 
 def check_engines() -> List[Dict[str, str]]:
-    """Rank random pairs by each engine and precision.
-
-    Returns
-    -------
-    list of dict of str to str
-        ``engine``, ``precision``, and ``problem``, which is empty where the ranking works.
-    """
+    """Rank random pairs by each engine and precision."""
     results = []
     for engine, precision in COMBINATIONS:
         result = {"engine": engine, "precision": precision, "problem": ""}

@@ -27,12 +27,7 @@ PRECISIONS = ("float32", "bfloat16")
 class EncodedText(NamedTuple):
     """Encodings of a text.
 
-    Attributes
-    ----------
-    rows : numpy.ndarray
-        (tokens, C), as `DocumentEncoder.encode` returns them.
-    truncated : bool
-        Whether the text lost tokens to the length limit.
+    Shapes: `rows` (tokens, C).
     """
 
     rows: np.ndarray
@@ -40,40 +35,14 @@ class EncodedText(NamedTuple):
 
 
 class TextEncoder(NamedTuple):
-    """Encodes the documents of one run.
-
-    Attributes
-    ----------
-    inputs : SingleEncoder
-        Converts texts to token ids.
-    encoder : DocumentEncoder
-        Encodes token ids.
-    identity : dict
-        What the encodings depend on, as `encodings_identity` returns it.
-    """
+    """Encodes the documents of one run."""
 
     inputs: SingleEncoder
     encoder: DocumentEncoder
     identity: Dict[str, Any]
 
     def encode(self, texts: Sequence[str]) -> List[Optional[EncodedText]]:
-        """Encode a list of texts, each by itself; the last bits depend on the whole list.
-
-        Parameters
-        ----------
-        texts : sequence of str
-            The texts.
-
-        Returns
-        -------
-        list of EncodedText or None
-            None for a text without a token.
-
-        Raises
-        ------
-        InputError
-            If a token id has no row in the word embeddings.
-        """
+        """Encode a list of texts, each by itself; the last bits depend on the whole list."""
         inputs = self.inputs.encode(list(texts))
         filled = [encoded for encoded in inputs if not encoded.empty]
         rows = iter(self.encoder.encode([encoded.token_ids for encoded in filled]))
@@ -87,27 +56,7 @@ class TextEncoder(NamedTuple):
 
 
 def load_text_encoder(run: Union[str, os.PathLike[str]], engine: EngineConfig) -> TextEncoder:
-    """Load the encoder of a run's documents.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run directory of a system that encodes documents by themselves, or a similarity, such as
-        ``minilm``.
-    engine : EngineConfig
-        Engine, precision, device and threads.
-
-    Returns
-    -------
-    TextEncoder
-
-    Raises
-    ------
-    RunDirectoryError
-        If there is no such run, or a file is damaged.
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        If the engine does not fit this machine.
-    """
+    """Load the encoder of a run's documents."""
     parse_devices(engine.ctx)
     check_choice("precision", engine.precision, PRECISIONS)
     check_precision(engine.precision)
@@ -120,22 +69,7 @@ def load_text_encoder(run: Union[str, os.PathLike[str]], engine: EngineConfig) -
 
 
 def load_document_inputs(run: Union[str, os.PathLike[str]]) -> SingleEncoder:
-    """Load what converts the documents of a run to token ids, without its parameters.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run directory, or a similarity.
-
-    Returns
-    -------
-    SingleEncoder
-
-    Raises
-    ------
-    RunDirectoryError, EncoderError
-        If there is no such run, or a file is damaged.
-    """
+    """Load what converts the documents of a run to token ids, without its parameters."""
     baseline = parse_baseline(run)
     if baseline is not None and baseline.is_similarity:
         return load_inputs(baseline.encoder)
@@ -145,24 +79,7 @@ def load_document_inputs(run: Union[str, os.PathLike[str]]) -> SingleEncoder:
 
 
 def load_identity(run: Union[str, os.PathLike[str]]) -> Dict[str, Any]:
-    """What the encodings of a run's documents depend on. The run is read on the CPU.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run directory of a system that encodes documents by themselves, or a similarity, such as
-        ``minilm``.
-
-    Returns
-    -------
-    dict of str to Any
-        As `wqa.engines.document_encoder.encodings_identity` returns it.
-
-    Raises
-    ------
-    RunDirectoryError
-        If there is no such run, or a file is damaged.
-    """
+    """What the encodings of a run's documents depend on. The run is read on the CPU."""
     backbone, inputs = _load(run, "cpu")
     return encodings_identity(backbone, inputs.tokenizer, inputs.max_length)
 
@@ -189,20 +106,7 @@ def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, Single
 
 
 def check_cache_options(store: str, first_tokens: int) -> None:
-    """Check the options of a cache.
-
-    Parameters
-    ----------
-    store : str
-        Element type.
-    first_tokens : int
-        Number of rows of each document to keep.
-
-    Raises
-    ------
-    OptionError
-        If the element type is unknown, or the number is negative.
-    """
+    """Check the options of a cache."""
     check_choice("store", store, STORES)
     if first_tokens < 0:
         raise OptionError("first_tokens", first_tokens, "a number of rows, or 0 for all")
@@ -211,22 +115,6 @@ def check_cache_options(store: str, first_tokens: int) -> None:
 def cache_settings(
     encoder: TextEncoder, precision: str, store: str, first_tokens: int
 ) -> Dict[str, Any]:
-    """Settings of the cache of an encoder, as `DocumentCacheWriter` takes them.
-
-    Parameters
-    ----------
-    encoder : TextEncoder
-        The encoder.
-    precision : {"float32", "bfloat16"}
-        Precision of its products.
-    store : str
-        Element type of the cache.
-    first_tokens : int
-        Number of rows of each document to keep, from the first on; 0 for all.
-
-    Returns
-    -------
-    dict of str to Any
-    """
+    """Settings of the cache of an encoder, as `DocumentCacheWriter` takes them."""
     options = {"precision": precision, "store": store, "tokens": first_tokens}
     return {**encoder.identity, **options}

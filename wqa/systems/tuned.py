@@ -15,23 +15,7 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 
 def read_tuned(run: PathLike) -> List[float]:
-    """Read the drop ratios that were tuned for a run.
-
-    Parameters
-    ----------
-    run : str or path-like
-        Run directory.
-
-    Returns
-    -------
-    list of float
-        One an exit, the last 0.
-
-    Raises
-    ------
-    RunDirectoryError
-        If the run has no tuned drop ratios, or they do not fit its exits.
-    """
+    """Read the drop ratios that were tuned for a run."""
     path = pathlib.Path(run) / "tuned.json"
     try:
         values = read_json(path)["drop_ratio"]

@@ -17,38 +17,13 @@ Settings = Dict[str, Any]
 
 
 def run_end(pattern: Pattern[str], text: str, position: int) -> int:
-    """End of a run of characters, which can be empty.
-
-    Parameters
-    ----------
-    pattern : re.Pattern
-        Matches a run.
-    text : str
-        The text.
-    position : int
-        Start of the run.
-
-    Returns
-    -------
-    int
-        Position behind the run.
-    """
+    """End of a run of characters, which can be empty."""
     match = pattern.match(text, position)
     return position if match is None else match.end()
 
 
 class Piece(NamedTuple):
-    """A part of a text up to an added token, or up to where it is read.
-
-    Parameters
-    ----------
-    end : int
-        End of the part.
-    token_id : int, optional
-        Id of the added token behind it.
-    next_start : int
-        Position behind that token; ``end`` without a token.
-    """
+    """A part of a text up to an added token, or up to where it is read."""
 
     end: int
     token_id: Optional[int]
@@ -56,18 +31,7 @@ class Piece(NamedTuple):
 
 
 class AddedTokens:
-    """Added tokens that are matched in the text before it is normalized.
-
-    Parameters
-    ----------
-    tokens : list of dict
-        The tokens, as ``tokenizer.json`` holds them.
-
-    Attributes
-    ----------
-    supported : bool
-        Whether `limit` matches them as the `tokenizers` library does.
-    """
+    """Added tokens that are matched in the text before it is normalized."""
 
     def __init__(self, tokens: Sequence[Settings]) -> None:
         self._ids = {token["content"]: token["id"] for token in tokens}
@@ -79,22 +43,7 @@ class AddedTokens:
         self._pattern = _alternatives(contents)
 
     def limit(self, text: str, start: int, end: int, spaces_count: bool) -> Piece:
-        """End a piece of a text at its first added token, if it has one.
-
-        Parameters
-        ----------
-        text : str
-            The text.
-        start, end : int
-            Where the piece starts and ends.
-        spaces_count : bool
-            Whether spaces at the end of the piece have tokens of their own.
-
-        Returns
-        -------
-        Piece
-            The piece up to the token, or all of it.
-        """
+        """End a piece of a text at its first added token, if it has one."""
         stop = min(end + self._longest - 1, len(text))
         match = self._pattern.search(text, start, stop)
         if match is None and spaces_count and self._strips:
@@ -113,20 +62,7 @@ class AddedTokens:
 
 
 class NormalizedTokens:
-    """Added tokens that are matched in the normalized text: the leftmost, then the longest.
-
-    Parameters
-    ----------
-    tokens : list of dict
-        The tokens, as ``tokenizer.json`` holds them.
-    normalize : callable
-        Normalizes a string.
-
-    Attributes
-    ----------
-    supported : bool
-        Whether `limit` matches them as the `tokenizers` library does.
-    """
+    """Added tokens that are matched in the normalized text: the leftmost, then the longest."""
 
     def __init__(self, tokens: Sequence[Settings], normalize: Callable[[str], str]) -> None:
         contents = [normalize(token["content"]) for token in tokens]
@@ -146,19 +82,8 @@ class NormalizedTokens:
                 self._starts.add(content[:end])
 
     def limit(self, text: str, is_last: bool) -> Piece:
-        """End a text at its first added token, or where a token may start that goes on behind it.
-
-        Parameters
-        ----------
-        text : str
-            Normalized text.
-        is_last : bool
-            Whether no more text follows.
-
-        Returns
-        -------
-        Piece
-            The text up to the token, or as much of it as no token can start in.
+        """End a text at its first added token, or where a token may start that goes on behind
+        it.
         """
         end = len(text)
         if not is_last:

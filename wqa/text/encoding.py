@@ -49,19 +49,7 @@ class Encoded(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """Token ids of a question and its candidates, without special tokens.
-
-    Attributes
-    ----------
-    question : list of int
-        Token ids of the question.
-    candidates : list of list of int
-        Token ids of each candidate, cut to the room that the question leaves.
-    truncated : list of bool
-        Whether each candidate was cut.
-    question_truncated : bool
-        Whether the question was cut.
-    """
+    """Token ids of a question and its candidates, without special tokens."""
 
     question: List[int]
     candidates: List[List[int]]

@@ -92,20 +92,7 @@ def prepare_questions(
 
 
 def is_skipped(question: Question, encoder: PairEncoder) -> bool:
-    """Whether a question is left out of a corpus.
-
-    Parameters
-    ----------
-    question : Question
-        A question of the corpus.
-    encoder : PairEncoder
-        Encoder of the corpus.
-
-    Returns
-    -------
-    bool
-        True if the question is over-long, and the encoder's ``long_questions`` is ``"skip"``.
-    """
+    """Whether a question is left out of a corpus."""
     return encoder.long_questions == "skip" and any(True for _ in _over_long([question], encoder))
 
 

@@ -70,17 +70,7 @@ Settings = Dict[str, Any]
 
 @dataclasses.dataclass
 class _Part:
-    """Normalized text between two added tokens, as far as it is read and not tokenized.
-
-    Parameters
-    ----------
-    pending : str
-        Text whose words can still change.
-    held : str
-        Text behind it, in which an added token may start.
-    is_new : bool
-        Whether nothing of the part was pending yet.
-    """
+    """Normalized text between two added tokens, as far as it is read and not tokenized."""
 
     pending: str = ""
     held: str = ""
@@ -88,18 +78,7 @@ class _Part:
 
 
 class StartTokenizer:
-    """Computes the first token ids of long texts.
-
-    Parameters
-    ----------
-    inner : tokenizers.Tokenizer
-        Tokenizer of the `tokenizers` library. It does not truncate.
-
-    Attributes
-    ----------
-    supported : bool
-        Whether it reads only as much of a text as it needs. If not, it tokenizes the whole text.
-    """
+    """Computes the first token ids of long texts."""
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         self._inner = inner
@@ -137,25 +116,7 @@ class StartTokenizer:
         self._longest = max(map(len, inner.get_vocab(with_added_tokens=False)), default=1)
 
     def first_ids(self, text: str, count: int) -> List[int]:
-        """Tokenize the start of a text.
-
-        Parameters
-        ----------
-        text : str
-            The text.
-        count : int
-            Number of ids.
-
-        Returns
-        -------
-        list of int
-            The first ``count`` ids of the text; all of them if there are fewer.
-
-        Raises
-        ------
-        InputError
-            If the text has more than `MOST_WHOLE` characters, and all of it would be tokenized.
-        """
+        """Tokenize the start of a text."""
         if not self.supported:
             if len(text) > MOST_WHOLE:
                 raise InputError(

@@ -19,18 +19,7 @@ from wqa.text.encoding import PairEncoder
 
 
 def array_types(vocab_size: int) -> Dict[str, np.dtype]:
-    """Element types of the arrays of tokenized pairs, by name.
-
-    Parameters
-    ----------
-    vocab_size : int
-        Number of token ids of the tokenizer; a token id has two bytes if that is enough for all.
-
-    Returns
-    -------
-    dict of str to numpy.dtype
-        Types of fixed size and byte order.
-    """
+    """Element types of the arrays of tokenized pairs, by name."""
     token = np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
     return {
         "question_tokens": token,
@@ -165,21 +154,7 @@ def _text(tokens: np.ndarray, ends: np.ndarray, index: int) -> np.ndarray:
 
 
 class PairTokenizer:
-    """Tokenizes labelled questions one at a time, and collects their pairs.
-
-    Parameters
-    ----------
-    encoder : PairEncoder
-        Tokenizes the texts, cuts candidates to its length limit, and says what to do with over-long
-        questions.
-    with_keys : bool
-        Whether to compute the pairs' keys.
-
-    Attributes
-    ----------
-    candidates : int
-        Number of candidates since the last `take`, blank ones included.
-    """
+    """Tokenizes labelled questions one at a time, and collects their pairs."""
 
     def __init__(self, encoder: PairEncoder, with_keys: bool = False) -> None:
         self._encoder = encoder
@@ -201,21 +176,8 @@ class PairTokenizer:
     def add(self, question: Question) -> None:
         """Tokenize a question and its candidates; candidates without a token are left out.
 
-        An over-long question is left out with its candidates if the encoder's ``long_questions``
-        is ``"skip"``.
-
-        Parameters
-        ----------
-        question : Question
-            The question, all of whose candidates have labels.
-
-        Raises
-        ------
-        DataError
-            If a candidate has no label.
-        InputError
-            If the question is empty, or leaves too few tokens for its candidates and is neither
-            truncated nor skipped.
+        An over-long question is left out with its candidates if the encoder's ``long_questions`` is
+        ``"skip"``.
         """
         labels = known_labels(question)
         try:
@@ -245,13 +207,7 @@ class PairTokenizer:
         self.candidates += len(labels)
 
     def take(self) -> TokenizedPairs:
-        """Return the collected pairs, and start again with none.
-
-        Returns
-        -------
-        TokenizedPairs
-            The pairs of the questions since the last call; their first question has index 0.
-        """
+        """Return the collected pairs, and start again with none."""
         arrays = {}
         for name, element in self._types.items():
             arrays[name] = np.array(self._parts[name], dtype=element)

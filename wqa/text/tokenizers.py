@@ -343,35 +343,12 @@ def _without_unknown(where: str, reason: str) -> EncoderError:
 
 
 def is_library_error(error: BaseException) -> bool:
-    """Whether an exception is an error of the `tokenizers` library.
-
-    Parameters
-    ----------
-    error : BaseException
-        The exception.
-
-    Returns
-    -------
-    bool
-        True for every `Exception`, and for the library's panics, which derive from
-        `BaseException`.
-    """
+    """Whether an exception is an error of the `tokenizers` library."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
 def check_text(text: object) -> None:
-    """Check that a text is a string that UTF-8 can represent.
-
-    Parameters
-    ----------
-    text : object
-        The text.
-
-    Raises
-    ------
-    InputError
-        If it is no string, or holds half a surrogate pair.
-    """
+    """Check that a text is a string that UTF-8 can represent."""
     if isinstance(text, str):
         try:
             text.encode("utf-8")

@@ -34,20 +34,7 @@ MOST_BYTES = 1 << 26
 
 
 def check_size(path: pathlib.Path, most: int = MOST_BYTES) -> None:
-    """Refuse what is no plain file, or is too large, before it is read.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Name of the file.
-    most : int
-        Greatest size in bytes.
-
-    Raises
-    ------
-    EncoderError
-        If it is a directory or a pipe, or has more bytes.
-    """
+    """Refuse what is no plain file, or is too large, before it is read."""
     if not path.is_file():
         raise EncoderError(path, "is no file", "a file of a tokenizer")
     size = path.stat().st_size
@@ -56,24 +43,7 @@ def check_size(path: pathlib.Path, most: int = MOST_BYTES) -> None:
 
 
 def read_settings(folder: pathlib.Path) -> Settings:
-    """Read ``tokenizer_config.json``.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The directory of the encoder.
-
-    Returns
-    -------
-    dict
-        The settings; empty if the file is absent.
-
-    Raises
-    ------
-    EncoderError
-        If the file does not hold a JSON object, or a setting that is read is neither true nor
-        false.
-    """
+    """Read ``tokenizer_config.json``."""
     path = folder / "tokenizer_config.json"
     if not path.exists():
         return {}
@@ -96,18 +66,6 @@ def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
 
     If the settings do not say whether texts are lower-cased, the vocabulary decides: it is cased if
     it has a word with a capital letter. The oldest directories of encoders lack the settings.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        The directory of the encoder.
-    settings : dict
-        The settings of its ``tokenizer_config.json``.
-
-    Returns
-    -------
-    tokenizers.Tokenizer
-        The tokenizer.
     """
     words = (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")
     if not words[-1]:
@@ -117,23 +75,7 @@ def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
 
 
 def zoo_wordpiece(path: pathlib.Path) -> tokenizers.Tokenizer:
-    """BERT's tokenizer from a ``.vocab`` file of GluonNLP's zoo.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        Vocabulary file.
-
-    Returns
-    -------
-    tokenizers.Tokenizer
-        WordPiece tokenizer.
-
-    Raises
-    ------
-    EncoderError
-        If it is not a WordPiece vocabulary.
-    """
+    """BERT's tokenizer from a ``.vocab`` file of GluonNLP's zoo."""
     values = read_json(path)
     words: Any = values.get("idx_to_token") if isinstance(values, dict) else None
     strings = isinstance(words, list) and all(isinstance(word, str) for word in words)
@@ -150,25 +92,7 @@ def zoo_wordpiece(path: pathlib.Path) -> tokenizers.Tokenizer:
 
 
 def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
-    """RoBERTa's tokenizer, byte-level BPE, from ``vocab.json`` and ``merges.txt``.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Directory with both files.
-    settings : dict
-        Settings of the tokenizer, of which ``add_prefix_space`` is read.
-
-    Returns
-    -------
-    tokenizers.Tokenizer
-        Byte-level BPE tokenizer.
-
-    Raises
-    ------
-    EncoderError
-        If the vocabulary lacks a byte, which the tokenizer would leave out of texts.
-    """
+    """RoBERTa's tokenizer, byte-level BPE, from ``vocab.json`` and ``merges.txt``."""
     inner = tokenizers.Tokenizer(
         models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
     )
@@ -193,26 +117,7 @@ def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer
 
 
 def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
-    """ALBERT's tokenizer, a SentencePiece unigram model, from ``spiece.model``.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Directory with the model.
-    settings : dict
-        Settings of the tokenizer, of which ``keep_accents`` and ``do_lower_case`` are read.
-
-    Returns
-    -------
-    tokenizers.Tokenizer
-        Unigram tokenizer.
-
-    Raises
-    ------
-    EncoderError
-        If the file is cut off, holds another kind of model, a score that is not finite, or a piece
-        twice.
-    """
+    """ALBERT's tokenizer, a SentencePiece unigram model, from ``spiece.model``."""
     path = folder / "spiece.model"
     pieces, kind, unknown, charsmap = read_sentencepiece(path)
     if kind != 1 or not pieces:
@@ -256,29 +161,7 @@ UNKNOWN, CONTROL, USER_DEFINED = 2, 3, 4
 
 
 def read_sentencepiece(path: pathlib.Path) -> Tuple[List[Tuple[str, float, int]], int, int, bytes]:
-    """Read a SentencePiece model, a protocol buffer.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The model file.
-
-    Returns
-    -------
-    pieces : list of (str, float, int)
-        Text, score and kind of each piece; kind 1 is a normal piece.
-    kind : int
-        Kind of the model; 1 is unigram.
-    unknown : int
-        Id of the unknown piece.
-    charsmap : bytes
-        Compiled normalization rules.
-
-    Raises
-    ------
-    EncoderError
-        If the file is cut off.
-    """
+    """Read a SentencePiece model, a protocol buffer."""
     pieces, kind, unknown, charsmap = [], 1, 0, b""
     try:
         for field, value in _fields(path.read_bytes()):

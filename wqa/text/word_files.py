@@ -20,43 +20,13 @@ _FIELDS = {"words_format": int, "buckets": int, "masks_digits": bool, "words": l
 
 
 def is_word_tokenizer(path: pathlib.Path) -> bool:
-    """Whether a ``tokenizer.json`` holds words, as `WordTokenizer.save` writes them.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-
-    Returns
-    -------
-    bool
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    """
+    """Whether a ``tokenizer.json`` holds words, as `WordTokenizer.save` writes them."""
     with open_file(path) as file:
         return _START.match(file.read(_START_BYTES)) is not None
 
 
 def read_word_tokenizer(path: pathlib.Path) -> WordTokenizer:
-    """Read a tokenizer of words.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        A ``tokenizer.json`` that `WordTokenizer.save` wrote.
-
-    Returns
-    -------
-    WordTokenizer
-
-    Raises
-    ------
-    EncoderError
-        If the file cannot be read, or is no such tokenizer.
-    """
+    """Read a tokenizer of words."""
     try:
         fields = parse_json(path.read_bytes())
         _check_fields(fields)

@@ -16,13 +16,6 @@ class GradientSums:
     """Sums of gradients over mini-batches, of the parameters that a loss depends on.
 
     ``grad_req="add"`` of MXNet would also keep old gradients of the other parameters.
-
-    Parameters
-    ----------
-    parameters : dict of str to mxnet.gluon.Parameter
-        Parameters of the network.
-    devices : sequence of mxnet.Context
-        Devices of the parameters.
     """
 
     def __init__(
@@ -56,17 +49,6 @@ class FreshTrainer(gluon.Trainer):
 
     A gradient is fresh if the loss of the update depends on its parameter. The gradients above the
     exit that an update draws are stale: `mxnet.gluon.Trainer` sums them too, and applies none.
-
-    Parameters
-    ----------
-    parameters : sequence of mxnet.gluon.Parameter
-        Parameters to train.
-    optimizer : str or mxnet.optimizer.Optimizer
-        Optimizer, as `mxnet.gluon.Trainer` takes it.
-    settings : dict
-        Settings of the optimizer.
-    workers : Workers, optional
-        Workers of the training; by default this process alone.
     """
 
     def __init__(
@@ -105,17 +87,7 @@ class FreshTrainer(gluon.Trainer):
 
 
 def clip_gradients(gradients: Sequence[mx.nd.NDArray], limit: float, workers: Workers) -> None:
-    """Scale gradients so that their norm is at most a limit, by the same factor on all workers.
-
-    Parameters
-    ----------
-    gradients : sequence of mxnet.nd.NDArray
-        Gradients on one device, summed over all; they are changed.
-    limit : float
-        Greatest norm.
-    workers : Workers
-        Workers of the training.
-    """
+    """Scale gradients so that their norm is at most a limit, by the same factor on all workers."""
     if workers.count == 1:
         gluon.utils.clip_global_norm(gradients, limit)
         return

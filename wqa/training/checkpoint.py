@@ -58,20 +58,7 @@ class State:
 
 
 def save_parameters(block: Block, path: pathlib.Path) -> None:
-    """Write the parameters of a block, flush them to the disk, and check the file.
-
-    Parameters
-    ----------
-    block : mxnet.gluon.Block
-        Block with initialised parameters.
-    path : pathlib.Path
-        File to write.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be written completely.
-    """
+    """Write the parameters of a block, flush them to the disk, and check the file."""
     with storage_errors(path):
         write_parameters(block, path)
         with open(path, "rb+") as file:
@@ -79,28 +66,14 @@ def save_parameters(block: Block, path: pathlib.Path) -> None:
 
 
 class Checkpoints:
-    """The ``checkpoints/`` folder of a run directory.
-
-    Parameters
-    ----------
-    run : pathlib.Path
-        Run directory.
-    """
+    """The ``checkpoints/`` folder of a run directory."""
 
     def __init__(self, run: pathlib.Path) -> None:
         self.folder = run / "checkpoints"
         self._best: Optional[pathlib.Path] = None
 
     def keep_best(self, model: Block, update: int) -> None:
-        """Write the best parameters so far.
-
-        Parameters
-        ----------
-        model : mxnet.gluon.Block
-            Network with these parameters.
-        update : int
-            Number of updates so far.
-        """
+        """Write the best parameters so far."""
         path = self.folder / f"best-{update:08}.params"
         temporary = temporary_path(path)
         with storage_errors(path):
@@ -113,27 +86,7 @@ class Checkpoints:
         self._best = path
 
     def save(self, state: State, model: Block, save_optimizer: OptimizerFile) -> pathlib.Path:
-        """Write a checkpoint, then delete all but the last two.
-
-        Parameters
-        ----------
-        state : State
-            State of the training.
-        model : mxnet.gluon.Block
-            Network in training.
-        save_optimizer : callable
-            Takes the path of a file, to which it writes the optimizer's state.
-
-        Returns
-        -------
-        pathlib.Path
-            Folder of the checkpoint.
-
-        Raises
-        ------
-        StorageError
-            If the checkpoint cannot be written; earlier checkpoints remain.
-        """
+        """Write a checkpoint, then delete all but the last two."""
         target = self.folder / f"update-{state.update:08}"
         temporary = temporary_path(target)
         with storage_errors(target):
@@ -171,27 +124,7 @@ class Checkpoints:
         return sorted(folders, key=_number)
 
     def load_latest(self, model: Block, load_optimizer: OptimizerFile, ctx: Any) -> Optional[State]:
-        """Restore the newest checkpoint, and delete what dead processes left beside it.
-
-        Parameters
-        ----------
-        model : mxnet.gluon.Block
-            Network that the parameters are loaded into.
-        load_optimizer : callable
-            Takes the path of a file, from which it reads the optimizer's state.
-        ctx : list of mxnet.Context
-            Devices of the parameters.
-
-        Returns
-        -------
-        State or None
-            State of the training; None if there is no checkpoint.
-
-        Raises
-        ------
-        RunDirectoryError
-            If a file of the checkpoint is missing or has changed, or holds an inconsistent state.
-        """
+        """Restore the newest checkpoint, and delete what dead processes left beside it."""
         for loose in [*self.folder.glob("best-*"), *self.folder.glob(".*.tmp")]:
             remove(loose)
         checkpoints = self.all()
@@ -205,22 +138,7 @@ class Checkpoints:
         return record.state
 
     def check_fits(self, state: State, total: int, accumulate: int) -> None:
-        """Check that a state belongs to a training of these settings.
-
-        Parameters
-        ----------
-        state : State
-            State of a checkpoint.
-        total : int
-            Number of updates of the training.
-        accumulate : int
-            Greatest number of mini-batches of an update.
-
-        Raises
-        ------
-        RunDirectoryError
-            If such a training never has this state.
-        """
+        """Check that a state belongs to a training of these settings."""
         if state.update > total or state.batch > state.update * accumulate:
             raise RunDirectoryError(
                 self.folder,
@@ -230,15 +148,7 @@ class Checkpoints:
             )
 
     def finish(self, model: Block, path: pathlib.Path) -> None:
-        """Write the final parameters of a run and delete the checkpoints.
-
-        Parameters
-        ----------
-        model : mxnet.gluon.Block
-            Network whose parameters are written if `keep_best` was never called.
-        path : pathlib.Path
-            ``model.params`` of the run directory.
-        """
+        """Write the final parameters of a run and delete the checkpoints."""
         temporary = temporary_path(path)
         with storage_errors(path):
             try:

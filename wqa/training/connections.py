@@ -46,13 +46,7 @@ _MEND = "start all workers again and resume; they go on from the last checkpoint
 
 
 def end_process(error: BaseException) -> None:
-    """Print an error and end the process, whatever its main thread waits for.
-
-    Parameters
-    ----------
-    error : BaseException
-        The error. One that is not of `wqa.errors` is printed with its traceback.
-    """
+    """Print an error and end the process, whatever its main thread waits for."""
     with contextlib.suppress(OSError, ValueError):
         if isinstance(error, WqaError):
             print(f"error: {error}", file=sys.stderr, flush=True)
@@ -64,19 +58,7 @@ def end_process(error: BaseException) -> None:
 
 @contextlib.contextmanager
 def ended_after(seconds: float, error: BaseException) -> Iterator[None]:
-    """End the process if the ``with`` block takes longer.
-
-    Parameters
-    ----------
-    seconds : float
-        Time that the block may take.
-    error : BaseException
-        The error to print then.
-
-    Yields
-    ------
-    None
-    """
+    """End the process if the ``with`` block takes longer."""
     timer = threading.Timer(seconds, end_process, (error,))
     timer.daemon = True
     timer.start()
@@ -87,17 +69,7 @@ def ended_after(seconds: float, error: BaseException) -> Iterator[None]:
 
 
 class Connections:
-    """The connections of one worker: worker 0 has one with every other, the others with it.
-
-    Parameters
-    ----------
-    rank : int
-        Number of this worker.
-    sockets : dict of int to socket.socket
-        Connection with each of the others, by their numbers.
-    end : callable, optional
-        Takes the error and ends the process, if the main thread has not raised it in time.
-    """
+    """The connections of one worker: worker 0 has one with every other, the others with it."""
 
     def __init__(
         self,
@@ -124,23 +96,7 @@ class Connections:
             self._names[number] = f"worker {number} on {host}"
 
     def gather(self, value: Any) -> List[Any]:
-        """Exchange values. All workers call it, in the same order.
-
-        Parameters
-        ----------
-        value : Any
-            This worker's value, in types of JSON.
-
-        Returns
-        -------
-        list
-            Value of each worker, the same on all.
-
-        Raises
-        ------
-        WorkerLost
-            If a worker fails, or is lost.
-        """
+        """Exchange values. All workers call it, in the same order."""
         if self._rank:
             self._send(0, "value", value)
             return self._receive(0)
@@ -151,13 +107,7 @@ class Connections:
         return values
 
     def fail(self, reason: str) -> None:
-        """Tell the other workers that this one has failed, which ends them.
-
-        Parameters
-        ----------
-        reason : str
-            The error.
-        """
+        """Tell the other workers that this one has failed, which ends them."""
         self._tell_all("failed", f"{self._names[self._rank]} failed: {reason}")
         self._close_all()
 
@@ -241,20 +191,7 @@ def _watch_machine(connection: socket.socket) -> None:
 
 
 class Reception:
-    """The socket of worker 0 that the others connect with.
-
-    Parameters
-    ----------
-    scheduler : str
-        Address of the scheduler.
-    own_address : str
-        Address of this machine, where it is known: the others connect with no other one.
-
-    Attributes
-    ----------
-    invitation : str
-        What the others need to connect: addresses, port and a secret.
-    """
+    """The socket of worker 0 that the others connect with."""
 
     def __init__(self, scheduler: str, own_address: str = "") -> None:
         addresses = [own_address] if own_address else own_addresses(scheduler)
@@ -265,23 +202,7 @@ class Reception:
         self.invitation = " ".join([self._secret, str(port), *addresses])
 
     def accept(self, count: int) -> Dict[int, socket.socket]:
-        """Wait until all other workers have connected.
-
-        Parameters
-        ----------
-        count : int
-            Number of workers.
-
-        Returns
-        -------
-        dict of int to socket.socket
-            Connection with each of the others.
-
-        Raises
-        ------
-        WorkerLost
-            If one does not come.
-        """
+        """Wait until all other workers have connected."""
         connections: Dict[int, socket.socket] = {}
         deadline = time.monotonic() + JOINING
         with self._socket:
@@ -322,25 +243,7 @@ def _first_line(connection: socket.socket) -> str:
 
 
 def join(invitation: str, rank: int) -> Dict[int, socket.socket]:
-    """Connect with worker 0.
-
-    Parameters
-    ----------
-    invitation : str
-        The `Reception.invitation` of worker 0.
-    rank : int
-        Number of this worker, above 0.
-
-    Returns
-    -------
-    dict of int to socket.socket
-        The connection.
-
-    Raises
-    ------
-    WorkerLost
-        If none of the addresses can be reached.
-    """
+    """Connect with worker 0."""
     secret, port, *addresses = invitation.split()
     problems = []
     for address in addresses:
@@ -360,23 +263,7 @@ def join(invitation: str, rank: int) -> Dict[int, socket.socket]:
 
 
 def address_of(interface: str) -> str:
-    """Address of a network interface of this machine.
-
-    Parameters
-    ----------
-    interface : str
-        Its name, such as ``eth0``.
-
-    Returns
-    -------
-    str
-        IPv4 address.
-
-    Raises
-    ------
-    OptionError
-        If there is no such interface, or it has no such address.
-    """
+    """Address of a network interface of this machine."""
     request = struct.pack("40s", interface.encode("utf-8")[:15])  # a struct ifreq
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
@@ -391,18 +278,7 @@ def address_of(interface: str) -> str:
 
 
 def own_addresses(scheduler: str) -> List[str]:
-    """Addresses of this machine at which other machines may reach it, the likeliest first.
-
-    Parameters
-    ----------
-    scheduler : str
-        Name or address of the machine of the scheduler.
-
-    Returns
-    -------
-    list of str
-        IPv4 addresses, those of the loopback last: a machine's own name may have such a one.
-    """
+    """Addresses of this machine at which other machines may reach it, the likeliest first."""
     addresses = []
     for target in (scheduler, _ELSEWHERE):
         # A datagram socket sends nothing when it connects, but it knows the route then.

@@ -21,19 +21,7 @@ def soft_loss(scores: mx.nd.NDArray, teacher: mx.nd.NDArray, tau: float) -> mx.n
     p is the teacher's distribution over the two classes (Matsubara et al. 2022, equation 2), q the
     student's (equation 3).
 
-    Parameters
-    ----------
-    scores : mxnet.nd.NDArray
-        (B,) log-odds of the student.
-    teacher : mxnet.nd.NDArray
-        (B,) log-odds of the teacher; no gradient reaches them.
-    tau : float
-        Temperature, above 0.
-
-    Returns
-    -------
-    mxnet.nd.NDArray
-        (B,) divergences in nats, 0 where the scores are equal.
+    Shapes: `scores` (B,), `teacher` (B,), the result (B,).
     """
     teacher = mx.nd.BlockGrad(teacher) / tau
     target = mx.nd.sigmoid(teacher)
@@ -50,23 +38,7 @@ def distillation_loss(
 ) -> mx.nd.NDArray:
     """Loss of a student with one teacher (Matsubara et al. 2022, equation 1).
 
-    Parameters
-    ----------
-    scores : mxnet.nd.NDArray
-        (B,) log-odds of the student.
-    labels : mxnet.nd.NDArray
-        (B,) labels, 0 or 1.
-    teacher : mxnet.nd.NDArray
-        (B,) log-odds of the teacher.
-    alpha : float
-        Share of the labels' loss, from 0 to 1.
-    tau : float
-        Temperature of the soft loss, above 0.
-
-    Returns
-    -------
-    mxnet.nd.NDArray
-        (B,) losses in nats.
+    Shapes: `scores` (B,), `labels` (B,), `teacher` (B,), the result (B,).
     """
     hard = cross_entropy(scores, labels)
     # tau^2 is a factor at every alpha, as in equation 1, and KL is a mean over rows alone. Common
@@ -76,24 +48,7 @@ def distillation_loss(
 
 
 def teachers_of(teaching: str, index: int, teachers: int, update: int) -> List[int]:
-    """Teachers that a score of the student learns from in an update.
-
-    Parameters
-    ----------
-    teaching : {"each", "sum", "round-robin"}
-        What several teachers teach, as `wqa.config.TrainingConfig` describes it.
-    index : int
-        Index of the score among those of the student, such as that of a head; 0 for the only one.
-    teachers : int
-        Number of teachers.
-    update : int
-        Number of the update, from 1.
-
-    Returns
-    -------
-    list of int
-        Indices of the teachers.
-    """
+    """Teachers that a score of the student learns from in an update."""
     if teaching == "each":
         return [index]
     if teaching == "sum":
@@ -111,23 +66,7 @@ def taught_loss(
 ) -> mx.nd.NDArray:
     """Sum of the losses of a student with several teachers.
 
-    Parameters
-    ----------
-    scores : mxnet.nd.NDArray
-        (B,) log-odds of the student.
-    labels : mxnet.nd.NDArray
-        (B,) labels, 0 or 1.
-    teachers : mxnet.nd.NDArray
-        (B, T) log-odds of all teachers.
-    chosen : list of int
-        Indices of the teachers that teach, at least one.
-    alpha, tau : float
-        As `distillation_loss` takes them.
-
-    Returns
-    -------
-    mxnet.nd.NDArray
-        (B,) losses in nats.
+    Shapes: `scores` (B,), `labels` (B,), `teachers` (B, T), the result (B,).
     """
     losses = []
     for index in chosen:

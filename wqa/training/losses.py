@@ -10,17 +10,7 @@ from wqa.models.backbone import MASKED
 def cross_entropy(scores: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
     """Binary cross-entropy of log-odds, point-wise (Soldaini and Moschitti 2020, section 3.1).
 
-    Parameters
-    ----------
-    scores : mxnet.nd.NDArray
-        (B,) log-odds of the positive class.
-    labels : mxnet.nd.NDArray
-        (B,) labels, 0 or 1.
-
-    Returns
-    -------
-    mxnet.nd.NDArray
-        (B,) losses in nats.
+    Shapes: `scores` (B,), `labels` (B,), the result (B,).
     """
     # log(1 + exp(s)) - y s, written so that a large s does not overflow.
     softplus = mx.nd.Activation(-mx.nd.abs(scores), act_type="softrelu")
@@ -36,19 +26,7 @@ def listwise_divergence(
 
     Bonadiman and Moschitti 2020, section 4.2 (Bian et al. 2017).
 
-    Parameters
-    ----------
-    scores : mxnet.nd.NDArray
-        (Q, n) scores of the candidates of each question; those of padding are ignored.
-    labels : mxnet.nd.NDArray
-        (Q, n) labels, 0 or 1, at least one of them 1 in a row; 0 at padding.
-    valid : mxnet.nd.NDArray
-        (Q,) number of candidates, from the first on.
-
-    Returns
-    -------
-    mxnet.nd.NDArray
-        (Q,) losses in nats.
+    Shapes: `scores` (Q, n), `labels` (Q, n), `valid` (Q,), the result (Q,).
     """
     real = mx.nd.SequenceMask(
         mx.nd.ones_like(scores), valid, use_sequence_length=True, axis=1
@@ -67,19 +45,7 @@ def span_cross_entropy(
 ) -> mx.nd.NDArray:
     """Mean cross-entropy of the start and the end of a span (Devlin et al. 2019, section 4.2).
 
-    Parameters
-    ----------
-    logits : mxnet.nd.NDArray
-        (B, L, 2) logits of each position as the start and as the end.
-    allowed : mxnet.nd.NDArray
-        (B, L) float32: 1 at positions among which the softmax chooses, else 0.
-    targets : mxnet.nd.NDArray
-        (B, 2) positions of the start and of the end.
-
-    Returns
-    -------
-    mxnet.nd.NDArray
-        (B,) losses in nats.
+    Shapes: `logits` (B, L, 2), `allowed` (B, L), `targets` (B, 2), the result (B,).
     """
     mask = mx.nd.expand_dims((1 - allowed) * MASKED, axis=2)  # (B, L, 1)
     log_probabilities = mx.nd.log_softmax(mx.nd.broadcast_add(logits, mask), axis=1)
@@ -90,16 +56,6 @@ def span_cross_entropy(
 def label_cross_entropy(logits: mx.nd.NDArray, labels: mx.nd.NDArray) -> mx.nd.NDArray:
     """Cross-entropy of the label of each row.
 
-    Parameters
-    ----------
-    logits : mxnet.nd.NDArray
-        (B, n) logits of the labels.
-    labels : mxnet.nd.NDArray
-        (B,) index of each row's label, from 0.
-
-    Returns
-    -------
-    mxnet.nd.NDArray
-        (B,) losses in nats.
+    Shapes: `logits` (B, n), `labels` (B,), the result (B,).
     """
     return -mx.nd.pick(mx.nd.log_softmax(logits, axis=1), labels, axis=1)

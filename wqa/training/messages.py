@@ -23,15 +23,7 @@ def lossy_messages() -> Iterator[None]:
 
 
 def note_counts(train_file: PathLike, counts: Iterable[Tuple[int, str, str]]) -> None:
-    """Print on standard error what was cut from training data, or left out, if anything was.
-
-    Parameters
-    ----------
-    train_file : str or path-like
-        The training data.
-    counts : iterable of (int, str, str)
-        A number, the singular of what it counts, and what was done with these.
-    """
+    """Print on standard error what was cut from training data, or left out, if anything was."""
     parts = []
     for count, what, done in counts:
         if count:

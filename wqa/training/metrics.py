@@ -12,15 +12,7 @@ from wqa.io.files import atomic_writer, storage_errors
 
 
 class MetricsFile:
-    """The file ``metrics.jsonl`` of a run directory: one JSON object a line.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file; it may be missing.
-    listener : callable, optional
-        Takes each line that is appended.
-    """
+    """The file ``metrics.jsonl`` of a run directory: one JSON object a line."""
 
     def __init__(
         self, path: pathlib.Path, listener: Optional[Callable[[Dict[str, Any]], None]] = None
@@ -28,53 +20,20 @@ class MetricsFile:
         self.path, self._listener = path, listener
 
     def append(self, line: Dict[str, Any]) -> None:
-        """Append a line.
-
-        Parameters
-        ----------
-        line : dict
-            The object, in JSON values.
-
-        Raises
-        ------
-        StorageError
-            If it cannot be written. What is on the disk is cut by `keep_until`.
-        """
+        """Append a line."""
         with storage_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
         if self._listener is not None:
             self._listener(line)
 
     def sync(self) -> None:
-        """Flush all lines to the disk.
-
-        Raises
-        ------
-        StorageError
-            If they cannot be written.
-        """
+        """Flush all lines to the disk."""
         if self.path.exists():
             with storage_errors(self.path), open(self.path, "ab") as file:
                 os.fsync(file.fileno())
 
     def log_start(self, start: str) -> bool:
-        """Write the first line of a run that starts from another one, if the file lacks it.
-
-        Parameters
-        ----------
-        start : str
-            Text about the parts taken from the other run.
-
-        Returns
-        -------
-        bool
-            Whether it was written.
-
-        Raises
-        ------
-        StorageError
-            If it cannot be written.
-        """
+        """Write the first line of a run that starts from another one, if the file lacks it."""
         lines = self._lines()
         if any("start" in self._parse(line) for line in lines[:1]):
             return False
@@ -83,18 +42,7 @@ class MetricsFile:
         return True
 
     def keep_until(self, update: int) -> None:
-        """Delete the lines after an update, and those that were not written completely.
-
-        Parameters
-        ----------
-        update : int
-            Number of the update.
-
-        Raises
-        ------
-        StorageError
-            If the file cannot be written; it is unchanged then.
-        """
+        """Delete the lines after an update, and those that were not written completely."""
         kept = []
         for line in self._lines():
             number = self._parse(line).get("update")

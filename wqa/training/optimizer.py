@@ -23,49 +23,21 @@ MOST_UPDATES = 1 << 40
 
 
 class Moments(NamedTuple):
-    """State of Adam for a parameter.
-
-    Parameters
-    ----------
-    arrays : tuple of numpy.ndarray
-        Running mean and variance of the gradient, of the parameter's shape.
-    counts : list of int
-        Number of updates of the parameter on each device, by which Adam corrects the moments.
-    """
+    """State of Adam for a parameter."""
 
     arrays: Tuple[np.ndarray, ...]
     counts: List[int]
 
 
 class OptimizerState(NamedTuple):
-    """State of Adam.
-
-    Parameters
-    ----------
-    updates : int
-        Greatest number of updates of a parameter.
-    moments : dict of str to Moments
-        State of each parameter that was updated, by the name of the parameter.
-    """
+    """State of Adam."""
 
     updates: int
     moments: Dict[str, Moments]
 
 
 def state_of(trainer: gluon.Trainer, parameters: Mapping[str, gluon.Parameter]) -> OptimizerState:
-    """Copy the state of a trainer's Adam. The moments are equal on all devices.
-
-    Parameters
-    ----------
-    trainer : mxnet.gluon.Trainer
-        Trainer of the parameters by Adam, with ``update_on_kvstore=False``.
-    parameters : dict of str to mxnet.gluon.Parameter
-        The trainer's parameters by name, in its order.
-
-    Returns
-    -------
-    OptimizerState
-    """
+    """Copy the state of a trainer's Adam. The moments are equal on all devices."""
     optimizer, states = trainer._optimizer, trainer._updaters[0].states
     moments = {}
     for index, name in enumerate(parameters):
@@ -84,25 +56,7 @@ def set_state(
     trainer: gluon.Trainer,
     parameters: Mapping[str, gluon.Parameter],
 ) -> None:
-    """Give a trainer's Adam a state.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        File of the state, for errors.
-    state : OptimizerState
-        The state, which is checked first.
-    trainer : mxnet.gluon.Trainer
-        Trainer of the parameters by Adam, with ``update_on_kvstore=False``.
-    parameters : dict of str to mxnet.gluon.Parameter
-        The trainer's initialized parameters by name, in its order.
-
-    Raises
-    ------
-    RunDirectoryError
-        If the state belongs to other parameters, or holds what no training writes. The trainer is
-        unchanged then.
-    """
+    """Give a trainer's Adam a state."""
     _check(path, state, parameters, len(trainer._contexts))
     # As MXNet's load_states does, once the parameters have their values.
     if not trainer._kv_initialized:

@@ -33,22 +33,7 @@ FORMAT = "1"
 def save_optimizer(
     trainer: gluon.Trainer, parameters: Mapping[str, gluon.Parameter], path: pathlib.Path
 ) -> None:
-    """Write the state of a trainer's Adam and flush it to the disk.
-
-    Parameters
-    ----------
-    trainer : mxnet.gluon.Trainer
-        Trainer of the parameters by Adam, with ``update_on_kvstore=False``.
-    parameters : dict of str to mxnet.gluon.Parameter
-        The trainer's parameters by name, in its order.
-    path : pathlib.Path
-        File to write.
-
-    Raises
-    ------
-    StorageError
-        If the file cannot be written.
-    """
+    """Write the state of a trainer's Adam and flush it to the disk."""
     state = state_of(trainer, parameters)
     tensors = {}
     for name, moments in state.moments.items():
@@ -66,23 +51,7 @@ def save_optimizer(
 def load_optimizer(
     trainer: gluon.Trainer, parameters: Mapping[str, gluon.Parameter], path: pathlib.Path
 ) -> None:
-    """Restore the state of a trainer's Adam.
-
-    Parameters
-    ----------
-    trainer : mxnet.gluon.Trainer
-        New trainer of the parameters by Adam, with ``update_on_kvstore=False``.
-    parameters : dict of str to mxnet.gluon.Parameter
-        The trainer's initialized parameters by name, in its order.
-    path : pathlib.Path
-        File that `save_optimizer` wrote, or one of the name `PICKLED`.
-
-    Raises
-    ------
-    RunDirectoryError
-        If the file is damaged or of another version, belongs to other parameters, or its pickle
-        holds more than a state. The trainer is unchanged then.
-    """
+    """Restore the state of a trainer's Adam."""
     if path.name == PICKLED:
         devices = [device.device_id for device in trainer._contexts]
         state = unpickle_state(path, list(parameters), devices)

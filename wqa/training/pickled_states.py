@@ -39,27 +39,7 @@ _ARGUMENTS = {_ARRAY: (None,), _ADAM: ()}
 def unpickle_state(
     path: pathlib.Path, names: Sequence[str], devices: Sequence[int]
 ) -> OptimizerState:
-    """Read a state from a pickle.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        ``optimizer.states`` of a checkpoint.
-    names : sequence of str
-        Names of the parameters by number.
-    devices : sequence of int
-        Numbers of the devices.
-
-    Returns
-    -------
-    OptimizerState
-        What the pickle holds; shapes and counts are not checked.
-
-    Raises
-    ------
-    RunDirectoryError
-        If the pickle is damaged, or names anything but arrays and Adam.
-    """
+    """Read a state from a pickle."""
 
     def find(module: str, name: str) -> Name:
         known = Name(module, name)

@@ -16,15 +16,6 @@ class TrainingBar(tqdm):
     """Bar on standard error whose speed is measured after the first updates of the process.
 
     Until then it shows no time that is left. The measurement includes evaluations and checkpoints.
-
-    Parameters
-    ----------
-    total : int
-        Number of updates of the training.
-    done : int
-        Number of updates of an earlier process.
-    **options
-        Further parameters of tqdm.
     """
 
     def __init__(self, total: int, done: int, **options: Any) -> None:
@@ -41,18 +32,7 @@ class TrainingBar(tqdm):
         super().__init__(total=total, initial=done, **options)
 
     def update(self, n: float = 1) -> Optional[bool]:
-        """Count updates.
-
-        Parameters
-        ----------
-        n : int
-            Number of updates.
-
-        Returns
-        -------
-        bool or None
-            Whether the bar was printed.
-        """
+        """Count updates."""
         if self.disable:
             return None
         if self._measured_from is None and self.n + n - self.initial >= COMPILING:

@@ -21,20 +21,6 @@ def set_encoder_rate(
 
     Layers of a pretrained encoder keep what they know, while the others learn at the rate that they
     need: discriminative fine-tuning (Howard and Ruder 2018, section 3.2), in two groups.
-
-    Parameters
-    ----------
-    network : Network
-        Network that is to be trained.
-    parameters : dict of str to mxnet.gluon.Parameter
-        Its parameters, whose ``lr_mult`` is set. Adam multiplies the learning rate by it.
-    share : float
-        Share of the learning rate, from 0 to 1.
-
-    Raises
-    ------
-    OptionError
-        If the share is not 1 and the network has no encoder.
     """
     encoders: Set[int] = set()
     for encoder in network.encoders:
@@ -48,18 +34,7 @@ def set_encoder_rate(
 
 
 def decay_weights(parameters: Mapping[str, gluon.Parameter], ctx: mx.Context, rate: float) -> None:
-    """Decay weights apart from their gradients (Loshchilov and Hutter 2019).
-
-    Parameters
-    ----------
-    parameters : dict of str to mxnet.gluon.Parameter
-        Parameters by name; biases and normalisations do not decay.
-    ctx : mxnet.Context
-        Device whose copies decay.
-    rate : float
-        Learning rate times weight decay. A weight is multiplied by 1 minus this times its
-        ``lr_mult``.
-    """
+    """Decay weights apart from their gradients (Loshchilov and Hutter 2019)."""
     for name, parameter in parameters.items():
         if not name.endswith(_UNDECAYED):
             parameter.data(ctx)[:] *= 1 - rate * parameter.lr_mult

@@ -15,22 +15,6 @@ def triangular(update: int, peak: float, warmup: int, total: int) -> float:
 
     Soldaini and Moschitti 2020, section 5.2 (Smith 2017). A training that is shorter than its
     warm-up ends before the peak.
-
-    Parameters
-    ----------
-    update : int
-        Number of the update, from 1.
-    peak : float
-        Greatest learning rate.
-    warmup : int
-        Number of updates before the peak; 0 to start at the peak.
-    total : int
-        Number of updates of the training; the rate would be 0 one update later.
-
-    Returns
-    -------
-    float
-        Learning rate of the update.
     """
     if update <= warmup:
         return peak * update / warmup
@@ -47,22 +31,6 @@ def slanted_triangular(update: int, peak: float, warmup: int, total: int) -> flo
 
     Howard and Ruder 2018, equation 3. Its fall ends at the last update only where a tenth of the
     updates is a whole number, and below 0 for short trainings; here it always ends there.
-
-    Parameters
-    ----------
-    update : int
-        Number of the update, from 1.
-    peak : float
-        Greatest learning rate.
-    warmup : int
-        cut, the number of the update with the greatest rate; 0 for an update before the first.
-    total : int
-        Number of updates of the training.
-
-    Returns
-    -------
-    float
-        Learning rate of the update.
     """
     if update < warmup:
         share = update / warmup
@@ -88,34 +56,13 @@ RATE_OF_ONE_UPDATE, LEAST_RATE, GREATEST_RATE = 8e-4, 1e-6, 5e-5
 
 
 def default_learning_rate(total: int) -> float:
-    """Peak of the learning rate where none is given: 8e-4 / sqrt(updates), from 1e-6 to 5e-5.
-
-    Parameters
-    ----------
-    total : int
-        Number of updates of the training.
-
-    Returns
-    -------
-    float
-        The peak, to three digits, so that it can be typed as it is printed.
-    """
+    """Peak of the learning rate where none is given: 8e-4 / sqrt(updates), from 1e-6 to 5e-5."""
     rate = RATE_OF_ONE_UPDATE / math.sqrt(total)
     return float(f"{min(max(rate, LEAST_RATE), GREATEST_RATE):.2e}")
 
 
 class Schedule(NamedTuple):
-    """Numbers of updates of a training.
-
-    Parameters
-    ----------
-    updates_per_epoch : int
-        Updates of an epoch; 0 if the length of an epoch is not known.
-    total : int
-        Updates of the training.
-    warmup : int
-        Updates up to the peak of the learning rate.
-    """
+    """Numbers of updates of a training."""
 
     updates_per_epoch: int
     total: int
@@ -128,24 +75,7 @@ class Schedule(NamedTuple):
 
 
 def plan_schedule(config: TrainingConfig, plan: Iterable[Any]) -> Schedule:
-    """Count the updates of a training.
-
-    Parameters
-    ----------
-    config : TrainingConfig
-        Settings of the training.
-    plan : iterable
-        Batches of an epoch: a sequence, or an iterator for an epoch of unknown length.
-
-    Returns
-    -------
-    Schedule
-
-    Raises
-    ------
-    OptionError
-        If neither the plan nor the settings limit the training.
-    """
+    """Count the updates of a training."""
     updates_per_epoch = 0
     if hasattr(plan, "__len__"):
         updates_per_epoch = math.ceil(len(plan) / config.accumulate)  # type: ignore[arg-type]
@@ -167,36 +97,13 @@ def plan_schedule(config: TrainingConfig, plan: Iterable[Any]) -> Schedule:
 
 
 def decides_warmup(config: TrainingConfig) -> bool:
-    """Whether the settings decide the warm-up, so that it is not chosen from the updates.
-
-    Parameters
-    ----------
-    config : TrainingConfig
-        Settings of the training.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether the settings decide the warm-up, so that it is not chosen from the updates."""
     is_given = config.warmup_updates is not None or bool(config.warmup_share)
     return is_given or config.schedule == "slanted"
 
 
 def with_chosen(config: TrainingConfig, schedule: Schedule) -> TrainingConfig:
-    """Fill in what the settings leave to be chosen from the number of updates.
-
-    Parameters
-    ----------
-    config : TrainingConfig
-        Settings of the training.
-    schedule : Schedule
-        Its numbers of updates.
-
-    Returns
-    -------
-    TrainingConfig
-        The settings with a learning rate, and with a warm-up.
-    """
+    """Fill in what the settings leave to be chosen from the number of updates."""
     if config.learning_rate is None:
         rate = default_learning_rate(schedule.total)
         config = dataclasses.replace(config, learning_rate=rate)

@@ -111,15 +111,7 @@ class Start:
 
 
 class EncoderStart(Start):
-    """A pretrained encoder.
-
-    Parameters
-    ----------
-    name : str
-        Name or path of the encoder, as the user gave it.
-    folder : pathlib.Path
-        Directory of the encoder.
-    """
+    """A pretrained encoder."""
 
     def __init__(self, name: str, folder: pathlib.Path) -> None:
         self.name, self._folder = name, folder
@@ -265,27 +257,7 @@ def _describe(state: str, parts: List[str]) -> str:
 
 @contextlib.contextmanager
 def open_start(encoder: str = "", init: str = "") -> Iterator[Start]:
-    """Open the encoder or run that a training starts from.
-
-    Parameters
-    ----------
-    encoder : str
-        Pretrained encoder, as `wqa.pretrained.load_backbone` takes it; empty for none.
-    init : str
-        Run directory; empty for none.
-
-    Yields
-    ------
-    Start
-        Start of the training, valid inside the ``with`` block.
-
-    Raises
-    ------
-    OptionError
-        If both are given.
-    EncoderError
-        If the encoder cannot be opened.
-    """
+    """Open the encoder or run that a training starts from."""
     if encoder and init:
         raise OptionError("encoder and init", "both", "one of the two")
     if encoder:
@@ -298,25 +270,13 @@ def open_start(encoder: str = "", init: str = "") -> Iterator[Start]:
 
 
 def copy_parameters(source: Block, target: Block) -> None:
-    """Copy the parameters of a block to another block of the same kind.
-
-    Parameters
-    ----------
-    source, target : mxnet.gluon.Block
-        Initialised blocks; the target may be on several devices.
-    """
+    """Copy the parameters of a block to another block of the same kind."""
     parameters = target._collect_params_with_prefix()
     for name, parameter in source._collect_params_with_prefix().items():
         parameters[name].set_data(parameter.data(parameter.list_ctx()[0]))
 
 
 def copy_layers(source: LayerStack, target: LayerStack) -> None:
-    """Copy the parameters of layers to as many other layers.
-
-    Parameters
-    ----------
-    source, target : LayerStack
-        Layers of encoders of the same sizes.
-    """
+    """Copy the parameters of layers to as many other layers."""
     for index in range(len(target)):
         copy_parameters(source[index], target[index])

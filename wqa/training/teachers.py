@@ -31,33 +31,7 @@ _MEND = "score the training data: wqa score RUN --data FILE --out DIR"
 
 
 class Teacher:
-    """A teacher of a training.
-
-    Parameters
-    ----------
-    name : str
-        Path of a folder of scores, or of a ranker.
-    train_file : str
-        Training data, canonical JSONL or a store.
-    score_teacher : callable, optional
-        Scores the training data by the ranker that a path names.
-
-    Attributes
-    ----------
-    name : str
-        The path, as given.
-    digest : str
-        SHA-256 of the scores in the folder, or of the ranker.
-
-    Raises
-    ------
-    DataError
-        If a folder of scores cannot be read.
-    RunDirectoryError
-        If there is nothing at the path.
-    OptionError
-        If the teacher is a ranker, and nothing can score by it.
-    """
+    """A teacher of a training."""
 
     def __init__(
         self, name: str, train_file: str, score_teacher: Optional[ScoreTeacher] = None
@@ -78,23 +52,7 @@ class Teacher:
     def scores_of(self, pairs: Pairs) -> np.ndarray:
         """Scores of the training pairs.
 
-        Parameters
-        ----------
-        pairs : Pairs
-            Pairs with their keys.
-
-        Returns
-        -------
-        numpy.ndarray
-            (N,) float32 log-odds.
-
-        Raises
-        ------
-        DataError
-            If a pair has no score, or one that is not a number. The message names its question and
-            candidate.
-        WqaError
-            If the ranker cannot score the training data.
+        Shapes: the result (N,).
         """
         known: CandidateScores
         if self._stored is not None:
@@ -142,30 +100,7 @@ def open_teachers(
     train_file: str,
     score_teacher: Optional[ScoreTeacher] = None,
 ) -> List[Teacher]:
-    """Open the teachers of a training; nothing is scored yet.
-
-    Parameters
-    ----------
-    task : Task
-        Task of the student.
-    config : TrainingConfig
-        Settings of the training, with the paths of its teachers.
-    train_file : str
-        Training data, canonical JSONL or a store.
-    score_teacher : callable, optional
-        Scores the training data by the ranker that a path names.
-
-    Returns
-    -------
-    list of Teacher
-
-    Raises
-    ------
-    OptionError
-        If the task cannot learn from teachers, or their number does not fit its scores.
-    WqaError
-        If a teacher cannot be read.
-    """
+    """Open the teachers of a training; nothing is scored yet."""
     if not config.teachers:
         return []
     scores = task.taught_scores
@@ -192,26 +127,7 @@ def open_teachers(
 def scores_of_teachers(teachers: Sequence[Teacher], pairs: Pairs, train_file: str) -> np.ndarray:
     """Scores of the training pairs by all teachers.
 
-    Parameters
-    ----------
-    teachers : sequence of Teacher
-        Teachers, at least one. One that is named twice scores once.
-    pairs : Pairs
-        Pairs of the student's task.
-    train_file : str
-        Training data, canonical JSONL or a store, for errors.
-
-    Returns
-    -------
-    numpy.ndarray
-        (N, T) float32 log-odds.
-
-    Raises
-    ------
-    DataError
-        If the pairs have no keys, or a pair has no score.
-    WqaError
-        If a ranker cannot score the training data.
+    Shapes: the result (N, T).
     """
     if pairs.keys is None:
         raise DataError(

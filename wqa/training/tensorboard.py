@@ -10,18 +10,7 @@ from wqa.io.files import storage_errors
 
 
 class TensorBoardLog:
-    """A folder of event files.
-
-    Parameters
-    ----------
-    folder : str
-        The folder, for ``tensorboard --logdir``; it is made when the first figures are added.
-
-    Raises
-    ------
-    MissingDependency
-        If tensorboardX is not installed.
-    """
+    """A folder of event files."""
 
     def __init__(self, folder: str) -> None:
         try:
@@ -37,18 +26,7 @@ class TensorBoardLog:
         self._writer: Optional[Any] = None
 
     def add(self, line: Dict[str, Any]) -> None:
-        """Add the figures of a line of ``metrics.jsonl``.
-
-        Parameters
-        ----------
-        line : dict
-            ``update`` and figures: numbers, or dicts of numbers such as those of ``dev``.
-
-        Raises
-        ------
-        StorageError
-            If the file cannot be made.
-        """
+        """Add the figures of a line of ``metrics.jsonl``."""
         update = line["update"]
         if self._writer is None:
             with storage_errors(self._folder):

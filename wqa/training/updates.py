@@ -11,33 +11,13 @@ from wqa.text import split_rows
 
 
 class UpdatePlan(NamedTuple):
-    """How the batches of a plan become updates.
-
-    Parameters
-    ----------
-    tokens : int
-        Most tokens of a batch of the plan, padding included.
-    steps : int
-        Number of parts that a batch is divided into. The devices compute one part at a time.
-    """
+    """How the batches of a plan become updates."""
 
     tokens: int
     steps: int
 
     def step_tokens(self, max_length: int, workers: int = 1) -> int:
-        """Most tokens that the devices of a worker compute at a time.
-
-        Parameters
-        ----------
-        max_length : int
-            Greatest length of an input in tokens.
-        workers : int
-            Number of workers that share a part.
-
-        Returns
-        -------
-        int
-        """
+        """Most tokens that the devices of a worker compute at a time."""
         parts = self.steps * workers
         if parts == 1:
             return self.tokens
@@ -45,18 +25,7 @@ class UpdatePlan(NamedTuple):
         return self.tokens // parts + max_length
 
     def split(self, batch: Dict[str, np.ndarray]) -> List[Dict[str, np.ndarray]]:
-        """Divide a batch into the parts that the devices compute one after another.
-
-        Parameters
-        ----------
-        batch : dict of str to numpy.ndarray
-            Arrays with the same number of rows (first axis).
-
-        Returns
-        -------
-        list of dict of str to numpy.ndarray
-            Parts with rows.
-        """
+        """Divide a batch into the parts that the devices compute one after another."""
         if self.steps == 1:
             return [batch]
         rows = len(next(iter(batch.values())))
@@ -72,17 +41,6 @@ def plan_updates(config: TrainingConfig, devices: int) -> UpdatePlan:
 
     With ``tokens_per_update`` an update has the same rows on any number of devices: the plan does
     not depend on the devices, only the number of steps does.
-
-    Parameters
-    ----------
-    config : TrainingConfig
-        Settings of the training.
-    devices : int
-        Number of devices of all workers.
-
-    Returns
-    -------
-    UpdatePlan
     """
     at_once = config.tokens_per_batch * devices
     if not config.tokens_per_update:

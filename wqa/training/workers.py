@@ -45,17 +45,7 @@ _INVITATION, _LONGEST = 1 << 20, 256
 
 
 class Workers:
-    """The single process of a training, which is its worker 0.
-
-    Attributes
-    ----------
-    rank : int
-        Number of this worker, from 0. Worker 0 evaluates and writes.
-    count : int
-        Number of workers.
-    store : str or mxnet.kvstore.KVStore
-        Store that sums the gradients, as `mxnet.gluon.Trainer` takes it.
-    """
+    """The single process of a training, which is its worker 0."""
 
     rank = 0
     count = 1
@@ -67,65 +57,19 @@ class Workers:
         return self.rank == 0
 
     def gather(self, value: Any) -> List[Any]:
-        """Exchange values. All workers call it, in the same order.
-
-        Parameters
-        ----------
-        value : Any
-            This worker's value, in types of JSON.
-
-        Returns
-        -------
-        list
-            Value of each worker, the same on all.
-
-        Raises
-        ------
-        WorkerLost
-            If a worker fails, or is lost.
-        """
+        """Exchange values. All workers call it, in the same order."""
         return [value]
 
     def first(self, value: T) -> T:
-        """Value of worker 0, which the others wait for; their own does not count.
-
-        Parameters
-        ----------
-        value : Any
-            This worker's value, in types of JSON.
-
-        Returns
-        -------
-        Any
-        """
+        """Value of worker 0, which the others wait for; their own does not count."""
         return self.gather(value)[0]
 
     def union(self, numbers: Set[int]) -> Set[int]:
-        """Union of the workers' sets.
-
-        Parameters
-        ----------
-        numbers : set of int
-            This worker's set.
-
-        Returns
-        -------
-        set of int
-        """
+        """Union of the workers' sets."""
         return set().union(*self.gather(sorted(numbers)))
 
     def sums(self, values: Dict[str, float]) -> Dict[str, float]:
-        """Sums of the workers' values, such as of their shares of a loss.
-
-        Parameters
-        ----------
-        values : dict of str to float
-            This worker's values.
-
-        Returns
-        -------
-        dict of str to float
-        """
+        """Sums of the workers' values, such as of their shares of a loss."""
         totals: Dict[str, float] = {}
         for share in self.gather(values):
             for name, value in share.items():
@@ -134,17 +78,7 @@ class Workers:
 
     @contextlib.contextmanager
     def in_turn(self) -> Iterator[None]:
-        """Let worker 0 do the ``with`` block before the others.
-
-        Yields
-        ------
-        None
-
-        Raises
-        ------
-        WorkerLost
-            If another worker fails, or is lost.
-        """
+        """Let worker 0 do the ``with`` block before the others."""
         if self.rank:
             self.gather(None)
         yield
@@ -152,37 +86,12 @@ class Workers:
             self.gather(None)
 
     def share(self, parts: Sequence[T]) -> Sequence[T]:
-        """This worker's part of a sequence that is as long for each.
-
-        Parameters
-        ----------
-        parts : sequence
-            The parts of all workers, in their order.
-
-        Returns
-        -------
-        sequence
-        """
+        """This worker's part of a sequence that is as long for each."""
         length = len(parts) // self.count
         return parts[self.rank * length : (self.rank + 1) * length]
 
     def check_equal(self, what: str, value: Any, expected: str, mend: str) -> None:
-        """Check that all workers have the value of worker 0.
-
-        Parameters
-        ----------
-        what : str
-            Name of the value, for the error.
-        value : Any
-            This worker's value, in types of JSON.
-        expected, mend : str
-            Rest of the error.
-
-        Raises
-        ------
-        OptionError
-            If one has another value.
-        """
+        """Check that all workers have the value of worker 0."""
         values = self.gather(value)
         for rank, theirs in enumerate(values):
             if theirs != values[0]:
@@ -190,20 +99,7 @@ class Workers:
                 raise OptionError(what, problem, expected, mend)
 
     def check_same(self, parameters: Sequence[mx.nd.NDArray], update: int) -> None:
-        """Check that all workers have the same parameters, bit for bit.
-
-        Parameters
-        ----------
-        parameters : sequence of mxnet.nd.NDArray
-            This worker's parameters.
-        update : int
-            Number of updates so far.
-
-        Raises
-        ------
-        OptionError
-            If those of a worker differ.
-        """
+        """Check that all workers have the same parameters, bit for bit."""
         if self.count == 1:
             return
         digest = hashlib.sha256()
@@ -217,13 +113,7 @@ class Workers:
         )
 
     def start(self, trainer: mx.gluon.Trainer) -> None:
-        """Give all workers the parameters of worker 0, before the first update.
-
-        Parameters
-        ----------
-        trainer : mxnet.gluon.Trainer
-            Trainer by `store`.
-        """
+        """Give all workers the parameters of worker 0, before the first update."""
 
 
 class _Group(Workers):
@@ -321,22 +211,6 @@ def open_workers(kvstore: str) -> Iterator[Workers]:
     machine: within a minute the others raise `wqa.errors.WorkerLost`, or, where MXNet waits for
     gradients that do not come, print it and end with exit status 2. A worker that waits in vain for
     the others to start ends so too.
-
-    Parameters
-    ----------
-    kvstore : {"device", "dist_sync"}
-        Store that sums the gradients; with ``device`` there is one worker.
-
-    Yields
-    ------
-    Workers
-
-    Raises
-    ------
-    OptionError
-        If this is no process that the launcher started, or MXNet lacks the store.
-    WorkerLost
-        If another worker cannot be reached.
     """
     if kvstore == "device":
         yield Workers()
@@ -380,16 +254,6 @@ def check_variables(environment: Mapping[str, str]) -> None:
     """Check the variables by which MXNet meets the other processes.
 
     It ends the process itself where one is missing.
-
-    Parameters
-    ----------
-    environment : mapping of str to str
-        The environment of the process.
-
-    Raises
-    ------
-    OptionError
-        If a variable is missing, or is no number where it must be.
     """
     for name in _VARIABLES:
         value = environment.get(name, "")

@@ -60,23 +60,7 @@ class Configuration:
 
 
 def check_grid(grid: Sequence[float]) -> Tuple[float, ...]:
-    """Check the ratios of a grid.
-
-    Parameters
-    ----------
-    grid : sequence of float
-        Drop ratios, in [0, 1).
-
-    Returns
-    -------
-    tuple of float
-        Each ratio once, ascending.
-
-    Raises
-    ------
-    OptionError
-        If there is none, or one lies outside [0, 1).
-    """
+    """Check the ratios of a grid."""
     for ratio in grid:
         if not 0 <= ratio < 1:
             raise OptionError("grid", shorten(ratio), "drop ratios from 0 up to, not including, 1")
@@ -184,25 +168,7 @@ def pareto_front(
 
 
 def check_limits(limits: Mapping[str, Optional[float]], most: int = 1) -> Dict[str, float]:
-    """Check the limits by which a configuration is picked.
-
-    Parameters
-    ----------
-    limits : mapping of str to float or None
-        Value of each limit by its name, None where it is not given.
-    most : int
-        Greatest number of limits.
-
-    Returns
-    -------
-    dict of str to float
-        The limits that are given.
-
-    Raises
-    ------
-    OptionError
-        If more are given, or one is no finite number from 0.
-    """
+    """Check the limits by which a configuration is picked."""
     given = {name: value for name, value in limits.items() if value is not None}
     if len(given) > most:
         raise OptionError(" and ".join(given), "together", "one of them")
@@ -270,22 +236,7 @@ def pick(
 
 
 def as_row(configuration: Configuration, columns: Sequence[str]) -> Dict[str, Any]:
-    """A configuration as one flat row.
-
-    Parameters
-    ----------
-    configuration : Configuration
-        Drops, costs and metrics.
-    columns : sequence of str
-        Names of the columns for the drops: ``exit_LAYER``, one for each exit but the last, or
-        ``keep_I`` and ``drop_ratio_I`` for the I-th ranker of a sequence.
-
-    Returns
-    -------
-    dict of str to Any
-        What each stage but the last drops, the costs and the metrics. A ranker that keeps a number
-        has a dash for its ratio, and the reverse; one that drops nothing keeps ``all``.
-    """
+    """A configuration as one flat row."""
     row: Dict[str, Any] = {}
     for index, column in enumerate(columns):
         row[column] = _drop(configuration, column, index)

@@ -20,13 +20,6 @@ class ReplayedRanker(Ranker):
 
     Where the score of a candidate depends on the others, as in a ranker that reads them together or
     drops some of them, parts are ranked anew, each part once.
-
-    Parameters
-    ----------
-    ranker : Ranker
-        The ranker. Its drops must not change afterwards.
-    questions : sequence of Question
-        Questions with all their candidates, each of which has an id.
     """
 
     def __init__(self, ranker: Ranker, questions: Sequence[Question]) -> None:
@@ -83,19 +76,7 @@ class ReplayedRanker(Ranker):
 
 
 def depends_on_others(ranker: Ranker) -> bool:
-    """Whether a ranker's score of a candidate depends on the others of its question.
-
-    Parameters
-    ----------
-    ranker : Ranker
-        The ranker.
-
-    Returns
-    -------
-    bool
-        True for a ranker that reads the candidates together, one that drops some of them, and one
-        that has such a ranker inside.
-    """
+    """Whether a ranker's score of a candidate depends on the others of its question."""
     capabilities = ranker.capabilities
     own = capabilities.joint or any(drop.discards for drop in ranker.drops)
     return own or any(map(depends_on_others, capabilities.rankers))

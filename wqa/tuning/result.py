@@ -123,20 +123,7 @@ class Tuning:
 
 
 def chosen_by(metric: str, limits: Mapping[str, float]) -> Dict[str, Any]:
-    """What a configuration was picked by, as files of tuned settings record it.
-
-    Parameters
-    ----------
-    metric : str
-        Name of the metric.
-    limits : mapping of str to float
-        The limit, as `wqa.tuning.configurations.check_limits` returns it.
-
-    Returns
-    -------
-    dict
-        Fields of the record.
-    """
+    """What a configuration was picked by, as files of tuned settings record it."""
     named = {"least" if name == "min_metric" else name: limits[name] for name in limits}
     return {"metric": metric, **named}
 
@@ -144,24 +131,7 @@ def chosen_by(metric: str, limits: Mapping[str, float]) -> Dict[str, Any]:
 def tuning_record(
     choice: Dict[str, Any], data: PathLike, filter: str, prepared: PreparedQuestions
 ) -> Dict[str, Any]:
-    """What a choice was made by, as files of tuned settings record it.
-
-    Parameters
-    ----------
-    choice : dict
-        The metric, and the limit or the settings of the search.
-    data : str or path-like
-        File of the questions.
-    filter : str
-        Filter of the questions.
-    prepared : PreparedQuestions
-        The questions that were ranked.
-
-    Returns
-    -------
-    dict
-        The choice's settings, the digest of the file, and the numbers of questions.
-    """
+    """What a choice was made by, as files of tuned settings record it."""
     return {
         "chosen_by": choice,
         "data_sha256": data_digest(data),
@@ -172,18 +142,7 @@ def tuning_record(
 
 
 def exit_columns(exits: Sequence[int]) -> Tuple[str, ...]:
-    """Names of the exits in tables.
-
-    Parameters
-    ----------
-    exits : sequence of int
-        rho(1), ..., rho(N).
-
-    Returns
-    -------
-    tuple of str
-        Names of all exits but the last, which drops nothing.
-    """
+    """Names of the exits in tables."""
     return tuple(f"exit_{layer}" for layer in exits[:-1])
 
 
@@ -193,17 +152,7 @@ def write_configurations(
     front: Sequence[Configuration],
     columns: Sequence[str],
 ) -> None:
-    """Write ``configurations.tsv`` and ``pareto.tsv``.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Folder of the tables.
-    configurations, front : sequence of Configuration
-        All configurations, and those on the Pareto front.
-    columns : sequence of str
-        Names of the columns for the drops, as `wqa.tuning.configurations.as_row` takes them.
-    """
+    """Write ``configurations.tsv`` and ``pareto.tsv``."""
     for name, shown in (("configurations", configurations), ("pareto", front)):
         rows = []
         for configuration in shown:
@@ -223,24 +172,7 @@ def draw_configurations(
     marked: Mapping[str, Configuration],
     metric: str,
 ) -> None:
-    """Draw ``figure.png``.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Folder of the picture.
-    configurations, front : sequence of Configuration
-        All configurations, and those on the Pareto front.
-    marked : mapping of str to Configuration
-        Configurations with an entry in the legend, by its text.
-    metric : str
-        Name of the metric.
-
-    Raises
-    ------
-    MissingDependency
-        If matplotlib is not installed.
-    """
+    """Draw ``figure.png``."""
 
     def point(configuration: Configuration) -> Tuple[float, float]:
         return configuration.cost, configuration.metrics[metric]

@@ -68,13 +68,7 @@ class TunedWeights:
 
 
 def check_optuna() -> None:
-    """Refuse early where the library of the search is not installed.
-
-    Raises
-    ------
-    MissingDependency
-        If Optuna cannot be imported.
-    """
+    """Refuse early where the library of the search is not installed."""
     try:
         import optuna  # noqa: F401
     except ImportError:

@@ -33,18 +33,7 @@ _NAMES: Dict[int, str] = {
 
 
 def instruction_set_name() -> str:
-    """Name of the instruction sets that oneDNN uses, as ``ONEDNN_MAX_CPU_ISA`` takes it.
-
-    Returns
-    -------
-    str
-        The greatest one, which includes those below it.
-
-    Raises
-    ------
-    MissingDependency
-        If oneDNN is not installed.
-    """
+    """Name of the instruction sets that oneDNN uses, as ``ONEDNN_MAX_CPU_ISA`` takes it."""
     used = instruction_set()
     for bits, name in _NAMES.items():
         if used & bits == bits:
@@ -81,13 +70,7 @@ def check_precision(precision: str) -> None:
 
 
 def where_int8_runs() -> str:
-    """Processors that run 8-bit products, and whether this one does.
-
-    Returns
-    -------
-    str
-        Part of a sentence, for messages.
-    """
+    """Processors that run 8-bit products, and whether this one does."""
     bits, name = NEEDED["int8"]
     here = "this one among them" if instruction_set() & bits == bits else "not on this one"
     return f"a CPU with {name} or more and the oneDNN package, {here}; fastest with VNNI or AMX"

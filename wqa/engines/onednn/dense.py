@@ -41,15 +41,7 @@ class DenseChain:
     def __call__(self, rows: np.ndarray) -> np.ndarray:
         """Run the layers.
 
-        Parameters
-        ----------
-        rows : numpy.ndarray
-            (n, in) float32.
-
-        Returns
-        -------
-        numpy.ndarray
-            (n, out) float32.
+        Shapes: `rows` (n, in), the result (n, out).
         """
         check_thread()
         chunks = [rows[start : start + CHUNK] for start in range(0, len(rows), CHUNK)]

@@ -27,13 +27,6 @@ class PackedEngine(Engine):
     run on the same encodings.
 
     It reads the parameters of the network once.
-
-    Parameters
-    ----------
-    network, typed, padding_id, config
-        As `Engine` takes them. The network has `encoder_stages`, and its parameters are on the CPU.
-    quantized : list of dict, optional
-        `wqa.engines.onednn.Quantized` products of each layer, for int8.
     """
 
     def __init__(

@@ -32,15 +32,7 @@ class _Writing(NamedTuple):
 class JointRows:
     """Writes encodings of texts into the rows of joint sequences.
 
-    Parameters
-    ----------
-    tables : sequence of numpy.ndarray or None
-        (positions, C) float32 rows to add to the first text of a pair, and to the second one; None
-        to add nothing.
-    kind : {"float32", "bfloat16"}
-        Element type of the joint sequence.
-    units : int
-        C, the width of a row.
+    Shapes: `tables` (positions, C).
     """
 
     def __init__(self, tables: Sequence[Optional[np.ndarray]], kind: str, units: int) -> None:
@@ -56,14 +48,7 @@ class JointRows:
     def write(self, rows: np.ndarray, text: int, out: np.ndarray) -> None:
         """Write the encodings of a text.
 
-        Parameters
-        ----------
-        rows : numpy.ndarray
-            (length, C), C-contiguous: float16, float32, or uint16 that holds the bits of bfloat16.
-        text : {0, 1}
-            Which text of the pair it is.
-        out : numpy.ndarray
-            (length, C), C-contiguous, in the element type of the joint sequence.
+        Shapes: `rows` (length, C), `out` (length, C).
         """
         check_thread()
         writing = self._writing(_KINDS[rows.dtype], len(rows), text)

@@ -50,15 +50,7 @@ def _argument_array(count: int) -> Any:
 
 
 class Call:
-    """An operation bound to its arrays; calling it runs it.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The compiled operation.
-    arrays : dict of int to Memory
-        Operands, by oneDNN's argument number.
-    """
+    """An operation bound to its arrays; calling it runs it."""
 
     __slots__ = ("_execute", "_primitive", "_count", "_arguments", "_kept")
 
@@ -76,24 +68,7 @@ class Call:
 
 
 class Kernel(Handle):
-    """A compiled operation.
-
-    Parameters
-    ----------
-    operation : str
-        oneDNN's name of the primitive.
-    *arguments
-        Arguments of oneDNN's function that creates the primitive's description.
-    attributes : Attributes, optional
-        Scales and steps after the operation.
-
-    Attributes
-    ----------
-    implementation : str
-        oneDNN's name of the implementation, such as ``brg:avx512_core_amx``.
-    scratch_bytes : int
-        Bytes of scratch memory that a call needs.
-    """
+    """A compiled operation."""
 
     def __init__(
         self, operation: str, *arguments: Any, attributes: Optional[Attributes] = None
@@ -117,18 +92,7 @@ class Kernel(Handle):
         return self._description.handle
 
     def layout_of(self, query: int) -> Pointer:
-        """oneDNN's description of an operand's memory.
-
-        Parameters
-        ----------
-        query : int
-            oneDNN's number of the query.
-
-        Returns
-        -------
-        ctypes.c_void_p
-            Owned by the kernel.
-        """
+        """oneDNN's description of an operand's memory."""
         return Pointer(library().dnnl_primitive_desc_query_md(self._description.handle, query, 0))
 
     def bind(
@@ -137,22 +101,7 @@ class Kernel(Handle):
         step_operands: Sequence[Memory] = (),
         scratch: Optional[Scratch] = None,
     ) -> Call:
-        """Bind the operation to arrays.
-
-        Parameters
-        ----------
-        arrays : dict of int to Memory
-            Operands by argument number.
-        step_operands : sequence of Memory
-            Second operands of the steps that have one, in order.
-        scratch : Scratch, optional
-            Scratch memory; needed where ``scratch_bytes`` is not 0.
-
-        Returns
-        -------
-        Call
-            Runs the operation on these arrays.
-        """
+        """Bind the operation to arrays."""
         bound = {**arrays, **dict(zip(self._step_arguments, step_operands))}
         if self.scratch_bytes and scratch is not None:
             bound[SCRATCH] = Memory(self._scratch, scratch.take(self.scratch_bytes))
@@ -160,13 +109,7 @@ class Kernel(Handle):
 
 
 class PackedWeights(Memory):
-    """Weights in the blocked layout that a product has chosen for its right operand.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Compiled with ``any_layout`` for its right operand.
-    """
+    """Weights in the blocked layout that a product has chosen for its right operand."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel  # it owns the description
@@ -177,46 +120,19 @@ class PackedWeights(Memory):
     def filler(self, source: Array) -> Call:
         """Bind the reorder that packs weights.
 
-        Parameters
-        ----------
-        source : Array
-            (in, out) weights to pack, in any strides.
-
-        Returns
-        -------
-        Call
-            Packs the current content of ``source``.
+        Shapes: `source` (in, out).
         """
         reorder = Kernel("reorder", source.layout.handle, engine(), self._blocked, engine())
         return reorder.bind({SRC: source, DST: self})
 
     def fits(self, kernel: Kernel) -> bool:
-        """Whether another product has chosen the same layout.
-
-        Parameters
-        ----------
-        kernel : Kernel
-            The other product.
-
-        Returns
-        -------
-        bool
-        """
+        """Whether another product has chosen the same layout."""
         layout = kernel.layout_of(_QUERY_WEIGHTS)
         return bool(library().dnnl_memory_desc_equal(self._blocked, layout))
 
 
 class Attributes(Handle):
-    """Attributes of an operation: scales of its operands, and steps after it.
-
-    Parameters
-    ----------
-    scales : dict of int to int, optional
-        Mask of the scale of each scaled argument: 0 for one number, otherwise bits of axes.
-    steps : sequence of (str, Layout, float or None)
-        ``add`` or ``multiply`` with the layout of a second operand; ``times`` with a number;
-        ``sum``, which adds the old content of the output, or the name of an activation, with None.
-    """
+    """Attributes of an operation: scales of its operands, and steps after it."""
 
     def __init__(self, scales: Optional[Dict[int, int]] = None, steps: Sequence[Step] = ()) -> None:
         super().__init__("primitive_attr", create("primitive_attr_create"))
@@ -245,16 +161,5 @@ class Attributes(Handle):
 
 
 def scale_argument(argument: int) -> int:
-    """oneDNN's number of the scale of an argument.
-
-    Parameters
-    ----------
-    argument : int
-        Number of the scaled argument.
-
-    Returns
-    -------
-    int
-        Number of the argument that carries the scale.
-    """
+    """oneDNN's number of the scale of an argument."""
     return _SCALES | argument

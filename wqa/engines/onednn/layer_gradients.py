@@ -21,23 +21,7 @@ class Part(NamedTuple):
 
 
 class LayerCompiler:
-    """Compiles one layer of a slice for one shape of mini-batch.
-
-    Parameters
-    ----------
-    padded : PaddedOperations
-        Compiles operations and keeps the buffers.
-    call : int
-        Number of the slice's call in its forward pass.
-    index : int
-        Index of the layer in the slice.
-    layer : TrainedLayer
-        Parameters of the layer.
-    shape : Shape
-        Pairs of the mini-batch and positions of their keys and values.
-    queries : Shape
-        Pairs of the mini-batch and positions of their queries: all, or the first ones alone.
-    """
+    """Compiles one layer of a slice for one shape of mini-batch."""
 
     def __init__(
         self,
@@ -59,18 +43,7 @@ class LayerCompiler:
         self._outer_masks = self._mask("outer", total)
 
     def part(self, add: bool) -> Part:
-        """Compile the layer.
-
-        Parameters
-        ----------
-        add : bool
-            Whether the parameters' gradients accumulate.
-
-        Returns
-        -------
-        Part
-            Forward and backward calls, and the masks of the dropouts.
-        """
+        """Compile the layer."""
         masks = [*self._weight_masks, *self._output_masks, *self._outer_masks]
         return Part(self._forward(), self._backward(add), masks)
 
@@ -308,26 +281,7 @@ class LayerCompiler:
 def compile_embedding(
     padded: PaddedOperations, call: int, trained: TrainedEmbeddings, shape: Shape, add: bool
 ) -> Part:
-    """Compile normalisation, dropout and projection of the summed embeddings.
-
-    Parameters
-    ----------
-    padded : PaddedOperations
-        Compiles operations and owns the buffers.
-    call : int
-        Number of the call in its forward pass.
-    trained : TrainedEmbeddings
-        Parameters of normalisation and projection.
-    shape : Shape
-        Pairs and positions of the mini-batch.
-    add : bool
-        Whether the parameters' gradients accumulate.
-
-    Returns
-    -------
-    Part
-        Forward and backward calls, and the mask of the dropout.
-    """
+    """Compile normalisation, dropout and projection of the summed embeddings."""
     config, operations, width = padded.config, padded.operations, padded.width
     sums = padded.external(f"{call} sums", shape, width)
     out = padded.external(f"{call} out", shape, config.units)

@@ -31,18 +31,7 @@ Pointer = ctypes.c_void_p
 
 @functools.lru_cache(maxsize=None)
 def library() -> ctypes.CDLL:
-    """Load oneDNN; later calls return the same library.
-
-    Returns
-    -------
-    ctypes.CDLL
-        Bindings of oneDNN's C functions.
-
-    Raises
-    ------
-    MissingDependency
-        If the package is not installed, or its library does not load.
-    """
+    """Load oneDNN; later calls return the same library."""
     name = "onednn-cpu-gomp"
     try:
         files = importlib.metadata.files(name) or []
@@ -97,34 +86,12 @@ def multiplies_bytes() -> bool:
     """Whether the processor adds products of 8-bit integers in 32 bits (VNNI).
 
     Without it, sums of two products saturate in 16 bits.
-
-    Returns
-    -------
-    bool
     """
     return bool(instruction_set() & _VNNI)
 
 
 def create(name: str, *arguments: Any) -> Pointer:
-    """Create an object of oneDNN.
-
-    Parameters
-    ----------
-    name : str
-        Name of the function that creates it, without ``dnnl_``.
-    *arguments
-        Arguments of the function after the pointer to the new object.
-
-    Returns
-    -------
-    ctypes.c_void_p
-        Handle of the new object.
-
-    Raises
-    ------
-    RuntimeError
-        If oneDNN reports an error.
-    """
+    """Create an object of oneDNN."""
     handle = Pointer()
     status = getattr(library(), f"dnnl_{name}")(ctypes.byref(handle), *arguments)
     if status:
@@ -145,15 +112,7 @@ def stream() -> Pointer:
 
 
 class Handle:
-    """Owner of an object of oneDNN, which it destroys when it is freed.
-
-    Parameters
-    ----------
-    kind : str
-        oneDNN's name of the object's type.
-    handle : ctypes.c_void_p
-        Handle of the object.
-    """
+    """Owner of an object of oneDNN, which it destroys when it is freed."""
 
     handle = Pointer()  # null where the creation failed
 
@@ -167,19 +126,7 @@ class Handle:
 
 
 class Layout(Handle):
-    """Shape, element type and strides of an array.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of the array.
-    kind : str
-        Element type, a key of `TYPES`.
-    strides : sequence of int, optional
-        Elements between neighbours along each axis; those of a C-contiguous array by default.
-    any_layout : bool
-        Let the kernel choose the layout of this operand.
-    """
+    """Shape, element type and strides of an array."""
 
     def __init__(
         self,
@@ -205,15 +152,7 @@ class Layout(Handle):
 
 
 class Memory(Handle):
-    """Memory that operations read and write, in a layout that oneDNN may have chosen.
-
-    Parameters
-    ----------
-    layout : ctypes.c_void_p
-        oneDNN's description of the memory.
-    data : numpy.ndarray
-        C-contiguous array of at least the layout's size; shared, not copied.
-    """
+    """Memory that operations read and write, in a layout that oneDNN may have chosen."""
 
     def __init__(self, layout: Pointer, data: np.ndarray) -> None:
         self.data, self.address = data, data.ctypes.data
@@ -221,27 +160,13 @@ class Memory(Handle):
         super().__init__("memory", handle)
 
     def move(self, address: int) -> None:
-        """Use other memory, whose owner keeps it alive.
-
-        Parameters
-        ----------
-        address : int
-            Address of the first element.
-        """
+        """Use other memory, whose owner keeps it alive."""
         self.address = address
         library().dnnl_memory_set_data_handle(self.handle, address)
 
 
 class Array(Memory):
-    """Memory whose layout is known.
-
-    Parameters
-    ----------
-    layout : Layout
-        Shape, element type and strides.
-    data : numpy.ndarray, optional
-        Array that holds the elements; new zeros by default.
-    """
+    """Memory whose layout is known."""
 
     def __init__(self, layout: Layout, data: Optional[np.ndarray] = None) -> None:
         self.layout = layout
@@ -255,38 +180,14 @@ class Scratch:
         self._data = zeros((1,), "int8")
 
     def take(self, size: int) -> np.ndarray:
-        """Memory of at least a size; memory from earlier calls stays valid.
-
-        Parameters
-        ----------
-        size : int
-            Number of bytes.
-
-        Returns
-        -------
-        numpy.ndarray
-            At least ``size`` int8 elements.
-        """
+        """Memory of at least a size; memory from earlier calls stays valid."""
         if self._data.size < size:
             self._data = zeros((size,), "int8")
         return self._data
 
 
 def zeros(shape: Sequence[int], kind: str) -> np.ndarray:
-    """Allocate zeros, aligned to a cache line.
-
-    Parameters
-    ----------
-    shape : sequence of int
-        Shape of the array.
-    kind : str
-        Element type of the array.
-
-    Returns
-    -------
-    numpy.ndarray
-        C-contiguous.
-    """
+    """Allocate zeros, aligned to a cache line."""
     dtype = np.dtype(TYPES[kind][1])
     size = int(np.prod(shape)) * dtype.itemsize
     raw = np.zeros(size + 64, dtype=np.uint8)
@@ -295,35 +196,13 @@ def zeros(shape: Sequence[int], kind: str) -> np.ndarray:
 
 
 def as_float32(values: np.ndarray) -> np.ndarray:
-    """Copy float32 or bfloat16 numbers to float32.
-
-    Parameters
-    ----------
-    values : numpy.ndarray
-        float32, or uint16 that holds the bits of bfloat16.
-
-    Returns
-    -------
-    numpy.ndarray
-        float32, of the same shape.
-    """
+    """Copy float32 or bfloat16 numbers to float32."""
     if values.dtype == np.float32:
         return values.copy()
     return (values.astype(np.uint32) << 16).view(np.float32)
 
 
 def one(kind: str) -> np.generic:
-    """The number 1 in an element type.
-
-    Parameters
-    ----------
-    kind : {"float32", "bfloat16"}
-        Element type.
-
-    Returns
-    -------
-    numpy.generic
-        float32, or uint16 that holds the bits of bfloat16.
-    """
+    """The number 1 in an element type."""
     number = np.float32(1)
     return number if kind == "float32" else np.uint16(number.view(np.uint32) >> 16)

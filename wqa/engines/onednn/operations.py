@@ -44,19 +44,7 @@ class Workspace:
     def buffer(self, name: str, size: int, kind: str) -> np.ndarray:
         """A buffer, which is created when it is first used.
 
-        Parameters
-        ----------
-        name : str
-            Name of the buffer.
-        size : int
-            Number of its elements.
-        kind : str
-            Element type, a key of `wqa.engines.onednn.library.TYPES`.
-
-        Returns
-        -------
-        numpy.ndarray
-            (size,)
+        Shapes: the result (size,).
         """
         if name not in self._buffers:
             self._buffers[name] = zeros((size,), kind)
@@ -73,22 +61,7 @@ class Workspace:
         kind: str,
         strides: Optional[Sequence[int]] = None,
     ) -> Array:
-        """A view of a buffer, from its first element on.
-
-        Parameters
-        ----------
-        name, size, kind
-            The buffer, as in `buffer`.
-        shape : sequence of int
-            Shape of the view.
-        strides : sequence of int, optional
-            Elements between neighbours along each axis, as in `wqa.engines.onednn.library.Layout`.
-
-        Returns
-        -------
-        Array
-            The same object for the same arguments.
-        """
+        """A view of a buffer, from its first element on."""
         key = (name, tuple(shape), kind, strides and tuple(strides))
         if key not in self._arrays:
             data = self.buffer(name, size, kind)
@@ -97,15 +70,7 @@ class Workspace:
 
 
 class Operations:
-    """Compiles kernels once for their layouts, and binds them.
-
-    Parameters
-    ----------
-    epsilon : float
-        Number that normalisations add to the variance.
-    scratch : Scratch, optional
-        Scratch memory of the kernels; a new one by default.
-    """
+    """Compiles kernels once for their layouts, and binds them."""
 
     def __init__(self, epsilon: float, scratch: Optional[Scratch] = None) -> None:
         self._epsilon = epsilon
@@ -120,20 +85,7 @@ class Operations:
         return self._kernels[key]
 
     def product(self, left: Array, right: Array, out: Array, *steps: Step) -> Call:
-        """Bind ``out = steps(left @ right)``.
-
-        Parameters
-        ----------
-        left, right, out : Array
-            Matrices, or batches of matrices in the last two axes.
-        *steps : (str, Array, float or None)
-            ``add`` or ``multiply`` with an array, or skipped with None; ``times`` with a number;
-            ``sum``, which adds the old content of ``out``; or the name of an activation.
-
-        Returns
-        -------
-        Call
-        """
+        """Bind ``out = steps(left @ right)``."""
         layouts = _layouts(_present(steps))
         kernel = self._kernel(
             "product",
@@ -151,24 +103,7 @@ class Operations:
     def dense(
         self, source: Array, weight: Dense, out: Array, *steps: Step, backward: bool = False
     ) -> Call:
-        """Bind a product with prepacked weights.
-
-        Parameters
-        ----------
-        source, out : Array
-            Input and output, (rows, in) and (rows, out).
-        weight : Dense
-            Prepacked weight, and bias.
-        *steps : (str, Array, float or None)
-            Steps after the product, as `product` takes them.
-        backward : bool
-            False: ``steps(source @ weight.T + bias)``. True: ``steps(source @ weight)``, the
-            gradient of the input.
-
-        Returns
-        -------
-        Call
-        """
+        """Bind a product with prepacked weights."""
         layouts = _layouts(_present(steps))
         right = Layout(
             (source.layout.shape[1], out.layout.shape[1]), source.layout.kind, any_layout=True
@@ -198,18 +133,7 @@ class Operations:
     ) -> Call:
         """Bind a layer normalisation.
 
-        Parameters
-        ----------
-        source, out : Array
-            (rows, width).
-        norm : Norm
-            Gain and offset.
-        statistics : dict of int to Memory, optional
-            Arrays for `MEAN` and `VARIANCE` of the rows, which `norm_backward` reads.
-
-        Returns
-        -------
-        Call
+        Shapes: `source, out` (rows, width).
         """
         kernel = self._norm_kernel(source, out, statistics is not None)
         arrays: Dict[int, Memory] = {SRC: source, DST: out, GAMMA: norm.gamma, BETA: norm.beta}
@@ -231,21 +155,7 @@ class Operations:
         statistics: Dict[int, Memory],
         parameters: Sequence[Array],
     ) -> Call:
-        """Bind the gradients of a normalisation.
-
-        Parameters
-        ----------
-        source, norm, out, statistics
-            Arguments of `norm` in the forward pass.
-        gradient, result : Array
-            Gradients of the output and of the input.
-        parameters : sequence of Array
-            Arrays for the gradients of gain and offset.
-
-        Returns
-        -------
-        Call
-        """
+        """Bind the gradients of a normalisation."""
         rows = Layout((source.layout.shape[0],), "float32")
         forward = self._norm_kernel(source, out, True)
         kernel = self._kernel(
@@ -263,36 +173,12 @@ class Operations:
         return kernel.bind(arrays, scratch=self.scratch)
 
     def activation(self, name: str, source: Array, out: Array) -> Call:
-        """Bind an activation.
-
-        Parameters
-        ----------
-        name : str
-            Name of the activation, a key of `wqa.engines.onednn.kernels.ACTIVATIONS`.
-        source, out : Array
-            Input and output, of one layout.
-
-        Returns
-        -------
-        Call
-        """
+        """Bind an activation."""
         kernel = self._kernel("activation", primitives.activation, name, source.layout)
         return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
 
     def activation_backward(self, name: str, source: Array, gradient: Array, result: Array) -> Call:
-        """Bind the gradient of an activation.
-
-        Parameters
-        ----------
-        name, source
-            Arguments of `activation` in the forward pass.
-        gradient, result : Array
-            Gradients of the activation's output and of its input.
-
-        Returns
-        -------
-        Call
-        """
+        """Bind the gradient of an activation."""
         forward = self._kernel("activation", primitives.activation, name, source.layout)
         kernel = self._kernel(
             "activation backward", primitives.activation_backward, forward, name, source.layout
@@ -301,72 +187,26 @@ class Operations:
         return kernel.bind(arrays, scratch=self.scratch)
 
     def softmax(self, source: Array, out: Array, training: bool = False) -> Call:
-        """Bind a softmax over the last axis.
-
-        Parameters
-        ----------
-        source, out : Array
-            Input and output, of one shape.
-        training : bool
-            Whether `softmax_backward` follows.
-
-        Returns
-        -------
-        Call
-        """
+        """Bind a softmax over the last axis."""
         kernel = self._kernel("softmax", primitives.softmax, source.layout, out.layout, training)
         return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
 
     def softmax_backward(self, source: Array, out: Array, gradient: Array, result: Array) -> Call:
-        """Bind the gradient of a softmax.
-
-        Parameters
-        ----------
-        source, out : Array
-            Arguments of `softmax` in the forward pass.
-        gradient, result : Array
-            Gradients of ``out`` and of ``source``.
-
-        Returns
-        -------
-        Call
-        """
+        """Bind the gradient of a softmax."""
         forward = self._kernel("softmax", primitives.softmax, source.layout, out.layout, True)
         kernel = self._kernel("softmax backward", primitives.softmax_backward, forward, out.layout)
         arrays: Dict[int, Memory] = {DST: out, DIFF_DST: gradient, DIFF_SRC: result}
         return kernel.bind(arrays, scratch=self.scratch)
 
     def multiply(self, source: Array, factors: Array, out: Array) -> Call:
-        """Bind ``out = source * factors``, rounded and clipped where ``out`` is int8.
-
-        Parameters
-        ----------
-        source, out : Array
-            Input and output, of one shape.
-        factors : Array
-            Factors, broadcast to that shape.
-
-        Returns
-        -------
-        Call
-        """
+        """Bind ``out = source * factors``, rounded and clipped where ``out`` is int8."""
         kernel = self._kernel(
             "multiply", primitives.multiply, source.layout, factors.layout, out.layout
         )
         return kernel.bind({SRC: source, SRC_1: factors, DST: out}, scratch=self.scratch)
 
     def convert(self, source: Array, out: Array) -> Call:
-        """Bind a copy to another element type.
-
-        Parameters
-        ----------
-        source, out : Array
-            Original and copy, of one shape.
-
-        Returns
-        -------
-        Call
-        """
+        """Bind a copy to another element type."""
         kernel = self._kernel("convert", primitives.convert, source.layout, out.layout)
         return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
 

@@ -26,21 +26,7 @@ def product_parameter(
 ) -> np.ndarray:
     """Weight or bias of a product; those of the queries include the attention scale.
 
-    Parameters
-    ----------
-    layer : EncoderLayer
-        An initialised layer.
-    name : str
-        Name of the product, a key of `wqa.engines.onednn.parameters.PRODUCTS`.
-    kind : {"weight", "bias"}
-        The parameter to return.
-    config : BackboneConfig
-        Sizes of the encoder.
-
-    Returns
-    -------
-    numpy.ndarray
-        (out, in) or (out,), float32, contiguous.
+    Shapes: the result (out, in).
     """
     dense = {"output": layer.proj, "inner": layer.ffn_1, "outer": layer.ffn_2}.get(name)
     if dense is not None:
@@ -60,19 +46,7 @@ class Recent(Generic[Item]):
         return len(self._items)
 
     def get(self, key: tuple, build: Callable[[], Item]) -> Item:
-        """The object of a key.
-
-        Parameters
-        ----------
-        key : tuple
-            Key of the object.
-        build : callable
-            Makes the object where it is not kept.
-
-        Returns
-        -------
-        object
-        """
+        """The object of a key."""
         if key not in self._items:
             self._items[key] = build()
             while len(self._items) > ATTENTIONS:
@@ -82,17 +56,7 @@ class Recent(Generic[Item]):
 
 
 class PackedLayer:
-    """Parameters of one layer, prepacked.
-
-    Parameters
-    ----------
-    layer : EncoderLayer
-        An initialised layer.
-    config : BackboneConfig
-        Sizes of the encoder.
-    quantized : dict of str to Quantized, optional
-        8-bit weights by product, for int8.
-    """
+    """Parameters of one layer, prepacked."""
 
     def __init__(
         self,
@@ -111,17 +75,7 @@ class PackedLayer:
 
 
 class PackedEmbeddings:
-    """Word, position and type embeddings, summed in float32.
-
-    Parameters
-    ----------
-    block : Embeddings
-        Initialised embeddings.
-    config : BackboneConfig
-        Sizes of the encoder.
-    typed : bool
-        Whether pairs have token types.
-    """
+    """Word, position and type embeddings, summed in float32."""
 
     def __init__(self, block: Embeddings, config: BackboneConfig, typed: bool) -> None:
         self._first, self._padding = config.first_position, config.first_position - 1
@@ -174,21 +128,7 @@ class PackedEmbeddings:
 
 
 class PackedAttention:
-    """Attention of pairs of one length, with queries at all positions.
-
-    Parameters
-    ----------
-    scratch : Scratch
-        Scratch memory of the kernels.
-    pairs, length : int
-        Number of pairs, and tokens a pair.
-    config : BackboneConfig
-        Sizes of the encoder.
-    kind : str
-        Element type of the encodings.
-    buffers : (Scratch, Scratch)
-        Memory for the attention scores and for the attention weights.
-    """
+    """Attention of pairs of one length, with queries at all positions."""
 
     def __init__(
         self,

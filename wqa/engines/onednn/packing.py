@@ -24,18 +24,7 @@ class Group(NamedTuple):
 
 
 def round_up(rows: int) -> int:
-    """Round a number of rows up to a compiled shape.
-
-    Parameters
-    ----------
-    rows : int
-        Rows that the shape must hold.
-
-    Returns
-    -------
-    int
-        The next multiple of `ROWS`.
-    """
+    """Round a number of rows up to a compiled shape."""
     return -(-rows // ROWS) * ROWS
 
 

@@ -45,19 +45,7 @@ class Mask(NamedTuple):
 
 
 class PaddedOperations:
-    """Compiles operations on padded mini-batches, and keeps their buffers.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Sizes of the encoder.
-    kind : {"float32", "bfloat16"}
-        Element type of the products' operands.
-    tokens : int
-        Tokens that a buffer holds, padding included.
-    length : int
-        Positions that a pair may have, padding included.
-    """
+    """Compiles operations on padded mini-batches, and keeps their buffers."""
 
     def __init__(self, config: BackboneConfig, kind: str, tokens: int, length: int) -> None:
         self.config, self.kind = config, kind

@@ -23,18 +23,7 @@ PRODUCTS = {
 
 
 def address(array: mx.nd.NDArray) -> int:
-    """Address of an MXNet array's first element on the CPU.
-
-    Parameters
-    ----------
-    array : mxnet.nd.NDArray
-        An array that MXNet has finished computing.
-
-    Returns
-    -------
-    int
-        Address in bytes.
-    """
+    """Address of an MXNet array's first element on the CPU."""
     pointer = ctypes.c_void_p()
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
     return pointer.value or 0
@@ -43,15 +32,7 @@ def address(array: mx.nd.NDArray) -> int:
 def shared_memory(array: mx.nd.NDArray) -> np.ndarray:
     """A flat view of an MXNet array's memory on the CPU.
 
-    Parameters
-    ----------
-    array : mxnet.nd.NDArray
-        A float32 array that MXNet has finished computing.
-
-    Returns
-    -------
-    numpy.ndarray
-        (size,) float32; valid as long as the array.
+    Shapes: the result (size,).
     """
     pointer = ctypes.cast(address(array), ctypes.POINTER(ctypes.c_float))
     return np.ctypeslib.as_array(pointer, (array.size,))
@@ -83,15 +64,7 @@ class Quantized(NamedTuple):
 
 
 class Vector(Array):
-    """float32 numbers that a kernel reads.
-
-    Parameters
-    ----------
-    values : numpy.ndarray
-        The numbers; shared, not copied, where they are contiguous float32.
-    axes : {1, 2}
-        Number of axes: (n,) or (1, n).
-    """
+    """float32 numbers that a kernel reads."""
 
     def __init__(self, values: np.ndarray, axes: int = 2) -> None:
         shape = (1, values.size) if axes == 2 else (values.size,)
@@ -101,17 +74,7 @@ class Vector(Array):
 class Dense:
     """Weight and bias of a dense layer, prepacked for each kernel that reads them.
 
-    Parameters
-    ----------
-    weight : callable
-        Returns the weight, (out, in) float32, contiguous. It is called for each layout.
-    bias : numpy.ndarray
-        (out,) float32 bias.
-    quantized : Quantized, optional
-        8-bit weight, which is read instead.
-    refreshable : bool
-        Whether the weight may change. ``weight`` then returns the same memory at each call, and
-        `refresh` packs it again.
+    Shapes: `bias` (out,).
     """
 
     def __init__(
@@ -139,20 +102,7 @@ class Dense:
         return Array(Layout((width, rows), "float32", (1, width)), weight)  # transposed
 
     def packed(self, kernel: Kernel, backward: bool = False) -> PackedWeights:
-        """The weight, prepacked in the layout that a kernel has chosen.
-
-        Parameters
-        ----------
-        kernel : Kernel
-            The compiled product.
-        backward : bool
-            Multiply by the weight itself, (out, in), as a gradient does, not by its transpose.
-
-        Returns
-        -------
-        PackedWeights
-            Shared by all kernels that have chosen this layout.
-        """
+        """The weight, prepacked in the layout that a kernel has chosen."""
         for packed in self._packed[backward]:
             if packed.fits(kernel):
                 return packed
@@ -173,10 +123,7 @@ class Dense:
 class Norm:
     """Gain and offset of a normalisation.
 
-    Parameters
-    ----------
-    gamma, beta : numpy.ndarray
-        (width,) float32 gain and offset.
+    Shapes: `gamma, beta` (width,).
     """
 
     def __init__(self, gamma: np.ndarray, beta: np.ndarray) -> None:
@@ -184,32 +131,14 @@ class Norm:
 
     @classmethod
     def of(cls, block: mx.gluon.nn.LayerNorm) -> Norm:
-        """Copy the parameters of a block.
-
-        Parameters
-        ----------
-        block : mxnet.gluon.nn.LayerNorm
-            Block with initialised parameters.
-
-        Returns
-        -------
-        Norm
-        """
+        """Copy the parameters of a block."""
         return cls(block.gamma.data().asnumpy(), block.beta.data().asnumpy())
 
 
 def split_queries(array: np.ndarray) -> Tuple[np.ndarray, ...]:
     """Split a joint projection into those of queries, keys and values.
 
-    Parameters
-    ----------
-    array : numpy.ndarray
-        (3 C, C) weight or (3 C,) bias.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        Three views, (C, C) or (C,).
+    Shapes: `array` (3 C, C).
     """
     units = len(array) // 3
     return array[:units], array[units : 2 * units], array[2 * units :]

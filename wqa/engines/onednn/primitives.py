@@ -21,23 +21,7 @@ def product(
     scales: Optional[Dict[int, int]] = None,
     steps: Sequence[Step] = (),
 ) -> Kernel:
-    """Compile ``out = steps(left @ right + bias)``.
-
-    Parameters
-    ----------
-    left, right, out : Layout
-        Matrices, or batches of matrices in the last two axes.
-    bias : Layout, optional
-        A float32 bias, broadcast to ``out``.
-    scales : dict of int to int, optional
-        Masks of scales, as `Attributes` takes them.
-    steps : sequence of (str, Layout, float or None)
-        Steps after the product, as `Attributes` takes them.
-
-    Returns
-    -------
-    Kernel
-    """
+    """Compile ``out = steps(left @ right + bias)``."""
     return Kernel(
         "matmul",
         engine(),
@@ -54,19 +38,7 @@ def layer_norm(
 ) -> Kernel:
     """Compile a normalisation over the last axis, with gain `GAMMA` and offset `BETA` in float32.
 
-    Parameters
-    ----------
-    source, out : Layout
-        Input and output, (rows, width).
-    epsilon : float
-        Number added to the variance.
-    statistics : Layout, optional
-        (rows,) float32. With it the kernel also writes `MEAN` and `VARIANCE`, which
-        `layer_norm_backward` reads.
-
-    Returns
-    -------
-    Kernel
+    Shapes: `statistics` (rows,).
     """
     return Kernel(
         "layer_normalization_forward",
@@ -84,25 +56,7 @@ def layer_norm(
 def layer_norm_backward(
     forward: Kernel, source: Layout, gradient: Layout, statistics: Layout, epsilon: float
 ) -> Kernel:
-    """Compile the gradients `DIFF_SRC`, `DIFF_GAMMA` and `DIFF_BETA` of a normalisation.
-
-    Parameters
-    ----------
-    forward : Kernel
-        Kernel of the normalisation.
-    source : Layout
-        Input of the normalisation.
-    gradient : Layout
-        Layout of both `DIFF_DST` and `DIFF_SRC`.
-    statistics : Layout
-        Layout of both `MEAN` and `VARIANCE`, (rows,) float32.
-    epsilon : float
-        Number added to the variance.
-
-    Returns
-    -------
-    Kernel
-    """
+    """Compile the gradients `DIFF_SRC`, `DIFF_GAMMA` and `DIFF_BETA` of a normalisation."""
     return Kernel(
         "layer_normalization_backward",
         engine(),
@@ -119,19 +73,7 @@ def layer_norm_backward(
 
 
 def softmax(source: Layout, out: Layout, training: bool = False) -> Kernel:
-    """Compile a softmax over the last axis.
-
-    Parameters
-    ----------
-    source, out : Layout
-        Input and output, of one shape.
-    training : bool
-        Whether `softmax_backward` is compiled from it.
-
-    Returns
-    -------
-    Kernel
-    """
+    """Compile a softmax over the last axis."""
     return Kernel(
         "softmax_forward",
         engine(),
@@ -145,19 +87,7 @@ def softmax(source: Layout, out: Layout, training: bool = False) -> Kernel:
 
 
 def softmax_backward(forward: Kernel, out: Layout) -> Kernel:
-    """Compile the gradient `DIFF_SRC` of a softmax, from its output `DST`.
-
-    Parameters
-    ----------
-    forward : Kernel
-        Kernel of the softmax.
-    out : Layout
-        Layout of the softmax's output and of both gradients.
-
-    Returns
-    -------
-    Kernel
-    """
+    """Compile the gradient `DIFF_SRC` of a softmax, from its output `DST`."""
     return Kernel(
         "softmax_backward",
         engine(),
@@ -172,19 +102,7 @@ def softmax_backward(forward: Kernel, out: Layout) -> Kernel:
 
 
 def activation(name: str, layout: Layout) -> Kernel:
-    """Compile an activation.
-
-    Parameters
-    ----------
-    name : str
-        Name of the activation, a key of `ACTIVATIONS`.
-    layout : Layout
-        Layout of both input and output.
-
-    Returns
-    -------
-    Kernel
-    """
+    """Compile an activation."""
     return Kernel(
         "eltwise_forward",
         engine(),
@@ -199,21 +117,7 @@ def activation(name: str, layout: Layout) -> Kernel:
 
 
 def activation_backward(forward: Kernel, name: str, layout: Layout) -> Kernel:
-    """Compile the gradient `DIFF_SRC` of an activation, from its input `SRC`.
-
-    Parameters
-    ----------
-    forward : Kernel
-        Kernel of the activation.
-    name : str
-        Name of the activation.
-    layout : Layout
-        Layout of the input and of both gradients.
-
-    Returns
-    -------
-    Kernel
-    """
+    """Compile the gradient `DIFF_SRC` of an activation, from its input `SRC`."""
     return Kernel(
         "eltwise_backward",
         engine(),
@@ -232,33 +136,12 @@ def multiply(source: Layout, factors: Layout, out: Layout) -> Kernel:
     """Compile ``out = source * factors``, rounded and clipped where ``out`` is int8.
 
     oneDNN is slow from float32 to bfloat16: multiply in float32, then `convert`.
-
-    Parameters
-    ----------
-    source, out : Layout
-        Input and output, of one shape.
-    factors : Layout
-        Factors, broadcast to that shape.
-
-    Returns
-    -------
-    Kernel
     """
     return _binary(_MULTIPLY, source, factors, out)
 
 
 def add(source: Layout, addend: Layout, out: Layout) -> Kernel:
-    """Compile ``out = source + addend``.
-
-    Parameters
-    ----------
-    source, addend, out : Layout
-        Operands and result, of one shape.
-
-    Returns
-    -------
-    Kernel
-    """
+    """Compile ``out = source + addend``."""
     return _binary(_ADD, source, addend, out)
 
 
@@ -268,15 +151,5 @@ def _binary(operation: int, left: Layout, right: Layout, out: Layout) -> Kernel:
 
 
 def convert(source: Layout, out: Layout) -> Kernel:
-    """Compile a copy to another element type or other strides.
-
-    Parameters
-    ----------
-    source, out : Layout
-        Original and copy, of one shape.
-
-    Returns
-    -------
-    Kernel
-    """
+    """Compile a copy to another element type or other strides."""
     return Kernel("reorder", source.handle, engine(), out.handle, engine(), attributes=Attributes())

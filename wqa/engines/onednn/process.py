@@ -38,13 +38,7 @@ def _after_fork() -> None:
 
 
 def check_thread() -> None:
-    """Check that the calling thread can compute by oneDNN.
-
-    Raises
-    ------
-    ProcessError
-        If it is a forked child's copy of a thread that has computed; it would wait forever.
-    """
+    """Check that the calling thread can compute by oneDNN."""
     if getattr(_thread, "is_stuck", False):
         raise ProcessError(
             "oneDNN",
@@ -56,21 +50,7 @@ def check_thread() -> None:
 
 
 def in_usable_thread(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Call a function that computes by oneDNN, in a thread that can.
-
-    Parameters
-    ----------
-    function : callable
-        Function to call: in the calling thread, or, in a forked child's copy of a thread of its
-        parent, in one other thread of the child.
-    *arguments
-        Arguments of the function.
-
-    Returns
-    -------
-    object
-        What the function returns.
-    """
+    """Call a function that computes by oneDNN, in a thread that can."""
     if not getattr(_thread, "is_forked", False):
         return function(*arguments)
     return _other_thread().submit(function, *arguments).result()
@@ -82,24 +62,13 @@ def _other_thread() -> ThreadPoolExecutor:
 
 
 def count_threads() -> int:
-    """Number of OpenMP's threads that compute for the calling thread.
-
-    Returns
-    -------
-    int
-    """
+    """Number of OpenMP's threads that compute for the calling thread."""
     return _openmp().omp_get_max_threads()
 
 
 @contextlib.contextmanager
 def openmp_threads(threads: int) -> Iterator[None]:
-    """Set the number of threads that compute for the calling thread, and restore it afterwards.
-
-    Parameters
-    ----------
-    threads : int
-        Number of threads.
-    """
+    """Set the number of threads that compute for the calling thread, and restore it afterwards."""
     before = _openmp().omp_get_max_threads()
     _openmp().omp_set_num_threads(threads)
     try:

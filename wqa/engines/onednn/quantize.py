@@ -133,19 +133,7 @@ def quantize_layer(
 ) -> Dict[str, Quantized]:
     """Quantize the products of one layer.
 
-    Parameters
-    ----------
-    weights : dict of str to numpy.ndarray
-        (out, in) weight of each product, float32.
-    magnitudes : dict of str to numpy.ndarray
-        (in,) largest magnitude of each input channel, by step.
-    strength : float
-        SmoothQuant's alpha.
-
-    Returns
-    -------
-    dict of str to Quantized
-        8-bit weight of each product.
+    Shapes: `weights` (out, in), `magnitudes` (in,).
     """
     products = {}
     for step in dict.fromkeys(PRODUCTS.values()):
@@ -165,17 +153,7 @@ def quantize_layer(
 def channel_factors(inputs: np.ndarray, weights: np.ndarray, strength: float) -> np.ndarray:
     """Factors of the input channels, with which the largest magnitude becomes 127.
 
-    Parameters
-    ----------
-    inputs, weights : numpy.ndarray
-        (in,) largest magnitude of each input channel, and of its row of the weights.
-    strength : float
-        SmoothQuant's alpha.
-
-    Returns
-    -------
-    numpy.ndarray
-        (in,) float32.
+    Shapes: `inputs, weights` (in,), the result (in,).
     """
     inputs, weights = np.maximum(inputs, 1e-5), np.maximum(weights, 1e-5)
     smooth = inputs**strength / weights ** (1 - strength)

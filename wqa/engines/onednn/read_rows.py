@@ -51,21 +51,7 @@ class HeadWeights(NamedTuple):
 
     @classmethod
     def of(cls, block: EncoderLayer, config: BackboneConfig, kind: str) -> HeadWeights:
-        """Copy the parameters of a layer.
-
-        Parameters
-        ----------
-        block : EncoderLayer
-            An initialised layer.
-        config : BackboneConfig
-            Sizes of the layer.
-        kind : {"float32", "bfloat16"}
-            Element type of the weights.
-
-        Returns
-        -------
-        HeadWeights
-        """
+        """Copy the parameters of a layer."""
         heads, units = config.num_heads, config.units
         size = units // heads
         key = product_parameter(block, "key", "weight", config)
@@ -90,21 +76,7 @@ def _converted(
 
 
 class FoldedAttention:
-    """Attention of pairs of one length, by queries into which the weight of the keys is folded.
-
-    Parameters
-    ----------
-    pairs, length, queries : int
-        Number of pairs, rows a pair, and queries a pair, those of all heads.
-    config : BackboneConfig
-        Sizes of the encoder.
-    kind : str
-        Element type of the encodings.
-    scratch : Scratch
-        Scratch memory of the kernels.
-    buffers : (Scratch, Scratch)
-        Memory for the attention scores and for the attention weights.
-    """
+    """Attention of pairs of one length, by queries into which the weight of the keys is folded."""
 
     def __init__(
         self,
@@ -145,19 +117,7 @@ class FoldedAttention:
 
 
 class ReadRows:
-    """Layers for the rows that heads read.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Sizes of the layers.
-    kind : {"float32", "bfloat16"}
-        Element type of the encodings.
-    operations : Operations
-        Compiles and binds the operations.
-    buffers : (Scratch, Scratch)
-        Memory for the attention scores and for the attention weights.
-    """
+    """Layers for the rows that heads read."""
 
     def __init__(
         self,
@@ -175,36 +135,14 @@ class ReadRows:
         self._attentions: Recent[FoldedAttention] = Recent()
 
     def add(self, index: int, block: EncoderLayer, layer: PackedLayer) -> None:
-        """Read the weights of a layer's keys and values, unless they are known.
-
-        Parameters
-        ----------
-        index : int
-            Index of the layer.
-        block : EncoderLayer
-            The initialised layer.
-        layer : PackedLayer
-            Its prepacked parameters.
-        """
+        """Read the weights of a layer's keys and values, unless they are known."""
         if index not in self._layers:
             self._layers[index] = (layer, HeadWeights.of(block, self._config, self._kind))
 
     def attend(self, index: int, encodings: np.ndarray, batch: PackedBatch) -> np.ndarray:
         """Run the attention of a layer for the rows that are read.
 
-        Parameters
-        ----------
-        index : int
-            Index of the layer, which was added.
-        encodings : numpy.ndarray
-            (rows, C) input of the layer, at least the rows of the batch.
-        batch : PackedBatch
-            Rows of the pairs, of which at most `ATTENDING` a pair are read.
-
-        Returns
-        -------
-        numpy.ndarray
-            (pairs, 2 n C) float32: encoding and context of each of the n rows that are read.
+        Shapes: `encodings` (rows, C), the result (pairs, 2 n C).
         """
         check_thread()
         units = self._config.units
@@ -237,17 +175,7 @@ class ReadRows:
     def finish(self, index: int, rows: np.ndarray) -> np.ndarray:
         """Run the rest of a layer.
 
-        Parameters
-        ----------
-        index : int
-            Index of the layer, which was added.
-        rows : numpy.ndarray
-            (pairs, 2 n C) results of `attend`, of any number of micro-batches.
-
-        Returns
-        -------
-        numpy.ndarray
-            (pairs, n C) float32 output of the layer for the rows of each pair, one after another.
+        Shapes: `rows` (pairs, 2 n C), the result (pairs, n C).
         """
         check_thread()
         units = self._config.units

@@ -45,16 +45,7 @@ def record(
     outputs: Sequence[mx.nd.NDArray],
     backward: Callable[[Sequence[int], Sequence[Gradient]], None],
 ) -> None:
-    """Add an operation to the autograd graph.
-
-    Parameters
-    ----------
-    inputs, outputs : sequence of mxnet.nd.NDArray
-        float32 arrays on the CPU.
-    backward : callable
-        Takes the addresses of the outputs' gradients and a `Gradient` for each input. MXNet calls
-        it in one of its threads; it must finish its work before it returns.
-    """
+    """Add an operation to the autograd graph."""
 
     def call_backward(output_count, input_count, handles, requests, is_train, state) -> int:
         try:

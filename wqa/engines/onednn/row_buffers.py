@@ -15,19 +15,7 @@ from wqa.engines.onednn.parameters import Dense
 
 
 class RowBuffers:
-    """Named buffers of rows, which the layers share.
-
-    Parameters
-    ----------
-    config : BackboneConfig
-        Sizes of the layers.
-    kind : {"float32", "bfloat16"}
-        Element type of the encodings.
-    capacity : int
-        Rows of each buffer.
-    operations : Operations
-        Compiles and binds the operations on the buffers.
-    """
+    """Named buffers of rows, which the layers share."""
 
     def __init__(
         self, config: BackboneConfig, kind: str, capacity: int, operations: Operations
@@ -41,19 +29,7 @@ class RowBuffers:
     def array(self, name: str, rows: int, width: int, kind: str = "") -> Array:
         """The first rows of a buffer, as an operand.
 
-        Parameters
-        ----------
-        name : str
-            Name of the buffer.
-        rows, width : int
-            Number of rows, and elements of a row.
-        kind : str
-            Element type; that of the encodings by default.
-
-        Returns
-        -------
-        Array
-            (rows, width)
+        Shapes: the result (rows, width).
         """
         kind = kind or self.kind
         name = f"{name} {width} {kind}"
@@ -62,15 +38,7 @@ class RowBuffers:
     def memory(self, name: str, width: int, kind: str = "") -> np.ndarray:
         """A whole buffer.
 
-        Parameters
-        ----------
-        name, width, kind
-            The buffer, as `array` takes them.
-
-        Returns
-        -------
-        numpy.ndarray
-            (capacity, width); uint16 for bfloat16.
+        Shapes: the result (capacity, width).
         """
         kind = kind or self.kind
         name = f"{name} {width} {kind}"
@@ -78,24 +46,7 @@ class RowBuffers:
         return buffer.reshape(self.capacity, width)
 
     def rounded(self, calls: List[Call], source: Array, weight: Dense, name: str) -> Array:
-        """The input of a product: the source, or for int8 a buffer to which it is rounded.
-
-        Parameters
-        ----------
-        calls : list of Call
-            The call that rounds is appended.
-        source : Array
-            The input in the element type of the encodings.
-        weight : Dense
-            Weight of the product.
-        name : str
-            Name of the buffer for int8.
-
-        Returns
-        -------
-        Array
-            What the product reads.
-        """
+        """The input of a product: the source, or for int8 a buffer to which it is rounded."""
         if weight.factor is None:
             return source
         rows, width = source.layout.shape
@@ -107,18 +58,6 @@ class RowBuffers:
         """Bind the steps of a layer after its attention.
 
         They read the buffers ``x`` and ``context``, and write ``x``.
-
-        Parameters
-        ----------
-        layer : PackedLayer
-            Parameters of the layer.
-        rows : int
-            Number of rows.
-
-        Returns
-        -------
-        dict of str to list of Call
-            Calls of the steps ``merge``, ``widen`` and ``narrow``.
         """
         config, operations = self.config, self.operations
         products = layer.products

@@ -18,20 +18,7 @@ from wqa.models.heads import Stage
 
 
 class PackedPath:
-    """Consecutive layers on packed rows, and the head after them.
-
-    Parameters
-    ----------
-    layers : LayerStack
-        The layers, whose ``needed`` says which rows of the last one are computed.
-    head : Head
-        Head that reads a row for each pair, or the row of each token. A head of dense layers is
-        computed by oneDNN, without a change of threads; any other by MXNet.
-    start : int
-        Index of the first layer in the engine's `PackedLayers`.
-    last : bool
-        Whether nothing but the head reads the output of the last layer.
-    """
+    """Consecutive layers on packed rows, and the head after them."""
 
     def __init__(self, layers: LayerStack, head: Head, start: int, last: bool = False) -> None:
         self._start = start
@@ -51,17 +38,7 @@ class PackedPath:
         return self._end - self._start > self._reads_rows
 
     def width(self, layers: PackedLayers) -> int:
-        """Width of the rows that `run` returns.
-
-        Parameters
-        ----------
-        layers : PackedLayers
-            Layers of the engine.
-
-        Returns
-        -------
-        int
-        """
+        """Width of the rows that `run` returns."""
         positions = 1
         if self.head.reads == "first":
             positions = self.head.positions
@@ -71,18 +48,7 @@ class PackedPath:
     def run(self, layers: PackedLayers, batch: PackedBatch) -> np.ndarray:
         """Run the layers on the current encodings.
 
-        Parameters
-        ----------
-        layers : PackedLayers
-            Layers of the engine.
-        batch : PackedBatch
-            Rows of the pairs.
-
-        Returns
-        -------
-        numpy.ndarray
-            (pairs, width) float32 rows for `scores`; (tokens, C) for a head that reads tokens. The
-            rows of a head that reads marks end with 1 for each mark that is there, 0 for another.
+        Shapes: the result (pairs, width).
         """
         for layer in range(self._start, self._end - self._reads_rows):
             layers.layer(layer, batch)
@@ -101,18 +67,7 @@ class PackedPath:
     def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
         """Run the rest of the last layer, and the head.
 
-        Parameters
-        ----------
-        layers : PackedLayers
-            Layers of the engine.
-        rows : numpy.ndarray
-            Rows that `run` returned, of all micro-batches.
-
-        Returns
-        -------
-        numpy.ndarray
-            (pairs,) log-odds; (tokens, k) outputs of a head that reads tokens, (pairs, k) of one
-            that reads marks.
+        Shapes: the result (pairs,).
         """
         if self.head.reads == "marks":
             rows, is_read = np.split(rows, [-self.head.marks], axis=1)
@@ -147,15 +102,7 @@ class PackedPath:
 
 
 class PackedStage:
-    """A stage of a network on packed rows. The branches of a head run on the same encodings.
-
-    Parameters
-    ----------
-    stage : Stage
-        Stage of the network.
-    start : int
-        Index of its first layer in the engine's `PackedLayers`, which hold `Stage.all_layers`.
-    """
+    """A stage of a network on packed rows. The branches of a head run on the same encodings."""
 
     def __init__(self, stage: Stage, start: int) -> None:
         self._head = stage.head
@@ -170,12 +117,7 @@ class PackedStage:
             self._path = PackedPath(stage.layers, stage.head, self._shared.start, stage.last)
 
     def computed_by_mxnet(self) -> List[HybridBlock]:
-        """Heads that MXNet computes.
-
-        Returns
-        -------
-        list of mxnet.gluon.HybridBlock
-        """
+        """Heads that MXNet computes."""
         paths = self._branches
         if self._path is not None:
             paths = [self._path]
@@ -184,15 +126,7 @@ class PackedStage:
     def run(self, layers: PackedLayers, batch: PackedBatch) -> np.ndarray:
         """Run the stage on the current encodings, which become those after its layers.
 
-        Parameters
-        ----------
-        layers, batch
-            Layers and rows, as `PackedPath.run` takes them.
-
-        Returns
-        -------
-        numpy.ndarray
-            (pairs, width) float32 rows for `scores`; those of branches one after another.
+        Shapes: the result (pairs, width).
         """
         if self._path is not None:
             return self._path.run(layers, batch)
@@ -214,17 +148,7 @@ class PackedStage:
     def scores(self, layers: PackedLayers, rows: np.ndarray) -> np.ndarray:
         """Run the head, or the heads of its branches and their combination.
 
-        Parameters
-        ----------
-        layers : PackedLayers
-            Layers of the engine.
-        rows : numpy.ndarray
-            Rows that `run` returned, of all micro-batches.
-
-        Returns
-        -------
-        numpy.ndarray
-            (pairs,) log-odds.
+        Shapes: the result (pairs,).
         """
         if self._path is not None:
             return self._path.scores(layers, rows)

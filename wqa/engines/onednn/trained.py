@@ -15,13 +15,7 @@ from wqa.models.backbone import Embeddings, EncoderLayer
 
 
 class Trained:
-    """Parameters of a block, and arrays that share memory with their gradients.
-
-    Parameters
-    ----------
-    parameters : sequence of mxnet.gluon.Parameter
-        Parameters of the block, in the order in which `set_gradients` takes their gradients.
-    """
+    """Parameters of a block, and arrays that share memory with their gradients."""
 
     def __init__(self, parameters: Sequence[mx.gluon.Parameter]) -> None:
         self.parameters = list(parameters)
@@ -106,13 +100,7 @@ def _norm(trained: Trained, gamma: int) -> TrainedNorm:
 
 
 class TrainedLayer(Trained):
-    """Parameters of one layer.
-
-    Parameters
-    ----------
-    layer : EncoderLayer
-        An initialised layer.
-    """
+    """Parameters of one layer."""
 
     def __init__(self, layer: EncoderLayer) -> None:
         parameters = []
@@ -137,13 +125,7 @@ class TrainedLayer(Trained):
 
 
 class TrainedEmbeddings(Trained):
-    """Parameters of the normalisation and the projection of embeddings.
-
-    Parameters
-    ----------
-    block : Embeddings
-        Initialised embeddings.
-    """
+    """Parameters of the normalisation and the projection of embeddings."""
 
     def __init__(self, block: Embeddings) -> None:
         parameters = [block.layer_norm.gamma, block.layer_norm.beta]
@@ -162,17 +144,7 @@ class TrainedEmbeddings(Trained):
 def view(start: int, size: int) -> np.ndarray:
     """View memory as float32 numbers.
 
-    Parameters
-    ----------
-    start : int
-        Address of the first number.
-    size : int
-        Number of elements.
-
-    Returns
-    -------
-    numpy.ndarray
-        (size,) float32; valid as long as the owner of the memory.
+    Shapes: the result (size,).
     """
     pointer = ctypes.cast(start, ctypes.POINTER(ctypes.c_float))
     return np.ctypeslib.as_array(pointer, (size,))

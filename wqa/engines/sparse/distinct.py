@@ -11,11 +11,6 @@ class Distinct:
     """Finds the distinct ids among many.
 
     It is not safe in several threads at once.
-
-    Parameters
-    ----------
-    rows : int
-        V, the number of ids.
     """
 
     def __init__(self, rows: int) -> None:
@@ -24,17 +19,7 @@ class Distinct:
     def of(self, ids: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
         """Distinct ids.
 
-        Parameters
-        ----------
-        ids : numpy.ndarray
-            (words,) integer ids.
-
-        Returns
-        -------
-        distinct : numpy.ndarray
-            (W,) each id once.
-        indices : numpy.ndarray
-            (words,) index of each word's id in ``distinct``.
+        Shapes: `ids` (words,), `distinct` (W,), `indices` (words,).
         """
         numbers = np.arange(len(ids))
         self._last[ids] = numbers

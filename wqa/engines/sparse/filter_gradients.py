@@ -22,12 +22,7 @@ from wqa.engines.sparse.windows import Windows
 class BatchWords(NamedTuple):
     """Distinct words of a batch.
 
-    Attributes
-    ----------
-    vectors : numpy.ndarray
-        (2 + W, D) float32: two rows of zeros, then the embeddings of the distinct words.
-    words : numpy.ndarray
-        (words,) row of each word, text behind text.
+    Shapes: `vectors` (2 + W, D), `words` (words,).
     """
 
     vectors: np.ndarray
@@ -37,20 +32,7 @@ class BatchWords(NamedTuple):
 class Convolved(NamedTuple):
     """Texts after the convolution, and what its gradient needs.
 
-    Attributes
-    ----------
-    texts : numpy.ndarray
-        (n, F) float32 encoded texts.
-    windows : Windows
-        Windows of the texts.
-    outputs : numpy.ndarray
-        (P, F) float32 outputs by step.
-    greatest : numpy.ndarray
-        (n, F) float32 maxima by rank.
-    rows : numpy.ndarray
-        (P, k) row of each word of a window in `BatchWords.vectors`.
-    related : numpy.ndarray
-        (P, k) float32 relatedness of each word of a window.
+    Shapes: `texts` (n, F), `outputs` (P, F), `greatest` (n, F), `rows` (P, k), `related` (P, k).
     """
 
     texts: np.ndarray
@@ -64,19 +46,8 @@ class Convolved(NamedTuple):
 def word_table(vectors: np.ndarray, weight: np.ndarray, products: np.ndarray) -> np.ndarray:
     """Products of a batch's words with the filters.
 
-    Parameters
-    ----------
-    vectors : numpy.ndarray
-        (2 + W, D) float32, as `BatchWords` holds them.
-    weight : numpy.ndarray
-        (F, D + 1, k) float32.
-    products : numpy.ndarray
-        (D, k F) float32 of `word_weights`.
-
-    Returns
-    -------
-    numpy.ndarray
-        (2 + W, k, F) float32 table, as `Windows.outputs` takes it.
+    Shapes: `vectors` (2 + W, D), `weight` (F, D + 1, k), `products` (D, k F), the result (2 + W, k,
+    F).
     """
     filters, _, width = weight.shape
     table = np.empty((len(vectors), width, filters), np.float32)
@@ -94,22 +65,7 @@ def convolve(
 ) -> Convolved:
     """Encode the texts of a batch.
 
-    Parameters
-    ----------
-    batch : BatchWords
-        Words of the texts.
-    lengths : numpy.ndarray
-        (n,) number of words of each text.
-    related : numpy.ndarray
-        (words,) float32 relatedness, text behind text.
-    filters : Filters
-        Parameters.
-    products : numpy.ndarray
-        (D, k F) float32 of `word_weights`, which the shares of a batch have in common.
-
-    Returns
-    -------
-    Convolved
+    Shapes: `lengths` (n,), `related` (words,), `products` (D, k F).
     """
     windows = Windows(lengths, filters.weight.shape[2])
     table = word_table(batch.vectors, filters.weight, products)
@@ -132,23 +88,7 @@ def filter_gradients(
 ) -> Filters:
     """Gradients of the filters.
 
-    Parameters
-    ----------
-    batch : BatchWords
-        Words of the texts.
-    done : Convolved
-        What `convolve` returned.
-    gradient : numpy.ndarray
-        (n, F) float32 gradient of the encoded texts.
-    threads : int
-        Number of threads that compute.
-    sources : numpy.ndarray, optional
-        (P,) number of each position's window by words, where texts repeat: a batch's question
-        stands there once for each candidate. The numbers start at 0, without a gap.
-
-    Returns
-    -------
-    Filters
+    Shapes: `gradient` (n, F), `sources` (P,).
     """
     gradient = np.where(done.texts > 0, gradient, 0)
     filters, places = gradient.shape[1], done.rows.shape[1]

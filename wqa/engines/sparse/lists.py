@@ -119,17 +119,7 @@ class WordLists(NamedTuple):
 def stretches(begins: np.ndarray, length: int) -> List[Tuple[int, int]]:
     """Runs of items that begin in the same stretch of a given length.
 
-    Parameters
-    ----------
-    begins : numpy.ndarray
-        (n,) where each item begins, ascending.
-    length : int
-        Length of a stretch.
-
-    Returns
-    -------
-    list of (int, int)
-        First item of each run, and the one behind its last.
+    Shapes: `begins` (n,).
     """
     bounds = np.flatnonzero(np.diff(begins // length, prepend=-1)).tolist()
     return list(zip(bounds, [*bounds[1:], len(begins)]))
@@ -142,17 +132,7 @@ def lists_of_arrays(
     candidate_valid: np.ndarray,
     list_valid: np.ndarray,
 ) -> WordLists:
-    """Take the words out of padded arrays.
-
-    Parameters
-    ----------
-    question_ids, question_valid, candidate_ids, candidate_valid, list_valid
-        Arrays as `wqa.systems.cosinet.inputs.ListEncoder.pad_lists` returns them.
-
-    Returns
-    -------
-    WordLists
-    """
+    """Take the words out of padded arrays."""
     question_lengths = question_valid.astype(np.intp)
     counts = list_valid.astype(np.intp)
     in_question = np.arange(question_ids.shape[1]) < question_lengths[:, None]

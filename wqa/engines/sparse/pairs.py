@@ -10,15 +10,7 @@ import numpy as np
 def combine(questions: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     """Encoded pairs: ``[q * c; q - c]`` (Bonadiman and Moschitti 2020, section 4.1.2).
 
-    Parameters
-    ----------
-    questions, candidates : numpy.ndarray
-        (n, F) float32 texts of each pair.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n, 2 F) float32.
+    Shapes: `questions, candidates` (n, F), the result (n, 2 F).
     """
     filters = questions.shape[1]
     pairs = np.empty((len(questions), 2 * filters), np.float32)
@@ -32,17 +24,7 @@ def combine_backward(
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Gradients of `combine`.
 
-    Parameters
-    ----------
-    questions, candidates : numpy.ndarray
-        (n, F) float32 texts of each pair.
-    gradient : numpy.ndarray
-        (n, 2 F) float32 gradient of the pairs.
-
-    Returns
-    -------
-    questions, candidates : numpy.ndarray
-        (n, F) float32.
+    Shapes: `questions, candidates` (n, F), `gradient` (n, 2 F), `questions, candidates` (n, F).
     """
     filters = questions.shape[1]
     product, difference = gradient[:, :filters], gradient[:, filters:]

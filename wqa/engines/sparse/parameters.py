@@ -15,12 +15,7 @@ from wqa.models.network import Network
 class Filters(NamedTuple):
     """Parameters of the convolution of a text.
 
-    Attributes
-    ----------
-    weight : numpy.ndarray
-        (F, D + 1, k) float32, the relatedness as the last channel.
-    bias : numpy.ndarray
-        (F,) float32.
+    Shapes: `weight` (F, D + 1, k), `bias` (F,).
     """
 
     weight: np.ndarray

@@ -18,14 +18,7 @@ from wqa.engines.sparse.steps import Steps
 class Direction(NamedTuple):
     """Parameters of one direction of a recurrent layer, G being H, or 4 H of an LSTM.
 
-    Attributes
-    ----------
-    input_weight : numpy.ndarray
-        (G, C) float32.
-    hidden_weight : numpy.ndarray
-        (G, H) float32.
-    input_bias, hidden_bias : numpy.ndarray
-        (G,) float32.
+    Shapes: `input_weight` (G, C), `hidden_weight` (G, H), `input_bias, hidden_bias` (G,).
     """
 
     input_weight: np.ndarray
@@ -56,21 +49,7 @@ class Pass(NamedTuple):
 def run_forward(direction: Direction, pairs: np.ndarray, steps: Steps, backwards: bool) -> Pass:
     """Run one direction over the candidates of all questions.
 
-    Parameters
-    ----------
-    direction : Direction
-        Parameters.
-    pairs : numpy.ndarray
-        (n, C) float32 encoded pairs, question behind question.
-    steps : Steps
-        Order of the candidates; the sequences are the questions.
-    backwards : bool
-        Whether to read the candidates of a question from the last to the first.
-
-    Returns
-    -------
-    Pass
-        Its ``hidden`` are the outputs, of the candidates that ``rows`` names.
+    Shapes: `pairs` (n, C).
     """
     rows = steps.rows(backwards)
     gates = np.take(pairs @ direction.input_weight.T, rows, axis=0, mode="clip")
@@ -116,25 +95,7 @@ def run_backward(
 ) -> Tuple[Direction, np.ndarray]:
     """Gradients of one direction.
 
-    Parameters
-    ----------
-    direction : Direction
-        Parameters.
-    pairs : numpy.ndarray
-        (n, C) float32 encoded pairs, question behind question.
-    done : Pass
-        What `run_forward` returned.
-    gradient : numpy.ndarray
-        (n, H) float32 gradient of the outputs, question behind question.
-    steps : Steps
-        Order of the candidates.
-
-    Returns
-    -------
-    parameters : Direction
-        Gradients of the parameters.
-    pairs : numpy.ndarray
-        (n, C) float32 gradient of the inputs, question behind question.
+    Shapes: `pairs` (n, C), `gradient` (n, H), `pairs` (n, C).
     """
     hidden_gradient = gradient[done.rows]
     gates_gradient = np.empty_like(done.gates)
@@ -195,21 +156,7 @@ def run_layer(
 ) -> Tuple[np.ndarray, List[Pass]]:
     """Run a recurrent layer of one direction or of two.
 
-    Parameters
-    ----------
-    directions : sequence of Direction
-        The direction from the first candidate on, and, of two, then the one from the last.
-    pairs : numpy.ndarray
-        (n, C) float32 encoded pairs, question behind question.
-    steps : Steps
-        Order of the candidates; the sequences are the questions.
-
-    Returns
-    -------
-    outputs : numpy.ndarray
-        (n, units) float32, question behind question.
-    passes : list of Pass
-        One for each direction, for `run_layer_backward`.
+    Shapes: `pairs` (n, C), `outputs` (n, units).
     """
     outputs = np.empty((len(pairs), sum(one.units for one in directions)), np.float32)
     passes = []
@@ -231,25 +178,7 @@ def run_layer_backward(
 ) -> Tuple[List[Direction], np.ndarray]:
     """Gradients of a recurrent layer.
 
-    Parameters
-    ----------
-    directions : sequence of Direction
-        Parameters.
-    pairs : numpy.ndarray
-        (n, C) float32 encoded pairs, question behind question.
-    passes : sequence of Pass
-        What `run_layer` returned.
-    gradient : numpy.ndarray
-        (n, units) float32 gradient of the outputs, question behind question.
-    steps : Steps
-        Order of the candidates.
-
-    Returns
-    -------
-    parameters : list of Direction
-        Gradients of the parameters of each direction.
-    pairs : numpy.ndarray
-        (n, C) float32 gradient of the encoded pairs.
+    Shapes: `pairs` (n, C), `gradient` (n, units), `pairs` (n, C).
     """
     pairs_gradient = np.zeros_like(pairs)
     parameters = []

@@ -20,15 +20,7 @@ _LEAST = -2.0
 def inverse_norms(vectors: np.ndarray) -> np.ndarray:
     """Factors that give embeddings the norm 1; an embedding of zeros keeps its cosines of 0.
 
-    Parameters
-    ----------
-    vectors : numpy.ndarray
-        (V, D) float32 embeddings.
-
-    Returns
-    -------
-    numpy.ndarray
-        (V,) float32.
+    Shapes: `vectors` (V, D), the result (V,).
     """
     norms = np.sqrt(np.einsum("vd,vd->v", vectors, vectors))
     return 1 / np.maximum(norms, np.float32(1e-12))
@@ -37,10 +29,7 @@ def inverse_norms(vectors: np.ndarray) -> np.ndarray:
 class Relatedness:
     """Greatest cosine of each word with the words of the other text.
 
-    Parameters
-    ----------
-    vectors : numpy.ndarray
-        (V, D) float32 embeddings of all ids.
+    Shapes: `vectors` (V, D).
     """
 
     def __init__(self, vectors: np.ndarray) -> None:
@@ -49,17 +38,7 @@ class Relatedness:
     def __call__(self, lists: WordLists) -> Tuple[np.ndarray, np.ndarray]:
         """Relatedness of all words of lists.
 
-        Parameters
-        ----------
-        lists : WordLists
-            Questions and their candidates.
-
-        Returns
-        -------
-        of_questions : numpy.ndarray
-            (words,) float32 of the words of each candidate's question, candidate by candidate.
-        of_candidates : numpy.ndarray
-            (words,) float32 of the words of the candidates, candidate by candidate.
+        Shapes: `of_questions` (words,), `of_candidates` (words,).
         """
         questions, begins = self._questions(lists)
         lengths = np.repeat(lists.question_lengths, lists.counts)

@@ -15,14 +15,7 @@ class WordRows:
     all are forgotten, and the table fills anew with the words that occur from then on: frequent
     words return at once, and rare ones, of which most of a vocabulary consists, do not.
 
-    Parameters
-    ----------
-    vectors : numpy.ndarray
-        (V, D) float32 embeddings; row 0 is that of padding.
-    weights : numpy.ndarray
-        (F, D + 1, k) float32 weights of a convolution whose last channel is the relatedness.
-    most_bytes : int
-        Most bytes of the rows.
+    Shapes: `vectors` (V, D), `weights` (F, D + 1, k).
     """
 
     def __init__(
@@ -44,15 +37,7 @@ class WordRows:
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """Rows of words, which stay where they are until the next call.
 
-        Parameters
-        ----------
-        ids : numpy.ndarray
-            (words,) integer ids, from 1.
-
-        Returns
-        -------
-        numpy.ndarray
-            (words,) int32 indices in `table`.
+        Shapes: `ids` (words,), the result (words,).
         """
         rows = np.take(self._slots, ids, mode="clip")
         if rows.all():
@@ -86,15 +71,7 @@ class WordRows:
 def word_weights(weights: np.ndarray) -> np.ndarray:
     """Weights of a convolution as the matrix that maps an embedding to its products.
 
-    Parameters
-    ----------
-    weights : numpy.ndarray
-        (F, D + 1, k) float32 weights, those of the relatedness last.
-
-    Returns
-    -------
-    numpy.ndarray
-        (D, k F) float32 view; its transposed is contiguous.
+    Shapes: `weights` (F, D + 1, k), the result (D, k F).
     """
     by_place = np.ascontiguousarray(weights[:, :-1].transpose(2, 0, 1))  # (k, F, D)
     return by_place.reshape(-1, by_place.shape[2]).T

@@ -14,21 +14,8 @@ import numpy as np
 class Steps:
     """Order of the items of sequences: by step, then by sequence, longest sequence first.
 
-    Parameters
-    ----------
-    lengths : numpy.ndarray
-        (n,) length of each sequence, at least 1.
-
-    Attributes
-    ----------
-    order : numpy.ndarray
-        (n,) index of the sequence at each rank, longest first.
-    ranks : numpy.ndarray
-        (items,) rank of the sequence of each row.
-    steps : numpy.ndarray
-        (items,) step of each row, from 0.
-    starts : numpy.ndarray
-        (longest + 1,) first row of each step, and the number of rows.
+    Shapes: `lengths` (n,), `order` (n,), `ranks` (items,), `steps` (items,), `starts` (longest +
+    1,).
     """
 
     def __init__(self, lengths: np.ndarray) -> None:
@@ -48,15 +35,7 @@ class Steps:
     def rows(self, backwards: bool = False) -> np.ndarray:
         """Item of each row, where the sequences stand behind one another.
 
-        Parameters
-        ----------
-        backwards : bool
-            Whether each sequence is read from its last item to its first.
-
-        Returns
-        -------
-        numpy.ndarray
-            (items,) indices.
+        Shapes: the result (items,).
         """
         ends = np.cumsum(self._lengths)
         sequences = self.order[self.ranks]
@@ -67,15 +46,7 @@ class Steps:
     def maxima(self, values: np.ndarray) -> np.ndarray:
         """Greatest value of each column over the items of each sequence.
 
-        Parameters
-        ----------
-        values : numpy.ndarray
-            (items, columns) in the order of the rows.
-
-        Returns
-        -------
-        numpy.ndarray
-            (n, columns) in the order of the ranks, longest sequence first.
+        Shapes: `values` (items, columns), the result (n, columns).
         """
         best = values[: self.starts[1]].copy()
         for start, end in list(self)[1:]:

@@ -24,22 +24,7 @@ def count_threads() -> int:
 def in_threads(
     function: Callable[[Part], Result], parts: Sequence[Part], threads: int
 ) -> List[Result]:
-    """Call a function for each part, in this thread and in others.
-
-    Parameters
-    ----------
-    function : callable
-        Function of one part.
-    parts : sequence
-        The parts.
-    threads : int
-        Greatest number of threads, this one included.
-
-    Returns
-    -------
-    list
-        Results in the order of the parts.
-    """
+    """Call a function for each part, in this thread and in others."""
     if threads == 1 or len(parts) == 1:
         return [function(part) for part in parts]
     # Every thread takes parts in turn, so that none waits for another's last one.

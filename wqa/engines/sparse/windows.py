@@ -20,19 +20,7 @@ from wqa.engines.sparse.steps import Steps
 class Windows:
     """Windows around each word of texts, whose ends are padded.
 
-    Parameters
-    ----------
-    lengths : numpy.ndarray
-        (n,) number of words of each text, at least 1.
-    width : int
-        k, odd.
-
-    Attributes
-    ----------
-    steps : Steps
-        Order of the positions.
-    places : numpy.ndarray
-        (P, k) indices of the words of each window in what `pad` returns.
+    Shapes: `lengths` (n,), `places` (P, k).
     """
 
     def __init__(self, lengths: np.ndarray, width: int) -> None:
@@ -48,15 +36,7 @@ class Windows:
     def pad(self, values: np.ndarray) -> np.ndarray:
         """Put a number of each word at its place between padding.
 
-        Parameters
-        ----------
-        values : numpy.ndarray
-            (P,) one number a word, text behind text.
-
-        Returns
-        -------
-        numpy.ndarray
-            (places,) of the same type; 0 at padding.
+        Shapes: `values` (P,), the result (places,).
         """
         padded = np.zeros(self._size, values.dtype)
         padded[self._padded] = values
@@ -65,20 +45,7 @@ class Windows:
     def outputs(self, words: np.ndarray, related: np.ndarray, table: np.ndarray) -> np.ndarray:
         """Outputs of all filters at all positions, without the bias.
 
-        Parameters
-        ----------
-        words : numpy.ndarray
-            (P,) index of each word in the table, text behind text; at least 2.
-        related : numpy.ndarray
-            (P,) float32 relatedness of each word.
-        table : numpy.ndarray
-            (rows, k, F) float32. Row 0 holds the weights of the relatedness, row 1 zeros, the rows
-            from 2 on a word's embedding times the weights of each place.
-
-        Returns
-        -------
-        numpy.ndarray
-            (P, F) float32 in the order of the steps.
+        Shapes: `words` (P,), `related` (P,), `table` (rows, k, F), the result (P, F).
         """
         count, width = self.places.shape
         indices = np.empty((count, 2, width), np.int32)

@@ -17,12 +17,7 @@ from wqa.text.tokenizers import Tokenizer
 class WordPair(NamedTuple):
     """Word ids of a question and of a candidate.
 
-    Attributes
-    ----------
-    question, candidate : numpy.ndarray
-        (length,) int32 ids of the words of each text, without special tokens.
-    truncated : bool
-        Whether the candidate lost words to the length limit.
+    Shapes: `question, candidate` (length,).
     """
 
     question: np.ndarray
@@ -43,14 +38,7 @@ class WordPair(NamedTuple):
 class WordList(NamedTuple):
     """Word ids of a question and of its candidates that are not blank, text behind text.
 
-    Attributes
-    ----------
-    question : numpy.ndarray
-        (N,) int32 ids of the question's words.
-    words : numpy.ndarray
-        (words,) int32 ids of the candidates' words.
-    lengths : numpy.ndarray
-        (n,) number of words of each candidate, at least 1.
+    Shapes: `question` (N,), `words` (words,), `lengths` (n,).
     """
 
     question: np.ndarray
@@ -58,12 +46,7 @@ class WordList(NamedTuple):
     lengths: np.ndarray
 
     def pairs(self) -> List[WordPair]:
-        """Pairs of the question with each candidate.
-
-        Returns
-        -------
-        list of WordPair
-        """
+        """Pairs of the question with each candidate."""
         texts = np.split(self.words, np.cumsum(self.lengths)[:-1])
         return [WordPair(self.question, text, False) for text in texts]
 
@@ -72,21 +55,6 @@ class ListEncoder(PairEncoder):
     """Encodes questions and candidates as words, without special tokens.
 
     Each text is cut to the same number of words, which does not depend on the other one.
-
-    Parameters
-    ----------
-    tokenizer : Tokenizer
-        `wqa.text.WordTokenizer`, or another one whose id of padding is 0.
-    max_length : int
-        Most words of a text.
-    long_questions : {"error", "truncate", "skip"}
-        What to do with a longer question: raise an error, or keep its first words. ``skip`` raises
-        the error too; what reads a corpus then leaves the question out with all its candidates.
-
-    Raises
-    ------
-    OptionError
-        If ``max_length`` leaves no room for a word, or ``long_questions`` is unknown.
     """
 
     names: Tuple[str, ...] = (
@@ -138,17 +106,7 @@ class ListEncoder(PairEncoder):
     def assemble(
         self, question_ids: TokenIds, candidate_ids: TokenIds, truncated: bool = False
     ) -> WordPair:
-        """Join the words of a question and a candidate to a pair.
-
-        Parameters
-        ----------
-        question_ids, candidate_ids, truncated
-            As `PairEncoder.assemble` takes them.
-
-        Returns
-        -------
-        WordPair
-        """
+        """Join the words of a question and a candidate to a pair."""
         question = np.asarray(question_ids, dtype=np.int32)
         return WordPair(question, np.asarray(candidate_ids, dtype=np.int32), truncated)
 
@@ -157,24 +115,7 @@ class ListEncoder(PairEncoder):
     ) -> Tuple[WordList, np.ndarray, np.ndarray]:
         """Encode a question and its candidates without an object for each candidate.
 
-        Parameters
-        ----------
-        question, candidates, name
-            As `PairEncoder.encode` takes them.
-
-        Returns
-        -------
-        words : WordList
-            The question and the candidates that have words.
-        filled : numpy.ndarray
-            (candidates,) whether each candidate has words.
-        truncated : numpy.ndarray
-            (candidates,) whether it lost words to the length limit.
-
-        Raises
-        ------
-        InputError, QuestionTooLong
-            As `PairEncoder.encode` raises them.
+        Shapes: `filled` (candidates,), `truncated` (candidates,).
         """
         segments = self.segments(question, candidates, name)
         lengths = np.fromiter(map(len, segments.candidates), np.intp, len(segments.candidates))
@@ -189,41 +130,14 @@ class ListEncoder(PairEncoder):
         return np.stack([questions, candidates], axis=1)
 
     def pad(self, pairs: Sequence[WordPair]) -> Tuple[np.ndarray, ...]:
-        """Arrange pairs in the rows of one padded batch, each as a list of one candidate.
-
-        Parameters
-        ----------
-        pairs : sequence of WordPair
-            Pairs, none of them empty.
-
-        Returns
-        -------
-        tuple of numpy.ndarray
-            The arrays of `names`, as `pad_lists` returns them.
-        """
+        """Arrange pairs in the rows of one padded batch, each as a list of one candidate."""
         return self.pad_lists([[pair] for pair in pairs])
 
     def pad_lists(self, lists: Sequence[Sequence[WordPair]]) -> Tuple[np.ndarray, ...]:
         """Arrange lists in the rows of one padded batch.
 
-        Parameters
-        ----------
-        lists : sequence of sequence of WordPair
-            For each question, its pairs in the order in which a network reads them, at least one,
-            and none of them empty.
-
-        Returns
-        -------
-        question_ids : numpy.ndarray
-            (Q, N) int32, 0 at padding. N is rounded up to a bucket.
-        question_valid : numpy.ndarray
-            (Q,) float32 number of words.
-        candidate_ids : numpy.ndarray
-            (Q, n, M) int32. M is rounded up to a bucket.
-        candidate_valid : numpy.ndarray
-            (Q, n) float32 number of words, 0 for a candidate that is padding.
-        list_valid : numpy.ndarray
-            (Q,) float32 number of candidates.
+        Shapes: `question_ids` (Q, N), `question_valid` (Q,), `candidate_ids` (Q, n, M),
+        `candidate_valid` (Q, n), `list_valid` (Q,).
         """
         counts = [len(pairs) for pairs in lists]
         lengths = [[len(pair.candidate) for pair in pairs] for pairs in lists]
@@ -258,22 +172,7 @@ def plan_lists(
     Batches are filled from the shortest lists up, first by the number of candidates, so that little
     of a batch is padding. A list that exceeds the budget alone is a batch of its own.
 
-    Parameters
-    ----------
-    candidates : numpy.ndarray
-        (Q,) number of candidates of each list.
-    lengths : numpy.ndarray
-        (Q, 2) tokens of the question, and of the longest candidate.
-    tokens : int
-        Budget of a batch: of its rows, times the candidates of its longest list, times the tokens
-        of its longest question and longest candidate.
-    rng : numpy.random.Generator, optional
-        Shuffles lists of equal sizes, and the batches; without it the order is by size.
-
-    Returns
-    -------
-    list of numpy.ndarray
-        Indices of the lists of each batch. Their number does not depend on the shuffle.
+    Shapes: `candidates` (Q,), `lengths` (Q, 2).
     """
     if not len(candidates):
         return []

@@ -45,17 +45,7 @@ _FEW = 0.5
 class WordStart(Start):
     """Word vectors from a folder, and random parameters on them.
 
-    Parameters
-    ----------
-    path : str
-        Folder of the word vectors.
-    buckets : int
-        Number of buckets of unknown words.
-
-    Attributes
-    ----------
-    vectors : numpy.ndarray
-        (rows, D) float32 embedding of each word id.
+    Shapes: `vectors` (rows, D).
     """
 
     def __init__(self, path: str, buckets: int) -> None:
@@ -67,13 +57,7 @@ class WordStart(Start):
         return self._tokenizer
 
     def sizes(self) -> Dict[str, Any]:
-        """What the configuration of a network records of its word embeddings.
-
-        Returns
-        -------
-        dict of str to Any
-            Values by the name of a field of `wqa.systems.cosinet.config.ListConfig`.
-        """
+        """What the configuration of a network records of its word embeddings."""
         content = hashlib.sha256(self._tokenizer.fingerprint.encode("ascii"))
         content.update(self.vectors.tobytes())
         rows, width = self.vectors.shape
@@ -90,16 +74,6 @@ class ListTask(PairTask):
 
     It takes the parameters of `PairTask`. Listwise, questions without a positive candidate are left
     out, as their labels are no distribution.
-
-    Attributes
-    ----------
-    without_positive : int
-        Number of questions that were left out.
-
-    Raises
-    ------
-    DataError
-        If listwise training finds no question with a positive candidate.
     """
 
     network: Any

@@ -21,10 +21,7 @@ from wqa.text import bucketed
 class TextRows:
     """Encodings of one text.
 
-    Parameters
-    ----------
-    rows : numpy.ndarray
-        (length, C): float32, float16, or uint16 that holds the bits of bfloat16.
+    Shapes: `rows` (length, C).
     """
 
     def __init__(self, rows: np.ndarray) -> None:
@@ -57,14 +54,8 @@ class DecoupledPackedEngine(PackedEngine):
 
     With positions and types in the rows, their order has no effect. The heads read the first row of
     either text. Only the conversion of the question's rows, and the sum with the tables' rows, are
-    kept for all its documents. Its keys and values of the first layer would be the same as well:
-    3 % of a layer for a question of 18 tokens and documents of 150.
-
-    Parameters
-    ----------
-    network, typed, padding_id, config, quantized
-        As `wqa.engines.onednn.engine.PackedEngine` takes them; the network is a
-        `wqa.systems.dcbert.network.DecoupledTransformer`.
+    kept for all its documents. Its keys and values of the first layer would be the same as well: 3
+    % of a layer for a question of 18 tokens and documents of 150.
     """
 
     def __init__(
@@ -89,22 +80,7 @@ class DecoupledPackedEngine(PackedEngine):
 def calibrate_interaction(
     network: Any, pairs: Sequence[JointPair], strength: float
 ) -> QuantizedLayers:
-    """Quantize the products of a network's interaction layers.
-
-    Parameters
-    ----------
-    network : DecoupledTransformer
-        Network with its parameters on the CPU.
-    pairs : sequence of JointPair
-        Encodings to calibrate on.
-    strength : float
-        SmoothQuant's alpha.
-
-    Returns
-    -------
-    list of dict of str to Quantized
-        Products of each layer.
-    """
+    """Quantize the products of a network's interaction layers."""
     layers = [layer for stage in network.encoder_stages() for layer in stage.layers]
     if not layers:
         return []

@@ -88,13 +88,6 @@ class BiLSTM(HybridBlock):
 
     Inputs are ``hidden``, (M, B, width), and ``valid_length``, (B,); the output is (M, B, 2 C). The
     output of real positions does not depend on the padding.
-
-    Parameters
-    ----------
-    units : int
-        C, width of each direction's output.
-    width : int
-        Width of the input.
     """
 
     def __init__(self, units: int, width: int, **kwargs) -> None:
@@ -195,19 +188,7 @@ class LSTMInteraction(HybridBlock):
 def padding_of(F: Any, hidden: Tensor, valid_length: Tensor) -> Tensor:
     """Mask of padded rows, to be added before a maximum or a softmax.
 
-    Parameters
-    ----------
-    F : module
-        `mxnet.nd` or `mxnet.sym`.
-    hidden : NDArray or Symbol
-        (B, length, C) rows.
-    valid_length : NDArray or Symbol
-        (B,) number of real rows of each text.
-
-    Returns
-    -------
-    NDArray or Symbol
-        (B, length, 1): 0 at real positions and `MASKED` at padding.
+    Shapes: `hidden` (B, length, C), `valid_length` (B,), the result (B, length, 1).
     """
     steps = F.reshape(F.contrib.arange_like(hidden, axis=1), (1, -1))
     padding = F.broadcast_greater_equal(steps, F.reshape(valid_length, (-1, 1)))

@@ -22,32 +22,14 @@ _COLLECTION = 1000
 
 
 class CachedTimes(NamedTuple):
-    """Times of a ranker with and without a cache, and of others.
-
-    Attributes
-    ----------
-    rows : list of dict
-        A row for each ranker, as `wqa.inference.timing.time_rankers` returns it, with
-        ``questions_per_second``. The ratios of time are over the ranker with a cache.
-    parts : dict of str to float
-        Milliseconds a question: ``encode_question``, ``read_documents`` and ``interaction``; and
-        milliseconds a document, ``encode_document``.
-    paid_after : dict of str to int
-        Questions after which a cache of 1,000 documents has paid for itself, by the ranker that is
-        otherwise used. Rankers that are faster than the cached one are absent.
-    """
+    """Times of a ranker with and without a cache, and of others."""
 
     rows: List[Row]
     parts: Dict[str, float]
     paid_after: Dict[str, int]
 
     def text(self) -> str:
-        """The parts and the questions after which a cache has paid for itself, in lines.
-
-        Returns
-        -------
-        str
-        """
+        """The parts and the questions after which a cache has paid for itself, in lines."""
         parts = self.parts
         lines = [
             f"ms a question with the cache: {parts['encode_question']:.1f} to encode it, "
@@ -71,34 +53,7 @@ def time_cached(
     rounds: int = 5,
     progress: bool = False,
 ) -> CachedTimes:
-    """Time a ranker with its documents in a cache on disk, without a cache, and others.
-
-    Parameters
-    ----------
-    name : str
-        Name of the ranker.
-    ranker : DecoupledRanker
-        Ranker of encoded pairs.
-    questions : sequence of sequence of SplitPair
-        Pairs of each question.
-    beside : mapping of str to callable
-        What else ranks these questions, by name.
-    rounds : int
-        Number of timed rounds, which follow one round of warm-up.
-    progress : bool
-        Show a progress bar on standard error.
-
-    Returns
-    -------
-    CachedTimes
-
-    Raises
-    ------
-    OptionError
-        If ``rounds`` is below 1, or there is no question.
-    StorageError
-        If the cache cannot be written to the folder of temporary files.
-    """
+    """Time a ranker with its documents in a cache on disk, without a cache, and others."""
     ids: List[List[str]] = []
     for number, pairs in enumerate(questions):
         ids.append([f"{number}-{document}" for document in range(len(pairs))])

@@ -20,19 +20,7 @@ OF_CLAIMS = ("claim", "evidence")
 
 
 class EncodedClaim(NamedTuple):
-    """A claim with its evidence as an input, and what the input leaves out.
-
-    Attributes
-    ----------
-    joint : JointInput
-        The input.
-    truncated : tuple of bool
-        Whether each piece of evidence lost tokens to the length of a segment.
-    unread : int
-        Number of pieces of evidence beyond the first k, which are not in the input.
-    claim_truncated : bool
-        Whether the claim lost tokens.
-    """
+    """A claim with its evidence as an input, and what the input leaves out."""
 
     joint: JointInput
     truncated: Tuple[bool, ...]
@@ -43,30 +31,7 @@ class EncodedClaim(NamedTuple):
 def encode_claim(
     encoder: JointEncoder, claim: str, evidence: Sequence[str], name: str = ""
 ) -> EncodedClaim:
-    """Encode a claim with its evidence.
-
-    Parameters
-    ----------
-    encoder : JointEncoder
-        Encoder of the network's inputs.
-    claim : str
-        Text of the claim.
-    evidence : sequence of str
-        Its evidence, the best piece first; it may be empty. A blank piece is left out.
-    name : str
-        Name of the claim in errors; its text by default.
-
-    Returns
-    -------
-    EncodedClaim
-
-    Raises
-    ------
-    InputError
-        If the claim is empty, or a text is no string.
-    QuestionTooLong
-        If the claim does not fit a segment, and the encoder does not truncate it.
-    """
+    """Encode a claim with its evidence."""
     where = f"claim {shorten(name or claim)}"
     texts = () if isinstance(evidence, str) else evidence
     if texts is not evidence or not all(isinstance(text, str) for text in (claim, *texts)):
@@ -92,17 +57,7 @@ def encode_claim(
 
 
 class PreparedClaims(NamedTuple):
-    """Claims that can be labelled.
-
-    Attributes
-    ----------
-    claims : list of Claim
-        The claims in their order, without those that were skipped.
-    truncated : int
-        Number of over-long claims among them, which the encoder truncates.
-    skipped : int
-        Number of over-long claims that were left out.
-    """
+    """Claims that can be labelled."""
 
     claims: List[Claim]
     truncated: int = 0
@@ -110,26 +65,7 @@ class PreparedClaims(NamedTuple):
 
 
 def prepare_claims(claims: Iterable[Claim], encoder: JointEncoder) -> PreparedClaims:
-    """Apply the encoder's rule for over-long questions to claims, before any is labelled.
-
-    Parameters
-    ----------
-    claims : iterable of Claim
-        Claims.
-    encoder : JointEncoder
-        Encoder that labels them.
-
-    Returns
-    -------
-    PreparedClaims
-
-    Raises
-    ------
-    QuestionTooLong
-        If a claim does not fit a segment, and the encoder neither truncates nor skips it.
-    DataError
-        If all claims are skipped.
-    """
+    """Apply the encoder's rule for over-long questions to claims, before any is labelled."""
     claims = list(claims)
     questions = [Question(claim.id, claim.claim, ()) for claim in claims]
     try:

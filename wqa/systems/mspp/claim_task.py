@@ -35,16 +35,7 @@ from wqa.training.task import Task
 class ClaimExamples(NamedTuple):
     """Encoded claims with their labels, and counts of what the inputs leave out.
 
-    Attributes
-    ----------
-    inputs : list of JointInput
-        Input of each claim.
-    labels : numpy.ndarray
-        (claims,) float32 indices in `wqa.data.claims.LABELS`.
-    cut, unread : int
-        Numbers of evidence texts that lost tokens, and that come after the first k of their claim.
-    truncated, skipped : int
-        Numbers of over-long claims that lost tokens, and that are left out.
+    Shapes: `labels` (claims,).
     """
 
     inputs: List[JointInput]
@@ -56,26 +47,7 @@ class ClaimExamples(NamedTuple):
 
 
 def encode_claims(claims: Iterable[Claim], encoder: JointEncoder) -> ClaimExamples:
-    """Encode claims to train on.
-
-    Parameters
-    ----------
-    claims : iterable of Claim
-        Claims with their labels.
-    encoder : JointEncoder
-        Encoder of the network's inputs, whose ``long_questions`` applies to claims.
-
-    Returns
-    -------
-    ClaimExamples
-
-    Raises
-    ------
-    QuestionTooLong
-        If a claim is over-long, and neither truncated nor skipped.
-    DataError
-        If all claims are skipped.
-    """
+    """Encode claims to train on."""
     inputs: List[JointInput] = []
     labels: List[int] = []
     cut = unread = truncated = skipped = 0
@@ -105,19 +77,6 @@ class ClaimTask(Task):
 
     A batch has as many claims as fit its tokens if all their segments are full: the paper's 64 are
     24,576 tokens.
-
-    Parameters
-    ----------
-    network : ClaimTransformer
-        Network to train.
-    encoder : JointEncoder
-        Encodes the claims.
-    examples : ClaimExamples
-        Claims to train on.
-    shuffle : {"pair", "question"}
-        Whether an epoch shuffles all claims together, or within blocks of neighbours in the data.
-    digest : str
-        SHA-256 of the training data.
     """
 
     #: Share of the claims whose label is predicted.

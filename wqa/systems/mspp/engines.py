@@ -52,45 +52,14 @@ ENGINES = (JointHybridEngine, JointPackedEngine)
 def calibrate_joint(
     network: Network, inputs: Sequence[JointInput], strength: float
 ) -> QuantizedLayers:
-    """Quantize the products of all layers of a joint model.
-
-    Parameters
-    ----------
-    network : JointTransformer
-        Network with its parameters on the CPU.
-    inputs : sequence of JointInput
-        Inputs to calibrate on.
-    strength : float
-        SmoothQuant's alpha.
-
-    Returns
-    -------
-    list of dict of str to Quantized
-        Products of each layer.
-    """
+    """Quantize the products of all layers of a joint model."""
     [backbone] = network.encoders
     layers = list(backbone.layers)
     return calibrate(network.config, backbone.embeddings, layers, inputs, strength, begin=_embed)
 
 
 def check_input(network: Network, joint: JointInput, name: str) -> None:
-    """Check positions and token ids, which the engines use as indices.
-
-    Parameters
-    ----------
-    network : JointTransformer
-        Network that reads the input.
-    joint : JointInput
-        The input.
-    name : str
-        Name of its question, for errors.
-
-    Raises
-    ------
-    InputError
-        If it is longer than the network's positions, or holds a token id without a row in its word
-        embeddings.
-    """
+    """Check positions and token ids, which the engines use as indices."""
     rows, limit = network.config.vocab_size, network.config.max_positions
     length = joint.length
     if joint.positions is not None:
@@ -114,21 +83,7 @@ def score_inputs(
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Run inputs in micro-batches of similar lengths.
 
-    Parameters
-    ----------
-    engine : Engine
-        Engine of one of the types of `ENGINES`.
-    inputs : sequence of JointInput
-        The inputs.
-    outputs : int
-        Number of outputs of the network's head for an input.
-
-    Returns
-    -------
-    outputs : numpy.ndarray
-        (inputs, outputs) of the head.
-    positions : numpy.ndarray
-        (inputs,) positions that ran, with padding.
+    Shapes: `outputs` (inputs, outputs), `positions` (inputs,).
     """
     values = np.zeros((len(inputs), outputs))
     positions = np.zeros(len(inputs))

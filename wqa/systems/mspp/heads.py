@@ -20,17 +20,6 @@ class SegmentHead(Head):
     """Base class of the heads on the embeddings of segments.
 
     Inputs are E_0, ..., E_k, (B, n, C), and which segments are there, (B, n).
-
-    Parameters
-    ----------
-    config : wqa.systems.mspp.config.MSPPConfig
-        Configuration of the model.
-    width : int
-        Width of what the head classifies.
-    outputs : int
-        Number of labels.
-    dropout : float
-        Dropout rate before either layer.
     """
 
     reads = "marks"
@@ -53,15 +42,6 @@ class CandidateHead(SegmentHead):
     """IE_k or AE_k: the log-odds of each candidate, (B, k), 0 where it is missing.
 
     The outputs are two classes. A score is the second less the first.
-
-    Parameters
-    ----------
-    config : wqa.systems.mspp.config.MSPPConfig
-        Configuration of the model.
-    units : int
-        C, the encoder's width.
-    dropout : float
-        Dropout rate.
     """
 
     def __init__(self, config: Any, units: int, dropout: float, **kwargs) -> None:
@@ -83,11 +63,6 @@ class InputHead(SegmentHead):
     """IE_1 or AE_1: the logits of the labels of the whole input, (B, labels).
 
     AE_1 averages the segments that are there, as a missing one has no embedding.
-
-    Parameters
-    ----------
-    config, units, dropout
-        As `CandidateHead` takes them.
     """
 
     def __init__(self, config: Any, units: int, dropout: float, **kwargs) -> None:

@@ -34,18 +34,7 @@ ABSENT = -1
 class JointInput(NamedTuple):
     """A question and at most k candidates as one input of an encoder.
 
-    Attributes
-    ----------
-    token_ids : numpy.ndarray
-        (length,) int32, special tokens included.
-    token_types : numpy.ndarray
-        (length,) int32 index of each token's segment.
-    positions : numpy.ndarray or None
-        (length,) int32; None where the encoder's family numbers the tokens.
-    marks : numpy.ndarray
-        (k + 1,) int32 position of each segment's first token, `ABSENT` for a missing one.
-    candidates : int
-        Number of candidates, of which the first segments after the question are.
+    Shapes: `token_ids` (length,), `token_types` (length,), `positions` (length,), `marks` (k + 1,).
     """
 
     token_ids: np.ndarray
@@ -68,37 +57,8 @@ class JointInput(NamedTuple):
 class JointEncoder(SplitEncoder):
     """Encodes a question with groups of k candidates.
 
-    A text is cut to L tokens with its two special tokens, whatever the others. A longer question
-    is over-long.
-
-    Parameters
-    ----------
-    tokenizer : Tokenizer
-        Tokenizes the texts, and determines the special tokens.
-    segment_length : int
-        L, the most tokens of a segment, from which the positions of ``slots`` count.
-    k : int
-        Number of candidates of an input.
-    positions : {"tokens", "slots"}
-        How tokens are numbered, of `POSITIONS`.
-    missing : {"absent", "visible"}
-        What stands for a missing candidate, of `MISSING`.
-    long_questions : {"error", "truncate", "skip"}
-        What to do with an over-long question: raise an error, or keep its first tokens. ``skip``
-        raises the error too; what reads a corpus then leaves the question out with all its
-        candidates.
-
-    Attributes
-    ----------
-    k : int
-        Number of candidates of an input.
-
-    Raises
-    ------
-    OptionError
-        If a segment has no room for a token, ``k`` is below 1, or a name is unknown.
-    EncoderError
-        If the tokenizer has no special tokens, such as one of words.
+    A text is cut to L tokens with its two special tokens, whatever the others. A longer question is
+    over-long.
     """
 
     def __init__(
@@ -145,58 +105,15 @@ class JointEncoder(SplitEncoder):
         return types
 
     def split(self, question: str, candidates: Sequence[str], name: str = "") -> List[SplitPair]:
-        """Encode a question and its candidates as segments, for `join`.
-
-        Parameters
-        ----------
-        question, candidates, name
-            As `PairEncoder.encode` takes them.
-
-        Returns
-        -------
-        list of SplitPair
-            The segments of the question and of each candidate, in order; that of a blank candidate
-            is flagged ``empty``.
-
-        Raises
-        ------
-        InputError, QuestionTooLong
-            As `PairEncoder.encode` raises them.
-        """
+        """Encode a question and its candidates as segments, for `join`."""
         return super().encode(question, candidates, name)
 
     def encode(self, question: str, candidates: Sequence[str], name: str = "") -> List[JointInput]:
-        """Encode a question with its candidates, k by k in their order.
-
-        Parameters
-        ----------
-        question, candidates, name
-            As `PairEncoder.encode` takes them. A blank candidate is in no input.
-
-        Returns
-        -------
-        list of JointInput
-            One input for k candidates; the last one may have fewer.
-
-        Raises
-        ------
-        InputError, QuestionTooLong
-            As `PairEncoder.encode` raises them.
-        """
+        """Encode a question with its candidates, k by k in their order."""
         return self.inputs(self.split(question, candidates, name))
 
     def inputs(self, pairs: Sequence[SplitPair]) -> List[JointInput]:
-        """Join the segments of a question and its candidates, k by k in their order.
-
-        Parameters
-        ----------
-        pairs : sequence of SplitPair
-            Pairs of one question. An empty one is in no input.
-
-        Returns
-        -------
-        list of JointInput
-        """
+        """Join the segments of a question and its candidates, k by k in their order."""
         filled = [pair for pair in pairs if not pair.empty]
         inputs = []
         for start in range(0, len(filled), self.k):
@@ -204,22 +121,7 @@ class JointEncoder(SplitEncoder):
         return inputs
 
     def join(self, pairs: Sequence[SplitPair]) -> JointInput:
-        """Join the segments of a question and at most k candidates to one input.
-
-        Parameters
-        ----------
-        pairs : sequence of SplitPair
-            At least one pair, all of one question, none of them empty.
-
-        Returns
-        -------
-        JointInput
-
-        Raises
-        ------
-        OptionError
-            If there are more than k candidates.
-        """
+        """Join the segments of a question and at most k candidates to one input."""
         if len(pairs) > self.k:
             raise OptionError("candidates", len(pairs), f"at most k={self.k}")
         segments = [pairs[0].question.token_ids]
@@ -239,18 +141,7 @@ class JointEncoder(SplitEncoder):
         return JointInput(token_ids, token_types, positions, marks, len(pairs))
 
     def pad(self, pairs: Sequence[JointInput]) -> Tuple[np.ndarray, ...]:  # type: ignore[override]
-        """Arrange inputs in the rows of one padded batch, the arrays that a network takes.
-
-        Parameters
-        ----------
-        pairs : sequence of JointInput
-            Inputs that `join` returned, one a row.
-
-        Returns
-        -------
-        tuple of numpy.ndarray
-            The arrays of `names`, as `pad_inputs` returns them. Lengths are rounded up to a bucket.
-        """
+        """Arrange inputs in the rows of one padded batch, the arrays that a network takes."""
         length = bucketed(max(joint.length for joint in pairs), self.longest)
         return pad_inputs(pairs, length, self.tokenizer.padding_id)
 
@@ -260,25 +151,8 @@ def pad_inputs(
 ) -> Tuple[np.ndarray, ...]:
     """Arrange joint inputs in the rows of one padded batch.
 
-    Parameters
-    ----------
-    inputs : sequence of JointInput
-        The inputs, one a row; all of one encoder.
-    length : int
-        Number of columns; at least the length of the longest input.
-    padding_id : int
-        Token id that fills a row behind its input.
-
-    Returns
-    -------
-    token_ids, token_types : numpy.ndarray
-        (batch, length), int32.
-    positions : numpy.ndarray
-        (batch, length), int32; left out where the encoder's family numbers the tokens.
-    marks : numpy.ndarray
-        (batch, k + 1), float32.
-    valid_length : numpy.ndarray
-        (batch,), float32.
+    Shapes: `token_ids, token_types` (batch, length), `positions` (batch, length), `marks` (batch, k
+    + 1), `valid_length` (batch,).
     """
     shape = (len(inputs), length)
     token_ids = np.full(shape, padding_id, dtype=np.int32)

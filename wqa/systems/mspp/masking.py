@@ -15,15 +15,7 @@ from wqa.text.tokenizers import Tokenizer
 
 
 class Masked(NamedTuple):
-    """Token ids to train on.
-
-    Attributes
-    ----------
-    token_ids : numpy.ndarray
-        Ids that the network reads, in the shape and type of the original ones.
-    chosen : numpy.ndarray
-        bool, in the same shape: the positions whose original ids are to be predicted.
-    """
+    """Token ids to train on."""
 
     token_ids: np.ndarray
     chosen: np.ndarray
@@ -35,23 +27,6 @@ class Masking:
     Each token that is not special is chosen with the same probability, independently of the others,
     so that a short text may have none. Of the chosen ones the network reads the mask, a random
     token, or the token itself.
-
-    Parameters
-    ----------
-    tokenizer : Tokenizer
-        Its mask and special tokens are used.
-    rate : float
-        Probability that a token is chosen, above 0 and at most 1.
-    masked, random : float
-        Shares of the chosen tokens that become the mask, and another token, drawn uniformly from
-        those that are not special. The others stay as they are.
-
-    Raises
-    ------
-    EncoderError
-        If the tokenizer has no mask token.
-    OptionError
-        If a probability or a share is out of its range.
     """
 
     def __init__(
@@ -74,21 +49,7 @@ class Masking:
         self._rate, self._masked, self._random = rate, masked, random
 
     def __call__(self, token_ids: np.ndarray, rng: np.random.Generator) -> Masked:
-        """Mask the token ids of a batch.
-
-        Parameters
-        ----------
-        token_ids : numpy.ndarray
-            Integers of any shape, padding and other special tokens among them. They stay as they
-            are.
-        rng : numpy.random.Generator
-            Generator of all draws.
-
-        Returns
-        -------
-        Masked
-            New arrays.
-        """
+        """Mask the token ids of a batch."""
         drawn = rng.random(token_ids.shape)
         drawn[np.isin(token_ids, self._special_ids)] = 1
         # One number decides both: below the rate a token is chosen, and how far below says what the

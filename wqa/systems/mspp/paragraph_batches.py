@@ -20,13 +20,6 @@ class ParagraphEncoder:
 
     Texts are cut to the length of a segment, premises too. A text without a token becomes a segment
     of its special tokens alone.
-
-    Parameters
-    ----------
-    joint : JointEncoder
-        Encodes premises and candidates.
-    masking : Masking
-        Masks their tokens.
     """
 
     def __init__(self, joint: JointEncoder, masking: Masking) -> None:
@@ -37,28 +30,7 @@ class ParagraphEncoder:
     def batch(
         self, examples: Sequence[ParagraphExample], seed: int, first: int = 0
     ) -> Dict[str, np.ndarray]:
-        """Assemble a batch.
-
-        Parameters
-        ----------
-        examples : sequence of ParagraphExample
-            Examples of k candidates, at least one.
-        seed : int
-            Seed of an epoch.
-        first : int
-            Number of the first example in the epoch. The masks of an example depend on the seed and
-            on its number, not on its batch.
-
-        Returns
-        -------
-        dict of str to numpy.ndarray
-            The arrays of `JointEncoder.pad`, whose ``token_ids`` are masked; ``masked``, (B, M)
-            float32 positions to predict, 0 where a row has fewer; ``masked_ids``, (B, M) float32
-            original ids there; ``mask_weights``, (B, M) float32, 0 where a row has fewer, and
-            otherwise B over the number of masked tokens of the batch, so that the mean over rows is
-            the mean over tokens; and ``kinds``, (B, k) float32 indices in
-            `wqa.systems.mspp.examples.KINDS`.
-        """
+        """Assemble a batch."""
         inputs = self._inputs(examples)
         positions: List[np.ndarray] = []
         ids: List[np.ndarray] = []

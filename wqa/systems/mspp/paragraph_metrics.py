@@ -15,26 +15,7 @@ from wqa.systems.mspp.examples import KINDS, POSITIVE
 
 
 def paragraph_figures(batches: Iterable[Any]) -> Dict[str, float]:
-    """Figures of a pre-trained model.
-
-    Parameters
-    ----------
-    batches : iterable of wqa.systems.mspp.paragraph_scores.ParagraphScores
-        Scores of all examples.
-
-    Returns
-    -------
-    dict of str to float
-        ``examples``, their number; in [0, 1] ``p@1``, the share of examples whose positive has the
-        greatest score, ``accuracy``, the share of candidates that are classified right, and
-        ``accuracy_KIND`` of the candidates of each kind that there is; ``mlm_accuracy``, in [0, 1],
-        and ``mlm_loss``, in nats, the means over the masked tokens.
-
-    Raises
-    ------
-    DataError
-        If there is no example.
-    """
+    """Figures of a pre-trained model."""
     seen = list(batches)
     if not seen:
         raise DataError("examples of paragraphs", "none", "at least one")

@@ -18,18 +18,7 @@ SEED = 0
 class ParagraphScores(NamedTuple):
     """What a model says of a batch of examples.
 
-    Attributes
-    ----------
-    scores : numpy.ndarray
-        (B, k) log-odds of sharing the premise's paragraph.
-    kinds : numpy.ndarray
-        (B, k) indices in `wqa.systems.mspp.examples.KINDS`.
-    tokens : int
-        Number of masked tokens.
-    predicted : int
-        Number of those that the model predicts.
-    loss : float
-        Sum of the cross-entropies of the masked tokens, in nats.
+    Shapes: `scores` (B, k), `kinds` (B, k).
     """
 
     scores: np.ndarray
@@ -40,19 +29,7 @@ class ParagraphScores(NamedTuple):
 
 
 class ParagraphScorer:
-    """Scores examples by the current parameters of a network.
-
-    Parameters
-    ----------
-    encoder : ParagraphEncoder
-        Encodes the examples.
-    examples : sequence of ParagraphExample
-        The examples.
-    tokens : int
-        Most tokens of a micro-batch, padding included.
-    ctx : str
-        Device of the network's parameters.
-    """
+    """Scores examples by the current parameters of a network."""
 
     def __init__(
         self,
@@ -66,18 +43,7 @@ class ParagraphScorer:
         self._device = parse_devices(ctx)[0]
 
     def score(self, network: Any) -> Iterator[ParagraphScores]:
-        """Score all examples.
-
-        Parameters
-        ----------
-        network : wqa.systems.mspp.network.ParagraphTransformer
-            Network on the device.
-
-        Yields
-        ------
-        ParagraphScores
-            Scores of each micro-batch.
-        """
+        """Score all examples."""
         for start in range(0, len(self._examples), self._size):
             batch = self._encoder.batch(self._examples[start : start + self._size], SEED, start)
             arrays = {}

@@ -42,17 +42,7 @@ class Batch(NamedTuple):
 
 
 class Epoch(Sequence[Batch]):
-    """Batches of an epoch, of which none is in memory.
-
-    Parameters
-    ----------
-    seed : int
-        Seed of the epoch.
-    examples : int
-        Number of its examples.
-    size : int
-        Number of examples of a batch; the last one may have fewer.
-    """
+    """Batches of an epoch, of which none is in memory."""
 
     def __init__(self, seed: int, examples: int, size: int) -> None:
         self._seed, self._examples, self._size = seed, examples, size
@@ -72,19 +62,6 @@ class ParagraphTask(Task):
 
     A batch has as many examples as fit its tokens if all their segments are full, so that the
     number of batches does not depend on what is drawn.
-
-    Parameters
-    ----------
-    network : ParagraphTransformer
-        Network to train.
-    encoder : ParagraphEncoder
-        Encodes the examples.
-    stream : ParagraphStream
-        Source of the examples.
-    examples : int
-        Number of examples of an epoch.
-    digest : str
-        Digest of the source.
     """
 
     #: Share of examples whose positive has the greatest score; a random one reaches 1 / k.
@@ -162,26 +139,7 @@ def _check_unused(config: TrainingConfig) -> None:
 
 
 def open_stream(source: str, own_config: Any) -> ParagraphStream:
-    """Open a source of documents with the settings of a pre-training.
-
-    Parameters
-    ----------
-    source : str
-        A file of documents, or a folder of such files.
-    own_config : ParagraphConfig
-        Settings of the examples.
-
-    Returns
-    -------
-    ParagraphStream
-
-    Raises
-    ------
-    DataError
-        If there is no such source, or the folder holds no file of documents.
-    OptionError
-        If a setting is out of range.
-    """
+    """Open a source of documents with the settings of a pre-training."""
     settings = ExampleSettings(
         own_config.hard,
         own_config.easy,
@@ -199,16 +157,6 @@ def source_digest(stream: ParagraphStream) -> str:
     """Digest of a source: of the name, the size and the start of each file.
 
     A source may have hundreds of gigabytes, so the files are not read whole.
-
-    Parameters
-    ----------
-    stream : ParagraphStream
-        The source.
-
-    Returns
-    -------
-    str
-        64 hexadecimal digits.
     """
     digest = hashlib.sha256()
     for path in stream.files:

@@ -34,15 +34,7 @@ _FILES, _ORDER, _EXAMPLE = range(100, 103)
 
 
 class _Buffer(NamedTuple):
-    """Documents in memory.
-
-    Attributes
-    ----------
-    documents : list of ParagraphDocument
-        All of them. The list changes when the next buffer is filled.
-    new : int
-        How many of them, from the first on, are new: their examples are drawn.
-    """
+    """Documents in memory."""
 
     documents: List[ParagraphDocument]
     new: int

@@ -40,11 +40,6 @@ class MSPPTask(PairTask):
     """Groups of k labelled candidates for a `wqa.systems.mspp.network.JointTransformer`.
 
     It takes the parameters of `PairTask`. It does not learn from teachers.
-
-    Raises
-    ------
-    OptionError
-        If the head gives no score to a candidate.
     """
 
     network: Any
@@ -102,22 +97,7 @@ class MSPPTask(PairTask):
         return fill_joint(self.network, start, devices)
 
     def plan(self, tokens: int, rng: Optional[np.random.Generator] = None) -> List[np.ndarray]:
-        """Plan the batches of an epoch.
-
-        Parameters
-        ----------
-        tokens : int
-            Most tokens of a batch, padding included. A batch has as many groups as fit if each
-            were the longest that the data can have.
-        rng : numpy.random.Generator, optional
-            Shuffles the candidates of each question, the groups and the batches; without it all
-            are in the order of the data.
-
-        Returns
-        -------
-        list of numpy.ndarray
-            Pair indices of each batch, (groups, k), -1 where a candidate is missing.
-        """
+        """Plan the batches of an epoch."""
         groups = group_candidates(self.pairs.questions, self.encoder.k, rng)
         lengths = (self.pairs.lengths[:, 1][groups] * (groups >= 0)).sum(axis=1)
         size = max(1, tokens // self._longest)
@@ -149,21 +129,7 @@ def plan_rows(
 ) -> List[np.ndarray]:
     """Divide inputs into batches of one size, of similar lengths so that little is padding.
 
-    Parameters
-    ----------
-    lengths : numpy.ndarray
-        (N,) tokens of each input.
-    size : int
-        Number of inputs of a batch; the last one may have fewer.
-    shuffle : {"pair", "question"}
-        Whether all inputs are shuffled together, or within blocks of neighbours in the data.
-    rng : numpy.random.Generator, optional
-        Shuffles the inputs and the batches; without it all are in the order of the data.
-
-    Returns
-    -------
-    list of numpy.ndarray
-        Indices of the inputs of each batch. Their number does not depend on the shuffle.
+    Shapes: `lengths` (N,).
     """
     count = len(lengths)
     block = count
@@ -190,20 +156,7 @@ def group_candidates(
 ) -> np.ndarray:
     """Divide the candidates of each question into groups of k and one of what remains.
 
-    Parameters
-    ----------
-    questions : numpy.ndarray
-        (N,) question index of each candidate, ascending.
-    k : int
-        Number of candidates of a group.
-    rng : numpy.random.Generator, optional
-        Shuffles the candidates of each question.
-
-    Returns
-    -------
-    numpy.ndarray
-        (groups, k) int32 indices of candidates of one question, each in one group; -1 behind those
-        of a smaller group. The number of groups does not depend on the shuffle.
+    Shapes: `questions` (N,), the result (groups, k).
     """
     count = len(questions)
     order = np.arange(count)
@@ -224,21 +177,7 @@ def _rank_in_question(questions: np.ndarray) -> np.ndarray:
 
 
 def check_start(start: Start, own_config: Any) -> None:
-    """Refuse a run of a joint model of other inputs than asked for.
-
-    Parameters
-    ----------
-    start : Start
-        Start of a training.
-    own_config : NetworkConfig
-        Configuration of the model to train, with ``k`` and ``segment_length``.
-
-    Raises
-    ------
-    OptionError
-        If the start is a run that was trained, or pre-trained, with another k or L, or its token
-        types are to be drawn anew.
-    """
+    """Refuse a run of a joint model of other inputs than asked for."""
     run = start.run_config()
     if run is None or not all(name in run.network for name in _SHAPE):
         return  # not a joint model: its encoder is extended
@@ -271,24 +210,6 @@ def fill_joint(
     any other the rows that it has are those of the first segments: BERT's rows 0 and 1 stay those
     of the question and of the first candidate, as they told two texts apart. The rows after them
     are drawn from N(0, 0.02).
-
-    Parameters
-    ----------
-    network : Network
-        Joint model whose parameters are not initialised. Its ``own_config.type_initialisation`` is
-        the standard deviation of a new row 0, 0 to keep that of the encoder.
-    start : Start
-        Start of the training.
-    devices : sequence of mxnet.Context
-        Devices that hold the parameters.
-    source : SourceEncoder, optional
-        Encoder of the start, not initialised, with the other parts of the network that the start
-        may have too; by default none.
-
-    Returns
-    -------
-    str
-        Log line about the parts taken from a run; empty for other starts.
     """
     backbone = start.backbone()
     if backbone.token_types == network.config.token_types:

@@ -21,17 +21,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Example(NamedTuple):
-    """A question, tokens of a document, and the answer among them.
-
-    Attributes
-    ----------
-    question : int
-        Index of the question.
-    token_ids : numpy.ndarray
-        Token ids of the window, without special tokens.
-    span : (int, int) or None
-        First and last token of the answer, counted in the window; None for no answer.
-    """
+    """A question, tokens of a document, and the answer among them."""
 
     question: int
     token_ids: np.ndarray
@@ -39,34 +29,14 @@ class Example(NamedTuple):
 
 
 class Counts:
-    """What the training questions lack.
-
-    Attributes
-    ----------
-    questions : int
-        Number of questions.
-    unanswered : int
-        Questions no candidate of which contains an answer.
-    without_span : int
-        Candidates with label 1 that contain no answer as whole words.
-    cut_off : int
-        Answers that do not fit into a window.
-    truncated_questions, skipped_questions : int
-        Over-long questions that lost tokens, and that were left out.
-    """
+    """What the training questions lack."""
 
     def __init__(self) -> None:
         self.questions = self.unanswered = self.without_span = self.cut_off = 0
         self.truncated_questions = self.skipped_questions = 0
 
     def note(self, path: str) -> None:
-        """Print the numbers on standard error, if there are any.
-
-        Parameters
-        ----------
-        path : str
-            File of the questions.
-        """
+        """Print the numbers on standard error, if there are any."""
         note_long_questions(self.truncated_questions, self.skipped_questions, path)
         parts = []
         if self.unanswered:
@@ -83,33 +53,7 @@ class Counts:
 
 
 class SpanExamples:
-    """Windows of the candidates of training questions, with and without an answer.
-
-    Parameters
-    ----------
-    questions : iterable of Question
-        Questions with answers and labelled candidates.
-    windows : WindowEncoder
-        Tokenizes questions and candidates, and divides candidates into windows.
-    negatives : float
-        Windows without an answer for each one with an answer, over all questions.
-    positives : int
-        Most candidates with an answer of a question; 0 for all.
-
-    Attributes
-    ----------
-    examples : list of Example
-        The windows, question by question.
-    counts : Counts
-        What the questions lack.
-
-    Raises
-    ------
-    DataError
-        If a question has no answers, a candidate has no label, or no example is left.
-    InputError
-        If a question is over-long and neither truncated nor skipped.
-    """
+    """Windows of the candidates of training questions, with and without an answer."""
 
     def __init__(
         self,
@@ -134,18 +78,7 @@ class SpanExamples:
             )
 
     def pair(self, index: int) -> Encoded:
-        """Assemble the pair of an example.
-
-        Parameters
-        ----------
-        index : int
-            Index of the example.
-
-        Returns
-        -------
-        Encoded
-            The question and the window.
-        """
+        """Assemble the pair of an example."""
         example = self.examples[index]
         question_ids = self._question_ids[example.question]
         return self._windows.encoder.assemble(question_ids, example.token_ids)

@@ -13,17 +13,7 @@ from wqa.text.tokenizers import Located
 
 
 class Window(NamedTuple):
-    """Neighbouring tokens of a document, paired with a question.
-
-    Attributes
-    ----------
-    document : int
-        Index of the document.
-    start, end : int
-        First token of the document in the window, and the one behind its last.
-    pair : Encoded
-        The question and these tokens. Token ``start`` is at position ``pair.boundary``.
-    """
+    """Neighbouring tokens of a document, paired with a question."""
 
     document: int
     start: int
@@ -32,22 +22,7 @@ class Window(NamedTuple):
 
 
 class WindowEncoder:
-    """Pairs a question with windows of documents, so that all tokens are read.
-
-    Parameters
-    ----------
-    encoder : PairEncoder
-        Assembles pairs, and has the length limit and the rule for over-long questions.
-    stride : int
-        Tokens between the starts of neighbouring windows of a document; 0 for half of the room
-        that the question leaves. A greater stride than that room is the room, so that no token is
-        left out.
-
-    Raises
-    ------
-    OptionError
-        If the stride is below 0.
-    """
+    """Pairs a question with windows of documents, so that all tokens are read."""
 
     def __init__(self, encoder: PairEncoder, stride: int = 0) -> None:
         if stride < 0:
@@ -56,29 +31,7 @@ class WindowEncoder:
         self._stride = stride
 
     def question(self, text: str, name: str = "") -> Tuple[List[int], bool]:
-        """Tokenize a question by the rule for over-long questions.
-
-        Parameters
-        ----------
-        text : str
-            The question's text.
-        name : str
-            Name of the question in errors; its text by default.
-
-        Returns
-        -------
-        token_ids : list of int
-            Token ids, without special tokens.
-        truncated : bool
-            Whether the question was cut.
-
-        Raises
-        ------
-        InputError
-            If the question is empty.
-        QuestionTooLong
-            If it leaves fewer than 16 tokens for a document, and is not truncated.
-        """
+        """Tokenize a question by the rule for over-long questions."""
         encoder = self.encoder
         needed = encoder.max_length + 1
         [token_ids] = encoder.tokenizer.encode([text], needed)
@@ -90,20 +43,7 @@ class WindowEncoder:
         return fitting, truncated
 
     def bounds(self, question_ids: Sequence[int], tokens: int) -> List[Tuple[int, int]]:
-        """Divide the tokens of a document into windows.
-
-        Parameters
-        ----------
-        question_ids : sequence of int
-            Token ids of the question.
-        tokens : int
-            Number of tokens of the document.
-
-        Returns
-        -------
-        list of (int, int)
-            First token of each window, and the one behind its last; empty without a token.
-        """
+        """Divide the tokens of a document into windows."""
         encoder = self.encoder
         room = encoder.max_length - encoder.form.specials - len(question_ids)
         step = self._stride
@@ -120,20 +60,7 @@ class WindowEncoder:
         return bounds
 
     def windows(self, question_ids: Sequence[int], documents: Sequence[Located]) -> List[Window]:
-        """Pair a question with all windows of documents.
-
-        Parameters
-        ----------
-        question_ids : sequence of int
-            Token ids of the question.
-        documents : sequence of Located
-            The documents. One without a token has no window.
-
-        Returns
-        -------
-        list of Window
-            Windows in the order of the documents.
-        """
+        """Pair a question with all windows of documents."""
         windows = []
         for index, document in enumerate(documents):
             token_ids = document.token_ids
@@ -144,21 +71,7 @@ class WindowEncoder:
 
 
 def occurrences(text: str, answers: Sequence[str]) -> Iterator[Tuple[int, int]]:
-    """Find where answers occur in a text: as whole words, in any case, over any white space.
-
-    Parameters
-    ----------
-    text : str
-        A document's text.
-    answers : sequence of str
-        Texts of the answers, at least one.
-
-    Yields
-    ------
-    (int, int)
-        First character of an occurrence, and the one behind its last, ascending. They do not
-        overlap; of answers that start at one character the longest counts.
-    """
+    """Find where answers occur in a text: as whole words, in any case, over any white space."""
     patterns = []
     for answer in sorted(set(answers), key=len, reverse=True):
         words = map(re.escape, answer.split())
@@ -169,20 +82,7 @@ def occurrences(text: str, answers: Sequence[str]) -> Iterator[Tuple[int, int]]:
 
 
 def tokens_of(document: Located, start: int, end: int) -> Tuple[int, int]:
-    """Tokens of a document that cover characters of it.
-
-    Parameters
-    ----------
-    document : Located
-        The document.
-    start, end : int
-        First character, and the one behind the last.
-
-    Returns
-    -------
-    (int, int)
-        First and last token; (-1, -1) if no token covers a character of them.
-    """
+    """Tokens of a document that cover characters of it."""
     _, starts, ends = document
     begins_before = starts < end
     ends_behind = ends > start

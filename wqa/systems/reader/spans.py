@@ -36,18 +36,7 @@ class Answer(NamedTuple):
 def span_scores(starts: np.ndarray, ends: np.ndarray, most_tokens: int) -> np.ndarray:
     """Score all spans of neighbouring tokens.
 
-    Parameters
-    ----------
-    starts, ends : numpy.ndarray
-        (n,) logits of each token as the start, and as the end, of the answer.
-    most_tokens : int
-        Most tokens of a span.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n, most_tokens) float64: in row i and column d the score of the span from token i to
-        i + d; minus infinity where there is no such token.
+    Shapes: `starts, ends` (n,), the result (n, most_tokens).
     """
     padded = np.concatenate([ends.astype(np.float64), np.full(most_tokens, -np.inf)])
     last = np.arange(len(starts))[:, None] + np.arange(most_tokens)  # (n, most_tokens)
@@ -64,27 +53,7 @@ def decode_spans(
 ) -> List[Answer]:
     """Find the best spans of the documents of a question.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        Texts of the documents.
-    documents : sequence of Located
-        Their tokens.
-    windows : sequence of Window
-        Windows of the documents, in their order.
-    logits : sequence of numpy.ndarray
-        (n, 2) logits of the n tokens of each window, as the start and as the end.
-    most_tokens : int
-        Most tokens of an answer.
-    n_best : int
-        Most answers to return.
-
-    Returns
-    -------
-    list of Answer
-        Answers of different texts, best first. A text that occurs several times has its best score
-        and that occurrence. Of equal scores the earlier document, then the earlier start and the
-        earlier end come first.
+    Shapes: `logits` (n, 2).
     """
     tables: List[np.ndarray] = []
     for window, window_logits in zip(windows, logits):

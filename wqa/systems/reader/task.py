@@ -36,21 +36,7 @@ from wqa.training.task import Task
 
 
 class ReaderTask(Task):
-    """Windows with the span of an answer, and cross-entropy of its start and its end.
-
-    Parameters
-    ----------
-    network : Network
-        Network that computes spans.
-    encoder : PairEncoder
-        Encoder of the examples.
-    examples : SpanExamples
-        Windows to train on.
-    shuffle : {"pair", "question"}
-        Units that an epoch shuffles: windows, or blocks of whole questions.
-    digest : str
-        SHA-256 of the training data.
-    """
+    """Windows with the span of an answer, and cross-entropy of its start and its end."""
 
     metric = "em"
 
