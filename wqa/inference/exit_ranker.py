@@ -12,7 +12,7 @@ Nothing outlives a group: its pairs, scores and stored encodings belong to one `
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -22,13 +22,13 @@ from wqa.data import Question
 from wqa.engines.choice import build_engine
 from wqa.engines.mxnet import Engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
-from wqa.errors import InputError, OptionError, check_choice, shorten
+from wqa.errors import InputError, OptionError, check_choice
 from wqa.inference.calibration import calibrate_stages
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.lookahead import LookAhead
+from wqa.inference.loop import EncodingRanker, Names, check_finite, check_ids, names_of_group
 from wqa.inference.ranker import Capabilities, Ranker
-from wqa.inference.ranking import Ranking, question_name, score_error
+from wqa.inference.ranking import Ranking
 from wqa.models import Network
 from wqa.text import PairEncoder
 
@@ -39,13 +39,12 @@ POOLS = ("question", "batch")
 class EncodedQuestion(NamedTuple):
     """An encoded question, and what errors call it and its candidates."""
 
-    pairs: List[Any]
-    name: str
-    document_ids: List[Optional[str]]
-    originals: List[int]  # index of the first candidate with the text of each
+    pairs: Sequence[Any]
+    names: Names
+    originals: Sequence[int]  # index of the first candidate with the text of each
 
 
-class CascadeRanker(Ranker):
+class CascadeRanker(EncodingRanker):
     """Ranks with the stages of a network, dropping candidates between them.
 
     Parameters
@@ -110,10 +109,6 @@ class CascadeRanker(Ranker):
         return build_engine(self.network, self.encoder.tokenizer, self._config, quantized)
 
     @property
-    def _group_type(self) -> Type[QuestionGroup]:
-        return QuestionGroup
-
-    @property
     def capabilities(self) -> Capabilities:
         """System, stages and exits of the network."""
         network, stage_layers = self.network, np.zeros(0)
@@ -166,27 +161,15 @@ class CascadeRanker(Ranker):
             members.append((f"head {number}", ranker))
         return members
 
-    def _rank_question(self, question: Question) -> Ranking:
-        encoded, _ = self._encode(question)
-        [ranking] = self._rank_group([encoded])
-        return ranking
-
-    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        with LookAhead(questions, self._encode, self._group_tokens) as groups:
-            for group in groups:
-                yield from self._rank_group(group)
-
     def _rank_group(self, group: Sequence[EncodedQuestion]) -> List[Ranking]:
-        pairs, names, document_ids, originals = zip(*group)
-        return self.rank_pairs(pairs, names, document_ids, originals)
+        return QuestionGroup(self, group).rank()
 
     def _encode(self, question: Question) -> Tuple[EncodedQuestion, int]:
         """Encode a question; returns its number of tokens too."""
         pairs = self._pairs(question)
-        document_ids = [candidate.id for candidate in question.candidates]
         first_with: Dict[str, int] = {}
         originals = [first_with.setdefault(text, i) for i, text in enumerate(question.texts)]
-        encoded = EncodedQuestion(pairs, question_name(question), document_ids, originals)
+        encoded = EncodedQuestion(pairs, Names.of(question), originals)
         return encoded, sum(pair.length for pair in pairs)
 
     def _pairs(self, question: Question) -> List[Any]:
@@ -227,32 +210,73 @@ class CascadeRanker(Ranker):
         ScoreError
             If a score is not finite.
         """
-        return self._group_type(self, group, names, document_ids, originals).rank()
+        encoded = []
+        all_names = names_of_group(len(group), names, document_ids)
+        for index, pairs in enumerate(group):
+            own = originals[index] if originals else range(len(pairs))
+            encoded.append(EncodedQuestion(pairs, all_names[index], own))
+        return self._rank_group(encoded)
+
+    def _inputs(self, pairs: GroupPairs) -> Tuple[List[Any], List[Tuple[int, int]]]:
+        """What the engine runs for the pairs of a group, after a check of their ids and lengths.
+
+        Where texts are encoded for it, also their number and tokens for each question.
+        """
+        network = self.network
+        pairs.check_lengths(pairs.lengths, network.max_positions)
+        if network.config is not None:
+            pairs.check_ids([pair.token_ids for pair in pairs.all], network.config.vocab_size)
+        return pairs.all, []
+
+
+class GroupPairs:
+    """The pairs of a group of questions, numbered over the group, with their names."""
+
+    def __init__(self, group: Sequence[EncodedQuestion]) -> None:
+        self.all = [pair for encoded in group for pair in encoded.pairs]
+        self.lengths = np.array([pair.length for pair in self.all], dtype=int)
+        self.filled = np.array([not pair.empty for pair in self.all], dtype=bool)
+        self.starts = np.cumsum([0] + [len(encoded.pairs) for encoded in group])
+        self._names = [encoded.names for encoded in group]
+
+    def questions(self) -> Iterator[Tuple[int, int]]:
+        """First pair of each question, and the one after its last."""
+        return zip(self.starts, self.starts[1:])
+
+    def name(self, pair: int) -> Tuple[str, str]:
+        """Names of a pair's question and candidate."""
+        index = int(np.searchsorted(self.starts, pair, side="right")) - 1
+        names = self._names[index]
+        return names.question, names.candidate(int(pair - self.starts[index]))
+
+    def check_lengths(self, lengths: np.ndarray, limit: Optional[int]) -> None:
+        """Check the lengths of an input of all pairs."""
+        if limit is not None and lengths.max(initial=0) > limit:
+            name, candidate = self.name(int(lengths.argmax()))
+            found = f"{lengths.max()} tokens with {candidate}"
+            raise InputError(name, found, f"at most {limit}, the positions of the network")
+
+    def check_ids(self, inputs: Sequence[np.ndarray], rows: int) -> None:
+        """Check the token ids of an input of each pair."""
+        check_ids(inputs, rows, self.name)
 
 
 class QuestionGroup:
     """A group of questions on its way through the stages. Pairs are numbered over the group."""
 
-    def __init__(
-        self,
-        ranker: CascadeRanker,
-        group: Sequence[Sequence[Any]],
-        names: Sequence[str],
-        document_ids: Sequence[Sequence[Optional[str]]],
-        originals: Sequence[Sequence[int]],
-    ) -> None:
+    def __init__(self, ranker: CascadeRanker, group: Sequence[EncodedQuestion]) -> None:
         self._ranker, self._drops = ranker, ranker.drops
-        self._names, self._document_ids = names, document_ids
-        self._pairs = [pair for pairs in group for pair in pairs]
-        self._lengths = np.array([pair.length for pair in self._pairs])
-        self._filled = np.array([not pair.empty for pair in self._pairs])
-        self._starts = np.cumsum([0] + [len(pairs) for pairs in group])
+        pairs = GroupPairs(group)
+        self._named, self._starts, self._filled = pairs, pairs.starts, pairs.filled
+        self._truncated = np.array([pair.truncated for pair in pairs.all], dtype=bool)
+        self._pairs, self._encoded = ranker._inputs(pairs)
+        self._lengths = np.array([pair.length for pair in self._pairs], dtype=int)
         self._originals = np.arange(len(self._pairs))
-        for start, indices in zip(self._starts, originals):
-            self._originals[start : start + len(indices)] = start + np.array(indices)
+        for start, encoded in zip(self._starts, group):
+            indices = start + np.array(encoded.originals, dtype=int)
+            self._originals[start : start + len(indices)] = indices
         stages = len(ranker._stage_work)
         self._layers = np.array(ranker.network.exits or range(1, stages + 1))
-        self._check_pairs()
         self._scores = np.full((stages, len(self._pairs)), np.nan)
         # Multiply-adds of each pair, padding included.
         self._padded = np.zeros(len(self._pairs))
@@ -268,13 +292,15 @@ class QuestionGroup:
             kept = np.zeros(len(self._pairs), dtype=bool)
             kept[np.concatenate(pools).astype(int)] = True
             alive = alive[kept[alive]]
-        bounds = zip(self._starts, self._starts[1:])
-        return [self._ranking(start, end) for start, end in bounds]
+        rankings = []
+        for index, (start, end) in enumerate(self._named.questions()):
+            rankings.append(self._ranking(index, start, end))
+        return rankings
 
     def _pools(self) -> List[np.ndarray]:
         """Pools of candidates among which an exit drops, in their original order."""
         size, pools = self._ranker._pool_size, []
-        for start, end in zip(self._starts, self._starts[1:]):
+        for start, end in self._named.questions():
             pairs = start + np.flatnonzero(self._filled[start:end])
             step = size or max(len(pairs), 1)
             pools += [pairs[first : first + step] for first in range(0, max(len(pairs), 1), step)]
@@ -330,59 +356,17 @@ class QuestionGroup:
         title = f"to exit {self._layers[stage]}"
         return tqdm(batches, desc=title, unit="batch", delay=2, leave=False, file=sys.stderr)
 
-    def _check_pairs(self) -> None:
-        """Check lengths and token ids, which the engines use as indices."""
-        network = self._ranker.network
-        self._check_lengths(self._lengths, network.max_positions)
-        if network.config is not None:
-            self._check_ids([pair.token_ids for pair in self._pairs])
-
-    def _check_lengths(self, lengths: np.ndarray, limit: Optional[int]) -> None:
-        """Check the lengths of the inputs of all pairs."""
-        if limit is not None and lengths.max(initial=0) > limit:
-            name, candidate = self._name(int(lengths.argmax()))
-            found = f"{lengths.max()} tokens with {candidate}"
-            raise InputError(name, found, f"at most {limit}, the positions of the network")
-
-    def _check_ids(self, inputs: Sequence[np.ndarray]) -> None:
-        """Check the token ids of an input of each pair."""
-        if not inputs:
-            return
-        rows = self._ranker.network.config.vocab_size
-        ids = np.concatenate(inputs)
-        if ids.max(initial=0) >= rows or ids.min(initial=0) < 0:
-            wrong = int(np.flatnonzero((ids < 0) | (ids >= rows))[0])
-            ends = np.cumsum([len(input_ids) for input_ids in inputs])
-            pair = int(np.searchsorted(ends, wrong, side="right"))
-            name, candidate = self._name(pair)
-            raise InputError(
-                name,
-                f"token id {ids[wrong]} with {candidate}",
-                f"ids from 0 to {rows - 1}, the rows of the word embeddings",
-                "encode with the tokenizer of the network's encoder",
-            )
-
-    def _name(self, pair: int) -> Tuple[str, str]:
-        """Names of a pair's question and candidate.
-
-        A candidate's number is that in the order in which it came, which its id does not depend on.
-        """
-        index = int(np.searchsorted(self._starts, pair, side="right")) - 1
-        name = self._names[index] if self._names else f"question {index + 1} of the group"
-        candidate = int(pair - self._starts[index])
-        document_id = self._document_ids[index][candidate] if self._document_ids else None
-        if document_id is None:
-            return name, f"candidate {candidate + 1}"
-        return name, f"document {shorten(document_id)}"
-
     def _check(self, stage: int, pairs: np.ndarray, scores: np.ndarray) -> None:
-        """Check scores of pairs: NaN stands for a candidate that was not scored."""
-        wrong = np.flatnonzero(~np.isfinite(scores))
-        if len(wrong):
-            first = wrong[pairs[wrong].argmin()]
-            name, candidate = self._name(pairs[first])
-            where = f"{name}, scores after layer {self._layers[stage]}"
-            raise score_error(where, candidate, scores[first])
+        """Refuse scores that are not finite: NaN stands for a candidate that was not scored."""
+        if np.isfinite(scores).all():
+            return
+        order = np.argsort(pairs)
+
+        def name_of(index: int) -> Tuple[str, str]:
+            name, candidate = self._named.name(pairs[order[index]])
+            return f"{name}, scores after layer {self._layers[stage]}", candidate
+
+        check_finite(scores[order], name_of)
 
     def _keep(self, pool: np.ndarray, stage: int) -> np.ndarray:
         """Candidates of a pool that the stage keeps; ties keep the earlier candidate."""
@@ -390,8 +374,8 @@ class QuestionGroup:
         best = np.argsort(-self._scores[stage, pool], kind="stable")[:count]
         return pool[np.sort(best)]
 
-    def _ranking(self, start: int, end: int) -> Ranking:
-        pairs, exit_scores = self._pairs[start:end], self._scores[:, start:end]
+    def _ranking(self, index: int, start: int, end: int) -> Ranking:
+        exit_scores = self._scores[:, start:end]
         reached = (~np.isnan(exit_scores)).sum(axis=0)  # stages that scored each candidate
         last = np.maximum(reached - 1, 0)
         scores = np.where(reached > 0, exit_scores[last, np.arange(end - start)], -np.inf)
@@ -402,15 +386,15 @@ class QuestionGroup:
             order=np.lexsort((np.arange(end - start), -scores, -layers)),
             scores=scores,
             exits=layers,
-            truncated=np.array([pair.truncated for pair in pairs]),
+            truncated=self._truncated[start:end],
             blank=reached == 0,
-            cost=self._cost(start, end, reached),
+            cost=self._cost(index, start, end, reached),
             exit_scores=exit_scores,
             probabilities=self._ranker.calibration.probabilities(exit_scores),
             threshold=self._ranker.threshold,
         )
 
-    def _cost(self, start: int, end: int, reached: np.ndarray) -> Cost:
+    def _cost(self, index: int, start: int, end: int, reached: np.ndarray) -> Cost:
         """Cost of a question; ``reached`` is the number of stages that scored each candidate."""
         filled, lengths = reached > 0, self._lengths[start:end]
         if not filled.any():
@@ -423,11 +407,12 @@ class QuestionGroup:
             planned += step * left
             left = drop.kept(left)
         full = full_work * candidates
+        texts, tokens = self._encoded[index] if self._encoded else (0, 0)
         return Cost(
-            planned / full if full else 0.0,
-            float(work.sum()),
+            (planned / full if full else 0.0) + (texts * full_work / full if full else 0.0),
+            float(work.sum()) + texts * full_work,
             full,
-            float((work * lengths).sum()),
-            float(self._padded[start:end].sum()),
+            float((work * lengths).sum()) + tokens * full_work,
+            float(self._padded[start:end].sum()) + tokens * full_work,
             float(full_work * lengths[filled].sum()),
         )

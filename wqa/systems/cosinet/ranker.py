@@ -6,7 +6,7 @@ group of questions, so that no list is too long for the memory.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -16,12 +16,12 @@ from wqa.engines.choice import packing_obstacle
 from wqa.engines.locks import MXNET_LOCK
 from wqa.engines.onednn import choose_engine
 from wqa.engines.sparse import takes_sparse
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.lookahead import LookAhead
-from wqa.inference.ranker import Capabilities, Ranker
-from wqa.inference.ranking import Ranking, question_name, score_error
+from wqa.inference.loop import EncodingRanker, Names
+from wqa.inference.ranker import Capabilities
+from wqa.inference.ranking import Ranking
 from wqa.models import parse_devices
 from wqa.systems.cosinet.engines import HybridListEngine, ListEngine, ListScores, SparseListEngine
 from wqa.systems.cosinet.inputs import WordList
@@ -33,10 +33,10 @@ class EncodedList(NamedTuple):
     words: WordList
     order: np.ndarray  # candidates with words, in their original order
     truncated: np.ndarray  # of all candidates, in the order in which they come
-    question: Question
+    names: Names
 
 
-class ListRanker(Ranker):
+class ListRanker(EncodingRanker):
     """Ranks by a network on lists of candidates.
 
     The network reads the candidates in the order in which they were retrieved,
@@ -106,15 +106,6 @@ class ListRanker(Ranker):
         """One stage without exits. A recurrent layer reads the candidates together."""
         return Capabilities(self._system, joint=self.network.recurrent is not None)
 
-    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        with LookAhead(questions, self._encode, self._group_tokens) as groups:
-            for group in groups:
-                yield from self._rank_group(group)
-
-    def _rank_question(self, question: Question) -> Ranking:
-        encoded, _ = self._encode(question)
-        return self._rank_group([encoded])[0]
-
     def _encode(self, question: Question) -> Tuple[EncodedList, int]:
         """Encode a question; returns its number of words, with each candidate, too."""
         order = np.array(question.original_order)
@@ -122,7 +113,7 @@ class ListRanker(Ranker):
         words, filled, truncated = self.encoder.encode_list(question.question, texts, question.id)
         by_candidate = np.empty_like(truncated)
         by_candidate[order] = truncated
-        encoded = EncodedList(words, order[filled], by_candidate, question)
+        encoded = EncodedList(words, order[filled], by_candidate, Names.of(question))
         return encoded, len(words.words) + len(words.question) * len(texts)
 
     def _rank_group(self, group: Sequence[EncodedList]) -> List[Ranking]:
@@ -135,26 +126,13 @@ class ListRanker(Ranker):
         return rankings
 
     def _ranking(self, encoded: EncodedList, scored: Optional[ListScores]) -> Ranking:
-        count = len(encoded.truncated)
-        scores = np.full(count, -np.inf)
-        exit_scores = np.full((1, count), np.nan)
-        blank = np.ones(count, dtype=bool)
-        cost = FREE
-        if scored is not None:
-            _check(encoded, scored.scores)
-            scores[encoded.order] = exit_scores[0, encoded.order] = scored.scores
-            blank[encoded.order] = False
-            cost = self._cost(encoded, scored)
-        return Ranking(
-            order=np.argsort(-scores, kind="stable"),
-            scores=scores,
-            exits=(~blank).astype(int),
+        return self._ranking_of_stage(
+            encoded.order,
+            np.zeros(0) if scored is None else scored.scores,
+            encoded.names,
+            exits=1,
             truncated=encoded.truncated,
-            blank=blank,
-            cost=cost,
-            exit_scores=exit_scores,
-            probabilities=self.calibration.probabilities(exit_scores),
-            threshold=self.threshold,
+            cost=FREE if scored is None else self._cost(encoded, scored),
         )
 
     def _cost(self, encoded: EncodedList, scored: ListScores) -> Cost:
@@ -166,15 +144,3 @@ class ListRanker(Ranker):
         padded = float(scored.positions.sum() * work + of_lists)
         one_token = float(count * work)
         return Cost(1.0, one_token, one_token, multiply_adds, padded, multiply_adds)
-
-
-def _check(encoded: EncodedList, scores: np.ndarray) -> None:
-    """Refuse scores that are not finite."""
-    wrong = np.flatnonzero(~np.isfinite(scores))
-    if len(wrong):
-        index = int(encoded.order[wrong[0]])
-        document_id = encoded.question.candidates[index].id
-        name = f"candidate {index + 1}"
-        if document_id is not None:
-            name = f"document {shorten(document_id)}"
-        raise score_error(f"{question_name(encoded.question)}, scores", name, scores[wrong[0]])

@@ -7,7 +7,7 @@ then rank as a cascade does: in micro-batches of pairs, with drops between exits
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -18,8 +18,7 @@ from wqa.engines.choice import build_engine
 from wqa.engines.document_encoder import DocumentEncoder, encodings_identity
 from wqa.engines.mxnet import Engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
-from wqa.inference.cost import Cost
-from wqa.inference.exit_ranker import CascadeRanker, QuestionGroup
+from wqa.inference.exit_ranker import CascadeRanker, GroupPairs
 from wqa.io.files import PathLike
 from wqa.models import Backbone, Network
 from wqa.systems.dcbert.engines import (
@@ -119,10 +118,6 @@ class DecoupledRanker(CascadeRanker):
         engines = (DecoupledHybridEngine, DecoupledPackedEngine)
         return build_engine(network, tokenizer, self._config, layers, engines)
 
-    @property
-    def _group_type(self) -> Type[QuestionGroup]:
-        return DecoupledGroup
-
     @staticmethod
     def calibrate(
         network: Network, pairs: Sequence[Any], strength: float = STRENGTH
@@ -177,83 +172,49 @@ class DecoupledRanker(CascadeRanker):
             pairs.append(SplitPair(encoded[0].question, document))
         return pairs
 
-
-class DecoupledGroup(QuestionGroup):
-    """A group of questions whose texts are encoded before its pairs run."""
-
-    _ranker: DecoupledRanker
-
-    def __init__(
-        self,
-        ranker: DecoupledRanker,
-        group: Sequence[Sequence[Any]],
-        names: Sequence[str],
-        document_ids: Sequence[Sequence[Optional[str]]],
-        originals: Sequence[Sequence[int]],
-    ) -> None:
-        super().__init__(ranker, group, names, document_ids, originals)
-        #: Texts that were encoded for the question with this first pair, and their tokens.
-        self._encoded: Dict[int, Tuple[int, int]] = {}
-        self._encode_texts()
-
-    def _check_pairs(self) -> None:
-        network = self._ranker.network
+    def _inputs(self, pairs: GroupPairs) -> Tuple[List[Any], List[Tuple[int, int]]]:
+        """Encodings of both texts of the pairs that are not blank, each text encoded once."""
+        network = self.network
+        questions = [pair.question for pair in pairs.all]
+        documents = [pair.document for pair in pairs.all]
         limits = (network.own_config.question_length, network.max_positions)
-        questions = [pair.question for pair in self._pairs]
-        documents = [pair.document for pair in self._pairs]
         for texts, limit in zip((questions, documents), limits):
-            self._check_lengths(np.array([text.length for text in texts], dtype=int), limit)
-            self._check_ids([text.token_ids for text in texts])
-
-    def _encode_texts(self) -> None:
-        """Put encodings in the place of the texts of pairs that are not blank."""
-        ranked: List[Tuple[int, np.ndarray]] = []  # first pair of a question, pairs not blank
-        for start, end in zip(self._starts, self._starts[1:]):
-            pairs = start + np.flatnonzero(self._filled[start:end])
-            if len(pairs):
-                ranked.append((int(start), pairs))
-        questions = [self._pairs[pairs[0]].question for _, pairs in ranked]
-        question_rows = self._encode(self._ranker.question_encoder, questions)
+            pairs.check_lengths(np.array([text.length for text in texts], dtype=int), limit)
+            pairs.check_ids([text.token_ids for text in texts], network.config.vocab_size)
+        ranked: List[Tuple[int, np.ndarray]] = []  # question, its pairs that are not blank
+        for index, (start, end) in enumerate(pairs.questions()):
+            filled = start + np.flatnonzero(pairs.filled[start:end])
+            if len(filled):
+                ranked.append((index, filled))
         new: Dict[bytes, Encoded] = {}  # documents to encode, each text once
-        for (start, pairs), question in zip(ranked, questions):
-            texts = tokens = 0
-            for pair in pairs:
-                document = self._pairs[pair].document
-                key = document.token_ids.tobytes()
+        encoded = [(0, 0)] * (len(pairs.starts) - 1)
+        for index, filled in ranked:
+            texts, tokens = 1, questions[filled[0]].length
+            for pair in filled:
+                key = documents[pair].token_ids.tobytes()
                 if key and key not in new:
-                    new[key] = document
-                    texts, tokens = texts + 1, tokens + document.length
-            self._encoded[start] = (1 + texts, question.length + tokens)
-        document_rows = self._encode(self._ranker.document_encoder, list(new.values()))
-        known = dict(zip(new, document_rows))
-        for (_, pairs), rows in zip(ranked, question_rows):
-            for pair in pairs:
-                document = self._pairs[pair].document
+                    new[key] = documents[pair]
+                    texts, tokens = texts + 1, tokens + documents[pair].length
+            encoded[index] = (texts, tokens)
+        firsts = [questions[filled[0]] for _, filled in ranked]
+        question_rows = self._encode_texts(self.question_encoder, firsts)
+        known = dict(zip(new, self._encode_texts(self.document_encoder, list(new.values()))))
+        inputs = list(pairs.all)
+        for (_, filled), rows in zip(ranked, question_rows):
+            for pair in filled:
+                document = documents[pair]
                 text = known.get(document.token_ids.tobytes())
                 if text is None:
                     text = self._text_rows(document.rows)
-                self._pairs[pair] = JointPair(rows, text, document.truncated, False)
+                inputs[pair] = JointPair(rows, text, document.truncated, False)
+        return inputs, encoded
 
-    def _encode(self, encoder: DocumentEncoder, texts: Sequence[Encoded]) -> List[TextRows]:
+    def _encode_texts(self, encoder: DocumentEncoder, texts: Sequence[Encoded]) -> List[TextRows]:
         encodings = encoder.encode([text.token_ids for text in texts])
         return [self._text_rows(rows) for rows in encodings]
 
     def _text_rows(self, rows: np.ndarray) -> TextRows:
         """Rows of a text that the interaction reads."""
-        if self._ranker.reads_first:
+        if self.reads_first:
             rows = rows[:1].copy()
         return TextRows(rows)
-
-    def _cost(self, start: int, end: int, reached: np.ndarray) -> Cost:
-        cost = super()._cost(start, end, reached)
-        texts, tokens = self._encoded.get(start, (0, 0))
-        work = self._ranker.network.full_work()  # all layers of an encoder, for one token
-        full = cost.full_candidate_work
-        return Cost(
-            cost.paper + (texts * work / full if full else 0.0),
-            cost.candidate_work + texts * work,
-            full,
-            cost.multiply_adds + tokens * work,
-            cost.padded_multiply_adds + tokens * work,
-            cost.full_multiply_adds,
-        )

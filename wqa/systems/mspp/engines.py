@@ -7,11 +7,12 @@ from typing import List, Sequence, Tuple
 import mxnet as mx
 import numpy as np
 
-from wqa.engines.mxnet import Engine, HybridEngine
+from wqa.engines.mxnet import HybridEngine
 from wqa.engines.onednn import PackedBatch, PackedLayers, calibrate
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError
+from wqa.inference.loop import check_ids
 from wqa.models import Network
 from wqa.systems.mspp.inputs import JointInput, pad_inputs
 from wqa.text import bucketed
@@ -59,44 +60,12 @@ def calibrate_joint(
 
 
 def check_input(network: Network, joint: JointInput, name: str) -> None:
-    """Check positions and token ids, which the engines use as indices."""
-    rows, limit = network.config.vocab_size, network.config.max_positions
+    """Check positions and token ids, which the engines use as indices; errors name the question."""
+    limit = network.config.max_positions
     length = joint.length
     if joint.positions is not None:
         length = max(length, int(joint.positions.max()) + 1)
     if length > limit:
         expected = f"at most {limit}, the positions of the network"
         raise InputError(name, f"{length} positions with candidates", expected)
-    ids = joint.token_ids
-    if ids.max() >= rows or ids.min() < 0:
-        wrong = ids[(ids < 0) | (ids >= rows)][0]
-        raise InputError(
-            name,
-            f"token id {wrong}",
-            f"ids from 0 to {rows - 1}, the rows of the word embeddings",
-            "encode with the tokenizer of the network's encoder",
-        )
-
-
-def score_inputs(
-    engine: Engine, inputs: Sequence[JointInput], outputs: int
-) -> Tuple[np.ndarray, np.ndarray]:
-    """Run inputs in micro-batches of similar lengths.
-
-    Shapes: `outputs` (inputs, outputs), `positions` (inputs,).
-    """
-    values = np.zeros((len(inputs), outputs))
-    positions = np.zeros(len(inputs))
-    if not inputs:
-        return values, positions
-    lengths = np.array([joint.length for joint in inputs])
-    order = np.argsort(lengths, kind="stable")
-    numbers = [order[batch] for batch in engine.plan(lengths[order])]
-    rows = []
-    for batch in numbers:
-        done = engine.run([0], batch, [inputs[number] for number in batch], None, None)
-        positions[batch] = done.positions
-        rows += done.rows
-    # The head runs once for all micro-batches.
-    values[np.concatenate(numbers)] = engine.scores(0, np.concatenate(rows))
-    return values, positions
+    check_ids([joint.token_ids], network.config.vocab_size, lambda _: (name, ""))

@@ -10,7 +10,7 @@ Behind another ranker in a sequence, with ``keep`` of k, a question is one group
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -18,14 +18,14 @@ from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
-from wqa.errors import check_choice, shorten
+from wqa.errors import check_choice
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.lookahead import LookAhead
-from wqa.inference.ranker import Capabilities, Ranker
-from wqa.inference.ranking import Ranking, question_name, score_error
+from wqa.inference.loop import EncodingRanker, Names, names_of_group, score_inputs
+from wqa.inference.ranker import Capabilities
+from wqa.inference.ranking import Ranking
 from wqa.models import Network
-from wqa.systems.mspp.engines import ENGINES, calibrate_joint, check_input, score_inputs
+from wqa.systems.mspp.engines import ENGINES, calibrate_joint, check_input
 from wqa.systems.mspp.inputs import ORDERS, JointInput
 from wqa.text import SplitPair
 
@@ -39,11 +39,10 @@ class EncodedQuestion(NamedTuple):
     inputs: List[JointInput]
     groups: List[np.ndarray]  # candidates of each input
     truncated: np.ndarray  # of all candidates
-    name: str
-    document_ids: Sequence[Optional[str]]
+    names: Names
 
 
-class JointRanker(Ranker):
+class JointRanker(EncodingRanker):
     """Ranks by a joint model.
 
     Parameters
@@ -130,15 +129,6 @@ class JointRanker(Ranker):
         """
         return calibrate_joint(network, pairs, strength)
 
-    def _rank_question(self, question: Question) -> Ranking:
-        encoded, _ = self._encode(question)
-        return self._rank_group([encoded])[0]
-
-    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
-        with LookAhead(questions, self._encode, self._group_tokens) as groups:
-            for group in groups:
-                yield from self._rank_group(group)
-
     def rank_pairs(
         self,
         group: Sequence[Sequence[SplitPair]],
@@ -169,26 +159,20 @@ class JointRanker(Ranker):
         ScoreError
             If a score is not finite.
         """
+        all_names = names_of_group(len(group), names, document_ids)
         encoded = []
-        for index, pairs in enumerate(group):
-            name = names[index] if names else f"question {index + 1} of the group"
-            ids = document_ids[index] if document_ids else [None] * len(pairs)
-            encoded.append(self._grouped(pairs, range(len(pairs)), name, ids))
+        for pairs, own in zip(group, all_names):
+            encoded.append(self._grouped(pairs, range(len(pairs)), own))
         return self._rank_group(encoded)
 
     def _encode(self, question: Question) -> Tuple[EncodedQuestion, int]:
         """Encode a question; returns its number of tokens too."""
         pairs = self.encoder.split(question.question, question.texts, question.id)
-        ids = [candidate.id for candidate in question.candidates]
-        encoded = self._grouped(pairs, question.original_order, question_name(question), ids)
+        encoded = self._grouped(pairs, question.original_order, Names.of(question))
         return encoded, sum(joint.length for joint in encoded.inputs)
 
     def _grouped(
-        self,
-        pairs: Sequence[SplitPair],
-        retrieved: Iterable[int],
-        name: str,
-        document_ids: Sequence[Optional[str]],
+        self, pairs: Sequence[SplitPair], retrieved: Iterable[int], names: Names
     ) -> EncodedQuestion:
         """Divide the candidates of a question, in their order of retrieval, into groups."""
         k = self.encoder.k
@@ -201,10 +185,9 @@ class JointRanker(Ranker):
         for group in groups:
             inputs.append(self.encoder.join([pairs[index] for index in group]))
         truncated = np.array([pair.truncated for pair in pairs])
-        encoded = EncodedQuestion(inputs, groups, truncated, name, document_ids)
         for joint in inputs:
-            check_input(self.network, joint, name)
-        return encoded
+            check_input(self.network, joint, names.question)
+        return EncodedQuestion(inputs, groups, truncated, names)
 
     def _rank_group(self, group: Sequence[EncodedQuestion]) -> List[Ranking]:
         inputs: List[JointInput] = []
@@ -222,38 +205,15 @@ class JointRanker(Ranker):
     def _ranking(
         self, encoded: EncodedQuestion, group_scores: np.ndarray, positions: np.ndarray
     ) -> Ranking:
-        count = len(encoded.truncated)
-        scores = np.full(count, -np.inf)
-        exit_scores = np.full((1, count), np.nan)
-        blank = np.ones(count, dtype=bool)
-        for group, values in zip(encoded.groups, group_scores):
-            self._check_scores(encoded, group, values[: len(group)])
-            scores[group] = exit_scores[0, group] = values[: len(group)]
-            blank[group] = False
-        return Ranking(
-            order=np.argsort(-scores, kind="stable"),
-            scores=scores,
-            exits=np.where(blank, 0, self.network.num_layers),
+        scores = [values[: len(group)] for group, values in zip(encoded.groups, group_scores)]
+        return self._ranking_of_stage(
+            np.concatenate([*encoded.groups, np.zeros(0, int)]),
+            np.concatenate([*scores, np.zeros(0)]),
+            encoded.names,
+            exits=self.network.num_layers,
             truncated=encoded.truncated,
-            blank=blank,
             cost=self._cost(encoded, positions),
-            exit_scores=exit_scores,
-            probabilities=self.calibration.probabilities(exit_scores),
-            threshold=self.threshold,
         )
-
-    def _check_scores(
-        self, encoded: EncodedQuestion, group: np.ndarray, scores: np.ndarray
-    ) -> None:
-        """Refuse scores that are not finite."""
-        wrong = np.flatnonzero(~np.isfinite(scores))
-        if len(wrong):
-            index = int(group[wrong[0]])
-            document_id = encoded.document_ids[index]
-            name = f"candidate {index + 1}"
-            if document_id is not None:
-                name = f"document {shorten(document_id)}"
-            raise score_error(f"{encoded.name}, scores", name, scores[wrong[0]])
 
     def _cost(self, encoded: EncodedQuestion, positions: np.ndarray) -> Cost:
         """Cost of a question; its tokens count once in each of its groups."""

@@ -26,11 +26,10 @@ from wqa.data.claims import LABELS, Claim
 from wqa.engines.choice import build_engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.errors import OptionError, shorten
-from wqa.inference.lookahead import LookAhead
-from wqa.inference.ranking import score_error
+from wqa.inference.loop import check_finite, score_in_groups, score_inputs
 from wqa.models import Network
 from wqa.systems.mspp.claim_inputs import EncodedClaim, PreparedClaims, encode_claim, prepare_claims
-from wqa.systems.mspp.engines import ENGINES, calibrate_joint, check_input, score_inputs
+from wqa.systems.mspp.engines import ENGINES, calibrate_joint, check_input
 
 
 class Verdict(NamedTuple):
@@ -181,9 +180,7 @@ class Verifier:
         InputError, ScoreError
             As `label` raises them; after the verdicts on the claims before it.
         """
-        with LookAhead(claims, self._encode, self._group_tokens) as groups:
-            for group in groups:
-                yield from self._label(group)
+        yield from score_in_groups(claims, self._encode, self._label, self._group_tokens)
 
     def _encode(self, claim: Claim) -> Tuple[_Named, int]:
         """Encode a claim; returns its number of tokens too."""
@@ -209,9 +206,7 @@ class _Named(NamedTuple):
 
 
 def _verdict(named: _Named, logits: np.ndarray) -> Verdict:
-    for label, value in zip(LABELS, logits):
-        if not np.isfinite(value):
-            raise score_error(f"{named.name}, logits", f"the label {label}", value)
+    check_finite(logits, lambda index: (f"{named.name}, logits", f"the label {LABELS[index]}"))
     shares = np.exp(logits - logits.max())
     probabilities = dict(zip(LABELS, (shares / shares.sum()).tolist()))
     encoded = named.encoded

@@ -7,6 +7,7 @@ are sums of logits, without a softmax over the document, so that those of severa
 
 from __future__ import annotations
 
+import functools
 from typing import Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -17,8 +18,8 @@ from wqa.data import Candidate, Question
 from wqa.engines.choice import build_engine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, OptionError, check_choice, shorten
-from wqa.inference.lookahead import LookAhead
-from wqa.inference.ranking import question_name, score_error
+from wqa.inference.loop import check_finite, micro_batches, score_in_groups
+from wqa.inference.ranking import question_name
 from wqa.models import Network
 from wqa.systems.reader.inputs import Window, WindowEncoder
 from wqa.systems.reader.spans import Answer, decode_spans
@@ -160,9 +161,8 @@ class Reader:
         """
         if n_best < 1:
             raise OptionError("n_best", n_best, "a whole number above 0")
-        with LookAhead(questions, self._encode, self._group_tokens) as groups:
-            for group in groups:
-                yield from self._read(group, n_best)
+        read = functools.partial(self._read, n_best=n_best)
+        yield from score_in_groups(questions, self._encode, read, self._group_tokens)
 
     def _encode(self, question: Question) -> Tuple[_Encoded, int]:
         """Divide the documents of a question into windows; returns the number of tokens too."""
@@ -189,10 +189,8 @@ class Reader:
     def _logits(self, windows: Sequence[Window]) -> List[np.ndarray]:
         """(length, 2) logits of the positions of each window."""
         lengths = np.array([len(window.pair.token_ids) for window in windows], dtype=int)
-        order = np.argsort(lengths, kind="stable")
         logits: List[np.ndarray] = [np.zeros((0, 2))] * len(windows)
-        for indices in self._engine.plan(lengths[order]) if len(windows) else []:
-            batch = order[indices]
+        for batch in micro_batches(self._engine, lengths):
             pairs = [windows[index].pair for index in batch]
             done = self._engine.run([0], batch, pairs, None, None)
             # Of MXNet (pairs, L, 2), with padding; of oneDNN (tokens, 2).
@@ -211,14 +209,12 @@ class Reader:
         return of_tokens
 
     def _check(self, encoded: _Encoded, logits: Sequence[np.ndarray]) -> None:
+        where = question_name(encoded.question)
         for window, values in zip(encoded.windows, logits):
-            wrong = values[~np.isfinite(values)]
-            if len(wrong):
-                candidate = encoded.question.candidates[window.document]
-                name = f"document {window.document + 1}"
-                if candidate.id is not None:
-                    name = f"document {shorten(candidate.id)}"
-                raise score_error(question_name(encoded.question), name, wrong[0])
+            number = window.document + 1
+            document_id = encoded.question.candidates[window.document].id
+            name = f"document {number if document_id is None else shorten(document_id)}"
+            check_finite(values.ravel(), lambda _, name=name: (where, name))
 
 
 class _Encoded(NamedTuple):

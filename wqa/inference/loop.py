@@ -1,0 +1,176 @@
+"""The one loop that scores texts: encode ahead of time, run in micro-batches, decode.
+
+A thread encodes the next items while a group of them runs. The inputs of a group are sorted by
+length and divided into micro-batches by the engine's budget of tokens, and results go back to the
+items they belong to. Rankers, readers, verifiers and encoders of texts differ in the functions
+that they hand in.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from wqa.data import Question
+from wqa.errors import InputError, shorten
+from wqa.inference.lookahead import LookAhead
+from wqa.inference.ranker import Ranker
+from wqa.inference.ranking import Ranking, question_name, score_error
+
+
+class Names(NamedTuple):
+    """What errors call a question and its candidates.
+
+    A candidate without an id has its number in the order in which it came.
+    """
+
+    question: str
+    document_ids: Sequence[Optional[str]] = ()
+
+    @classmethod
+    def of(cls, question: Question) -> Names:
+        """Names of a question that is a record."""
+        ids = [candidate.id for candidate in question.candidates]
+        return cls(question_name(question), ids)
+
+    def candidate(self, index: int) -> str:
+        """Name of a candidate, by its index."""
+        document_id = self.document_ids[index] if self.document_ids else None
+        if document_id is None:
+            return f"candidate {index + 1}"
+        return f"document {shorten(document_id)}"
+
+
+def names_of_group(
+    count: int, names: Sequence[str], document_ids: Sequence[Sequence[Optional[str]]]
+) -> List[Names]:
+    """Names of the questions of a group; by default their numbers in the group."""
+    made = []
+    for index in range(count):
+        name = names[index] if names else f"question {index + 1} of the group"
+        made.append(Names(name, document_ids[index] if document_ids else ()))
+    return made
+
+
+def score_in_groups(
+    items: Iterable[Any],
+    encode: Callable[[Any], Tuple[Any, int]],
+    run: Callable[[List[Any]], Sequence[Any]],
+    limit: int,
+) -> Iterator[Any]:
+    """Encode items in a thread, and run them in groups.
+
+    ``encode`` takes an item and returns what runs, and its size in tokens. ``run`` takes a group of
+    these and returns the decoded result of each. A group has at most ``limit`` tokens, or one item.
+    """
+    with LookAhead(items, encode, limit) as groups:
+        for group in groups:
+            yield from run(group)
+
+
+class EncodingRanker(Ranker):
+    """A ranker with an engine of its own: it encodes questions, and ranks groups of them."""
+
+    #: Most tokens of a group of questions; a longer question is a group of its own.
+    _group_tokens = 65536
+
+    def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
+        yield from score_in_groups(questions, self._encode, self._rank_group, self._group_tokens)
+
+    def _rank_question(self, question: Question) -> Ranking:
+        encoded, _ = self._encode(question)
+        return self._rank_group([encoded])[0]
+
+    def _encode(self, question: Question) -> Tuple[Any, int]:
+        """Encode a question; returns its number of tokens too."""
+        raise NotImplementedError
+
+    def _rank_group(self, group: List[Any]) -> List[Ranking]:
+        """Rank encoded questions as one group."""
+        raise NotImplementedError
+
+    def _ranking_of_stage(
+        self, indices: np.ndarray, scores: np.ndarray, names: Names, **parts: Any
+    ) -> Ranking:
+        """Ranking by one stage, which scored some of the candidates; the others are blank.
+
+        ``indices`` are the candidates of ``scores``, both (n,); ``parts`` are other fields of the
+        `Ranking`, ``exits`` the layer of the stage.
+        """
+        where = f"{names.question}, scores"
+        check_finite(scores, lambda index: (where, names.candidate(int(indices[index]))))
+        count, layer = len(parts["truncated"]), parts.pop("exits")
+        exit_scores = np.full((1, count), np.nan)
+        exit_scores[0, indices] = scores
+        blank = np.isnan(exit_scores[0])
+        by_candidate = np.where(blank, -np.inf, exit_scores[0])
+        return Ranking(
+            order=np.argsort(-by_candidate, kind="stable"),
+            scores=by_candidate,
+            exits=np.where(blank, 0, layer),
+            blank=blank,
+            exit_scores=exit_scores,
+            probabilities=self.calibration.probabilities(exit_scores),
+            threshold=self.threshold,
+            **parts,
+        )
+
+
+def micro_batches(engine: Any, lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Indices of inputs in micro-batches of similar lengths, as the engine plans them.
+
+    Shapes: `lengths` (n,).
+    """
+    order = np.argsort(lengths, kind="stable")
+    if len(order):
+        for indices in engine.plan(lengths[order]):
+            yield order[indices]
+
+
+def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.ndarray, np.ndarray]:
+    """Outputs of a network of one stage for inputs, and the positions that ran, with padding.
+
+    The head runs once for all micro-batches. Shapes: the outputs (inputs, outputs), the positions
+    (inputs,).
+    """
+    values = np.zeros((len(inputs), outputs))
+    positions = np.zeros(len(inputs))
+    numbers, rows = [], []
+    for batch in micro_batches(engine, np.array([one.length for one in inputs], dtype=int)):
+        done = engine.run([0], batch, [inputs[number] for number in batch], None, None)
+        positions[batch] = done.positions
+        numbers.append(batch)
+        rows += done.rows
+    if numbers:
+        values[np.concatenate(numbers)] = engine.scores(0, np.concatenate(rows))
+    return values, positions
+
+
+def check_ids(
+    inputs: Sequence[np.ndarray], rows: int, name_of: Callable[[int], Tuple[str, str]]
+) -> None:
+    """Check token ids, which engines use as indices of ``rows`` word embeddings.
+
+    ``name_of`` gives the names of an input's question and candidate by its index.
+    """
+    if not len(inputs):
+        return
+    ids = np.concatenate(inputs)
+    if ids.max(initial=0) >= rows or ids.min(initial=0) < 0:
+        wrong = int(np.flatnonzero((ids < 0) | (ids >= rows))[0])
+        ends = np.cumsum([len(input_ids) for input_ids in inputs])
+        where, candidate = name_of(int(np.searchsorted(ends, wrong, side="right")))
+        raise InputError(
+            where,
+            f"token id {ids[wrong]}" + (f" with {candidate}" if candidate else ""),
+            f"ids from 0 to {rows - 1}, the rows of the word embeddings",
+            "encode with the tokenizer of the network's encoder",
+        )
+
+
+def check_finite(scores: np.ndarray, name_of: Callable[[int], Tuple[str, str]]) -> None:
+    """Refuse scores that are not finite; the error names the first of them."""
+    wrong = np.flatnonzero(~np.isfinite(scores))
+    if len(wrong):
+        raise score_error(*name_of(int(wrong[0])), scores[wrong[0]])
