@@ -13,7 +13,7 @@ from wqa.data import FILTERS, count, write_questions
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, printable, shorten
 from wqa.io.files import atomic_writer
-from wqa.io.json_lines import checked_utf8
+from wqa.io.lines import checked_utf8
 from wqa.io.locks import lock_output
 from wqa.io.streams import LossyStream, messages_on_stderr
 from wqa.io.temporary import scratch_folder

@@ -27,7 +27,7 @@ from releases import Release
 
 from wqa.data.claims import LABELS, NO_EVIDENCE, Claim, check_label, write_claims
 from wqa.errors import DataError, shorten
-from wqa.io.json_lines import json_value, text_of
+from wqa.io.lines import json_value, text_of
 
 URL = "https://thunlp.oss-cn-qingdao.aliyuncs.com/KernelGAT/FEVER/KernelGAT.zip"
 NAMES = {split: f"bert_{split}.json" for split in ("train", "dev", "test")}

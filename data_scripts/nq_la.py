@@ -36,8 +36,7 @@ from tqdm import tqdm
 
 from wqa.data import Candidate, Question, parse_json
 from wqa.errors import DataError, shorten
-from wqa.io.json_lines import text_of
-from wqa.io.lines import bounded_lines, decoded_lines
+from wqa.io.lines import bounded_lines, decoded_lines, text_of
 
 URL = "https://storage.googleapis.com/natural_questions/v1.0-simplified/"
 NAMES = {"train": "simplified-nq-train.jsonl", "dev": "nq-dev-all.jsonl"}

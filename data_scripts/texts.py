@@ -12,8 +12,7 @@ from typing import IO, NamedTuple
 from wqa.errors import DataError, shorten
 from wqa.io.archives import DAMAGE, checked_members, copy_member, open_tar, tar_errors
 from wqa.io.files import storage_errors
-from wqa.io.json_lines import json_value, text_of
-from wqa.io.lines import LONGEST_LINE, bounded_lines, decoded_lines
+from wqa.io.lines import LONGEST_LINE, bounded_lines, decoded_lines, json_value, text_of
 from wqa.io.temporary import scratch_folder
 
 #: Greatest size in bytes, unpacked, of a tar; of a file of many documents; of a tar in a tar.

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from wqa.engines.sparse import blas_threads
-from wqa.engines.sparse.blas_threads import one_blas_thread
+from wqa.engines.sparse import threads as blas_threads
+from wqa.engines.sparse.threads import one_blas_thread
 
 
 @pytest.fixture

@@ -18,8 +18,11 @@ from test_relevance import OPTIONS, follows, ranker_of, ranking_of
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.errors import DataError, OptionError, OutputLocked, RunDirectoryError
-from wqa.evaluation.reliability import expected_calibration_error, negative_log_likelihood
-from wqa.evaluation.triggering import best_threshold
+from wqa.evaluation.reliability import (
+    best_threshold,
+    expected_calibration_error,
+    negative_log_likelihood,
+)
 from wqa.inference import Calibration, CascadeRanker, EnsembleRanker, SequentialRanker
 from wqa.io.digests import forget_digests
 from wqa.io.files import sha256

@@ -21,7 +21,7 @@ from wqa.systems.train import train
 from wqa.text import PairEncoder
 from wqa.training import Trainer
 from wqa.training.losses import cross_entropy
-from wqa.training.sampling import exit_of_update
+from wqa.training.schedules import exit_of_update
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
 

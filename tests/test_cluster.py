@@ -22,14 +22,13 @@ from wqa.cluster import (
     run_partitions,
     shard_partitions,
 )
-from wqa.cluster.manifest import read_manifest
-from wqa.cluster.partition_files import partition_path
+from wqa.cluster.partition_files import partition_path, read_manifest
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.scores import StoredScores
 from wqa.errors import DataError, OptionError, Stopped, StorageError
 from wqa.evaluation import read_run, write_run
 from wqa.io.locks import lock_output
-from wqa.io.stopping import StopRequest
+from wqa.io.progress import StopRequest
 from wqa.io.temporary import machine
 from wqa.systems.load import load_ranker
 from wqa.systems.scores import score_in_memory, write_scores
@@ -301,7 +300,7 @@ def test_what_a_killed_merge_leaves_is_removed(tmp_path, monkeypatch, function, 
     write_questions(data, QUESTIONS[:2])
     job = ScoringJob("wo", str(data), str(tmp_path / "out"), partition_tokens=1)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(f"wqa.cluster.merge.{function}", deadly)
+        patch.setattr(f"wqa.cluster.outputs.{function}", deadly)
         run_partitions(job)
     for path in tmp_path.glob(".out.partitions.*.tmp"):  # of this process, which lives
         path.rename(tmp_path / f".out.partitions.{machine()}.{2**22 + 1}.tmp")

@@ -34,7 +34,7 @@ from wqa.systems.train import train
 from wqa.text import PairEncoder, SingleEncoder, SplitEncoder, build_store, load_tokenizer
 from wqa.text.batching import bucketed
 from wqa.text.long_questions import prepare_questions
-from wqa.training.sampling import exit_of_update
+from wqa.training.schedules import exit_of_update
 from wqa.training.start import EncoderStart, RunStart
 from wqa.training.trainer import Trainer
 

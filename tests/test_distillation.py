@@ -29,8 +29,13 @@ from wqa.systems.scores import write_scores
 from wqa.systems.train import train
 from wqa.text import PairEncoder, PairStore, build_store, load_tokenizer
 from wqa.training import PairTask
-from wqa.training.distillation import distillation_loss, soft_loss, taught_loss, teachers_of
-from wqa.training.losses import cross_entropy
+from wqa.training.losses import (
+    cross_entropy,
+    distillation_loss,
+    soft_loss,
+    taught_loss,
+    teachers_of,
+)
 from wqa.training.pairs import StoredPairs, TrainingPairs
 from wqa.training.teachers import BLANK_SCORE, Teacher, scores_of_teachers
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import HIDDEN, HIDE_ONEDNN, ROOT, child_environment, lacks, needs_onednn
 
 from wqa.cli.doctor import CORE, ENGINES, EXTRAS, as_text, diagnose
-from wqa.config.machine import process_limits, processor
+from wqa.config.environment import process_limits, processor
 from wqa.errors import how_to_install
 
 
@@ -105,7 +105,9 @@ def test_numpy_that_is_too_new(monkeypatch):
 
 def test_the_limits_of_a_process():
     code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
-    code += "from wqa.config.machine import process_limits; print(process_limits()['memory_limit'])"
+    code += (
+        "from wqa.config.environment import process_limits; print(process_limits()['memory_limit'])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=child_environment()
     )

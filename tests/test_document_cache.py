@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_resume import KILLER
 
+import wqa.cache.document_cache_writer as chunk_module
 import wqa.cache.document_cache_writer as writer_module
-import wqa.cache.document_partitions as chunk_module
 import wqa.systems.encode as encoding_module
 from wqa.cache.document_cache import open_cache, text_digest
 from wqa.cache.document_cache_writer import DocumentCacheWriter
@@ -834,7 +834,7 @@ def test_a_stopped_command_is_continued(
 
 def test_a_killed_command_is_continued(run, collection, whole, tmp_path, small_chunks):
     """Between the flush of new entries and the change of the index."""
-    small = "import wqa.cache.document_partitions as module; module.CHUNK_DOCUMENTS = 4"
+    small = "import wqa.cache.document_cache_writer as module; module.CHUNK_DOCUMENTS = 4"
     command = ["encode", str(run), "--documents", str(collection), "--out"]
     killer = ("wqa.cache.document_cache_writer", "DocumentCacheWriter._change_index", "3", "before")
     killed = subprocess.run(

@@ -21,8 +21,14 @@ from wqa.data import Candidate, Question, builtin_path, read_questions, write_qu
 from wqa.data.word_vectors import WordVectors, read_word_vectors, write_word_vectors
 from wqa.errors import DataError, EncoderError, OptionError, OutputLocked
 from wqa.pretrained import load_backbone
-from wqa.systems.cosinet.cooccurrence import count_pairs, factorize, ppmi
-from wqa.systems.cosinet.vocabulary import count_words, read_texts, sif_weights
+from wqa.systems.cosinet.vocabulary import (
+    count_pairs,
+    count_words,
+    factorize,
+    ppmi,
+    read_texts,
+    sif_weights,
+)
 from wqa.systems.cosinet.word_encoder import WordEncoder, principal_components
 from wqa.systems.cosinet.word_tables import embed_words
 from wqa.text import WordTokenizer, embedding_matrix, load_tokenizer, split_words
@@ -113,7 +119,7 @@ def test_pairs_are_those_of_a_plain_count(texts, window, block):
                     weight = (window + 1 - distance) / window
                     expected[words.index(left), words.index(right)] += weight
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("wqa.systems.cosinet.cooccurrence._BLOCK", block)
+        patch.setattr("wqa.systems.cosinet.vocabulary._BLOCK", block)
         pairs = count_pairs(texts, words, window)
     assert np.allclose(pairs.toarray(), expected)
 

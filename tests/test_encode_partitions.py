@@ -20,19 +20,21 @@ from hypothesis import strategies as st
 from test_ray import FakeRay
 from test_resume import KILLER
 
-import wqa.cache.document_partitions as chunk_module
+import wqa.cache.document_cache_writer as chunk_module
 import wqa.cluster.encoder as encoder_module
 import wqa.cluster.ray_cluster as ray_module
 import wqa.cluster.run as run_module
 import wqa.io.locks as locks_module
 from wqa.cache.document_cache import open_cache, text_digest
-from wqa.cache.document_cache_writer import DocumentCacheWriter
-from wqa.cache.document_partitions import document_chunks, document_partitions
+from wqa.cache.document_cache_writer import (
+    DocumentCacheWriter,
+    document_chunks,
+    document_partitions,
+)
 from wqa.cli import main
 from wqa.cli.partitions import rate_line
 from wqa.cluster import EncodingJob, PartitionEncoder, merge_shards, run_on_cluster, run_partitions
-from wqa.cluster.manifest import read_manifest
-from wqa.cluster.partition_files import Content, partition_path
+from wqa.cluster.partition_files import Content, partition_path, read_manifest
 from wqa.config import EngineConfig
 from wqa.data.documents import (
     LONGEST_DOCUMENT,
@@ -45,7 +47,7 @@ from wqa.data.documents import (
 from wqa.data.partitions import PartitionReader
 from wqa.errors import ClusterError, DataError, OptionError, Stopped, StorageError
 from wqa.io.locks import lock_output
-from wqa.io.stopping import StopRequest
+from wqa.io.progress import StopRequest
 from wqa.systems.encode import encode_documents
 
 #: Estimated tokens of which the documents make several partitions.
@@ -397,12 +399,12 @@ def test_a_killed_merge_is_continued(job, whole, monkeypatch, call, when):
     "killer, left",
     [
         (("wqa.cache.document_cache_writer", "DocumentCacheWriter._change_index", "3"), 5),
-        (("wqa.cluster.merge", "shutil.rmtree", "1"), 0),
+        (("wqa.cluster.outputs", "shutil.rmtree", "1"), 0),
     ],
 )
 def test_a_merge_whose_process_is_killed_is_continued(job, whole, tmp_path, killer, left):
     """Between new entries and the index, and before the partitions, renamed, are removed."""
-    small = "import wqa.cache.document_partitions as module; module.CHUNK_DOCUMENTS = 4"
+    small = "import wqa.cache.document_cache_writer as module; module.CHUNK_DOCUMENTS = 4"
     command = ["encode", job.run, "--documents", job.data, "--out", job.out]
     command += ["--partition-tokens", str(SMALL), "--shard", "1/1"]
     killed = subprocess.run(

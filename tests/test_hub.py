@@ -10,8 +10,7 @@ import pytest
 from conftest import child_environment
 
 from wqa.errors import EncoderError, MissingDependency
-from wqa.io.encoder_directories import locate_encoder
-from wqa.io.hub import hub_directory, is_hub_name
+from wqa.io.encoder_directories import hub_directory, is_hub_name, locate_encoder
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -89,7 +88,7 @@ def test_an_error_of_the_librarys_client_is_typed(monkeypatch, kind):
     def fail(name, only_cached):
         raise kind("403 Forbidden")
 
-    monkeypatch.setattr("wqa.io.hub._snapshot", fail)
+    monkeypatch.setattr("wqa.io.encoder_directories._snapshot", fail)
     with pytest.raises(EncoderError, match="cannot be fetched .*403 Forbidden"):
         hub_directory("owner/name")
 

@@ -16,8 +16,8 @@ from test_lists import questions as questions
 
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question
+from wqa.engines.choice import choose_training_engine
 from wqa.engines.sparse import ListGradients, ListScorer
-from wqa.engines.training import choose_training_engine
 from wqa.errors import OptionError
 from wqa.systems.cosinet.config import RECURRENT
 from wqa.systems.cosinet.engines import HybridListEngine, SparseListEngine

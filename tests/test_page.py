@@ -21,8 +21,11 @@ import uvicorn  # noqa: E402
 from wqa.inference import Capabilities, Ranker, Ranking  # noqa: E402
 from wqa.inference.cost import Cost  # noqa: E402
 from wqa.serve import ServeConfig  # noqa: E402
-from wqa.serve.app import build_app  # noqa: E402
-from wqa.serve.page_routes import FILES, FOLDER  # noqa: E402
+from wqa.serve.app import (  # noqa: E402
+    FILES,
+    FOLDER,
+    build_app,  # noqa: E402
+)
 from wqa.serve.service import Service  # noqa: E402
 from wqa.systems.load import load_ranker  # noqa: E402
 

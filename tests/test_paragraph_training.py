@@ -19,10 +19,8 @@ from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
 from wqa.systems.mspp.examples import EASY, HARD, POSITIVE, ParagraphExample
-from wqa.systems.mspp.masking import Masking
-from wqa.systems.mspp.paragraph_batches import ParagraphEncoder
-from wqa.systems.mspp.paragraph_metrics import paragraph_figures
-from wqa.systems.mspp.paragraph_scores import ParagraphScorer, ParagraphScores
+from wqa.systems.mspp.paragraph_batches import Masking, ParagraphEncoder
+from wqa.systems.mspp.paragraph_scores import ParagraphScorer, ParagraphScores, paragraph_figures
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import load_tokenizer

@@ -20,12 +20,11 @@ import wqa.cluster.ray_cluster as ray_module
 from wqa.cli import main
 from wqa.cluster import PartitionScorer, ScoringJob, run_on_cluster
 from wqa.cluster.hand_out import ATTEMPTS, MOST_IN_A_ROW, HandOut
-from wqa.cluster.manifest import read_manifest
-from wqa.cluster.ray_cluster import Outcome, Worker
-from wqa.cluster.ray_connection import connect
+from wqa.cluster.partition_files import read_manifest
+from wqa.cluster.ray_cluster import Outcome, Worker, connect
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import ClusterError, MissingDependency, OptionError, Stopped
-from wqa.io.stopping import StopRequest
+from wqa.io.progress import StopRequest
 from wqa.systems.scores import write_scores
 
 QUESTIONS = list(read_questions(builtin_path("dev")))

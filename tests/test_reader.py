@@ -30,12 +30,10 @@ from wqa.systems.export import huggingface_tensors
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.load_readers import load_reader
 from wqa.systems.pairwise.network import PairwiseTransformer
-from wqa.systems.reader.examples import SpanExamples
 from wqa.systems.reader.inputs import Window, WindowEncoder, occurrences
 from wqa.systems.reader.pipeline import Pipeline
-from wqa.systems.reader.reader import Reader
-from wqa.systems.reader.spans import decode_spans
-from wqa.systems.reader.task import ReaderTask
+from wqa.systems.reader.reader import Reader, decode_spans
+from wqa.systems.reader.task import ReaderTask, SpanExamples
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import Located, PairEncoder, load_tokenizer, pad_pairs

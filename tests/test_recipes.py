@@ -1059,7 +1059,7 @@ SENTENCE_TRANSFORMERS = """
 import numpy as np
 from wqa.config import EngineConfig
 from wqa.engines.document_encoder import DocumentEncoder
-from wqa.systems.load_similarity import load_encoders
+from wqa.systems.text_encoder import load_encoders
 from wqa.text import SingleEncoder
 
 __version__ = "0"

@@ -13,7 +13,7 @@ from wqa.data import Candidate, Question
 from wqa.data.word_vectors import WordVectors
 from wqa.inference import EnsembleRanker, Ranker, Ranking, SequentialRanker
 from wqa.inference.cost import FREE
-from wqa.inference.relevance import LEAST, STEP, decreasing
+from wqa.inference.ranking import LEAST, STEP, decreasing
 from wqa.pretrained import read_backbone_config
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import SYSTEMS, build_network

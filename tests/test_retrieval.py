@@ -37,7 +37,7 @@ from wqa.evaluation.metrics import metric, metrics_of
 from wqa.inference import Capabilities, Cost, Ranker, Ranking
 from wqa.retrieval import Index, build_index, contains_answer, retrieve, tokenize, write_retrieved
 from wqa.retrieval.index import TYPES, best
-from wqa.retrieval.terms import BUCKETS, count_terms, ngrams
+from wqa.retrieval.methods import BUCKETS, count_terms, ngrams
 
 # Documents
 

@@ -21,10 +21,10 @@ from wqa.training.schedules import (
     decides_warmup,
     default_learning_rate,
     plan_schedule,
+    plan_updates,
     triangular,
     with_chosen,
 )
-from wqa.training.updates import plan_updates
 
 #: Settings of a training of six updates of the tiny encoder.
 SHORT = {"max_updates": 6, "learning_rate": 1e-3, "tokens_per_batch": 300, "engine": "mxnet"}

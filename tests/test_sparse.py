@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from wqa.engines.sparse.lists import WordLists, lists_of_arrays
 from wqa.engines.sparse.relatedness import Relatedness
 from wqa.engines.sparse.rows import WordRows
-from wqa.engines.sparse.steps import Steps
 from wqa.engines.sparse.threads import in_threads
-from wqa.engines.sparse.windows import Windows
+from wqa.engines.sparse.windows import Steps, Windows
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8).map(np.array)
 

@@ -55,7 +55,7 @@ NAMING = {
     "systems/export.py": "exports the monolithic ranker to that library",
     "systems/load.py": "the same, and loads baselines",
     "systems/load_readers.py": "loads readers and verifiers",
-    "systems/load_similarity.py": "loads rankers without training",
+    "systems/text_encoder.py": "loads rankers without training",
     "systems/development.py": "evaluates readers, verifiers and pre-training on dev",
     "systems/random.py": "times shapes of cascades by default",
     "cli/bench.py": "the same, beside monolithic rankers, and documents from a cache",

@@ -20,7 +20,7 @@ from wqa.cli.output import show
 from wqa.config.environment import check_environment, openmp_threads
 from wqa.errors import DataError, OptionError, StorageError, printable, shorten
 from wqa.evaluation.comparison import comparison_table
-from wqa.evaluation.tables import align, table
+from wqa.evaluation.report import align, table
 
 #: A text with everything that could act on a terminal: a title, a colour, a bell, an override.
 HOSTILE = "a\x1b]0;title\x07\x1b[31m\x9b2J\r\n\u202eb\u2066\u2028c\x7f\u200b\udce9"

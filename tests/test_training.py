@@ -20,8 +20,7 @@ from wqa.text import PairEncoder, load_tokenizer
 from wqa.training import Trainer, TrainingPairs
 from wqa.training.checkpoint import State
 from wqa.training.losses import cross_entropy
-from wqa.training.sampling import dropout_seed, exit_of_update
-from wqa.training.schedules import slanted_triangular, triangular
+from wqa.training.schedules import dropout_seed, exit_of_update, slanted_triangular, triangular
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
 

@@ -19,8 +19,7 @@ from wqa.systems.registry import build_network
 from wqa.text import PairEncoder, load_tokenizer
 from wqa.training import ExitTask, Trainer, TrainingPairs
 from wqa.training.accumulation import FreshTrainer
-from wqa.training.sampling import exit_of_update
-from wqa.training.updates import UpdatePlan, plan_updates
+from wqa.training.schedules import UpdatePlan, exit_of_update, plan_updates
 
 
 @pytest.fixture

@@ -28,9 +28,8 @@ from wqa.text import split_rows
 from wqa.training import connections
 from wqa.training.accumulation import clip_gradients
 from wqa.training.connections import Connections, Reception, address_of, join, own_addresses
-from wqa.training.progress import TrainingBar
-from wqa.training.sampling import dropout_seed
-from wqa.training.updates import UpdatePlan
+from wqa.training.metrics import TrainingBar
+from wqa.training.schedules import UpdatePlan, dropout_seed
 from wqa.training.workers import Workers, _quiet, check_variables, open_workers
 
 LAUNCH = ROOT / "recipes" / "scale" / "launch.sh"

@@ -30,7 +30,7 @@ from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network
 from wqa.text import load_tokenizer
 from wqa.training import TrainingPairs
-from wqa.training.sampling import order_of_epoch
+from wqa.training.schedules import order_of_epoch
 
 TINY = {"units": 32, "hidden_size": 64, "num_layers": 6, "num_heads": 2}
 SHAPES = {

@@ -18,7 +18,7 @@ from wqa.errors import WqaError
 from wqa.evaluation import evaluate
 from wqa.systems.dcbert.similarity import MIDPOINT, SCALE
 from wqa.systems.load import load_ranker
-from wqa.systems.load_similarity import load_encoders
+from wqa.systems.text_encoder import load_encoders
 from wqa.text import SingleEncoder
 
 

@@ -36,7 +36,7 @@ def read(store, shuffle):
     from wqa.io.encoder_directories import locate_encoder
     from wqa.text import PairEncoder, PairStore, load_tokenizer
     from wqa.training.pairs import StoredPairs
-    from wqa.training.sampling import order_of_epoch
+    from wqa.training.schedules import order_of_epoch
 
     pairs = StoredPairs(
         PairStore(store), PairEncoder(load_tokenizer(locate_encoder("minilm"))), shuffle=shuffle

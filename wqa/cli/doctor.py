@@ -24,7 +24,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import wqa
 from wqa.cli.output import add_json, show
-from wqa.config.machine import process_limits, processor
+from wqa.config.environment import process_limits, processor
 from wqa.errors import WqaError, how_to_install, printable
 
 #: Packages that every installation needs.
@@ -142,7 +142,7 @@ def probe() -> Dict[str, Any]:
         from wqa.engines.onednn import available
         from wqa.engines.onednn.choice import instruction_set_name
         from wqa.models.runtime import gpu_count
-        from wqa.systems.self_check import check_engines
+        from wqa.systems.random import check_engines
 
         uses = instruction_set_name() if available() else None
         return {"engines": check_engines(), "gpus": gpu_count(), "onednn_uses": uses}

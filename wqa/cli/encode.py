@@ -28,7 +28,7 @@ from wqa.errors import OptionError, printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa encode`` to its parser."""
-    from wqa.cache.document_partitions import PARTITION_TOKENS
+    from wqa.cache.document_cache_writer import PARTITION_TOKENS
     from wqa.cache.encodings import STORES
 
     parser.add_argument(
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> None:
         _encode_in_partitions(options)
         return
     from wqa.config import EngineConfig
-    from wqa.io.stopping import stop_on_signals
+    from wqa.io.progress import stop_on_signals
 
     options.resume_command = shlex.join(options.command_line)
     with stop_on_signals() as stop:
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _encode_in_partitions(options: argparse.Namespace) -> None:
-    from wqa.cache.document_partitions import PARTITION_TOKENS
+    from wqa.cache.document_cache_writer import PARTITION_TOKENS
     from wqa.cluster import EncodingJob
     from wqa.systems.encode import CacheReport
 

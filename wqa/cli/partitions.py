@@ -43,7 +43,7 @@ def divides(options: argparse.Namespace) -> bool:
 def run_job(options: argparse.Namespace, job: Job) -> JobReport:
     """Run a job as the options of `add_partitions` say, with a bar on standard error."""
     from wqa.cluster import merge_shards, parse_shard, run_on_cluster, run_partitions
-    from wqa.io.stopping import stop_on_signals
+    from wqa.io.progress import stop_on_signals
 
     shard = parse_shard("1/1" if options.shard is None else options.shard)
     options.resume_command = shlex.join(options.command_line)

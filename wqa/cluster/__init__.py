@@ -2,7 +2,7 @@
 
 from wqa.cluster.encoder import EncodingJob, PartitionEncoder
 from wqa.cluster.job import Job, PartitionRunner
-from wqa.cluster.merge import merge_partitions
+from wqa.cluster.outputs import merge_partitions
 from wqa.cluster.run import (
     JobReport,
     merge_shards,

@@ -15,19 +15,18 @@ import numpy as np
 
 from wqa.cache.cache_index import INDEX, refuse_other_files
 from wqa.cache.document_cache import text_digest
-from wqa.cache.document_cache_writer import DocumentCacheWriter
-from wqa.cache.document_partitions import (
+from wqa.cache.document_cache_writer import (
     PARTITION_TOKENS,
+    DocumentCacheWriter,
     chunk_settings,
     document_chunks,
     document_partitions,
 )
 from wqa.cache.encodings import EntryFormat, PackedDocument, pack_document
 from wqa.cluster.job import Job, PartitionRunner, Wording
-from wqa.cluster.manifest import NAME, Manifest
-from wqa.cluster.partition_files import Content, Layout
+from wqa.cluster.partition_files import NAME, Content, Layout, Manifest
 from wqa.config import EngineConfig
-from wqa.data.digests import ranker_digest
+from wqa.data.baselines import ranker_digest
 from wqa.data.documents import (
     LONGEST_DOCUMENT,
     Document,

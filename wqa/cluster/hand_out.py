@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Deque, Dict, Iterable, Optional
 
-from wqa.cluster.manifest import Manifest
+from wqa.cluster.partition_files import Manifest
 from wqa.errors import ClusterError
 
 #: Attempts to compute a partition.

@@ -14,15 +14,17 @@ import pathlib
 import time
 from typing import Any, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
-from wqa.cluster.manifest import (
+from wqa.cluster.partition_files import (
+    Content,
+    Layout,
     Manifest,
+    PartitionFiles,
     check_manifest,
     partitions_folder,
     read_manifest,
     write_manifest,
 )
-from wqa.cluster.partition_files import Content, Layout, PartitionFiles
-from wqa.config.machine import processor
+from wqa.config.environment import processor
 from wqa.data.partitions import PARTITION_TOKENS, Partition
 from wqa.errors import OutputLocked, printable
 from wqa.io.locks import lock_output

@@ -7,12 +7,11 @@ import re
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from wqa.cluster.job import Job, PartitionRunner
-from wqa.cluster.manifest import Manifest, check_manifest, read_manifest
-from wqa.cluster.merge import Merged, merge_partitions, remove_merged
+from wqa.cluster.outputs import Merged, merge_partitions, remove_merged
+from wqa.cluster.partition_files import Manifest, check_manifest, read_manifest
 from wqa.cluster.ray_cluster import compute_on_ray
 from wqa.errors import DataError, OptionError, OutputLocked, Stopped, printable, shorten
-from wqa.io.progress import progress_bar
-from wqa.io.stopping import StopRequest
+from wqa.io.progress import StopRequest, progress_bar
 
 LOGGER = logging.getLogger(__name__)
 

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Optional, Tupl
 import numpy as np
 
 from wqa.cluster.job import Job, PartitionRunner, Wording
-from wqa.cluster.manifest import Manifest
 from wqa.cluster.outputs import RunWriter, finished, write_arrays, write_file
-from wqa.cluster.partition_files import Content, Layout
+from wqa.cluster.partition_files import Content, Layout, Manifest
 from wqa.data.filters import filter_rule
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import Partition, PartitionReader, QuestionGroup, partitions_of

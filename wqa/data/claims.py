@@ -7,8 +7,7 @@ from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional, Set, Tup
 
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
-from wqa.io.json_lines import checked_utf8, json_value, object_of, text_of, write_lines
-from wqa.io.lines import text_lines
+from wqa.io.lines import checked_utf8, json_value, object_of, text_lines, text_of, write_lines
 
 #: Labels of FEVER (Thorne et al. 2018), in the order of a network's outputs.
 LABELS = ("SUPPORTS", "NOT ENOUGH INFO", "REFUTES")

@@ -9,8 +9,17 @@ from wqa.data.ir_names import is_ir_name, read_dataset_documents
 from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
-from wqa.io.json_lines import checked_utf8, json_value, meta_of, object_of, text_of, write_lines
-from wqa.io.lines import bounded_lines, decoded_lines, open_lines
+from wqa.io.lines import (
+    bounded_lines,
+    checked_utf8,
+    decoded_lines,
+    json_value,
+    meta_of,
+    object_of,
+    open_lines,
+    text_of,
+    write_lines,
+)
 
 #: Greatest length of a line, a document, in bytes.
 LONGEST_DOCUMENT = 1 << 26

@@ -10,8 +10,18 @@ from wqa.data.ir_names import is_ir_name, read_dataset
 from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike, sha256
-from wqa.io.json_lines import checked_utf8, json_value, meta_of, object_of, text_of, write_lines
-from wqa.io.lines import bounded_lines, decoded_lines, open_lines, text_lines
+from wqa.io.lines import (
+    bounded_lines,
+    checked_utf8,
+    decoded_lines,
+    json_value,
+    meta_of,
+    object_of,
+    open_lines,
+    text_lines,
+    text_of,
+    write_lines,
+)
 
 #: Greatest length of a line, a question with its candidates, in bytes.
 LONGEST_QUESTION = 1 << 28

@@ -10,8 +10,7 @@ from typing import Any, Iterable, Iterator, List, NamedTuple, Tuple
 from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
-from wqa.io.json_lines import checked_utf8, json_value, object_of, text_of, write_lines
-from wqa.io.lines import text_lines
+from wqa.io.lines import checked_utf8, json_value, object_of, text_lines, text_of, write_lines
 
 #: Ends of the names of a folder's files of documents.
 SUFFIXES = (".jsonl", ".jsonl.gz")

@@ -4,7 +4,7 @@ A partition is read again by the bytes at which it begins and ends. Its size is 
 numbers of characters, so that no tokenizer needs to read the corpus first. Of questions that is
 `CHARACTERS` a token, and `SPECIAL` tokens a pair; the question is read again beside each candidate.
 Texts that a ranker truncates count in full, so that a partition of long texts takes less time than
-others. `wqa.cache.document_partitions` divides documents.
+others. `wqa.cache.document_cache_writer` divides documents.
 """
 
 from __future__ import annotations

@@ -1,15 +1,19 @@
-"""Choice of a ranker's engine."""
+"""Choice of a ranker's engine.
+
+Engines that compute a network in training in place of MXNet.
+"""
 
 from __future__ import annotations
 
-from typing import Optional, Tuple, Type
+from typing import List, Optional, Tuple, Type, Union
 
-from wqa.config import PAIR_FORMS, EngineConfig
+from wqa.config import PAIR_FORMS, EngineConfig, TrainingConfig
 from wqa.engines.locks import MXNET_LOCK
 from wqa.engines.mxnet import Engine, HybridEngine
-from wqa.engines.onednn import choose_engine
+from wqa.engines.onednn import GradientEngine, choose_engine
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.engines.sparse import ListGradients, count_threads, takes_sparse
 from wqa.errors import OptionError
 from wqa.models import Network, parse_devices
 from wqa.text import Tokenizer
@@ -65,3 +69,33 @@ def build_engine(
         )
     with MXNET_LOCK:
         return engines[1](*shared, quantized=quantized)
+
+
+#: An engine that is attached to a network.
+TrainingEngine = Union[GradientEngine, ListGradients]
+
+
+def choose_training_engine(network: Network, config: TrainingConfig) -> str:
+    """Choose what computes a network in training."""
+    wanted = config.engine_config
+    if takes_sparse(wanted, network):
+        return "sparse"
+    obstacle = "" if network.encoders else "a network without a transformer encoder"
+    return choose_engine(wanted, obstacle)
+
+
+def attach_engines(
+    network: Network, config: TrainingConfig, tokens: int, length: int
+) -> List[TrainingEngine]:
+    """Let an engine compute each encoder of a network, or the network as a whole."""
+    chosen = choose_training_engine(network, config)
+    engines: List[TrainingEngine] = []
+    if chosen == "sparse":
+        engines.append(ListGradients(network, config.engine_config.threads or count_threads()))
+        network.attach(engines[0])
+    if chosen == "onednn":
+        for backbone in network.encoders:
+            engine = GradientEngine(backbone.config, config.precision, tokens, length)
+            backbone.attach(engine)
+            engines.append(engine)
+    return engines

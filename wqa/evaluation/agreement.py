@@ -20,7 +20,7 @@ from wqa.data import DEFAULT_FILTER, Question
 from wqa.errors import DataError, OptionError, shorten
 from wqa.evaluation.comparison import NamedRanker, prepared_alike
 from wqa.evaluation.rankers import Row, questions_that_count, rank_questions
-from wqa.evaluation.tables import align
+from wqa.evaluation.report import align
 from wqa.evaluation.ties import break_ties
 
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence
 
 from wqa.data import Question
 from wqa.errors import DataError, shorten
-from wqa.evaluation.current import built_of
+from wqa.evaluation.rankers import built_of
 from wqa.io.files import PathLike, atomic_writer
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)

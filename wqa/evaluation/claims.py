@@ -6,8 +6,8 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Seq
 
 from wqa.data.claims import LABELS, Claim, check_label
 from wqa.errors import DataError, shorten
-from wqa.evaluation.current import built_of
-from wqa.evaluation.tables import align
+from wqa.evaluation.rankers import built_of
+from wqa.evaluation.report import align
 
 
 class LabelScores(NamedTuple):

@@ -21,6 +21,7 @@ from wqa.errors import DataError, OptionError, printable
 from wqa.evaluation.evaluate import evaluate, filter_qrels, score_run
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.rankers import Row, cost_of, questions_that_count, rank_questions
+from wqa.evaluation.report import Cell, table
 from wqa.evaluation.significance import (
     PerQuestion,
     compare,
@@ -29,7 +30,6 @@ from wqa.evaluation.significance import (
     per_question_of_run,
     rank_correlation,
 )
-from wqa.evaluation.tables import Cell, table
 from wqa.evaluation.ties import break_ties, ties_of
 from wqa.evaluation.trec import Qrels, Run, trec_order
 

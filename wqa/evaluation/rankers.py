@@ -3,6 +3,8 @@
 A ranker is any object with the interface of `wqa.inference.Ranker`: ``prepare``, ``rank_all``,
 ``set_drops``, ``capabilities``. A drop setting is a name and the keyword arguments of
 ``set_drops``: ``{"0.3": {"drop_ratio": 0.3}, "keep=5": {"keep": 5}}``.
+
+What uses a network while it trains, such as its ranker, for evaluations.
 """
 
 from __future__ import annotations
@@ -13,12 +15,25 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from wqa.data import Question, filter_questions
 from wqa.data.filters import chosen_filter, filter_and_note
 from wqa.errors import OptionError
-from wqa.evaluation.current import built_of
 from wqa.evaluation.evaluate import check_total, evaluate
 from wqa.evaluation.metrics import METRICS
 from wqa.evaluation.ties import by_document_id, ties_of
 from wqa.evaluation.trec import write_qrels, write_run
 from wqa.io.progress import with_bar
+
+
+def built_of(build: Callable[[Any], Any], live: bool) -> Callable[[Any], Any]:
+    """Build what uses a network, once or at each call."""
+    built: List[Any] = []  # the last network and what uses it
+
+    def current(network: Any) -> Any:
+        if not (live and built and built[0] is network):
+            built.clear()  # its copy of the parameters goes before another comes
+            built.extend((network, build(network)))
+        return built[1]
+
+    return current
+
 
 #: Figures of one ranking of all questions, by name.
 Row = Dict[str, Any]

@@ -1,6 +1,15 @@
-"""How well probabilities tell the share of candidates that are answers."""
+"""How well probabilities tell the share of candidates that are answers.
+
+Answer triggering: whether to answer a question at all, by the relevance of its first candidate.
+
+Yang et al. 2015, "WikiQA: A Challenge Dataset for Open-Domain Question Answering", section 4.3,
+evaluate it by precision, recall and F1 over questions. A question is answered if the relevance of
+its first candidate reaches a threshold, and answered rightly if this candidate is an answer.
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,3 +62,65 @@ def negative_log_likelihood(log_odds: np.ndarray, labels: np.ndarray) -> float:
     """
     signs = 1 - 2 * np.asarray(labels)
     return float(np.logaddexp(0, signs * np.asarray(log_odds, dtype=np.float64)).mean())
+
+
+class Triggering(NamedTuple):
+    """A threshold, and its figures.
+
+    Attributes
+    ----------
+    threshold : float
+        Least relevance of a first candidate that answers its question, in (0, 1].
+    precision : float
+        Share of the answered questions that are answered rightly.
+    recall : float
+        Share of the questions with an answer among their candidates that are answered rightly.
+    f1 : float
+        Harmonic mean of both.
+    answered : int
+        Number of questions that are answered.
+    """
+
+    threshold: float
+    precision: float
+    recall: float
+    f1: float
+    answered: int
+
+
+def best_threshold(relevance: np.ndarray, is_right: np.ndarray, answerable: int) -> Triggering:
+    """Choose the threshold with the greatest F1.
+
+    Parameters
+    ----------
+    relevance : numpy.ndarray
+        (n,) relevance above 0 of the first candidate of each question; a question without a
+        candidate that has text is never answered, and not among them.
+    is_right : numpy.ndarray
+        (n,) whether that candidate is an answer; at least one is.
+    answerable : int
+        Number of questions with an answer among their candidates.
+
+    Returns
+    -------
+    Triggering
+        The threshold, midway between the least relevance that it answers and the greatest that it
+        does not, or 0. Of thresholds with equal F1 the greatest, which answers least.
+    """
+    best_first = np.argsort(-relevance, kind="stable")
+    values = np.append(np.asarray(relevance, dtype=np.float64)[best_first], 0.0)
+    right = np.cumsum(np.asarray(is_right)[best_first])
+    answered = np.arange(1, len(values))
+    f1 = 2 * right / (answered + answerable)
+    f1[values[1:] == values[:-1]] = -1.0  # a threshold does not divide equal values
+    best = int(f1.argmax())
+    threshold = (values[best] + values[best + 1]) / 2
+    if threshold <= values[best + 1]:  # there is no number between them
+        threshold = values[best]
+    return Triggering(
+        float(threshold),
+        float(right[best] / answered[best]),
+        float(right[best] / answerable),
+        float(f1[best]),
+        int(answered[best]),
+    )

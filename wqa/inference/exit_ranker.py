@@ -23,7 +23,7 @@ from wqa.engines.choice import build_engine
 from wqa.engines.mxnet import Engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.errors import InputError, OptionError, check_choice
-from wqa.inference.calibration import calibrate_stages
+from wqa.inference.calibrated import calibrate_stages
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.loop import EncodingRanker, Names, check_finite, check_ids, names_of_group

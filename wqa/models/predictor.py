@@ -1,14 +1,19 @@
 """The predictor of masked tokens, as in BERT's pre-training, with the encoder's activation.
 
 Shapes: N masked positions, C units, E the width of the embeddings' tables, V tokens.
+
+Encoders that a training starts from, where it extends what they hold.
 """
 
 from __future__ import annotations
 
+from typing import List, Optional
+
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
-from wqa.models.backbone import activate
+from wqa.models.backbone import Backbone, activate
+from wqa.models.network import Network, NetworkConfig
 from wqa.models.runtime import Tensor
 
 
@@ -31,3 +36,32 @@ class TokenPredictor(HybridBlock):
     def hybrid_forward(self, F, rows: Tensor, table: Tensor, bias: Tensor) -> Tensor:
         rows = self.layer_norm(activate(F, self.dense(rows), self._activation))  # (N, E)
         return F.FullyConnected(rows, table, bias, num_hidden=self._tokens)
+
+
+class SourceEncoder(Network):
+    """The encoder that a training starts from, with the token types that it has there.
+
+    A start of a training fills it; the task then copies its parameters into the joint model.
+    """
+
+    #: Whether it has the encoder's predictor of masked tokens.
+    predicts = False
+
+    def __init__(
+        self, backbone: BackboneConfig, config: Optional[NetworkConfig] = None, **kwargs
+    ) -> None:
+        super().__init__(backbone, config, **kwargs)
+        with self.name_scope():
+            self.backbone = Backbone(backbone)
+            if self.predicts:
+                self.predictor = TokenPredictor(backbone)
+
+    @property
+    def encoders(self) -> List[Backbone]:
+        return [self.backbone]
+
+
+class PredictingEncoder(SourceEncoder):
+    """The encoder that a pre-training starts from, with its predictor of masked tokens."""
+
+    predicts = True

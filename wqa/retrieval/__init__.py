@@ -7,9 +7,8 @@ in it, `retrieve` gives questions their candidates.
 from wqa.retrieval.build import build_index
 from wqa.retrieval.index import Hit, Index
 from wqa.retrieval.labels import contains_answer
-from wqa.retrieval.methods import BM25, METHODS, TFIDF, Method
+from wqa.retrieval.methods import BM25, METHODS, STOP_WORDS, TFIDF, Method, tokenize
 from wqa.retrieval.retrieve import retrieve, write_retrieved
-from wqa.retrieval.terms import STOP_WORDS, tokenize
 
 __all__ = [
     "BM25",

@@ -19,8 +19,7 @@ from wqa.io.files import PathLike, sha256
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
 from wqa.retrieval.index import FORMAT, KIND, TEXTS, TYPES, Index
-from wqa.retrieval.methods import Method, method_of
-from wqa.retrieval.terms import count_terms
+from wqa.retrieval.methods import Method, count_terms, method_of
 
 #: Documents whose texts are written at once.
 _BLOCK_DOCUMENTS = 1000

@@ -14,17 +14,15 @@ import numpy as np
 
 from wqa.data import Document
 from wqa.errors import DataError, OptionError, shorten
-from wqa.io.array_checks import check_text_ends, values_below
-from wqa.io.arrays import ArrayFolder, BlockCheck
+from wqa.io.arrays import ArrayFolder, BlockCheck, check_text_ends, values_below
 from wqa.io.files import PathLike
-from wqa.io.json_lines import json_value, meta_of
+from wqa.io.lines import json_value, meta_of
 from wqa.io.progress import with_bar
 from wqa.retrieval.labels import contains_spans, joined
-from wqa.retrieval.methods import Method, method_of
-from wqa.retrieval.terms import BUCKETS, count_terms
+from wqa.retrieval.methods import BUCKETS, Method, count_terms, method_of
 
 #: Changes whenever older indexes can no longer be read, or their terms are no longer those of
-#: `wqa.retrieval.terms`.
+#: `wqa.retrieval.methods`.
 FORMAT = 1
 
 KIND = "document index"

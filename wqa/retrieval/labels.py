@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Iterable, Sequence
 
-from wqa.retrieval.terms import tokenize
+from wqa.retrieval.methods import tokenize
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:

@@ -15,8 +15,7 @@ from fastapi import Request, Response
 
 from wqa.errors import InputError, WqaError
 from wqa.inference.ranking import Ranking
-from wqa.serve.answers import Answered, RankRequest
-from wqa.serve.dialects import Dialect
+from wqa.serve.dialects import Answered, Dialect, RankRequest
 from wqa.serve.errors import RequestError, error_dialect
 from wqa.serve.fields import Fields, parse_body
 from wqa.serve.logs import log, log_exception

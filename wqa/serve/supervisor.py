@@ -21,8 +21,8 @@ from typing import Any, List
 
 from wqa.errors import WqaError
 from wqa.serve.config import METRICS_FOLDER, ServeConfig
+from wqa.serve.connections import refuse
 from wqa.serve.logs import json_logs, log
-from wqa.serve.no_worker import refuse
 from wqa.serve.server import (
     FAILED,
     LATE,

@@ -62,10 +62,8 @@ def _question_factory(dev: Development, make: Callable[..., Evaluator]) -> Facto
 def _paragraph_factory(dev: Development) -> Factory:
     """Factory of evaluators on the examples of held-out documents, drawn with seed 0."""
     from wqa.data.paragraph_minima import note_left_out
-    from wqa.systems.mspp.masking import Masking
-    from wqa.systems.mspp.paragraph_batches import ParagraphEncoder
-    from wqa.systems.mspp.paragraph_metrics import paragraph_figures
-    from wqa.systems.mspp.paragraph_scores import ParagraphScorer
+    from wqa.systems.mspp.paragraph_batches import Masking, ParagraphEncoder
+    from wqa.systems.mspp.paragraph_scores import ParagraphScorer, paragraph_figures
     from wqa.systems.mspp.pretraining import open_stream
 
     def evaluator(encoder: Any) -> Evaluator:

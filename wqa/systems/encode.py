@@ -12,15 +12,13 @@ import time
 from typing import Any, Iterable, List, Mapping, NamedTuple, Optional, Set, Tuple, Union
 
 from wqa.cache.document_cache import open_cache, text_digest
-from wqa.cache.document_cache_writer import DocumentCacheWriter
-from wqa.cache.document_partitions import document_chunks
+from wqa.cache.document_cache_writer import DocumentCacheWriter, document_chunks
 from wqa.config import EngineConfig
 from wqa.data.documents import Document, read_documents, read_placed_documents
 from wqa.errors import Stopped
 from wqa.io.files import PathLike
 from wqa.io.lines import text_lines
-from wqa.io.progress import progress_bar
-from wqa.io.stopping import StopRequest
+from wqa.io.progress import StopRequest, progress_bar
 from wqa.systems.text_encoder import (
     TextEncoder,
     cache_settings,

@@ -30,10 +30,9 @@ from wqa.io.files import PathLike
 from wqa.models import Network, parse_devices
 from wqa.systems.classifier import load_classifier
 from wqa.systems.cosinet.baselines import build_baseline
-from wqa.systems.load_similarity import load_similarity
 from wqa.systems.registry import find_system
-from wqa.systems.run_directory import load_run
-from wqa.systems.tuned import read_tuned
+from wqa.systems.run_directory import load_run, read_tuned
+from wqa.systems.text_encoder import load_similarity
 from wqa.text import PairEncoder, load_tokenizer
 
 #: Greatest length of a pair, for a classifier whose files do not record it.
@@ -146,7 +145,7 @@ def load_ranker(
     -------
     Ranker
         A `CascadeRanker`, the system's own ranker, a `SequentialRanker`, an `EnsembleRanker`, a
-        `wqa.systems.dcbert.similarity_ranker.SimilarityRanker` or a `Baseline`.
+        `wqa.systems.dcbert.similarity.SimilarityRanker` or a `Baseline`.
 
     Raises
     ------

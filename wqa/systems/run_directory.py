@@ -2,6 +2,8 @@
 
 Sizes are compared with the file's layout before the network is built, shapes before memory is
 taken, and digests while the parameters are read.
+
+Reads ``tuned.json`` of a run directory, the drop ratios that `wqa.tuning` chose.
 """
 
 from __future__ import annotations
@@ -9,14 +11,15 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
 
-from wqa.config import RunConfig, check_finished, from_dict, read_run_config
+from wqa.config import RunConfig, check_finished, from_dict, read_json, read_run_config
 from wqa.config.systems import KINDS
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn import read_quantized
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.errors import EncoderError, OptionError, RunDirectoryError
+from wqa.errors import EncoderError, OptionError, RunDirectoryError, shorten
+from wqa.inference.dropping import drop_ratios
 from wqa.io.digests import check_digest
 from wqa.io.files import PathLike, sha256
 from wqa.models import Network, parse_devices
@@ -173,3 +176,31 @@ def _load_quantized(
             mend,
         )
     return layers
+
+
+def read_tuned(run: PathLike) -> List[float]:
+    """Read the drop ratios that were tuned for a run."""
+    path = pathlib.Path(run) / "tuned.json"
+    try:
+        values = read_json(path)["drop_ratio"]
+    except FileNotFoundError:
+        raise RunDirectoryError(
+            path,
+            "the file is missing",
+            "tuned drop ratios",
+            f"tune them with `wqa tune {run}`",
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunDirectoryError(
+            path, f"cannot be read ({error})", "what `wqa tune` writes", "tune again"
+        ) from None
+    own = own_config(path.parent, read_run_config(path.parent / "config.json"))
+    try:
+        return drop_ratios(values, len(getattr(own, "exits", ())))
+    except (OptionError, TypeError):
+        raise RunDirectoryError(
+            path,
+            f"drop_ratio is {shorten(values)}",
+            "one ratio for each exit of the run",
+            "tune again",
+        ) from None

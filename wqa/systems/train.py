@@ -18,8 +18,8 @@ import numpy as np
 from wqa.config import RunConfig, TrainingConfig, from_dict, read_run_config, to_json
 from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
+from wqa.engines.choice import choose_training_engine
 from wqa.engines.onednn import choose_engine
-from wqa.engines.training import choose_training_engine
 from wqa.errors import OptionError, RunDirectoryError, printable
 from wqa.io.digests import RUN_FILES, forget_digests, record_digests
 from wqa.io.files import atomic_writer
@@ -30,15 +30,18 @@ from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import find_system, system_config
 from wqa.text import PairEncoder
 from wqa.training.checkpoint import State
-from wqa.training.messages import lossy_messages
-from wqa.training.metrics import MetricsFile
-from wqa.training.schedules import Schedule, decides_warmup, plan_schedule, with_chosen
+from wqa.training.metrics import MetricsFile, TensorBoardLog, lossy_messages
+from wqa.training.schedules import (
+    Schedule,
+    decides_warmup,
+    plan_schedule,
+    plan_updates,
+    with_chosen,
+)
 from wqa.training.start import open_start
 from wqa.training.task import Task
 from wqa.training.teachers import ScoreTeacher, open_teachers, scores_of_teachers
-from wqa.training.tensorboard import TensorBoardLog
 from wqa.training.trainer import Evaluator, Trainer
-from wqa.training.updates import plan_updates
 from wqa.training.workers import Workers, open_workers
 
 LOGGER = logging.getLogger(__name__)

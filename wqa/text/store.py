@@ -22,9 +22,15 @@ from wqa.data import read_questions
 from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
 from wqa.errors import DataError, shorten
-from wqa.io.array_checks import check_question_indices, check_text_ends, values_below
 from wqa.io.array_writer import ArrayWriter
-from wqa.io.arrays import ArrayFolder, BlockCheck, reusable_folder
+from wqa.io.arrays import (
+    ArrayFolder,
+    BlockCheck,
+    check_question_indices,
+    check_text_ends,
+    reusable_folder,
+    values_below,
+)
 from wqa.io.files import PathLike
 from wqa.io.locks import lock_output
 from wqa.text.encoding import PairEncoder

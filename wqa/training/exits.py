@@ -11,7 +11,7 @@ from typing import Any, Dict
 
 import mxnet as mx
 
-from wqa.training.sampling import exit_of_update
+from wqa.training.schedules import exit_of_update
 from wqa.training.task import PairTask
 
 

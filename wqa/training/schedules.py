@@ -1,13 +1,29 @@
-"""Learning rates by update, and the number of updates of a training."""
+"""Learning rates by update, and the number of updates of a training.
+
+Random draws that depend on the seed and the update alone.
+
+A resumed training therefore makes the same draws as one that was never interrupted, and all devices
+make the same draws. No state of a generator is saved.
+
+Learning rates of parts of a network, and the decay of its weights.
+
+The rows of an update: on several devices at once, and in steps one after another.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, Callable, Dict, Iterable, NamedTuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set
+
+import mxnet as mx
+import numpy as np
+from mxnet import gluon
 
 from wqa.config import TrainingConfig
 from wqa.errors import OptionError
+from wqa.models import Network
+from wqa.text import split_rows
 
 
 def triangular(update: int, peak: float, warmup: int, total: int) -> float:
@@ -110,3 +126,98 @@ def with_chosen(config: TrainingConfig, schedule: Schedule) -> TrainingConfig:
     if not decides_warmup(config):
         config = dataclasses.replace(config, warmup_updates=schedule.warmup)
     return config
+
+
+_EXIT, _ORDER, _DROPOUT = range(3)
+
+
+def exit_of_update(
+    seed: int, update: int, exits: int, weights: Optional[Sequence[float]] = None
+) -> int:
+    """Draw the exit that an update trains (Soldaini and Moschitti 2020, section 4.3.1)."""
+    rng = np.random.default_rng([seed, _EXIT, update])
+    if weights is None:
+        return int(rng.integers(exits))
+    return int(rng.choice(exits, p=np.asarray(weights) / sum(weights)))
+
+
+def order_of_epoch(seed: int, epoch: int) -> np.random.Generator:
+    """Create the generator that shuffles an epoch."""
+    return np.random.default_rng([seed, _ORDER, epoch])
+
+
+def dropout_seed(seed: int, update: int, rank: int = 0) -> int:
+    """Seed of MXNet's generators for one update; each device adds its index to it."""
+    entropy = [seed, _DROPOUT, update]
+    if rank:
+        entropy.append(rank)
+    return int(np.random.default_rng(entropy).integers(2**31 - 1024))
+
+
+#: Suffixes of parameters without weight decay.
+_UNDECAYED = ("bias", "gamma", "beta")
+
+
+def set_encoder_rate(
+    network: Network, parameters: Mapping[str, gluon.Parameter], share: float
+) -> None:
+    """Let a network's encoders learn at a share of the learning rate, all else at the whole.
+
+    Layers of a pretrained encoder keep what they know, while the others learn at the rate that they
+    need: discriminative fine-tuning (Howard and Ruder 2018, section 3.2), in two groups.
+    """
+    encoders: Set[int] = set()
+    for encoder in network.encoders:
+        encoders.update(map(id, encoder.collect_params().values()))
+    if share != 1 and not encoders:
+        raise OptionError(
+            "encoder_rate", share, "1 for a network without an encoder", "leave the option out"
+        )
+    for parameter in parameters.values():
+        parameter.lr_mult = share if id(parameter) in encoders else 1.0
+
+
+def decay_weights(parameters: Mapping[str, gluon.Parameter], ctx: mx.Context, rate: float) -> None:
+    """Decay weights apart from their gradients (Loshchilov and Hutter 2019)."""
+    for name, parameter in parameters.items():
+        if not name.endswith(_UNDECAYED):
+            parameter.data(ctx)[:] *= 1 - rate * parameter.lr_mult
+
+
+class UpdatePlan(NamedTuple):
+    """How the batches of a plan become updates."""
+
+    tokens: int
+    steps: int
+
+    def step_tokens(self, max_length: int, workers: int = 1) -> int:
+        """Most tokens that the devices of a worker compute at a time."""
+        parts = self.steps * workers
+        if parts == 1:
+            return self.tokens
+        # Parts are equal but for a row.
+        return self.tokens // parts + max_length
+
+    def split(self, batch: Dict[str, np.ndarray]) -> List[Dict[str, np.ndarray]]:
+        """Divide a batch into the parts that the devices compute one after another."""
+        if self.steps == 1:
+            return [batch]
+        rows = len(next(iter(batch.values())))
+        parts = []
+        for start, end in split_rows(rows, self.steps):
+            if start < end:
+                parts.append({name: array[start:end] for name, array in batch.items()})
+        return parts
+
+
+def plan_updates(config: TrainingConfig, devices: int) -> UpdatePlan:
+    """Choose the batches of the plan and the steps of an update.
+
+    With ``tokens_per_update`` an update has the same rows on any number of devices: the plan does
+    not depend on the devices, only the number of steps does.
+    """
+    at_once = config.tokens_per_batch * devices
+    if not config.tokens_per_update:
+        return UpdatePlan(at_once, 1)
+    steps = -(-config.tokens_per_update // at_once)
+    return UpdatePlan(config.tokens_per_update, steps)

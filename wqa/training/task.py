@@ -24,8 +24,7 @@ from wqa.text import (
     naming_file,
     note_long_questions,
 )
-from wqa.training.distillation import taught_loss, teachers_of
-from wqa.training.losses import cross_entropy
+from wqa.training.losses import cross_entropy, taught_loss, teachers_of
 from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
 from wqa.training.start import Start
 

@@ -15,22 +15,28 @@ import numpy as np
 from mxnet import autograd, gluon
 
 from wqa.config import TrainingConfig
-from wqa.engines.training import attach_engines
+from wqa.engines.choice import attach_engines
 from wqa.errors import DataError, OptionError, TrainingDiverged, TrainingStopped
 from wqa.io.parameter_files import is_finite
-from wqa.io.stopping import StopRequest, stop_on_signals
+from wqa.io.progress import StopRequest, stop_on_signals
 from wqa.models import Network, parse_devices
 from wqa.text import split_rows
 from wqa.training.accumulation import FreshTrainer, GradientSums, clip_gradients
 from wqa.training.checkpoint import Checkpoints, State
-from wqa.training.metrics import MetricsFile
+from wqa.training.metrics import MetricsFile, TrainingBar
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
-from wqa.training.progress import TrainingBar
-from wqa.training.rates import decay_weights, set_encoder_rate
-from wqa.training.sampling import dropout_seed, order_of_epoch
-from wqa.training.schedules import RATES, Schedule, plan_schedule, with_chosen
+from wqa.training.schedules import (
+    RATES,
+    Schedule,
+    decay_weights,
+    dropout_seed,
+    order_of_epoch,
+    plan_schedule,
+    plan_updates,
+    set_encoder_rate,
+    with_chosen,
+)
 from wqa.training.task import Task
-from wqa.training.updates import plan_updates
 from wqa.training.workers import Workers
 
 LOGGER = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """Calibration of a run on development questions: a temperature for each exit, and a threshold.
 
 Temperature scaling is Guo et al. 2017, section 4.2. The threshold is that of answer triggering
-(`wqa.evaluation.triggering`). Nothing is dropped, so that every exit scores every candidate.
+(`wqa.evaluation.reliability`). Nothing is dropped, so that every exit scores every candidate.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from wqa.data import Question, read_questions
 from wqa.data.baselines import parse_baseline
 from wqa.errors import DataError, OptionError, RunDirectoryError
 from wqa.evaluation.rankers import questions_that_count, rank_questions
-from wqa.evaluation.reliability import expected_calibration_error, negative_log_likelihood
-from wqa.evaluation.triggering import Triggering, best_threshold
+from wqa.evaluation.reliability import (
+    Triggering,
+    best_threshold,
+    expected_calibration_error,
+    negative_log_likelihood,
+)
 from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_ranker_file

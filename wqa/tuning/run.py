@@ -167,7 +167,7 @@ def tune(
 def write_tuned(
     run: PathLike, configuration: Configuration, record: Dict[str, Any]
 ) -> pathlib.Path:
-    """Store a configuration in a run, for `wqa.systems.tuned.read_tuned`.
+    """Store a configuration in a run, for `wqa.systems.run_directory.read_tuned`.
 
     Parameters
     ----------

@@ -34,12 +34,12 @@ from wqa.systems.load import load_ranker
 from wqa.tuning.configurations import (
     GRID,
     Configuration,
+    ReplayedRanker,
     check_grid,
     check_limits,
     pareto_front,
     pick,
 )
-from wqa.tuning.replay import ReplayedRanker
 from wqa.tuning.result import (
     Picked,
     Tuning,

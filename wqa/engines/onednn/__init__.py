@@ -12,13 +12,13 @@ paper, head or loss. `library` loads oneDNN and describes memory, `kernels` comp
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.engines.onednn.choice import check_precision, choose_engine, encoding_kind
-from wqa.engines.onednn.dense import DenseChain
 from wqa.engines.onednn.gradients import GradientEngine
 from wqa.engines.onednn.library import available, instruction_set
 from wqa.engines.onednn.packing import PackedBatch
 from wqa.engines.onednn.parameters import Quantized
 from wqa.engines.onednn.quantize import calibrate, read_quantized, write_quantized
 from wqa.engines.onednn.scoring import PackedLayers
+from wqa.engines.onednn.stage import DenseChain
 
 __all__ = [
     "DenseChain",

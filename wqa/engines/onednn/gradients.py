@@ -31,8 +31,16 @@ from wqa.config import BackboneConfig
 from wqa.engines.onednn.layer_gradients import LayerCompiler, Part, compile_embedding
 from wqa.engines.onednn.padded import Mask, PaddedOperations, Run, Shape
 from wqa.engines.onednn.process import check_thread
-from wqa.engines.onednn.recording import ADD, NULL, Gradient, record
-from wqa.engines.onednn.trained import Trained, TrainedEmbeddings, TrainedLayer, view
+from wqa.engines.onednn.trained import (
+    ADD,
+    NULL,
+    Gradient,
+    Trained,
+    TrainedEmbeddings,
+    TrainedLayer,
+    record,
+    view,
+)
 from wqa.errors import OptionError
 from wqa.models.backbone import MASKED_SCORE, Embeddings, LayerStack
 

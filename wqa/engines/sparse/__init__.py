@@ -10,7 +10,6 @@ for training. Both are numpy's and scipy's. They compute networks that encode pa
 """
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
-from wqa.engines.sparse.choice import takes_sparse
 from wqa.engines.sparse.gradients import ListGradients
 from wqa.engines.sparse.lists import WordLists
 from wqa.engines.sparse.parameters import (
@@ -18,6 +17,7 @@ from wqa.engines.sparse.parameters import (
     list_obstacle,
     list_parameters,
     network_parameters,
+    takes_sparse,
 )
 from wqa.engines.sparse.scoring import ListScorer
 from wqa.engines.sparse.threads import count_threads

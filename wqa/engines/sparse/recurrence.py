@@ -12,7 +12,7 @@ from typing import Any, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from wqa.engines.sparse.steps import Steps
+from wqa.engines.sparse.windows import Steps
 
 
 class Direction(NamedTuple):

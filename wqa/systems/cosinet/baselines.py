@@ -18,8 +18,7 @@ from wqa.errors import InputError
 from wqa.inference.cost import FREE
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, check_candidates, question_name
-from wqa.retrieval.methods import BM25
-from wqa.retrieval.terms import ngrams, tokenize
+from wqa.retrieval.methods import BM25, ngrams, tokenize
 from wqa.text.words import split_words
 
 

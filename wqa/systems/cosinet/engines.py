@@ -17,7 +17,7 @@ from wqa.engines.sparse import (
     list_parameters,
     network_parameters,
 )
-from wqa.engines.sparse.blas_threads import one_blas_thread
+from wqa.engines.sparse.threads import one_blas_thread
 from wqa.models import parse_devices
 from wqa.systems.cosinet.inputs import ListEncoder, WordList, WordPair
 from wqa.systems.cosinet.lists import ListNetwork

@@ -25,7 +25,7 @@ from wqa.systems.cosinet.inputs import plan_lists
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix
 from wqa.text.words import BUCKETS
 from wqa.training.losses import listwise_divergence
-from wqa.training.messages import note_counts
+from wqa.training.metrics import note_counts
 from wqa.training.start import Start
 from wqa.training.task import PairTask
 

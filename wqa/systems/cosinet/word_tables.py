@@ -25,7 +25,7 @@ from wqa.data.word_vectors import (
 from wqa.errors import DataError, OptionError, check_choice
 from wqa.io.arrays import reusable_folder
 from wqa.io.files import PathLike, sha256
-from wqa.systems.cosinet import cooccurrence
+from wqa.systems.cosinet import vocabulary as cooccurrence
 from wqa.systems.cosinet.vocabulary import WordCounts, count_words, read_texts, sif_weights
 from wqa.systems.cosinet.word_encoder import WordEncoder, principal_components
 

@@ -7,21 +7,33 @@ token of the question it takes the most similar token of the document (Khattab a
 questions of all lengths share one scale. Neither has parameters of its own.
 
 Shapes: B pairs, N positions of a question, M of a document, C units.
+
+Zero-shot rankers: the similarity of texts that a pretrained bi-encoder encodes independently.
+
+An encoder that was trained to match texts, such as all-MiniLM-L6-v2, ranks without further
+training. Questions and candidates are encoded as by DC-BERT's ranker, and candidates may come from
+a document cache.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import List
+from typing import List, Optional
 
 from mxnet.gluon import HybridBlock
 
 from wqa.config.encoders import SIMILARITIES
+from wqa.engines.choice import build_engine
+from wqa.engines.mxnet import Engine
+from wqa.engines.onednn.engine import PackedEngine
+from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import check_choice
 from wqa.models.backbone import Backbone
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.runtime import Tensor
+from wqa.systems.dcbert.engines import DecoupledHybridEngine
 from wqa.systems.dcbert.interactions import padding_of
+from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.text import SplitEncoder, Tokenizer
 
 #: Log-odds for a unit of similarity: the inverse temperature of the softmax over cosines that
@@ -189,3 +201,30 @@ def _lengths_of_rows(F, rows: Tensor) -> Tensor:
     ones = F.ones_like(first)  # (1, C)
     squares = F.FullyConnected(F.square(rows), ones, num_hidden=1, no_bias=True, flatten=False)
     return F.sqrt(squares) + 1e-12
+
+
+class SimilarityRanker(DecoupledRanker):
+    """Ranks by `wqa.systems.dcbert.similarity.SimilarityNetwork`.
+
+    The engine and the precision are those of the encoders. MXNet compares their encodings, in
+    float32.
+
+    Parameters
+    ----------
+    network : SimilarityNetwork
+        Network with its parameters on the engine's device.
+    encoder : SplitEncoder
+        Encodes both texts apart.
+    **options
+        Further parameters of `wqa.systems.dcbert.ranker.DecoupledRanker`.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency, DataError
+        As `wqa.systems.dcbert.ranker.DecoupledRanker`.
+    """
+
+    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
+        config = dataclasses.replace(self._config, engine="mxnet", precision="float32")
+        engines = (DecoupledHybridEngine, PackedEngine)
+        return build_engine(self.network, self.encoder.tokenizer, config, engines=engines)

@@ -26,7 +26,7 @@ from wqa.systems.mspp.inputs import JointEncoder, JointInput
 from wqa.systems.mspp.task import check_start, fill_joint, plan_rows
 from wqa.text import is_store, naming_file
 from wqa.training.losses import label_cross_entropy
-from wqa.training.messages import note_counts
+from wqa.training.metrics import note_counts
 from wqa.training.pairs import SHUFFLES
 from wqa.training.start import Start
 from wqa.training.task import Task

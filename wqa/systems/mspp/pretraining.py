@@ -19,10 +19,9 @@ from wqa.config.systems import System
 from wqa.data.paragraph_minima import Minima, note_left_out
 from wqa.errors import OptionError
 from wqa.models import NetworkConfig
-from wqa.models.source_encoders import PredictingEncoder
+from wqa.models.predictor import PredictingEncoder
 from wqa.systems.mspp.examples import POSITIVE, ExampleSettings
-from wqa.systems.mspp.masking import Masking
-from wqa.systems.mspp.paragraph_batches import ParagraphEncoder
+from wqa.systems.mspp.paragraph_batches import Masking, ParagraphEncoder
 from wqa.systems.mspp.stream import ParagraphStream
 from wqa.systems.mspp.task import check_start, fill_joint
 from wqa.training.losses import cross_entropy

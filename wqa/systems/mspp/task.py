@@ -18,13 +18,13 @@ from wqa.config import TrainingConfig
 from wqa.config.systems import System
 from wqa.errors import OptionError
 from wqa.models import Network, NetworkConfig
-from wqa.models.source_encoders import SourceEncoder
+from wqa.models.predictor import SourceEncoder
 from wqa.systems.mspp.config import SINGLE_LABEL
 from wqa.text import Tokenizer, bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.decoupled import SPECIALS
 from wqa.training.losses import cross_entropy
-from wqa.training.messages import note_counts
+from wqa.training.metrics import note_counts
 from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
 from wqa.training.task import PairTask
 

@@ -12,8 +12,7 @@ from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 from wqa.data import Candidate, Document, Question
 from wqa.errors import OptionError
 from wqa.inference.ranker import Ranker
-from wqa.systems.reader.reader import Reader
-from wqa.systems.reader.spans import Answer
+from wqa.systems.reader.reader import Answer, Reader
 
 #: Questions that are retrieved, ranked and read together.
 _CHUNK = 64
