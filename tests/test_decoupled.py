@@ -17,12 +17,12 @@ from wqa.cli import main
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.documents import Document, write_documents
-from wqa.engines.document_encoder import encodings_identity
 from wqa.engines.onednn import PackedBatch, PackedLayers
 from wqa.engines.onednn.joint_rows import JointRows
 from wqa.engines.onednn.library import as_float32, zeros
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
+from wqa.inference.document_encoder import encodings_identity
 from wqa.systems.dcbert import timing as cached_timing
 from wqa.systems.dcbert.ranker import DecoupledRanker, StoredDocument
 from wqa.systems.encode import encode_documents

@@ -1058,7 +1058,7 @@ def test_the_comparison_puts_peers_beside(bench):
 SENTENCE_TRANSFORMERS = """
 import numpy as np
 from wqa.config import EngineConfig
-from wqa.engines.document_encoder import DocumentEncoder
+from wqa.inference.document_encoder import DocumentEncoder
 from wqa.systems.text_encoder import load_encoders
 from wqa.text import SingleEncoder
 

@@ -34,8 +34,8 @@ from wqa.cache.encodings import STORES, EntryFormat
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.documents import Document, write_documents
-from wqa.engines.document_encoder import DocumentEncoder, encodings_identity
 from wqa.engines.onednn.library import as_float32
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.io.array_writer import ArrayWriter
 from wqa.io.arrays import ArrayFolder
 from wqa.io.encoder_directories import encoder_directory

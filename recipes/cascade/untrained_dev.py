@@ -13,9 +13,9 @@ import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import filter_questions, read_questions
-from wqa.engines.document_encoder import DocumentEncoder
 from wqa.errors import WqaError
 from wqa.evaluation import evaluate
+from wqa.inference.document_encoder import DocumentEncoder
 from wqa.systems.dcbert.similarity import MIDPOINT, SCALE
 from wqa.systems.load import load_ranker
 from wqa.systems.text_encoder import load_encoders

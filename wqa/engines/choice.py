@@ -1,15 +1,13 @@
-"""Choice of a ranker's engine.
-
-Engines that compute a network in training in place of MXNet.
-"""
+"""The choice of an engine, for ranking and for training: before anything runs, with the reason."""
 
 from __future__ import annotations
 
 from typing import List, Optional, Tuple, Type, Union
 
 from wqa.config import PAIR_FORMS, EngineConfig, TrainingConfig
+from wqa.engines.engine import Engine
 from wqa.engines.locks import MXNET_LOCK
-from wqa.engines.mxnet import Engine, HybridEngine
+from wqa.engines.mxnet import HybridEngine
 from wqa.engines.onednn import GradientEngine, choose_engine
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import QuantizedLayers
@@ -44,6 +42,16 @@ def packing_obstacle(network: Network) -> str:
     return ""
 
 
+def choose_ranking_engine(network: Network, config: EngineConfig) -> str:
+    """Choose what computes a network in ranking: ``"sparse"``, ``"onednn"`` or ``"mxnet"``."""
+    count = len(parse_devices(config.ctx))
+    if count > 1:
+        raise OptionError("ctx", f"{config.ctx}, which is {count} devices", "one device to rank on")
+    if takes_sparse(config, network):
+        return "sparse"
+    return choose_engine(config, packing_obstacle(network))
+
+
 def build_engine(
     network: Network,
     tokenizer: Tokenizer,
@@ -52,10 +60,7 @@ def build_engine(
     engines: Tuple[Type[HybridEngine], Type[PackedEngine]] = (HybridEngine, PackedEngine),
 ) -> Engine:
     """Build the engine of a ranker."""
-    count = len(parse_devices(config.ctx))
-    if count > 1:
-        raise OptionError("ctx", f"{config.ctx}, which is {count} devices", "one device to rank on")
-    chosen = choose_engine(config, packing_obstacle(network))
+    chosen = choose_ranking_engine(network, config)
     shared = (network, PAIR_FORMS[tokenizer.pair_form].typed, tokenizer.padding_id, config)
     if chosen == "mxnet":
         with MXNET_LOCK:

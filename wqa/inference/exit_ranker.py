@@ -20,7 +20,7 @@ from tqdm import tqdm
 from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine
-from wqa.engines.mxnet import Engine
+from wqa.engines.engine import Engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.errors import InputError, OptionError, check_choice
 from wqa.inference.calibrated import calibrate_stages

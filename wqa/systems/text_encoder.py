@@ -15,10 +15,10 @@ from wqa.cache.encodings import STORES
 from wqa.config import EngineConfig, read_json, read_run_config
 from wqa.data import builtin_path, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline
-from wqa.engines.document_encoder import DocumentEncoder, encodings_identity
 from wqa.engines.onednn import check_precision, choose_engine
 from wqa.engines.onednn.quantize import QuantizedLayers, calibrate
 from wqa.errors import OptionError, RunDirectoryError, check_choice
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.io.encoder_directories import encoder_directory
 from wqa.models import parse_devices
 from wqa.models.backbone import Backbone

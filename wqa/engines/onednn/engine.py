@@ -7,8 +7,8 @@ from typing import Any, Callable, List, Optional, Sequence
 import numpy as np
 
 from wqa.config import EngineConfig
+from wqa.engines.engine import Engine, LockedEngine, Readings
 from wqa.engines.hidden import RowStore
-from wqa.engines.mxnet import Engine, Readings
 from wqa.engines.onednn import PackedBatch, PackedLayers, encoding_kind
 from wqa.engines.onednn.process import count_threads, in_usable_thread, openmp_threads
 from wqa.engines.onednn.quantize import QuantizedLayers
@@ -17,10 +17,34 @@ from wqa.models import Network
 from wqa.text import pack_batches
 
 #: Default number of tokens of a micro-batch.
-_TOKENS = 1024
+TOKENS = 1024
 
 
-class PackedEngine(Engine):
+class OnOneDNN(LockedEngine):
+    """Base class of engines on packed rows, which compute by a number of OpenMP threads."""
+
+    def _prepare(self, config: EngineConfig, longest: int) -> None:
+        """Set the threads, and the tokens of a micro-batch, which holds the longest input."""
+        # One number for all threads that rank: products of other numbers are rounded differently.
+        self._threads = config.threads or count_threads()
+        self._tokens = max(config.batch_tokens or TOKENS, longest)
+
+    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
+        """Divide inputs into micro-batches.
+
+        Shapes: `lengths` (n,), ascending.
+        """
+        return pack_batches(lengths, self._tokens)
+
+    def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return in_usable_thread(self._with_threads, function, *arguments)
+
+    def _with_threads(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        with openmp_threads(self._threads):
+            return super()._exclusively(function, *arguments)
+
+
+class PackedEngine(OnOneDNN, Engine):
     """oneDNN's layers on packed rows, on the CPU, in any precision.
 
     A head of dense layers is oneDNN's too, in float32; MXNet computes any other. Branches of a head
@@ -38,11 +62,9 @@ class PackedEngine(Engine):
         quantized: Optional[QuantizedLayers] = None,
     ) -> None:
         super().__init__(network, typed, padding_id, config)
-        # One number for all threads that rank: products of other numbers are rounded differently.
-        self._threads = config.threads or count_threads()
+        self._prepare(config, network.config.max_positions)
         stages = network.encoder_stages()
         layers = [layer for stage in stages for layer in stage.all_layers()]
-        self._tokens = max(config.batch_tokens or _TOKENS, network.config.max_positions)
         self._layers = PackedLayers(
             network.config,
             stages[0].embeddings,
@@ -60,18 +82,8 @@ class PackedEngine(Engine):
             self._hybridized += self._stages[-1].computed_by_mxnet()
         self._hybridize()
 
-    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        return pack_batches(lengths, self._tokens)
-
     def store(self) -> RowStore:
         return RowStore(self._config.hidden_bytes)
-
-    def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return in_usable_thread(self._with_threads, function, *arguments)
-
-    def _with_threads(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        with openmp_threads(self._threads):
-            return super()._exclusively(function, *arguments)
 
     def _run(
         self,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Iterator, List, NamedTuple, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.locks import MXNET_LOCK, in_mxnet_thread
-from wqa.engines.mxnet import LockedEngine
+from wqa.engines.engine import LockedEngine
+from wqa.engines.locks import MXNET_LOCK
+from wqa.engines.mxnet import OnMXNet
 from wqa.engines.sparse import (
     ListScorer,
     WordLists,
@@ -18,7 +19,6 @@ from wqa.engines.sparse import (
     network_parameters,
 )
 from wqa.engines.sparse.threads import one_blas_thread
-from wqa.models import parse_devices
 from wqa.systems.cosinet.inputs import ListEncoder, WordList, WordPair
 from wqa.systems.cosinet.lists import ListNetwork
 from wqa.text import plan_batches
@@ -67,7 +67,7 @@ class ListEngine(LockedEngine):
         raise NotImplementedError
 
 
-class HybridListEngine(ListEngine):
+class HybridListEngine(OnMXNet, ListEngine):
     """MXNet's hybridized blocks on padded micro-batches, on any device, in float32.
 
     It reads the current parameters of the network at each run. All such engines have one lock.
@@ -82,20 +82,11 @@ class HybridListEngine(ListEngine):
         Device, threads and sizes.
     """
 
-    _shares_lock = True
-
     def __init__(self, network: ListNetwork, encoder: ListEncoder, config: EngineConfig) -> None:
         super().__init__()
         self._encoder, self._config = encoder, config
-        self._ctx = parse_devices(config.ctx)[0]
         self._pairs, self._lists = network.parts()
-        self._hybridized = [self._pairs, self._lists]
-        self._hybridize()
-        if config.threads is not None:
-            mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(config.threads))
-
-    def _exclusively(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return in_mxnet_thread(super()._exclusively, function, *arguments)
+        self._prepare(config, [self._pairs, self._lists])
 
     def _score(self, lists: Sequence[WordList]) -> List[ListScores]:
         pairs: List[WordPair] = []
@@ -131,10 +122,6 @@ class HybridListEngine(ListEngine):
             encoded[batch] = rows[:, 0]
             positions[batch] = arrays[0].shape[1] + arrays[2].shape[2]
         return encoded, positions
-
-    def _arrays(self, arrays: Sequence[np.ndarray]) -> List[mx.nd.NDArray]:
-        """Copies on the device."""
-        return [mx.nd.array(array, ctx=self._ctx, dtype=array.dtype) for array in arrays]
 
 
 def _by_length(counts: np.ndarray, most: int) -> Iterator[np.ndarray]:

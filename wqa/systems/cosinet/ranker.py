@@ -12,17 +12,13 @@ import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.engines.choice import packing_obstacle
+from wqa.engines.choice import choose_ranking_engine
 from wqa.engines.locks import MXNET_LOCK
-from wqa.engines.onednn import choose_engine
-from wqa.engines.sparse import takes_sparse
-from wqa.errors import OptionError
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.loop import EncodingRanker, Names
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
-from wqa.models import parse_devices
 from wqa.systems.cosinet.engines import HybridListEngine, ListEngine, ListScores, SparseListEngine
 from wqa.systems.cosinet.inputs import WordList
 
@@ -92,12 +88,8 @@ class ListRanker(EncodingRanker):
         self._engine = self._build_engine(engine or EngineConfig(engine="mxnet"))
 
     def _build_engine(self, config: EngineConfig) -> ListEngine:
-        count = len(parse_devices(config.ctx))
-        if count > 1:
-            raise OptionError("ctx", f"{config.ctx}, which is {count} devices", "one device")
-        if takes_sparse(config, self.network):
+        if choose_ranking_engine(self.network, config) == "sparse":
             return SparseListEngine(self.network, config)
-        choose_engine(config, packing_obstacle(self.network))
         with MXNET_LOCK:
             return HybridListEngine(self.network, self.encoder, config)
 

@@ -12,9 +12,9 @@ from typing import List, Optional, Sequence, Tuple
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.document_encoder import DocumentEncoder, encodings_identity
 from wqa.engines.onednn import check_precision
 from wqa.errors import OptionError
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.progress import progress_bar
 from wqa.models import parse_devices

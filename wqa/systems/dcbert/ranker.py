@@ -15,9 +15,9 @@ from wqa.cache.cached_documents import CachedDocuments
 from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine
-from wqa.engines.document_encoder import DocumentEncoder, encodings_identity
-from wqa.engines.mxnet import Engine
+from wqa.engines.engine import Engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
+from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.exit_ranker import CascadeRanker, GroupPairs
 from wqa.io.files import PathLike
 from wqa.models import Backbone, Network

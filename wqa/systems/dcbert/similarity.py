@@ -24,7 +24,7 @@ from mxnet.gluon import HybridBlock
 
 from wqa.config.encoders import SIMILARITIES
 from wqa.engines.choice import build_engine
-from wqa.engines.mxnet import Engine
+from wqa.engines.engine import Engine
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import check_choice

@@ -10,24 +10,20 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
-import mxnet as mx
 import numpy as np
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.engines.locks import MXNET_LOCK, in_mxnet_thread
-from wqa.engines.mxnet import LockedEngine
+from wqa.engines.locks import MXNET_LOCK
+from wqa.engines.mxnet import TOKENS, OnMXNet
 from wqa.engines.onednn import PackedBatch, PackedLayers, choose_engine, encoding_kind
-from wqa.engines.onednn.process import count_threads, in_usable_thread, openmp_threads
+from wqa.engines.onednn.engine import OnOneDNN
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, OptionError
-from wqa.models import parse_devices
+from wqa.inference.loop import check_ids, micro_batches
 from wqa.models.backbone import Backbone, break_cycles
-from wqa.text import Encoded, Tokenizer, bucketed, pack_batches, pad_pairs, plan_batches
-
-#: Default number of tokens of a micro-batch, by engine.
-_TOKENS = {"onednn": 1024, "mxnet": 2048}
+from wqa.text import Encoded, Tokenizer, bucketed, pad_pairs, plan_batches
 
 
 class DocumentEncoder:
@@ -70,10 +66,8 @@ class DocumentEncoder:
         """
         lengths = np.array([len(ids) for ids in token_ids], dtype=np.int64)
         self._check(token_ids, lengths)
-        order = np.argsort(lengths, kind="stable")
         encodings: List[Any] = [None] * len(token_ids)
-        for indices in self._engine.plan(lengths[order]):
-            batch = order[indices].tolist()
+        for batch in micro_batches(self._engine, lengths):
             rows = self._engine.encode([token_ids[index] for index in batch])
             for index, text_rows in zip(batch, rows):
                 encodings[index] = text_rows
@@ -84,15 +78,7 @@ class DocumentEncoder:
         for index in np.flatnonzero((lengths < 1) | (lengths > self._max_length))[:1]:
             found = f"{lengths[index]} tokens"
             raise InputError(f"text {index + 1}", found, f"1 to {self._max_length} tokens")
-        rows = self.config.vocab_size
-        for index, ids in enumerate(token_ids):
-            if ids.max() >= rows or ids.min() < 0:
-                raise InputError(
-                    f"text {index + 1}",
-                    f"token ids from {ids.min()} to {ids.max()}",
-                    f"ids from 0 to {rows - 1}, the rows of the word embeddings",
-                    "encode with the tokenizer of the encoder",
-                )
+        check_ids(token_ids, self.config.vocab_size, lambda index: (f"text {index + 1}", ""))
 
 
 def encodings_identity(backbone: Backbone, tokenizer: Tokenizer, max_length: int) -> Dict[str, Any]:
@@ -115,40 +101,34 @@ def _inputs(token_ids: Sequence[np.ndarray]) -> List[Encoded]:
     return [Encoded(ids, len(ids), False, False) for ids in token_ids]
 
 
-class _PackedEngine(LockedEngine):
+class _PackedEngine(OnOneDNN):
     """oneDNN's layers on packed rows."""
 
     def __init__(
         self,
         backbone: Backbone,
-        settings: EngineConfig,
+        config: EngineConfig,
         max_length: int,
         quantized: Optional[QuantizedLayers],
     ) -> None:
         super().__init__()
-        self._threads = settings.threads or count_threads()
-        self._tokens = max(settings.batch_tokens or _TOKENS["onednn"], max_length)
-        self.kind = encoding_kind(settings.precision)
-        self._depth = len(backbone.layers)
+        self._prepare(config, max_length)
+        self.kind = encoding_kind(config.precision)
+        layers = list(backbone.layers)
+        self._depth = len(layers)
+        typed = False  # all tokens have type 0
         self._layers = PackedLayers(
             backbone.config,
             backbone.embeddings,
-            [backbone.layers[index] for index in range(self._depth)],
-            False,  # all tokens have type 0
+            layers,
+            typed,
             self.kind,
             self._tokens,
             quantized,
         )
 
-    def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
-        return pack_batches(lengths, self._tokens)
-
     def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
-        return in_usable_thread(self._with_threads, self._encode, token_ids)
-
-    def _with_threads(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        with openmp_threads(self._threads):
-            return self._exclusively(function, *arguments)
+        return self._exclusively(self._encode, token_ids)
 
     def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
         batch = PackedBatch(np.array([len(ids) for ids in token_ids]))
@@ -159,34 +139,28 @@ class _PackedEngine(LockedEngine):
         return np.split(rows, batch.starts[1:-1])
 
 
-class _PaddedEngine(LockedEngine):
-    """MXNet's hybridized layers on padded rows, in float32. All such engines have one lock."""
+class _PaddedEngine(OnMXNet):
+    """MXNet's hybridized layers on padded rows, in float32."""
 
-    _shares_lock = True
     kind = "float32"
 
-    def __init__(self, backbone: Backbone, settings: EngineConfig, padding_id: int) -> None:
+    def __init__(self, backbone: Backbone, config: EngineConfig, padding_id: int) -> None:
         super().__init__()
         backbone.apply(break_cycles)
         self._backbone, self._padding_id = backbone, padding_id
-        self._tokens = settings.batch_tokens or _TOKENS["mxnet"]
-        self._ctx = parse_devices(settings.ctx)[0]
-        self._hybridized = [backbone]
-        self._hybridize()
-        if settings.threads is not None:
-            mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(settings.threads))
+        self._tokens = config.batch_tokens or TOKENS
+        self._prepare(config, [backbone])
 
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         return plan_batches(lengths, self._tokens)
 
     def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
-        return in_mxnet_thread(self._exclusively, self._encode, token_ids)
+        return self._exclusively(self._encode, token_ids)
 
     def _encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
         inputs = _inputs(token_ids)
         longest = max(len(ids) for ids in token_ids)
         length = bucketed(longest, self._backbone.config.max_positions)
-        arrays = pad_pairs(inputs, length, self._padding_id, False)
-        tensors = [mx.nd.array(array, ctx=self._ctx, dtype=array.dtype) for array in arrays]
-        hidden = self._backbone(*tensors).asnumpy()  # (B, L, C)
+        arrays = self._arrays(pad_pairs(inputs, length, self._padding_id, False))
+        hidden = self._backbone(*arrays).asnumpy()  # (B, L, C)
         return [rows[: len(ids)].copy() for rows, ids in zip(hidden, token_ids)]
