@@ -277,7 +277,7 @@ def test_checks_against_stored_outputs(checked, tmp_path, capsys):
 BOMBS = """
 import sys
 from wqa.errors import EncoderError
-from wqa.pretrained import convert
+from wqa.systems.convert import convert
 before = peak()
 for bomb in sys.argv[3:]:
     try:

@@ -18,7 +18,7 @@ TRAIN = """
 import logging, sys
 {setup}
 from wqa.config import TrainingConfig
-from wqa.training import train
+from wqa.systems.train import train
 config = TrainingConfig(max_updates=2, tokens_per_batch=300, warmup_updates=2, engine="mxnet")
 train("pairwise", sys.argv[1], sys.argv[2], sys.argv[3], config=config)
 """

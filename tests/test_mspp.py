@@ -337,7 +337,7 @@ def test_onednn_has_the_gradients_of_mxnet(family_encoder, tmp_path, options):
 def filled(start_options, network):
     with open_start(**start_options) as start:
         task = SYSTEMS["mspp"].task_type()
-        built = task.make_network("mspp", start, network, None)
+        built = task.make_network(SYSTEMS["mspp"], start, network, None)
         loader = object.__new__(task)
         loader.network = built
         mx.random.seed(0)

@@ -56,7 +56,7 @@ with lock_output(sys.argv[1]):
 #: Begins to write a file and waits to be killed.
 WRITER = """
 import sys, time
-from wqa.data import atomic_writer
+from wqa.io.files import atomic_writer
 with atomic_writer(sys.argv[1]) as file:
     print("open", flush=True)
     time.sleep(60)

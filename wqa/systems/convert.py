@@ -24,7 +24,7 @@ from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.layout import DirectoryLayout
 from wqa.pretrained.load import without_gradients
 from wqa.pretrained.mapping import TensorMap
-from wqa.pretrained.reference import read_outputs
+from wqa.pretrained.stored_outputs import read_outputs
 from wqa.pretrained.source import Source, read_sizes
 from wqa.pretrained.weights import FORMATS
 from wqa.systems.checkpoints import Checkpoint, find_layout, is_tensor_file
