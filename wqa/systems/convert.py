@@ -24,8 +24,8 @@ from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.layout import DirectoryLayout
 from wqa.pretrained.load import without_gradients
 from wqa.pretrained.mapping import TensorMap
-from wqa.pretrained.stored_outputs import read_outputs
 from wqa.pretrained.source import Source, read_sizes
+from wqa.pretrained.stored_outputs import read_outputs
 from wqa.pretrained.weights import FORMATS
 from wqa.systems.checkpoints import Checkpoint, find_layout, is_tensor_file
 from wqa.systems.convert_report import MAX_LENGTH, Report, write_run
