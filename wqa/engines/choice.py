@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import List, Optional, Tuple, Type, Union
 
 from wqa.config import PAIR_FORMS, EngineConfig, TrainingConfig
-from wqa.engines.engine import Engine
-from wqa.engines.locks import MXNET_LOCK
+from wqa.engines.engine import MXNET_LOCK, Engine
 from wqa.engines.mxnet import HybridEngine
 from wqa.engines.onednn import GradientEngine, choose_engine
 from wqa.engines.onednn.engine import PackedEngine

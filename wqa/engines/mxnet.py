@@ -9,9 +9,8 @@ import numpy as np
 from mxnet.gluon import HybridBlock
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import Engine, LockedEngine, Readings
+from wqa.engines.engine import Engine, LockedEngine, Readings, in_mxnet_thread
 from wqa.engines.hidden import HiddenStore
-from wqa.engines.locks import in_mxnet_thread
 from wqa.models import Network, parse_devices
 from wqa.text import bucketed, pad_pairs, plan_batches
 

@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Optional, Sequence
 import numpy as np
 
 from wqa.config import BackboneConfig, EngineConfig
-from wqa.engines.locks import MXNET_LOCK
+from wqa.engines.engine import MXNET_LOCK
 from wqa.engines.mxnet import TOKENS, OnMXNet
 from wqa.engines.onednn import PackedBatch, PackedLayers, choose_engine, encoding_kind
 from wqa.engines.onednn.engine import OnOneDNN

@@ -99,6 +99,7 @@ class CascadeRanker(EncodingRanker):
             raise OptionError("pool_size", pool_size, "a whole number above 0")
         self.network, self.encoder, self._system = network, encoder, system
         self._stage_work = np.array(network.stage_work())
+        self._full_work, self._longest = network.full_work(), network.max_positions
         self._pool_size = pool_size if pool == "batch" else 0
         self._group_tokens, self._progress = group_tokens, progress
         self.set_drops(drop_ratio, keep)
@@ -169,7 +170,7 @@ class CascadeRanker(EncodingRanker):
         pairs = self._pairs(question)
         first_with: Dict[str, int] = {}
         originals = [first_with.setdefault(text, i) for i, text in enumerate(question.texts)]
-        encoded = EncodedQuestion(pairs, Names.of(question), originals)
+        encoded = EncodedQuestion(pairs, Names(record=question), originals)
         return encoded, sum(pair.length for pair in pairs)
 
     def _pairs(self, question: Question) -> List[Any]:
@@ -222,10 +223,10 @@ class CascadeRanker(EncodingRanker):
 
         Where texts are encoded for it, also their number and tokens for each question.
         """
-        network = self.network
-        pairs.check_lengths(pairs.lengths, network.max_positions)
-        if network.config is not None:
-            pairs.check_ids([pair.token_ids for pair in pairs.all], network.config.vocab_size)
+        pairs.check_lengths(pairs.lengths, self._longest)
+        if self.network.config is not None:
+            rows = self.network.config.vocab_size
+            pairs.check_ids([pair.token_ids for pair in pairs.all], rows)
         return pairs.all, []
 
 
@@ -399,7 +400,7 @@ class QuestionGroup:
         filled, lengths = reached > 0, self._lengths[start:end]
         if not filled.any():
             return FREE
-        stage_work, full_work = self._ranker._stage_work, self._ranker.network.full_work()
+        stage_work, full_work = self._ranker._stage_work, self._ranker._full_work
         work = np.concatenate([[0], np.cumsum(stage_work)])[reached]
         candidates = left = int(filled.sum())
         planned = 0.0

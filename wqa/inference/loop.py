@@ -8,7 +8,7 @@ that they hand in.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -19,27 +19,34 @@ from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking, question_name, score_error
 
 
-class Names(NamedTuple):
+class Names:
     """What errors call a question and its candidates.
 
-    A candidate without an id has its number in the order in which it came.
+    A candidate without an id has its number in the order in which it came. ``record`` gives the
+    names where there is one.
     """
 
-    question: str
-    document_ids: Sequence[Optional[str]] = ()
+    def __init__(
+        self,
+        question: str = "",
+        document_ids: Sequence[Optional[str]] = (),
+        record: Optional[Question] = None,
+    ) -> None:
+        self._question, self._ids, self._record = question, document_ids, record
 
-    @classmethod
-    def of(cls, question: Question) -> Names:
-        """Names of a question that is a record."""
-        ids = [candidate.id for candidate in question.candidates]
-        return cls(question_name(question), ids)
+    @property
+    def question(self) -> str:
+        """Name of the question."""
+        return question_name(self._record) if self._record else self._question
 
     def candidate(self, index: int) -> str:
         """Name of a candidate, by its index."""
-        document_id = self.document_ids[index] if self.document_ids else None
-        if document_id is None:
+        ids = self._ids
+        if self._record:
+            ids = [candidate.id for candidate in self._record.candidates]
+        if not ids or ids[index] is None:
             return f"candidate {index + 1}"
-        return f"document {shorten(document_id)}"
+        return f"document {shorten(ids[index])}"
 
 
 def names_of_group(
@@ -98,8 +105,11 @@ class EncodingRanker(Ranker):
         ``indices`` are the candidates of ``scores``, both (n,); ``parts`` are other fields of the
         `Ranking`, ``exits`` the layer of the stage.
         """
-        where = f"{names.question}, scores"
-        check_finite(scores, lambda index: (where, names.candidate(int(indices[index]))))
+
+        def name_of(index: int) -> Tuple[str, str]:
+            return f"{names.question}, scores", names.candidate(int(indices[index]))
+
+        check_finite(scores, name_of)
         count, layer = len(parts["truncated"]), parts.pop("exits")
         exit_scores = np.full((1, count), np.nan)
         exit_scores[0, indices] = scores

@@ -316,29 +316,30 @@ class Ranker:
 
 def as_question(question: str, candidates: Iterable[Union[str, Candidate]]) -> Question:
     """Make the record of a question without an id."""
-    where = f"question {shorten(question)}"
     if isinstance(candidates, (str, bytes)) or not isinstance(question, str):
-        raise InputError(
-            where, "not a string and a list of strings", "one question and its candidates"
-        )
+        expected = "one question and its candidates"
+        raise InputError(_named(question), "not a string and a list of strings", expected)
     try:
         iterator = iter(candidates)
     except TypeError:
-        raise InputError(
-            where, f"candidates are {shorten(candidates)}", "an iterable of texts"
-        ) from None
+        found = f"candidates are {shorten(candidates)}"
+        raise InputError(_named(question), found, "an iterable of texts") from None
     records = []
     for number, candidate in enumerate(iterator, 1):
         if isinstance(candidate, str):
             candidate = Candidate(candidate)
         if not isinstance(candidate, Candidate):
-            raise InputError(
-                f"{where}, candidate {number}", shorten(candidate), "a text or a Candidate"
-            )
+            where = f"{_named(question)}, candidate {number}"
+            raise InputError(where, shorten(candidate), "a text or a Candidate")
         records.append(candidate)
     record = Question("", question, tuple(records))
-    check_document_ids(record, where)
+    if any(candidate.id is not None for candidate in records):
+        check_document_ids(record, _named(question))
     return record
+
+
+def _named(question: str) -> str:
+    return f"question {shorten(question)}"
 
 
 def _questions_of(pairs: Iterable[Tuple[str, str]]) -> Iterator[Question]:

@@ -10,7 +10,7 @@ from wqa.config import EngineConfig
 from wqa.engines.engine import Engine, LockedEngine, Readings
 from wqa.engines.hidden import RowStore
 from wqa.engines.onednn import PackedBatch, PackedLayers, encoding_kind
-from wqa.engines.onednn.process import count_threads, in_usable_thread, openmp_threads
+from wqa.engines.onednn.library import count_threads, in_usable_thread, openmp_threads
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.engines.onednn.stage import PackedStage
 from wqa.models import Network

@@ -29,8 +29,8 @@ from mxnet import autograd
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.layer_gradients import LayerCompiler, Part, compile_embedding
+from wqa.engines.onednn.library import check_thread
 from wqa.engines.onednn.padded import Mask, PaddedOperations, Run, Shape
-from wqa.engines.onednn.process import check_thread
 from wqa.engines.onednn.trained import (
     ADD,
     NULL,

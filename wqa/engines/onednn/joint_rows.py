@@ -13,9 +13,8 @@ import numpy as np
 
 from wqa.engines.onednn import primitives
 from wqa.engines.onednn.kernels import DST, SRC, SRC_1, Call
-from wqa.engines.onednn.library import TYPES, Array, Layout, Scratch, as_float32
+from wqa.engines.onednn.library import TYPES, Array, Layout, Scratch, as_float32, check_thread
 from wqa.engines.onednn.packed_parts import Recent
-from wqa.engines.onednn.process import check_thread
 
 #: Element type by the NumPy type that carries it.
 _KINDS = {np.dtype(carrier): kind for kind, (_, carrier) in TYPES.items()}

@@ -19,14 +19,18 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.kernels import Call
-from wqa.engines.onednn.library import Scratch, as_float32, one
+from wqa.engines.onednn.library import Scratch, as_float32, check_thread, one
 from wqa.engines.onednn.operations import Operations
-from wqa.engines.onednn.packed_parts import PackedAttention, PackedEmbeddings, PackedLayer, Recent
+from wqa.engines.onednn.packed_parts import (
+    PackedAttention,
+    PackedEmbeddings,
+    PackedLayer,
+    Recent,
+    RowBuffers,
+)
 from wqa.engines.onednn.packing import PackedBatch, round_up
 from wqa.engines.onednn.parameters import Quantized
-from wqa.engines.onednn.process import check_thread
 from wqa.engines.onednn.read_rows import ReadRows
-from wqa.engines.onednn.row_buffers import RowBuffers
 from wqa.models.backbone import Embeddings, EncoderLayer
 
 #: Steps of a layer, named by their products. Their inputs are the encodings (first and third step),

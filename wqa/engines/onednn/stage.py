@@ -11,13 +11,12 @@ import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
-from wqa.engines.locks import MXNET_LOCK, in_mxnet_thread
+from wqa.engines.engine import MXNET_LOCK, in_mxnet_thread
 from wqa.engines.onednn.kernels import Call
-from wqa.engines.onednn.library import as_float32
+from wqa.engines.onednn.library import as_float32, check_thread
 from wqa.engines.onednn.operations import Operations, Workspace
 from wqa.engines.onednn.packing import PackedBatch, round_up
 from wqa.engines.onednn.parameters import Dense
-from wqa.engines.onednn.process import check_thread
 from wqa.engines.onednn.read_rows import ATTENDING
 from wqa.engines.onednn.scoring import PackedLayers
 from wqa.models import Head, LayerStack

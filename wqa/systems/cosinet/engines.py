@@ -8,8 +8,7 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import LockedEngine
-from wqa.engines.locks import MXNET_LOCK
+from wqa.engines.engine import MXNET_LOCK, LockedEngine
 from wqa.engines.mxnet import OnMXNet
 from wqa.engines.sparse import (
     ListScorer,

@@ -13,7 +13,7 @@ import numpy as np
 from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import choose_ranking_engine
-from wqa.engines.locks import MXNET_LOCK
+from wqa.engines.engine import MXNET_LOCK
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.loop import EncodingRanker, Names
@@ -105,7 +105,7 @@ class ListRanker(EncodingRanker):
         words, filled, truncated = self.encoder.encode_list(question.question, texts, question.id)
         by_candidate = np.empty_like(truncated)
         by_candidate[order] = truncated
-        encoded = EncodedList(words, order[filled], by_candidate, Names.of(question))
+        encoded = EncodedList(words, order[filled], by_candidate, Names(record=question))
         return encoded, len(words.words) + len(words.question) * len(texts)
 
     def _rank_group(self, group: Sequence[EncodedList]) -> List[Ranking]:

@@ -12,7 +12,7 @@ from wqa.engines.onednn import PackedBatch, PackedLayers, calibrate
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError
-from wqa.inference.loop import check_ids
+from wqa.inference.loop import Names, check_ids
 from wqa.models import Network
 from wqa.systems.mspp.inputs import JointInput, pad_inputs
 from wqa.text import bucketed
@@ -59,7 +59,7 @@ def calibrate_joint(
     return calibrate(network.config, backbone.embeddings, layers, inputs, strength, begin=_embed)
 
 
-def check_input(network: Network, joint: JointInput, name: str) -> None:
+def check_input(network: Network, joint: JointInput, names: Names) -> None:
     """Check positions and token ids, which the engines use as indices; errors name the question."""
     limit = network.config.max_positions
     length = joint.length
@@ -67,5 +67,5 @@ def check_input(network: Network, joint: JointInput, name: str) -> None:
         length = max(length, int(joint.positions.max()) + 1)
     if length > limit:
         expected = f"at most {limit}, the positions of the network"
-        raise InputError(name, f"{length} positions with candidates", expected)
-    check_ids([joint.token_ids], network.config.vocab_size, lambda _: (name, ""))
+        raise InputError(names.question, f"{length} positions with candidates", expected)
+    check_ids([joint.token_ids], network.config.vocab_size, lambda _: (names.question, ""))

@@ -168,7 +168,7 @@ class JointRanker(EncodingRanker):
     def _encode(self, question: Question) -> Tuple[EncodedQuestion, int]:
         """Encode a question; returns its number of tokens too."""
         pairs = self.encoder.split(question.question, question.texts, question.id)
-        encoded = self._grouped(pairs, question.original_order, Names.of(question))
+        encoded = self._grouped(pairs, question.original_order, Names(record=question))
         return encoded, sum(joint.length for joint in encoded.inputs)
 
     def _grouped(
@@ -186,7 +186,7 @@ class JointRanker(EncodingRanker):
             inputs.append(self.encoder.join([pairs[index] for index in group]))
         truncated = np.array([pair.truncated for pair in pairs])
         for joint in inputs:
-            check_input(self.network, joint, names.question)
+            check_input(self.network, joint, names)
         return EncodedQuestion(inputs, groups, truncated, names)
 
     def _rank_group(self, group: Sequence[EncodedQuestion]) -> List[Ranking]:

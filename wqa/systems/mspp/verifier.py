@@ -26,7 +26,7 @@ from wqa.data.claims import LABELS, Claim
 from wqa.engines.choice import build_engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.errors import OptionError, shorten
-from wqa.inference.loop import check_finite, score_in_groups, score_inputs
+from wqa.inference.loop import Names, check_finite, score_in_groups, score_inputs
 from wqa.models import Network
 from wqa.systems.mspp.claim_inputs import EncodedClaim, PreparedClaims, encode_claim, prepare_claims
 from wqa.systems.mspp.engines import ENGINES, calibrate_joint, check_input
@@ -189,7 +189,7 @@ class Verifier:
 
     def _checked(self, encoded: EncodedClaim, name: str) -> _Named:
         named = _Named(encoded, f"claim {shorten(name)}")
-        check_input(self.network, encoded.joint, named.name)
+        check_input(self.network, encoded.joint, Names(named.name))
         return named
 
     def _label(self, group: Sequence[_Named]) -> List[Verdict]:
