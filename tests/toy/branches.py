@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import List, Optional
 
 from toy.layers import GatedHead, PoolingHead
-
 from wqa.config import BackboneConfig
 from wqa.models import Backbone, Network, NetworkConfig
 from wqa.models.heads import score

@@ -8,8 +8,8 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequenc
 import mxnet as mx
 import numpy as np
 import tokenizers
-from toy.network import ToyConfig, ToyNetwork
 
+from toy.network import ToyConfig, ToyNetwork
 from wqa.config import TrainingConfig
 from wqa.config.systems import System
 from wqa.data import Question, filter_questions, read_questions

@@ -63,7 +63,7 @@ def names_of_group(
 def score_in_groups(
     items: Iterable[Any],
     encode: Callable[[Any], Tuple[Any, int]],
-    run: Callable[[List[Any]], Sequence[Any]],
+    run: Callable[[List[Any]], Iterable[Any]],
     limit: int,
 ) -> Iterator[Any]:
     """Encode items in a thread, and run them in groups.

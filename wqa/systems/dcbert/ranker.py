@@ -178,9 +178,9 @@ class DecoupledRanker(CascadeRanker):
         questions = [pair.question for pair in pairs.all]
         documents = [pair.document for pair in pairs.all]
         limits = (network.own_config.question_length, network.max_positions)
-        for texts, limit in zip((questions, documents), limits):
-            pairs.check_lengths(np.array([text.length for text in texts], dtype=int), limit)
-            pairs.check_ids([text.token_ids for text in texts], network.config.vocab_size)
+        for side, limit in zip((questions, documents), limits):
+            pairs.check_lengths(np.array([text.length for text in side], dtype=int), limit)
+            pairs.check_ids([text.token_ids for text in side], network.config.vocab_size)
         ranked: List[Tuple[int, np.ndarray]] = []  # question, its pairs that are not blank
         for index, (start, end) in enumerate(pairs.questions()):
             filled = start + np.flatnonzero(pairs.filled[start:end])

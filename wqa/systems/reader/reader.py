@@ -333,7 +333,12 @@ class Reader:
             number = window.document + 1
             document_id = encoded.question.candidates[window.document].id
             name = f"document {number if document_id is None else shorten(document_id)}"
-            check_finite(values.ravel(), lambda _, name=name: (where, name))
+            check_finite(values.ravel(), functools.partial(_named, where, name))
+
+
+def _named(where: str, document: str, _: int) -> Tuple[str, str]:
+    """Names of a question and a document, for any of its scores."""
+    return where, document
 
 
 class _Encoded(NamedTuple):
