@@ -118,9 +118,10 @@ evaluate() {
 }
 same_as() { [ "$(cat "$1" 2> /dev/null)" = "$2" ]; }  # FILE TEXT: whether the file holds the text
 
-keep_log() {  # RUN NAME: puts the log of a run beside the recipe, without the folder of the runs
+keep_log() {  # RUN NAME: puts the log of a run beside the recipe, without the folder of the runs, and its row into a table
   mkdir -p "$LOGS"
   sed "s|$RUNS/||g" "$1/metrics.jsonl" > "$LOGS/$2.metrics.jsonl"
+  "$python" recipes/trainings.py "$LOGS"
 }
 keep_logs() {  # FOLDER PREFIX: of all runs in a folder
   local log run

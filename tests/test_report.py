@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, child_environment
 
 from wqa.cli import main
 from wqa.errors import DataError, OptionError
@@ -363,3 +363,21 @@ def test_table_1_from_the_counts_of_corpora(wikiqa_archive, tmp_path):
     for mine, theirs in zip(read_rows(tmp_path / "table1.tsv"), published):
         for name in ("questions", "candidates", "correct"):
             assert mine[f"wikiqa_{name}"] == theirs[f"wikiqa_{name}"]
+
+
+def test_trainings_are_summarized(tmp_path):
+    entries = [
+        {"update": 1, "epoch": 0.5, "loss": 0.9},
+        {"update": 1, "dev": {"questions": 4, "map": 0.75, "p@1": 0.5}},
+        {"update": 2, "epoch": 1.0, "loss": 0.25},
+        {"update": 2, "dev": {"questions": 4, "map": 0.5, "p@1": 0.75}},
+    ]
+    log = tmp_path / "b_seed0.metrics.jsonl"
+    log.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    table = tmp_path / "trainings.tsv"
+    table.write_text("training\tupdates\na\t9\nb_seed0\t9\n")
+    command = [sys.executable, ROOT / "recipes" / "trainings.py", tmp_path]
+    subprocess.run(command, check=True, env=child_environment())
+    lines = table.read_text().splitlines()
+    assert lines[0].startswith("training\tupdates\tepochs\tloss")
+    assert lines[1:] == ["a\t9", "b_seed0\t2\t1.00\t0.2500\t4\tmap=0.7500 p@1=0.5000\t1"]

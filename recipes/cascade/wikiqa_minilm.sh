@@ -28,6 +28,7 @@ train() {  # NAME SYSTEM OPTIONS...
     --train-filter no-all-negative --warmup-updates 100 --seed 0 --engine "${ENGINE:-mxnet}" "${@:3}" \
     "${short[@]+"${short[@]}"}"
   cp "$out/$1/metrics.jsonl" "$LOGS/wikiqa_minilm_$1.metrics.jsonl"
+  "$python" recipes/trainings.py "$LOGS"
 }
 train pairwise pairwise --encoder minilm --epochs 6 --learning-rate 3e-5
 # The cascade starts from the monolithic ranker's encoder, with new heads; the paper's starts from a transferred one (5.2).
