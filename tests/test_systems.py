@@ -56,7 +56,6 @@ NAMING = {
     "systems/load.py": "the same, and loads baselines",
     "systems/load_readers.py": "loads readers and verifiers",
     "systems/text_encoder.py": "loads rankers without training",
-    "systems/development.py": "evaluates readers, verifiers and pre-training on dev",
     "systems/random.py": "times shapes of cascades by default",
     "cli/bench.py": "the same, beside monolithic rankers, and documents from a cache",
     "cli/answer.py": "a command of a system",

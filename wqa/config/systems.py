@@ -37,6 +37,9 @@ class System:
     ranker : str
         Full name of the class that uses the trained network: a `wqa.inference.Ranker` where the
         network scores candidates.
+    development : str
+        Full name of the function that makes the evaluator on development data, for a network that
+        does not score candidates; empty where there is none.
     checkpoint : str
         Full name of the form of its authors' file of tensors; empty where there is none.
     directory : str
@@ -48,6 +51,7 @@ class System:
     network: Any
     task: Any
     ranker: Any = "wqa.inference.exit_ranker.CascadeRanker"
+    development: Any = ""
     checkpoint: Any = ""
     directory: Any = ""
 
@@ -62,6 +66,10 @@ class System:
     def ranker_type(self) -> Any:
         """Class of what uses the network, or None."""
         return _imported(self.ranker)
+
+    def development_factory(self) -> Any:
+        """Function that makes the evaluator on development data, or None."""
+        return _imported(self.development)
 
     def checkpoint_layout(self) -> Any:
         """Form of its authors' file of tensors, or None."""

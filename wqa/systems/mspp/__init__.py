@@ -17,6 +17,7 @@ SYSTEMS = (
         help="its pre-training",
         network="wqa.systems.mspp.network.ParagraphTransformer",
         task="wqa.systems.mspp.pretraining.ParagraphTask",
+        development="wqa.systems.mspp.pretraining.evaluate_examples",
         ranker="",
     ),
     System(
@@ -24,6 +25,7 @@ SYSTEMS = (
         help="the joint model for fact verification",
         network="wqa.systems.mspp.network.ClaimTransformer",
         task="wqa.systems.mspp.claim_task.ClaimTask",
+        development="wqa.systems.mspp.claim_task.evaluate_labels",
         ranker="wqa.systems.mspp.verifier.Verifier",
     ),
 )

@@ -19,12 +19,14 @@ from wqa.config.systems import System
 from wqa.data import read_claims
 from wqa.data.claims import LABELS, Claim
 from wqa.errors import DataError, OptionError, QuestionTooLong, check_choice
+from wqa.evaluation import claim_evaluator
 from wqa.io.files import sha256
 from wqa.models import NetworkConfig
-from wqa.systems.mspp.claim_inputs import encode_claim
+from wqa.systems.mspp.claim_inputs import OF_CLAIMS, encode_claim, prepare_claims
 from wqa.systems.mspp.inputs import JointEncoder, JointInput
 from wqa.systems.mspp.task import check_start, fill_joint, plan_rows
-from wqa.text import is_store, naming_file
+from wqa.systems.mspp.verifier import Verifier
+from wqa.text import is_store, naming_file, note_long_questions
 from wqa.training.losses import label_cross_entropy
 from wqa.training.metrics import note_counts
 from wqa.training.pairs import SHUFFLES
@@ -159,3 +161,21 @@ def _with_names(own_config: Any) -> Any:
         expected = f"{len(LABELS)}: " + ", ".join(LABELS)
         raise OptionError("labels", own_config.labels, expected)
     return dataclasses.replace(own_config, label_names=LABELS)
+
+
+def evaluate_labels(dev: Any) -> Any:
+    """Factory of evaluators on claims; ``dev`` is a `wqa.systems.development.Development`."""
+    engine = dev.engine
+
+    def evaluator(encoder: Any) -> Any:
+        def build(network: Any) -> Any:
+            return Verifier(network, encoder, engine)
+
+        # After the task is made, which refuses a head of labels that it does not train.
+        claims = list(read_claims(dev.data))
+        with naming_file(dev.data):
+            prepared = prepare_claims(claims, encoder)
+        note_long_questions(prepared.truncated, prepared.skipped, dev.data, OF_CLAIMS)
+        return claim_evaluator(prepared.claims, build, engine.engine == "mxnet")
+
+    return evaluator

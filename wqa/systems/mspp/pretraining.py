@@ -22,6 +22,7 @@ from wqa.models import NetworkConfig
 from wqa.models.predictor import PredictingEncoder
 from wqa.systems.mspp.examples import POSITIVE, ExampleSettings
 from wqa.systems.mspp.paragraph_batches import Masking, ParagraphEncoder
+from wqa.systems.mspp.paragraph_scores import ParagraphScorer, paragraph_figures
 from wqa.systems.mspp.stream import ParagraphStream
 from wqa.systems.mspp.task import check_start, fill_joint
 from wqa.training.losses import cross_entropy
@@ -163,3 +164,22 @@ def source_digest(stream: ParagraphStream) -> str:
         with open(path, "rb") as file:
             digest.update(file.read(DIGEST_BYTES))
     return digest.hexdigest()
+
+
+def evaluate_examples(dev: Any) -> Any:
+    """Factory of evaluators on the examples of held-out documents, drawn with seed 0.
+
+    ``dev`` is a `wqa.systems.development.Development`.
+    """
+
+    def evaluator(encoder: Any) -> Any:
+        # After the task is made, which refuses what does not fit the encoder.
+        stream = open_stream(dev.data, dev.own_config)
+        note_left_out(stream.count(), dev.data)
+        examples = list(stream.examples(0))
+        masking = Masking(encoder.tokenizer, dev.own_config.mask_rate)
+        tokens, ctx = dev.config.tokens_per_batch, dev.engine.ctx
+        scorer = ParagraphScorer(ParagraphEncoder(encoder, masking), examples, tokens, ctx)
+        return lambda network: paragraph_figures(scorer.score(network))
+
+    return evaluator

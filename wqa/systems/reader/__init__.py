@@ -9,6 +9,7 @@ SYSTEMS = (
         help="the span reader",
         network="wqa.systems.reader.network.SpanReader",
         task="wqa.systems.reader.task.ReaderTask",
+        development="wqa.systems.reader.task.evaluate_answers",
         ranker="wqa.systems.reader.reader.Reader",
     ),
 )

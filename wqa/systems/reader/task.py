@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -25,8 +25,10 @@ from wqa.data import Candidate, Question, filter_questions, read_questions
 from wqa.data.filters import known_labels
 from wqa.data.formats import data_digest
 from wqa.errors import DataError, QuestionTooLong, check_choice, printable, shorten
+from wqa.evaluation import reading_evaluator
 from wqa.models import Network
 from wqa.systems.reader.inputs import WindowEncoder, occurrences, tokens_of
+from wqa.systems.reader.reader import Reader
 from wqa.text import (
     Encoded,
     PairEncoder,
@@ -277,3 +279,19 @@ class ReaderTask(Task):
         inputs = (batch["token_ids"], batch["token_types"], batch["valid_length"])
         logits = self.network(*inputs)  # (B, L, 2)
         return {"loss": span_cross_entropy(logits, batch["allowed"], batch["targets"])}
+
+
+def evaluate_answers(dev: Any) -> Any:
+    """Factory of evaluators of answers; ``dev`` is a `wqa.systems.development.Development`."""
+    return dev.of_questions(_of_spans)
+
+
+def _of_spans(dev: Any, encoder: Any, questions: List[Question]) -> Any:
+    """Evaluator of answers."""
+    engine = dev.engine
+
+    def build(network: Any) -> Any:
+        return Reader(network, encoder, engine)
+
+    read = getattr(dev.own_config, "read", 0)  # where the system has this option
+    return reading_evaluator(questions, build, engine.engine == "mxnet", read)
