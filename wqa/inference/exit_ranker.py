@@ -12,7 +12,7 @@ Nothing outlives a group: its pairs, scores and stored encodings belong to one `
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -22,11 +22,11 @@ from wqa.data import Question
 from wqa.engines.choice import build_engine
 from wqa.engines.engine import Engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
-from wqa.errors import InputError, OptionError, check_choice
+from wqa.errors import OptionError, check_choice
 from wqa.inference.calibrated import calibrate_stages
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.loop import EncodingRanker, Names, check_finite, check_ids, names_of_group
+from wqa.inference.loop import EncodingRanker, GroupPairs, Names, check_finite, names_of_group
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking
 from wqa.models import Network
@@ -228,38 +228,6 @@ class CascadeRanker(EncodingRanker):
             rows = self.network.config.vocab_size
             pairs.check_ids([pair.token_ids for pair in pairs.all], rows)
         return pairs.all, []
-
-
-class GroupPairs:
-    """The pairs of a group of questions, numbered over the group, with their names."""
-
-    def __init__(self, group: Sequence[EncodedQuestion]) -> None:
-        self.all = [pair for encoded in group for pair in encoded.pairs]
-        self.lengths = np.array([pair.length for pair in self.all], dtype=int)
-        self.filled = np.array([not pair.empty for pair in self.all], dtype=bool)
-        self.starts = np.cumsum([0] + [len(encoded.pairs) for encoded in group])
-        self._names = [encoded.names for encoded in group]
-
-    def questions(self) -> Iterator[Tuple[int, int]]:
-        """First pair of each question, and the one after its last."""
-        return zip(self.starts, self.starts[1:])
-
-    def name(self, pair: int) -> Tuple[str, str]:
-        """Names of a pair's question and candidate."""
-        index = int(np.searchsorted(self.starts, pair, side="right")) - 1
-        names = self._names[index]
-        return names.question, names.candidate(int(pair - self.starts[index]))
-
-    def check_lengths(self, lengths: np.ndarray, limit: Optional[int]) -> None:
-        """Check the lengths of an input of all pairs."""
-        if limit is not None and lengths.max(initial=0) > limit:
-            name, candidate = self.name(int(lengths.argmax()))
-            found = f"{lengths.max()} tokens with {candidate}"
-            raise InputError(name, found, f"at most {limit}, the positions of the network")
-
-    def check_ids(self, inputs: Sequence[np.ndarray], rows: int) -> None:
-        """Check the token ids of an input of each pair."""
-        check_ids(inputs, rows, self.name)
 
 
 class QuestionGroup:

@@ -179,6 +179,38 @@ def check_ids(
         )
 
 
+class GroupPairs:
+    """The pairs of a group of questions, numbered over the group, with their names."""
+
+    def __init__(self, group: Sequence[Any]) -> None:
+        self.all = [pair for encoded in group for pair in encoded.pairs]
+        self.lengths = np.array([pair.length for pair in self.all], dtype=int)
+        self.filled = np.array([not pair.empty for pair in self.all], dtype=bool)
+        self.starts = np.cumsum([0] + [len(encoded.pairs) for encoded in group])
+        self._names = [encoded.names for encoded in group]
+
+    def questions(self) -> Iterator[Tuple[int, int]]:
+        """First pair of each question, and the one after its last."""
+        return zip(self.starts, self.starts[1:])
+
+    def name(self, pair: int) -> Tuple[str, str]:
+        """Names of a pair's question and candidate."""
+        index = int(np.searchsorted(self.starts, pair, side="right")) - 1
+        names = self._names[index]
+        return names.question, names.candidate(int(pair - self.starts[index]))
+
+    def check_lengths(self, lengths: np.ndarray, limit: Optional[int]) -> None:
+        """Check the lengths of an input of all pairs."""
+        if limit is not None and lengths.max(initial=0) > limit:
+            name, candidate = self.name(int(lengths.argmax()))
+            found = f"{lengths.max()} tokens with {candidate}"
+            raise InputError(name, found, f"at most {limit}, the positions of the network")
+
+    def check_ids(self, inputs: Sequence[np.ndarray], rows: int) -> None:
+        """Check the token ids of an input of each pair."""
+        check_ids(inputs, rows, self.name)
+
+
 def check_finite(scores: np.ndarray, name_of: Callable[[int], Tuple[str, str]]) -> None:
     """Refuse scores that are not finite; the error names the first of them."""
     wrong = np.flatnonzero(~np.isfinite(scores))

@@ -18,7 +18,8 @@ from wqa.engines.choice import build_engine
 from wqa.engines.engine import Engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
-from wqa.inference.exit_ranker import CascadeRanker, GroupPairs
+from wqa.inference.exit_ranker import CascadeRanker
+from wqa.inference.loop import GroupPairs
 from wqa.io.files import PathLike
 from wqa.models import Backbone, Network
 from wqa.systems.dcbert.engines import (
