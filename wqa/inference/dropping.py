@@ -101,6 +101,6 @@ def _drop(ratio: Optional[float], keep: Optional[int]) -> Drop:
 
 def drop_ratios(alpha: Union[float, Sequence[float]], stages: int) -> List[float]:
     """Check drop ratios alone, and give that of each stage; the last drops nothing."""
-    if isinstance(alpha, (list, tuple)) and None in alpha:
+    if alpha is None or isinstance(alpha, (list, tuple)) and None in alpha:
         raise OptionError("drop_ratio", "none for a stage", "a number for each stage")
     return [drop.ratio for drop in check_drops(stages, alpha)]
