@@ -36,13 +36,9 @@ class Development:
 
     def factory(self) -> Factory:
         """Make the ``make_evaluator`` argument of `wqa.train`."""
-        computes, record = self.own_config.computes, find_system(self.system)
-        if computes == "scores":
+        if self.own_config.computes == "scores":
             return evaluate_rankings(self)
-        evaluate = record.development_factory()
-        if evaluate is None:
-            raise OptionError("dev", f"data for a network that computes {computes}", "none")
-        return evaluate(self)
+        return (find_system(self.system).development_factory() or _refuse)(self)
 
     def of_questions(self, make: Callable[..., Evaluator]) -> Factory:
         """Factory of evaluators on questions, whose evaluator ``make`` builds."""
@@ -57,6 +53,16 @@ class Development:
             return made
 
         return evaluator
+
+
+def _refuse(dev: Development) -> Factory:
+    """Factory for a network that nothing evaluates; its task may refuse the network before."""
+
+    def evaluator(encoder: Any) -> Evaluator:
+        computes = dev.own_config.computes
+        raise OptionError("dev", f"data for a network that computes {computes}", "none")
+
+    return evaluator
 
 
 def evaluation_engine(engine: str, ctx: str) -> EngineConfig:
