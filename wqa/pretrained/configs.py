@@ -260,36 +260,41 @@ def from_zoo(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]]) -> Backbone
             "a name without sizes",
             "the zoo's own, which starts as bert_12_768_12 or roberta_24_1024_16 do",
         )
-    known = ZOO[match[1]]
+    units, num_layers, num_heads = int(match[3]), int(match[2]), int(match[4])
+    return zoo_config(
+        path, match[1], shapes, units=units, num_layers=num_layers, num_heads=num_heads
+    )
+
+
+def zoo_config(
+    where: object, family: str, shapes: Dict[str, Tuple[int, ...]], **fields: Any
+) -> BackboneConfig:
+    """Configuration of an encoder of GluonNLP from the shapes of its tensors and further fields."""
+    known = ZOO[family]
     sizes: Dict[str, Any] = {
-        "vocab_size": _rows(path, shapes, "word_embed.0.weight"),
-        "max_positions": _rows(path, shapes, "encoder.position_weight"),
-        "hidden_size": _rows(path, shapes, "encoder.transformer_cells.0.ffn.ffn_1.weight"),
+        "vocab_size": _rows(where, shapes, "word_embed.0.weight"),
+        "max_positions": _rows(where, shapes, "encoder.position_weight"),
+        "hidden_size": _rows(where, shapes, "encoder.transformer_cells.0.ffn.ffn_1.weight"),
         "token_types": known.token_types,
+        "layer_norm_eps": known.layer_norm_eps,
     }
-    if known.token_types > 1:
-        sizes["token_types"] = _rows(path, shapes, "token_type_embed.0.weight")
+    if known.token_types > 1 and "token_types" not in fields:
+        sizes["token_types"] = _rows(where, shapes, "token_type_embed.0.weight")
     try:
         config = BackboneConfig(
-            layout=match[1],
-            units=int(match[3]),
-            num_layers=int(match[2]),
-            num_heads=int(match[4]),
-            layer_norm_eps=known.layer_norm_eps,
-            first_position=known.first_position,
-            **sizes,
+            layout=family, first_position=known.first_position, **{**sizes, **fields}
         )
     except OptionError as error:
-        raise EncoderError(path, f"{error.where} {error.found}", error.expected) from None
-    check_layers(config, path, len(shapes))
+        raise EncoderError(where, f"{error.where} {error.found}", error.expected) from None
+    check_layers(config, where, len(shapes))
     return config
 
 
-def _rows(path: pathlib.Path, shapes: Dict[str, Tuple[int, ...]], name: str) -> int:
+def _rows(where: object, shapes: Dict[str, Tuple[int, ...]], name: str) -> int:
     """Number of rows of a tensor of the zoo."""
     if not shapes.get(name):
         raise EncoderError(
-            path,
+            where,
             f"tensor {name!r} is missing",
             "an encoder of GluonNLP's zoo",
             "fetch the file again",

@@ -1,0 +1,216 @@
+"""Backbones from GluonNLP's models, and GluonNLP's models from backbones."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterator, List, Tuple
+
+import mxnet as mx
+import numpy as np
+from gluonnlp.model import GELU, BERTEncoder, BERTModel, RoBERTaModel
+from mxnet.gluon import Block, Parameter, nn
+from mxnet.gluon.parameter import DeferredInitializationError
+
+from wqa.config import BackboneConfig
+from wqa.errors import EncoderError
+from wqa.models import Backbone
+from wqa.pretrained.configs import zoo_config
+from wqa.pretrained.load import initialize, with_gradients
+from wqa.pretrained.mapping import set_rows
+from wqa.pretrained.names import ZOO, zoo_names
+
+#: GluonNLP's names of the activations.
+ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "approx_gelu", "relu": "relu"}
+
+_WORDS, _POSITIONS, _TYPES = (
+    "embeddings.word.weight",
+    "embeddings.position_weight",
+    "embeddings.token_type.weight",
+)
+
+
+def from_gluonnlp(model: BERTModel) -> Backbone:
+    """Copy the encoder of a GluonNLP model to a backbone.
+
+    At positions that are not padding both have the same outputs. A pooler, a decoder and a
+    classifier of the model are left out. In training the two differ: GluonNLP's dropout of the
+    embeddings comes before their normalization, the backbone's after it.
+
+    Parameters
+    ----------
+    model : gluonnlp.model.BERTModel or gluonnlp.model.RoBERTaModel
+        Model of any size, with parameters. RoBERTa's padding token has id 1, as in its vocabulary.
+
+    Returns
+    -------
+    Backbone
+        Backbone on the model's devices, with parameters of its own.
+
+    Raises
+    ------
+    EncoderError
+        If the model is of another type, has no parameters yet, or has an activation or a word
+        embedding of its own.
+    """
+    kind = type(model).__name__
+    if not isinstance(model, BERTModel):
+        raise EncoderError(
+            kind,
+            "no model of GluonNLP's",
+            "a gluonnlp.model.BERTModel or RoBERTaModel",
+            "of a BERTClassifier take its bert, of a RoBERTaClassifier its roberta",
+        )
+    tensors = model._collect_params_with_prefix()
+    config = _read_config(model, tensors)
+    names = zoo_names(config)
+    if names[_TYPES] and names[_TYPES][0] not in tensors:
+        names[_TYPES] = []  # the model has no token types, so the backbone's are 0
+    _settle_shapes(model, [tensors[name] for theirs in names.values() for name in theirs])
+    backbone = Backbone(config)
+    initialize(backbone, mx.init.Zero(), tensors["word_embed.0.weight"].list_ctx())
+    parameters = backbone._collect_params_with_prefix()
+    for ours, theirs in names.items():
+        # GluonNLP's position table lacks the rows before the first position.
+        start = config.first_position if ours == _POSITIONS else 0
+        for name in theirs:
+            rows = _values(tensors[name])
+            set_rows(parameters[ours], start, rows)
+            start += len(rows)
+    with_gradients(backbone)
+    return backbone
+
+
+def to_gluonnlp(backbone: Backbone) -> BERTModel:
+    """Copy a backbone to a GluonNLP model.
+
+    At positions that are not padding both have the same outputs.
+
+    Parameters
+    ----------
+    backbone : Backbone
+        An encoder of the BERT or RoBERTa family.
+
+    Returns
+    -------
+    gluonnlp.model.BERTModel or gluonnlp.model.RoBERTaModel
+        Model on the backbone's devices, with parameters of its own, without a pooler, a decoder
+        and a classifier.
+
+    Raises
+    ------
+    EncoderError
+        If GluonNLP has no model of the family, or its RoBERTa lacks the backbone's token types.
+    """
+    config = backbone.config
+    if config.layout not in ZOO:
+        raise EncoderError(
+            "backbone", f"an encoder of the family {config.layout}", " or ".join(ZOO)
+        )
+    if ZOO[config.layout].token_types == 1 < config.token_types:
+        raise EncoderError(
+            "backbone", f"{config.token_types} token types", "one, as GluonNLP's RoBERTa has none"
+        )
+    model = _new_model(config)
+    tensors = model._collect_params_with_prefix()
+    values = dict(_tensor_values(backbone))
+    for name, value in values.items():
+        tensors[name].shape = value.shape  # otherwise it waits for a first input
+    devices = backbone.embeddings.word.weight.list_ctx()
+    model.initialize(mx.init.Zero(), ctx=devices)
+    for name, value in values.items():
+        set_rows(tensors[name], 0, value)
+    return model
+
+
+def _read_config(model: BERTModel, tensors: Dict[str, Parameter]) -> BackboneConfig:
+    """Configuration of the backbone that computes what a model does."""
+    kind, encoder = type(model).__name__, model.encoder
+    if "word_embed.0.weight" not in tensors:
+        raise EncoderError(
+            kind, "a word_embed of its own kind", "the table that GluonNLP builds of vocab_size"
+        )
+    cell = encoder.transformer_cells[0]
+    fields: Dict[str, Any] = {
+        "units": encoder._units,
+        "num_layers": len(encoder.transformer_cells),
+        "num_heads": cell.attention_cell._num_heads,
+        "layer_norm_eps": encoder._layer_norm_eps,
+        "activation": _activation(kind, cell.ffn.activation),
+        "dropout": encoder._dropout,
+        "attention_dropout": cell.attention_cell._dropout,
+    }
+    family = "roberta" if isinstance(model, RoBERTaModel) else "bert"
+    if family == "bert" and "token_type_embed.0.weight" not in tensors:
+        fields["token_types"] = ZOO[family].token_types
+    shapes = {name: parameter.shape for name, parameter in tensors.items()}
+    return zoo_config(kind, family, shapes, **fields)
+
+
+def _activation(kind: str, block: Block) -> str:
+    """Name of an activation of GluonNLP in a `BackboneConfig`."""
+    if isinstance(block, GELU):
+        return "gelu_tanh" if block._approximate else "gelu"
+    if isinstance(block, nn.Activation) and block._act_type == "relu":
+        return "relu"
+    raise EncoderError(kind, f"the activation {block}", "one of " + ", ".join(ACTIVATIONS.values()))
+
+
+def _settle_shapes(model: BERTModel, parameters: List[Parameter]) -> None:
+    """Let parameters that wait for a first input have their shapes."""
+    try:
+        for parameter in parameters:
+            parameter.data(parameter.list_ctx()[0])
+    except DeferredInitializationError:
+        device = parameter.list_ctx()[0]
+        hidden = mx.nd.zeros((1, 1, model.encoder._units), ctx=device)  # (L, B, C)
+        model.encoder(hidden, None, mx.nd.ones(1, ctx=device))
+    except RuntimeError:
+        raise EncoderError(
+            type(model).__name__,
+            f"the parameter {parameter.name} has no values",
+            "a model with parameters",
+            "call its initialize or load_parameters first",
+        ) from None
+
+
+def _new_model(config: BackboneConfig) -> BERTModel:
+    """GluonNLP model of the sizes of a backbone, not initialized."""
+    encoder = BERTEncoder(
+        num_layers=config.num_layers,
+        units=config.units,
+        hidden_size=config.hidden_size,
+        max_length=config.max_positions,
+        num_heads=config.num_heads,
+        dropout=config.dropout,
+        activation=ACTIVATIONS[config.activation],
+        layer_norm_eps=config.layer_norm_eps,
+    )
+    for cell in encoder.transformer_cells:
+        # The constructor takes one rate for hidden states and attention weights.
+        cell.attention_cell._dropout = config.attention_dropout
+        cell.attention_cell.dropout_layer = nn.Dropout(config.attention_dropout)
+    sizes = {"vocab_size": config.vocab_size, "units": config.units, "embed_size": config.units}
+    if config.layout == "roberta":
+        return RoBERTaModel(encoder, use_decoder=False, **sizes)
+    parts = {"use_pooler": False, "use_decoder": False, "use_classifier": False}
+    return BERTModel(encoder, token_type_vocab_size=config.token_types, **parts, **sizes)
+
+
+def _tensor_values(backbone: Backbone) -> Iterator[Tuple[str, np.ndarray]]:
+    """Names of GluonNLP's tensors and their values in a backbone."""
+    config, parameters = backbone.config, backbone._collect_params_with_prefix()
+    names = zoo_names(config)
+    for ours, theirs in names.items():
+        value = _values(parameters[ours])
+        if ours == _POSITIONS:
+            value = value[config.first_position :]
+        if ours == _WORDS and not names[_TYPES]:
+            # GluonNLP's RoBERTa has no token types; all tokens have the one row of the backbone.
+            value = value + _values(parameters[_TYPES])
+        for index, name in enumerate(theirs):
+            rows = len(value) // len(theirs)
+            yield name, value[index * rows : (index + 1) * rows]
+
+
+def _values(parameter: Parameter) -> np.ndarray:
+    """Values of a parameter, from its first device."""
+    return parameter.data(parameter.list_ctx()[0]).asnumpy()
