@@ -428,7 +428,7 @@ def test_the_zoos_vocabulary(tmp_path):
         DATA / "tokenizers" / "uncased"
     ).encode(texts)
     (tmp_path / "corpus_uncased-0123abcd.vocab").write_text(json.dumps({"idx_to_token": ["a"]}))
-    with pytest.raises(EncoderError, match="no WordPiece vocabulary"):
+    with pytest.raises(EncoderError, match="no vocabulary of words"):
         load_tokenizer(tmp_path)
 
 

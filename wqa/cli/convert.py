@@ -7,7 +7,8 @@ example:
   wqa convert cerberus_model.pt runs/student --encoder encoders/electra-base
 
 SRC is a Hugging Face directory (BERT, RoBERTa, ELECTRA or ALBERT; safetensors or pytorch_model.bin,
-in shards or not) or a tar of one, or a directory with a file of GluonNLP's zoo and its vocabulary.
+in shards or not) or a tar of one, or a directory with a file of GluonNLP's zoo and its vocabulary,
+or gluonnlp:MODEL/DATASET for the zoo itself.
 OUT is what --encoder takes; where SRC holds a classifier, `wqa rank OUT` ranks at once and --init
 starts from it. --encoder takes SRC as it is, too: converting checks it once and says what it holds.
 

@@ -83,7 +83,8 @@ def _add_start(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="DIR",
         help="pretrained encoder: a Hugging Face directory or a tar of one, what `wqa convert` "
-        "wrote, minilm for the installed package, or a hub name (FacebookAI/roberta-base)",
+        "wrote, minilm for the installed package, a hub name (FacebookAI/roberta-base), or "
+        "gluonnlp:MODEL/DATASET for GluonNLP's zoo",
     )
     start.add_argument(
         "--init",

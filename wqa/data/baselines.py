@@ -5,6 +5,7 @@ SHA-256 of rankers: of the files and settings that their scores depend on.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,7 +17,7 @@ from wqa.config import read_json
 from wqa.config.encoders import SIMILARITIES
 from wqa.errors import OptionError, RunDirectoryError, shorten
 from wqa.io.digests import RUN_FILES
-from wqa.io.encoder_directories import INSTALLED, locate_encoder
+from wqa.io.encoder_directories import INSTALLED, encoder_directory
 from wqa.io.files import PathLike, sha256
 
 #: Names of the baselines, as they stand where a run is expected.
@@ -114,9 +115,10 @@ def _digest_of_baseline(baseline: BaselineName, known: Dict[pathlib.Path, str]) 
     name = str(baseline)
     if baseline.is_similarity:
         path = pathlib.Path(baseline.encoder)
-        if not path.is_file():
-            path = locate_encoder(baseline.encoder)
-        name = f"{baseline.rule}:{_digest_of(path, RUN_FILES, known)}"
+        with contextlib.ExitStack() as stack:
+            if not path.is_file():
+                path = stack.enter_context(encoder_directory(baseline.encoder))
+            name = f"{baseline.rule}:{_digest_of(path, RUN_FILES, known)}"
     return hashlib.sha256(f"{name}, version {BASELINES_VERSION}".encode("ascii")).hexdigest()
 
 

@@ -1,6 +1,7 @@
 """Directories of encoders, in archives and in installed packages too.
 
-Encoders of the Hugging Face hub by name, by way of the hub's own library and its cache.
+Encoders of the Hugging Face hub and of GluonNLP's zoo by name, by way of their own libraries and
+caches.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from wqa.io.archives import (
     tar_errors,
 )
 from wqa.io.files import storage_errors
+from wqa.io.gluonnlp_zoo import PREFIX, zoo_directory
 from wqa.io.temporary import scratch_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
@@ -107,8 +109,9 @@ def encoder_directory(name: PathLike) -> Iterator[pathlib.Path]:
     Parameters
     ----------
     name : str or path-like
-        A directory, a tar (compressed or not) of one, a key of `INSTALLED`, or a name of the
-        Hugging Face hub. A file or directory of that name comes first.
+        A directory, a tar (compressed or not) of one, a key of `INSTALLED`, a name of the Hugging
+        Face hub, or ``gluonnlp:MODEL/DATASET`` for one of GluonNLP's zoo. A file or directory of
+        that name comes first.
 
     Yields
     ------
@@ -121,6 +124,10 @@ def encoder_directory(name: PathLike) -> Iterator[pathlib.Path]:
         If it is none of these, or the archive is broken, unsafe or holds several encoders.
     """
     path = pathlib.Path(name)
+    if not os.path.exists(path) and str(name).startswith(PREFIX):
+        with zoo_directory(str(name)) as folder:
+            yield folder
+        return
     if not os.path.isfile(path):  # unlike pathlib's, it takes a name of any length
         yield locate_encoder(str(name))
         return
@@ -155,8 +162,8 @@ def locate_encoder(name: str) -> pathlib.Path:
         raise EncoderError(
             name,
             "there is no such directory or archive",
-            "an encoder's directory, a tar of one, a hub name such as FacebookAI/roberta-base, or "
-            "one of " + ", ".join(INSTALLED),
+            "an encoder's directory, a tar of one, a hub name such as FacebookAI/roberta-base, "
+            f"{PREFIX}MODEL/DATASET, or one of " + ", ".join(INSTALLED),
         )
     package, folder, install = INSTALLED[name]
     # Importing the package needs PyTorch, finding it does not.

@@ -52,7 +52,8 @@ def load_backbone(directory: PathLike, ctx: Devices = None) -> Backbone:
         A Hugging Face directory (``config.json`` with ``model.safetensors`` or
         ``pytorch_model.bin``, in shards or not) or a tar of one; a directory with a file of
         GluonNLP's zoo; a directory that ``wqa convert`` or ``wqa train`` wrote; a key of
-        `INSTALLED`; or a name of the Hugging Face hub, such as ``FacebookAI/roberta-base``.
+        `INSTALLED`; a name of the Hugging Face hub, such as ``FacebookAI/roberta-base``; or one of
+        GluonNLP's zoo, such as ``gluonnlp:bert_12_768_12/book_corpus_wiki_en_uncased``.
     ctx : mxnet.Context or list of mxnet.Context, optional
         Devices that hold the parameters. The CPU by default.
 

@@ -17,7 +17,7 @@ from wqa.text.vocabularies import (
     read_settings,
     sentencepiece,
     wordpiece,
-    zoo_wordpiece,
+    zoo_tokenizer,
 )
 from wqa.text.word_files import is_word_tokenizer, read_word_tokenizer
 
@@ -33,10 +33,11 @@ def load_tokenizer(directory: Union[str, os.PathLike[str]]) -> Tokenizer:
     directory : str or path-like
         A directory with ``tokenizer.json``, or ``vocab.txt`` (WordPiece), or ``vocab.json`` and
         ``merges.txt`` (byte-level BPE), or ``spiece.model`` (SentencePiece), or a ``.vocab`` file
-        of a BERT of GluonNLP's zoo (WordPiece). The first of these that exists is read.
-        ``tokenizer.json`` may hold words, as `wqa.text.words.WordTokenizer.save` writes them. Or a
-        tar of such a directory, or the name of an installed encoder, such as ``minilm``, or of one
-        of the Hugging Face hub.
+        of GluonNLP's zoo (WordPiece, or byte-level BPE with the zoo's file of merges). The first of
+        these that exists is read. ``tokenizer.json`` may hold words, as
+        `wqa.text.words.WordTokenizer.save` writes them. Or a tar of such a directory, or the name
+        of an installed encoder, such as ``minilm``, of one of the Hugging Face hub, or of one of
+        GluonNLP's zoo.
 
     Returns
     -------
@@ -73,7 +74,7 @@ def _load(folder: pathlib.Path) -> Tokenizer:
                 return Tokenizer(build(folder, read_settings(folder)), str(folder / names[0]))
         for path in sorted(folder.glob("*.vocab")):
             check_size(path)
-            return Tokenizer(zoo_wordpiece(path), str(path))
+            return Tokenizer(zoo_tokenizer(path), str(path))
     except EncoderError:
         raise
     except BaseException as error:  # the library raises bare Exception for a malformed file

@@ -32,6 +32,9 @@ FLAGS = (
 #: Greatest size of a vocabulary file in bytes. The largest published ones have 15 million.
 MOST_BYTES = 1 << 26
 
+#: Start of the name of the zoo's file of merges.
+ZOO_MERGES = "openai_webtext_bpe_ranks"
+
 
 def check_size(path: pathlib.Path, most: int = MOST_BYTES) -> None:
     """Refuse what is no plain file, or is too large, before it is read."""
@@ -74,32 +77,61 @@ def wordpiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
     return _wordpiece(vocab, settings.get("do_lower_case", not _is_cased(vocab)), settings)
 
 
-def zoo_wordpiece(path: pathlib.Path) -> tokenizers.Tokenizer:
-    """BERT's tokenizer from a ``.vocab`` file of GluonNLP's zoo."""
+def zoo_tokenizer(path: pathlib.Path) -> tokenizers.Tokenizer:
+    """BERT's or RoBERTa's tokenizer from a ``.vocab`` file of GluonNLP's zoo.
+
+    RoBERTa's is byte-level BPE, whose merges are in a file of the zoo beside it.
+    """
     values = read_json(path)
     words: Any = values.get("idx_to_token") if isinstance(values, dict) else None
     strings = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    if not strings or "[CLS]" not in words:
-        raise EncoderError(
-            path,
-            "no WordPiece vocabulary",
-            "a BERT's .vocab",
-            "for RoBERTa put vocab.json and merges.txt beside the weights",
-        )
+    if not strings or not {"[CLS]", "<s>"} & set(words):
+        raise EncoderError(path, "no vocabulary of words", "a BERT's or a RoBERTa's .vocab")
     _check_words(path, words)
     vocab = {word: index for index, word in enumerate(words)}
-    return _wordpiece(vocab, not _is_cased(vocab), {})
+    if "[CLS]" in vocab:
+        return _wordpiece(vocab, not _is_cased(vocab), {})
+    files = sorted(path.parent.glob(f"{ZOO_MERGES}*.json"))
+    if not files:
+        raise EncoderError(
+            path,
+            f"a RoBERTa's vocabulary without {ZOO_MERGES}-....json, the merges of its tokenizer",
+            "both beside the weights",
+            "copy it from the folder where nlp.data.GPT2BPETokenizer() has put it, or put "
+            "vocab.json and merges.txt there",
+        )
+    return _byte_level(path, models.BPE(vocab, read_merges(files[0])), {})
+
+
+def read_merges(path: pathlib.Path) -> List[Tuple[str, str]]:
+    """Read the merges of GluonNLP's byte-level BPE: a line each, below a line of the version."""
+    check_size(path)
+    merges = []
+    lines = path.read_text(encoding="utf-8").split("\n")[1:-1]
+    for number, line in enumerate(lines, start=2):
+        parts = line.split(" ")
+        if len(parts) != 2 or not all(parts):
+            raise EncoderError(
+                f"{path}, line {number}", shorten(line), "two parts of a word", "fetch it again"
+            )
+        merges.append((parts[0], parts[1]))
+    return merges
 
 
 def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer:
     """RoBERTa's tokenizer, byte-level BPE, from ``vocab.json`` and ``merges.txt``."""
-    inner = tokenizers.Tokenizer(
-        models.BPE.from_file(str(folder / "vocab.json"), str(folder / "merges.txt"))
+    words = folder / "vocab.json"
+    return _byte_level(
+        words, models.BPE.from_file(str(words), str(folder / "merges.txt")), settings
     )
+
+
+def _byte_level(path: pathlib.Path, model: models.BPE, settings: Settings) -> tokenizers.Tokenizer:
+    inner = tokenizers.Tokenizer(model)
     missing = [byte for byte in pre_tokenizers.ByteLevel.alphabet() if not _has(inner, byte)]
     if missing:
         raise EncoderError(
-            folder / "vocab.json",
+            path,
             f"lacks {len(missing)} of the 256 bytes",
             "a byte-level vocabulary",
             "fetch the file again",
