@@ -3,8 +3,6 @@
 A temperature for each exit divides its log-odds before the sigmoid (Guo et al. 2017, "On
 Calibration of Modern Neural Networks", section 4.2), so that no exit orders its candidates
 differently.
-
-8-bit products of the stages of a network.
 """
 
 from __future__ import annotations
@@ -12,17 +10,15 @@ from __future__ import annotations
 import dataclasses
 import numbers
 import pathlib
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, Optional, Tuple
 
 import numpy as np
 from scipy.special import expit
 
 from wqa.config import RunConfig, read_json
-from wqa.engines.onednn.quantize import QuantizedLayers, calibrate
 from wqa.errors import RunDirectoryError, shorten
 from wqa.io.digests import check_digest
 from wqa.io.files import sha256
-from wqa.models import EncoderLayer, Network
 
 #: Least and greatest temperature of an exit.
 TEMPERATURES = (0.01, 100.0)
@@ -116,17 +112,3 @@ def _is_number(value: Any) -> bool:
 def is_probability(value: Any) -> bool:
     """Tell whether a value is a number from 0 to 1."""
     return _is_number(value) and 0 <= value <= 1
-
-
-def calibrate_stages(network: Network, pairs: Sequence[Any], strength: float) -> QuantizedLayers:
-    """Quantize the products of all stages of a network, those of their heads' branches included."""
-    layers: List[EncoderLayer] = []
-    branches: List[range] = []
-    for stage in network.encoder_stages():
-        start = len(layers) + len(stage.layers)
-        for branch in stage.head.branches():
-            branches.append(range(start, start + len(branch.layers)))
-            start += len(branch.layers)
-        layers += stage.all_layers()
-    embeddings = network.encoders[0].embeddings
-    return calibrate(network.config, embeddings, layers, pairs, strength, branches)

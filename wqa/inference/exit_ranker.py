@@ -21,15 +21,14 @@ from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine
 from wqa.engines.engine import Engine
-from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
+from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
 from wqa.errors import OptionError, check_choice
-from wqa.inference.calibrated import calibrate_stages
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.loop import EncodingRanker, GroupPairs, Names, check_finite, names_of_group
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking
-from wqa.models import Network
+from wqa.models import EncoderLayer, Network
 from wqa.text import PairEncoder
 
 #: Candidates that an exit compares: all of a question, or a batch of them.
@@ -143,7 +142,16 @@ class CascadeRanker(EncodingRanker):
         list of dict of str to Quantized
             Products of each layer, as the ranker of the network takes them.
         """
-        return calibrate_stages(network, pairs, strength)
+        layers: List[EncoderLayer] = []
+        branches: List[range] = []
+        for stage in network.encoder_stages():
+            start = len(layers) + len(stage.layers)
+            for branch in stage.head.branches():
+                branches.append(range(start, start + len(branch.layers)))
+                start += len(branch.layers)
+            layers += stage.all_layers()
+        embeddings = network.encoders[0].embeddings
+        return calibrate(network.config, embeddings, layers, pairs, strength, branches)
 
     def members(self) -> List[Tuple[str, Ranker]]:
         networks = self.network.members()
