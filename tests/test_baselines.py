@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from wqa.cli import main
 from wqa.config.encoders import SIMILARITIES
 from wqa.data import Candidate, Question, builtin_path, read_questions
-from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline, ranker_digest
+from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline
+from wqa.data.digests import ranker_digest
 from wqa.data.formats import write_questions
 from wqa.data.scores import StoredScores
 from wqa.errors import InputError, OptionError, RunDirectoryError
@@ -445,7 +446,7 @@ def test_the_digest_of_a_baseline_is_of_its_name_and_version(tmp_path, monkeypat
     assert len(set(digests)) == len(names)
     assert ranker_digest("random") == ranker_digest("random:0")
     # Scores of another version of the rules are others, also those of a file that lists them.
-    monkeypatch.setattr("wqa.data.baselines.BASELINES_VERSION", 1000)
+    monkeypatch.setattr("wqa.data.digests.BASELINES_VERSION", 1000)
     for name, digest in zip(names, digests):
         assert ranker_digest(name) != digest
 

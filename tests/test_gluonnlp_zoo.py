@@ -21,7 +21,7 @@ from wqa import load_ranker, train
 from wqa.cli import main
 from wqa.config import BACKBONES, TrainingConfig
 from wqa.data import builtin_path
-from wqa.data.baselines import ranker_digest
+from wqa.data.digests import ranker_digest
 from wqa.errors import EncoderError
 from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained import from_gluonnlp, load_backbone, read_backbone_config

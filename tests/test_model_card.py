@@ -12,7 +12,7 @@ from conftest import write_family_encoder
 from wqa.cli import main, parse
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path
-from wqa.data.baselines import ranker_digest
+from wqa.data.digests import ranker_digest
 from wqa.io.files import sha256
 from wqa.systems.load import load_ranker
 from wqa.systems.model_card import CARD, MARK, USES, write_model_card

@@ -19,7 +19,7 @@ import wqa.systems.scores as scoring_module
 from wqa.cli import main
 from wqa.config import TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
-from wqa.data.baselines import ranker_digest
+from wqa.data.digests import ranker_digest
 from wqa.data.partitions import estimated_tokens
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong, RunDirectoryError

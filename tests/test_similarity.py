@@ -12,7 +12,8 @@ from serving import call, running
 
 from wqa.cli import main
 from wqa.data import builtin_path, read_questions
-from wqa.data.baselines import BaselineName, parse_baseline, ranker_digest
+from wqa.data.baselines import BaselineName, parse_baseline
+from wqa.data.digests import ranker_digest
 from wqa.errors import EncoderError, InputError, OptionError, RunDirectoryError
 from wqa.systems.dcbert.similarity import MIDPOINT, SCALE, Similarity
 from wqa.systems.encode import encode_documents

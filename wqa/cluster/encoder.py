@@ -26,7 +26,7 @@ from wqa.cache.encodings import EntryFormat, PackedDocument, pack_document
 from wqa.cluster.job import Job, PartitionRunner, Wording
 from wqa.cluster.partition_files import NAME, Content, Layout, Manifest
 from wqa.config import EngineConfig
-from wqa.data.baselines import ranker_digest
+from wqa.data.digests import ranker_digest
 from wqa.data.documents import (
     LONGEST_DOCUMENT,
     Document,

@@ -43,7 +43,7 @@ class RunConfig:
         SHA-256 of the training questions.
     teachers_sha256 : tuple of str
         SHA-256 of each teacher: of the scores in a folder, or of another ranker, as
-        `wqa.data.baselines.ranker_digest` computes it.
+        `wqa.data.digests.ranker_digest` computes it.
     versions : dict of str to str
         Versions of the libraries.
     command : str

@@ -13,7 +13,8 @@ import socket
 import threading
 from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
-from wqa.data.baselines import parse_baseline, ranker_digest
+from wqa.data.baselines import parse_baseline
+from wqa.data.digests import ranker_digest
 from wqa.errors import (
     EncoderError,
     MissingDependency,

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterable, Iterator, Mapping, Union
 import numpy as np
 
 from wqa.cache.cached_documents import CachedDocuments
-from wqa.data.baselines import ranker_digest
+from wqa.data.digests import ranker_digest
 from wqa.data.filters import filter_rule
 from wqa.data.formats import data_digest, read_placed_questions
 from wqa.data.partitions import PARTITION_TOKENS, group_questions

@@ -13,7 +13,7 @@ import numpy as np
 
 from wqa.config import TrainingConfig
 from wqa.data import read_questions
-from wqa.data.baselines import ranker_digest
+from wqa.data.digests import ranker_digest
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys, is_stored_scores
 from wqa.errors import DataError, OptionError, shorten
 from wqa.text import is_store
