@@ -12,7 +12,7 @@ precision. MXNet's engine (`wqa.engines.mxnet`), oneDNN's (`wqa.engines.onednn.e
 products (`wqa.engines.sparse`) are examples. In training, an engine is attached to the network
 inside MXNet's autograd graph (`wqa.engines.choice.attach_engines`).
 
-Locks of engines and MXNet's thread, which survive a fork; name scopes after an interrupt.
+The locks of engines, and MXNet's thread, survive a fork.
 """
 
 from __future__ import annotations
@@ -151,7 +151,19 @@ class LockedEngine:
 
 
 class Engine(LockedEngine):
-    """Base class of engines."""
+    """Base class of engines.
+
+    Parameters
+    ----------
+    network : Network
+        Network with its parameters on the device.
+    typed : bool
+        Whether pairs have token types.
+    padding_id : int
+        Token id of padding.
+    config : EngineConfig
+        Device, precision, threads and sizes.
+    """
 
     def __init__(
         self, network: Network, typed: bool, padding_id: int, config: EngineConfig
@@ -164,7 +176,15 @@ class Engine(LockedEngine):
     def plan(self, lengths: np.ndarray) -> List[np.ndarray]:
         """Divide pairs into micro-batches.
 
-        Shapes: `lengths` (pairs,).
+        Parameters
+        ----------
+        lengths : numpy.ndarray
+            (pairs,) tokens of each pair, ascending.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            Indices of the pairs of each micro-batch.
         """
         raise NotImplementedError
 
@@ -182,14 +202,40 @@ class Engine(LockedEngine):
     ) -> Readings:
         """Run consecutive stages on a micro-batch.
 
-        Shapes: `numbers` (pairs,).
+        Parameters
+        ----------
+        stages : sequence of int
+            Indices of the stages.
+        numbers : numpy.ndarray
+            (pairs,) numbers of the pairs in the stores.
+        pairs : sequence of Encoded
+            Pairs of the micro-batch; the engine of a system may take others.
+        store : optional
+            Store that holds the encodings of the pairs; None for the first stage.
+        following : optional
+            Store for the encodings after the last of the stages; None if nothing reads them.
+
+        Returns
+        -------
+        Readings
+            Positions that ran, and the input of the heads.
         """
         return self._exclusively(self._run, stages, numbers, pairs, store, following)
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         """Scores of a stage.
 
-        Shapes: the result (pairs,).
+        Parameters
+        ----------
+        stage : int
+            Index of the stage.
+        rows : numpy.ndarray
+            Input of the stage's head, as `run` returned it, concatenated over micro-batches.
+
+        Returns
+        -------
+        numpy.ndarray
+            (pairs,) log-odds.
         """
         return self._exclusively(self._scores, stage, rows)
 

@@ -1,9 +1,4 @@
-"""A table of words' products with filters, whose rows are computed when they are needed.
-
-Distinct words of texts, without sorting.
-
-Encoded pairs: products and differences of two convolved texts.
-"""
+"""Rows of words: their products with filters, computed when they are needed, and pairs of texts."""
 
 from __future__ import annotations
 
