@@ -9,7 +9,7 @@ from typing import Collection
 
 from wqa.cli.config_file import REPLACED
 from wqa.cli.options import add_fields, fields_of, has_option
-from wqa.errors import OptionError
+from wqa.errors import MissingDependency, OptionError
 
 #: End of the help text of an option.
 _DEFAULT = re.compile(r"\(default: [^()]*(\(default\)s)?\)$")
@@ -22,8 +22,22 @@ class HelpWithOwnOptions(argparse.Action):
         if getattr(options, "system", None):
             add_own_options(parser, options.system)
             set_training_defaults(parser, options)
+        else:
+            _list_systems(parser)
         parser.print_help()
         parser.exit()
+
+
+def _list_systems(parser: argparse.ArgumentParser) -> None:
+    """Let the help text of SYSTEM list the systems; without MXNet it stays as it is."""
+    try:
+        from wqa.systems.registry import SYSTEMS, add_installed_systems
+    except MissingDependency:
+        return
+    add_installed_systems()
+    for action in parser._actions:  # argparse has no public list of them
+        if action.dest == "system" and not action.option_strings:
+            action.help = "; ".join(f"{name}: {system.help}" for name, system in SYSTEMS.items())
 
 
 def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:

@@ -39,9 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "system",
         metavar="SYSTEM",
-        help="cascade, pairwise for the monolithic ranker, mhs for the Multiple-Heads Student, "
-        "dcbert, mspp for the joint model, mspp_pretraining, mspp_claims for fact verification, "
-        "cosinet or compare_aggregate on word vectors, or reader for the span reader",
+        help="system to train",
     )
     _add_start(parser)
     parser.add_argument(

@@ -6,7 +6,7 @@ from wqa.config.systems import System
 SYSTEMS = (
     System(
         name="dcbert",
-        help="DC-BERT",
+        help="question and document encoded apart",
         network="wqa.systems.dcbert.network.DecoupledTransformer",
         task="wqa.systems.dcbert.task.DCBERTTask",
         ranker="wqa.systems.dcbert.ranker.DecoupledRanker",

@@ -14,7 +14,7 @@ SYSTEMS = (
     ),
     System(
         name="mspp_pretraining",
-        help="its pre-training",
+        help="pre-training of the joint model",
         network="wqa.systems.mspp.network.ParagraphTransformer",
         task="wqa.systems.mspp.pretraining.ParagraphTask",
         development="wqa.systems.mspp.pretraining.evaluate_examples",
@@ -22,7 +22,7 @@ SYSTEMS = (
     ),
     System(
         name="mspp_claims",
-        help="the joint model for fact verification",
+        help="fact verification by the joint model",
         network="wqa.systems.mspp.network.ClaimTransformer",
         task="wqa.systems.mspp.claim_task.ClaimTask",
         development="wqa.systems.mspp.claim_task.evaluate_labels",
