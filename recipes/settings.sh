@@ -118,17 +118,18 @@ evaluate() {
 }
 same_as() { [ "$(cat "$1" 2> /dev/null)" = "$2" ]; }  # FILE TEXT: whether the file holds the text
 
-keep_log() {  # RUN NAME: puts the log of a run beside the recipe, without the folder of the runs, and its row into a table
+copy_log() {  # RUN NAME: puts the log of a run beside the recipe, without the folder of the runs
   mkdir -p "$LOGS"
   sed "s|$RUNS/||g" "$1/metrics.jsonl" > "$LOGS/$2.metrics.jsonl"
-  "$python" recipes/trainings.py "$LOGS"
 }
+keep_log() { copy_log "$@"; "$python" recipes/trainings.py "$LOGS"; }  # the same, and its row in a table
 keep_logs() {  # FOLDER PREFIX: of all runs in a folder
   local log run
   for log in "$1"/*/metrics.jsonl; do
     run=$(dirname "$log")
-    keep_log "$run" "$2$(basename "$run")"
+    copy_log "$run" "$2$(basename "$run")"
   done
+  "$python" recipes/trainings.py "$LOGS"
 }
 
 mono_run() {  # CORPUS DEPTH SEED: on ASNQ the transferred ranker itself
