@@ -41,7 +41,7 @@ from wqa.io.locks import lock_output
 from wqa.io.temporary import machine, remove_abandoned, scratch_folder, temporary_path
 from wqa.systems.train import train
 from wqa.training.checkpoint import Checkpoints
-from wqa.training.metrics import MetricsFile
+from wqa.training.logs import MetricsFile
 from wqa.training.pickled_states import unpickle_state
 from wqa.training.trainer import Trainer
 

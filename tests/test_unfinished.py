@@ -14,7 +14,7 @@ from wqa.errors import RunDirectoryError
 from wqa.io.progress import progress_bar
 from wqa.systems.load import load_ranker
 from wqa.training import Trainer
-from wqa.training.metrics import COMPILING, TrainingBar
+from wqa.training.logs import COMPILING, TrainingBar
 
 
 @pytest.fixture

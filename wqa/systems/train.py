@@ -30,7 +30,7 @@ from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import find_system, system_config
 from wqa.text import PairEncoder
 from wqa.training.checkpoint import State
-from wqa.training.metrics import MetricsFile, TensorBoardLog, lossy_messages
+from wqa.training.logs import MetricsFile, TensorBoardLog, lossy_messages
 from wqa.training.schedules import (
     Schedule,
     decides_warmup,

@@ -1,10 +1,6 @@
-"""The lines of ``metrics.jsonl``.
+"""What a training tells while it runs: ``metrics.jsonl``, TensorBoard, messages and the bar.
 
-Standard error of a training, which outlives the terminal or the pipe that reads it.
-
-The bar of a training, which estimates the time that is left.
-
-Figures of a training for TensorBoard, beside ``metrics.jsonl``.
+Standard error of a training outlives the terminal or the pipe that reads it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
-"""Learning rates by update, and the number of updates of a training.
+"""What an update is: its learning rates, its random draws and its rows.
 
-Random draws that depend on the seed and the update alone.
-
-A resumed training therefore makes the same draws as one that was never interrupted, and all devices
-make the same draws. No state of a generator is saved.
-
-Learning rates of parts of a network, and the decay of its weights.
-
-The rows of an update: on several devices at once, and in steps one after another.
+The draws depend on the seed and the number of the update alone. A resumed training therefore makes
+the same draws as one that was never interrupted, and so do all devices. No state of a generator is
+saved.
 """
 
 from __future__ import annotations

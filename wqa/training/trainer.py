@@ -23,7 +23,7 @@ from wqa.models import Network, parse_devices
 from wqa.text import split_rows
 from wqa.training.accumulation import FreshTrainer, GradientSums, clip_gradients
 from wqa.training.checkpoint import Checkpoints, State
-from wqa.training.metrics import MetricsFile, TrainingBar
+from wqa.training.logs import MetricsFile, TrainingBar
 from wqa.training.optimizer_files import load_optimizer, save_optimizer
 from wqa.training.schedules import (
     RATES,

@@ -24,8 +24,8 @@ from wqa.models import Network, NetworkConfig
 from wqa.systems.cosinet.inputs import plan_lists
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix
 from wqa.text.words import BUCKETS
+from wqa.training.logs import note_counts
 from wqa.training.losses import listwise_divergence
-from wqa.training.metrics import note_counts
 from wqa.training.start import Start
 from wqa.training.task import PairTask
 

@@ -27,8 +27,8 @@ from wqa.systems.mspp.inputs import JointEncoder, JointInput
 from wqa.systems.mspp.task import check_start, fill_joint, plan_rows
 from wqa.systems.mspp.verifier import Verifier
 from wqa.text import is_store, naming_file, note_long_questions
+from wqa.training.logs import note_counts
 from wqa.training.losses import label_cross_entropy
-from wqa.training.metrics import note_counts
 from wqa.training.pairs import SHUFFLES
 from wqa.training.start import Start
 from wqa.training.task import Task

@@ -23,8 +23,8 @@ from wqa.systems.mspp.config import SINGLE_LABEL
 from wqa.text import Tokenizer, bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.decoupled import SPECIALS
+from wqa.training.logs import note_counts
 from wqa.training.losses import cross_entropy
-from wqa.training.metrics import note_counts
 from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
 from wqa.training.task import PairTask
 
