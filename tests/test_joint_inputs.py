@@ -52,6 +52,14 @@ def test_segments_are_packed_one_behind_another():
     assert {array.dtype for array in arrays} == {np.dtype(np.int32)}
 
 
+def test_candidates_may_begin_with_the_separator():
+    joint = join(make(marks="separator", missing="visible"), [11, 12], [[13], [14, 15, 16]])
+    assert joint.token_ids.tolist() == [2, 11, 12, 3, 3, 13, 3, 3, 14, 15, 16, 3, 3, 3]
+    assert joint.marks.tolist() == [0, 4, 7, 12]
+    with pytest.raises(OptionError, match="marks: 'end'; expected one of start, separator"):
+        make(marks="end")
+
+
 def test_the_family_numbers_the_tokens_by_default():
     joint = join(make(), [11], [[12]])
     assert joint.positions is None

@@ -12,7 +12,7 @@ from wqa.config.encoders import MOST_LAYERS
 from wqa.config.fields import option, without_option
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.network import NetworkConfig
-from wqa.systems.mspp.inputs import MISSING, ORDERS, POSITIONS
+from wqa.systems.mspp.inputs import MARKS, MISSING, ORDERS, POSITIONS
 
 #: Heads, by the paper's names.
 HEADS = ("IE_k", "AE_k", "IE_1", "AE_1")
@@ -46,6 +46,8 @@ class MSPPConfig(NetworkConfig):
         paper.
     missing : {"absent", "visible"}
         What stands for a missing candidate, as `wqa.systems.mspp.inputs.MISSING` says.
+    marks : {"start", "separator"}
+        First token of a candidate, as `wqa.systems.mspp.inputs.MARKS` says.
     order : {"shuffled", "original"}
         Order in which a ranker puts the candidates of a question into groups of k: that of a
         shuffle with seed 0, as the authors' code, or the order in which they were retrieved.
@@ -73,6 +75,9 @@ class MSPPConfig(NetworkConfig):
     missing: str = option(
         "absent", "a missing candidate: absent, or visible as a segment without a text"
     )
+    marks: str = option(
+        "start", "first token of a candidate: start, as the authors' code, or separator"
+    )
     order: str = option("shuffled", "order of candidates in ranking: shuffled, or original")
     labels: int = option(3, "labels of IE_1 and AE_1")
     aggregation: str = option("mean", "how AE_1 aggregates: the mean, or the authors' sum")
@@ -85,6 +90,7 @@ class MSPPConfig(NetworkConfig):
         "head": HEADS,
         "positions": POSITIONS,
         "missing": MISSING,
+        "marks": MARKS,
         "order": ORDERS,
         "aggregation": AGGREGATIONS,
     }

@@ -3,8 +3,8 @@
 A segment is ``<start> text <separator>``, at most L tokens; segment 0 is the question, segment s
 the s-th candidate. The paper pads each segment to L. Attention never reads padding, so it changes
 nothing but the positions, and here the segments are packed one behind another: padding stands at
-the end of a row alone. The mark of a segment is its first position, that of its start token, where
-heads read the embedding of the segment.
+the end of a row alone. The mark of a segment is its first position, where heads read the embedding
+of the segment: a start token, or the separator before a candidate (`MARKS`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ POSITIONS = ("tokens", "slots")
 #: What stands for a candidate that is missing in a group of fewer than k. ``absent``: nothing.
 #: ``visible``: a segment without a text, which all others see, as in the authors' code.
 MISSING = ("absent", "visible")
+#: First token of a candidate, which section 3.3 calls "[CLS] / [SEP]". ``start``: the start token,
+#: as in the authors' code. ``separator``: a second separator, as in RoBERTa's pairs. An encoder
+#: gives all start tokens of an input nearly the same encoding, so that candidates look alike to the
+#: head.
+MARKS = ("start", "separator")
 #: Order in which candidates are put into groups of k to be ranked.
 ORDERS = ("shuffled", "original")
 #: Mark of a segment that is absent.
@@ -69,9 +74,11 @@ class JointEncoder(SplitEncoder):
         positions: str = "tokens",
         missing: str = "absent",
         long_questions: str = "error",
+        marks: str = "start",
     ) -> None:
         check_choice("positions", positions, POSITIONS)
         check_choice("missing", missing, MISSING)
+        check_choice("marks", marks, MARKS)
         if k < 1:
             raise OptionError("k", k, "at least 1 candidate")
         if segment_length <= SPECIALS:
@@ -79,6 +86,7 @@ class JointEncoder(SplitEncoder):
         super().__init__(tokenizer, segment_length, segment_length, long_questions)
         self.segment_length, self.k = segment_length, k
         self._has_slots, self._shows_missing = positions == "slots", missing == "visible"
+        self._has_separators = marks == "separator"
         names = ["token_ids", "token_types", "marks", "valid_length"]
         if self._has_slots:
             names.insert(2, "positions")
@@ -131,6 +139,8 @@ class JointEncoder(SplitEncoder):
         lengths = np.array([len(segment) for segment in segments])
         starts = np.cumsum(lengths) - lengths
         token_ids = np.concatenate(segments)
+        if self._has_separators:
+            token_ids[starts[1:]] = self.tokenizer.separator_id
         token_types = np.repeat(np.arange(len(segments), dtype=np.int32), lengths)
         positions = None
         if self._has_slots:

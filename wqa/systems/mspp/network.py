@@ -165,6 +165,7 @@ class JointTransformer(Network):
             own.positions,
             own.missing,
             long_questions,
+            own.marks,
         )
 
     @property
