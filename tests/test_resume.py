@@ -285,20 +285,14 @@ def test_state_that_is_no_json(tmp_path):
         _read_record(tmp_path)
 
 
-def test_a_state_of_the_version_before_is_understood(tmp_path):
-    from wqa.training.checkpoint import State, _parse
+def test_a_checkpoint_of_the_version_before_is_refused(tmp_path):
+    from wqa.training.checkpoint import _read_record
 
-    values = {"update": 4, "epoch": 1, "batch": 2, "loss_sum": 0.5, "loss_updates": 2}
-    values.update(best_map=0.25, best_update=3, evaluations_since_best=1, finished=False)
-    record = _parse({"state": values, "sha256": {}}, tmp_path)
-    assert record.format == 1
-    assert record.state == State(
-        update=4,
-        epoch=1,
-        batch=2,
-        loss_sums={"loss": 0.5},
-        loss_updates=2,
-        best_figure=0.25,
-        best_update=3,
-        evaluations_since_best=1,
-    )
+    folder = tmp_path / "update-00000004"
+    folder.mkdir()
+    values = {"state": {"update": 4, "epoch": 1, "batch": 2}, "sha256": {}}
+    (folder / "state.json").write_text(json.dumps(values))
+    with pytest.raises(
+        RunDirectoryError, match="is of format 1; expected .* delete update-00000004"
+    ):
+        _read_record(folder)

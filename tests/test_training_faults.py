@@ -7,9 +7,7 @@ import io
 import json
 import os
 import pathlib
-import pickle
 import platform
-import random
 import shutil
 import signal
 import stat
@@ -19,7 +17,6 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import mxnet as mx
 import numpy as np
 import pytest
 from conftest import child_environment, needs_full_device, needs_onednn
@@ -42,7 +39,6 @@ from wqa.io.temporary import machine, remove_abandoned, scratch_folder, temporar
 from wqa.systems.train import train
 from wqa.training.checkpoint import Checkpoints
 from wqa.training.logs import MetricsFile
-from wqa.training.pickled_states import unpickle_state
 from wqa.training.trainer import Trainer
 
 #: Takes the lock of an output and waits to be killed.
@@ -454,107 +450,9 @@ def test_two_resumes_of_one_run(interrupted, tiny_encoder, few, popen):
 def test_resumed_from_arrays_it_gives_the_same_bits(interrupted, tiny_encoder, few, whole, ctx):
     out = interrupted(ctx)
     checkpoint = out / "checkpoints" / "update-00000002"
-    assert "optimizer.states" not in names(checkpoint)
     stored = load_file(str(checkpoint / "optimizer.safetensors"))
     assert {name.rsplit("/", 1)[1] for name in stored} == {"mean", "variance"}
     assert trained(tiny_encoder, few, out, resume=True, ctx=ctx) == whole[ctx]
-
-
-@pytest.fixture
-def old_checkpoint(tiny_encoder, few, tmp_path, monkeypatch):
-    """Make a checkpoint in the format of earlier versions, with MXNet's pickle."""
-
-    def make(ctx="cpu"):
-        def save(trainer, parameters, path):
-            trainer.save_states(str(path))
-
-        with monkeypatch.context() as patch, pytest.raises(Interrupted):
-            patch.setattr("wqa.training.trainer.save_optimizer", save)
-            at_call(patch, Trainer, "_step", 4)
-            trained(tiny_encoder, few, tmp_path / "run", ctx=ctx)
-        checkpoint = tmp_path / "run" / "checkpoints" / "update-00000002"
-        os.rename(checkpoint / "optimizer.safetensors", checkpoint / "optimizer.states")
-        record = reseal(checkpoint)
-        del record["format"]
-        (checkpoint / "state.json").write_text(json.dumps(record))
-        return checkpoint
-
-    return make
-
-
-@pytest.mark.parametrize("ctx", ["cpu", "cpu:0-1"])
-def test_resumed_from_an_earlier_version_it_gives_the_same_bits(
-    old_checkpoint, tiny_encoder, few, whole, ctx
-):
-    out = old_checkpoint(ctx).parent.parent
-    assert trained(tiny_encoder, few, out, resume=True, ctx=ctx) == whole[ctx]
-
-
-class Forged:
-    """Runs a command when Python unpickles it."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.system, (f"touch {self.path}",)
-
-
-def test_a_forged_pickle_runs_nothing(old_checkpoint, tiny_encoder, few, tmp_path):
-    checkpoint = old_checkpoint()
-    (checkpoint / "optimizer.states").write_bytes(pickle.dumps(({}, Forged(tmp_path / "ran"))))
-    reseal(checkpoint)
-    with pytest.raises(RunDirectoryError, match="asks for .*system.* nothing of it was run"):
-        trained(tiny_encoder, few, checkpoint.parent.parent, resume=True)
-    assert not (tmp_path / "ran").exists()
-
-
-def deep(opcode, count=100_000):
-    """A pickle of containers in containers."""
-    return b"\x80\x04" + b"N" + opcode * count
-
-
-HOSTILE = {
-    "nothing": b"",
-    "a deep tuple": deep(b"\x85") + b".",
-    "a deep key": b"\x80\x04}N" + b"\x85" * 100_000 + b"Ns.",
-    "a deep count": b"\x80\x04}" + b"N" + b"\x85" * 100_000 + b"\x86.",
-    "another pickle": pickle.dumps({"mean": 1}),
-    "no Adam": pickle.dumps(({}, {})),
-    "attributes of a dictionary": b"\x80\x04}}b.",
-    "a long text": b"\x80\x04X\xff\xff\xff\xffa.",
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_pickle_of_something_else_is_refused(name, tmp_path):
-    path = tmp_path / "optimizer.states"
-    path.write_bytes(HOSTILE[name])
-    with pytest.raises(RunDirectoryError, match="cannot be read"):
-        unpickle_state(path, ["weight"], [0])
-
-
-def test_damaged_pickles_are_read_or_refused(tmp_path):
-    updater = mx.optimizer.get_updater(mx.optimizer.create("adam"))
-    weight = mx.nd.ones((2, 3))
-    updater(0, weight, weight)
-    raw = updater.get_states(dump_optimizer=True)
-    path, rng = tmp_path / "optimizer.states", random.Random(0)
-    path.write_bytes(raw)
-    state = unpickle_state(path, ["weight"], [0])
-    assert state.updates == 1 and state.moments["weight"].counts == [1]
-    np.testing.assert_array_equal(state.moments["weight"].arrays[0], updater.states[0][0].asnumpy())
-    refused = 0
-    for _ in range(500):
-        damaged = bytearray(raw)
-        for _ in range(rng.choice([1, 1, 4])):
-            damaged[rng.randrange(len(raw))] = rng.randrange(256)
-        path.write_bytes(damaged[: rng.choice([len(raw), rng.randrange(1, len(raw))])])
-        try:
-            unpickle_state(path, ["weight"], [0])
-        except RunDirectoryError:
-            refused += 1
-    assert refused > 250
 
 
 def other_name(tensors, metadata):

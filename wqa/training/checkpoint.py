@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import os
 import pathlib
 import re
@@ -27,12 +26,10 @@ from wqa.io.temporary import remove, remove_abandoned, temporary_path
 from wqa.pretrained.folders import write_parameters
 from wqa.pretrained.parameters import load_parameters
 from wqa.training.optimizer_files import FILE as OPTIMIZER
-from wqa.training.optimizer_files import PICKLED as PICKLED_OPTIMIZER
 
 #: Number of checkpoints on disk.
 KEPT = 2
-#: Changes whenever older versions of the package cannot resume. Format 1, which has no number, has
-#: the optimizer's state as a pickle.
+#: Changes whenever older versions of the package cannot resume. Format 1 has no number.
 FORMAT = 2
 
 #: Takes the path of a file, and writes or reads the optimizer's state.
@@ -133,7 +130,7 @@ class Checkpoints:
         newest = checkpoints[-1]
         record = _read_record(newest)
         load_parameters(model, newest / "model.params", ctx)
-        load_optimizer(newest / record.optimizer)
+        load_optimizer(newest / OPTIMIZER)
         self._best = newest / "best.params" if record.has_best else None
         return record.state
 
@@ -182,10 +179,6 @@ class _Record:
     format: int = 1
 
     @property
-    def optimizer(self) -> str:
-        return PICKLED_OPTIMIZER if self.format == 1 else OPTIMIZER
-
-    @property
     def has_best(self) -> bool:
         return "best.params" in self.sha256
 
@@ -230,26 +223,18 @@ def _read_record(folder: pathlib.Path) -> _Record:
 
 
 def _parse(values: Any, path: pathlib.Path) -> _Record:
-    """The record in a ``state.json``, also of earlier versions of the package."""
-    if isinstance(values, dict) and isinstance(values.get("state"), dict):
-        state = dict(values["state"])
-        if "best_map" in state:
-            state["best_figure"] = state.pop("best_map")
-            state["loss_sums"] = {"loss": state.pop("loss_sum", 0.0)}
-        if state.get("best_figure") == -math.inf:  # of a version before, without an evaluation
-            state["best_figure"] = None
-        if "format" in values:
-            for field in dataclasses.fields(State):
-                if field.name not in state:
-                    raise ValueError(f"the field {field.name} is missing")
-        values = {**values, "state": state}
+    """The record in a ``state.json``."""
+    if isinstance(values, dict) and "format" in values and isinstance(values.get("state"), dict):
+        for field in dataclasses.fields(State):
+            if field.name not in values["state"]:
+                raise ValueError(f"the field {field.name} is missing")
     return from_dict(_Record, values, str(path))
 
 
 def _contradiction(record: _Record, folder: pathlib.Path) -> str:
     """What is inconsistent in ``state.json``; empty if nothing is."""
     state = record.state
-    if record.format not in (1, FORMAT):
+    if record.format != FORMAT:
         return f"is of format {record.format}"
     if state.update != _number(folder):
         return f"is that of update {state.update}"
@@ -258,7 +243,7 @@ def _contradiction(record: _Record, folder: pathlib.Path) -> str:
         # An evaluation needs an update, and so does the end of an epoch.
         if value < 0 or (name != "batch" and value > state.update):
             return f"the field {name} is {value} after {state.update} updates"
-    needed = {"model.params", record.optimizer}
+    needed = {"model.params", OPTIMIZER}
     if state.best_update:
         needed.add("best.params")
     if set(record.sha256) != needed:

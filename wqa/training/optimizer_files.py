@@ -2,7 +2,7 @@
 
 ``optimizer.safetensors`` holds the two moments of every parameter that was updated, as
 ``NAME/mean`` and ``NAME/variance``. Its metadata holds the version of the format and, in JSON, the
-counts of updates. Earlier versions of the package wrote ``optimizer.states``, a pickle.
+counts of updates.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from wqa.errors import RunDirectoryError, shorten
 from wqa.io.files import storage_errors
 from wqa.pretrained.folders import write_tensors
 from wqa.training.optimizer import MEND, MOMENTS, Moments, OptimizerState, set_state, state_of
-from wqa.training.pickled_states import unpickle_state
 
-#: Names of the file in a checkpoint, of this version and of earlier ones.
-FILE, PICKLED = "optimizer.safetensors", "optimizer.states"
+#: Name of the file in a checkpoint.
+FILE = "optimizer.safetensors"
 
 #: Changes whenever older files can no longer be read.
 FORMAT = "1"
@@ -52,12 +51,7 @@ def load_optimizer(
     trainer: gluon.Trainer, parameters: Mapping[str, gluon.Parameter], path: pathlib.Path
 ) -> None:
     """Restore the state of a trainer's Adam."""
-    if path.name == PICKLED:
-        devices = [device.device_id for device in trainer._contexts]
-        state = unpickle_state(path, list(parameters), devices)
-    else:
-        state = _read(path)
-    set_state(path, state, trainer, parameters)
+    set_state(path, _read(path), trainer, parameters)
 
 
 def _read(path: pathlib.Path) -> OptimizerState:
