@@ -2,23 +2,24 @@
 
 A checkpoint is a pickle of names and tensor descriptions beside the raw numbers. Since PyTorch 1.6
 it is a zip archive; before, it was one file of several pickles. Tensors and ordered dictionaries
-are all that a pickle may name; `wqa.pretrained.unpickling` reads it and calls nothing.
+are all that a pickle may name; `wqa.pretrained.unpickling` reads it and calls nothing else.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import pathlib
 import zipfile
 import zlib
-from typing import Any, BinaryIO, Callable, Dict, NamedTuple, Optional, Set, Tuple
+from typing import Any, BinaryIO, Dict, NamedTuple, Optional, Set, Tuple
 
 import numpy as np
 
 from wqa.config.reading import open_file
 from wqa.errors import EncoderError, shorten
 from wqa.pretrained.tensors import TensorFile, widen
-from wqa.pretrained.unpickling import MOST_BYTES, Name, Rules, load_pickle
+from wqa.pretrained.unpickling import MOST_BYTES, Unpickler
 
 #: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as uint16.
 STORAGES = {
@@ -48,6 +49,12 @@ CHECKED_BYTES = 1 << 20
 
 #: Greatest size of an axis, a step or a storage, beyond that of any file.
 MOST_NUMBERS = 1 << 62
+
+
+class StorageType(NamedTuple):
+    """What stands for the type of a storage in a pickle."""
+
+    kind: str  # a key of STORAGES
 
 
 class Storage(NamedTuple):
@@ -120,13 +127,14 @@ def _tensor_2(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> P
     return _tensor(storage, offset, shape, strides)
 
 
-#: Objects that a pickle may name besides the storages' types, and what a call of each gives.
-_CALLS: Dict[Name, Callable[..., Any]] = {
-    Name("collections", "OrderedDict"): _dictionary,
-    Name("torch._utils", "_rebuild_tensor"): _tensor,
-    Name("torch._utils", "_rebuild_tensor_v2"): _tensor_2,
-    Name("torch._utils", "_rebuild_parameter"): _parameter,
-    Name("torch", "Size"): _sizes,
+#: What stands for the objects that a pickle may name.
+_KNOWN: Dict[Tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): _dictionary,
+    ("torch._utils", "_rebuild_tensor"): _tensor,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor_2,
+    ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("torch", "Size"): _sizes,
+    **{("torch", kind): StorageType(kind) for kind in STORAGES},
 }
 
 
@@ -217,27 +225,25 @@ class PickledTensors(TensorFile):
             )
         self._checked.add(key)
 
-    def _rules(self) -> Rules:
-        return Rules(self._name, _call, self._storage)
+    def _unpickler(self, stream: io.BytesIO) -> Unpickler:
+        return Unpickler(stream, self._find, self._storage)
 
-    def _name(self, module: str, name: str) -> Name:
-        known = Name(module, name)
-        if known not in _CALLS and not (module == "torch" and name in STORAGES):
+    def _find(self, module: str, name: str) -> Any:
+        if (module, name) not in _KNOWN:
             raise EncoderError(
                 self.path,
                 f"the pickle asks for {module[:60]}.{name[:60]}",
                 "tensors and nothing else",
                 "nothing of it was run; do not use a file that you do not trust",
             )
-        return known
+        return _KNOWN[module, name]
 
     def _storage(self, pid: Any) -> Storage:
         # (word, type, key, device, size), and before the zip format a view of another storage
         if type(pid) is tuple and len(pid) in (5, 6) and pid[0] == "storage":
             _, kind, key, _, size, *view = pid
-            named = type(kind) is Name and kind.name in STORAGES and type(key) is str
-            if named and not any(view):
-                return Storage(key, kind.name, *_sizes((size,)))
+            if type(kind) is StorageType and type(key) is str and not any(view):
+                return Storage(key, kind.kind, *_sizes((size,)))
         raise EncoderError(
             self.path,
             f"the pickle refers to {_describe(pid)}",
@@ -268,7 +274,7 @@ class PickledTensors(TensorFile):
                     raise ValueError(f"{name} of {members[name].file_size} bytes")
             if folder + "byteorder" in members and archive.read(folder + "byteorder") != b"little":
                 raise EncoderError(self.path, "its numbers are big-endian", "little-endian numbers")
-            names, _ = load_pickle(archive.read(pickles[0]), self._rules())
+            names = self._unpickler(io.BytesIO(archive.read(pickles[0]))).load()
         blocks = {}
         for name, member in members.items():
             if name.startswith(folder + "data/"):
@@ -290,19 +296,17 @@ class PickledTensors(TensorFile):
             )
 
     def _legacy(self, file: BinaryIO) -> Tuple[Dict[str, Any], Dict[str, _Block]]:
-        rules = self._rules()
         # Five pickles come before the numbers, of which the first three are tiny.
-        content = file.read(3 * MOST_BYTES)
-        magic, position = load_pickle(content, rules)
+        content = io.BytesIO(file.read(3 * MOST_BYTES))
+        unpickler = self._unpickler(content)
+        magic = unpickler.load()
         if type(magic) is not int or magic != LEGACY_MAGIC:
             raise EncoderError(
                 self.path, "does not start as a checkpoint does", "a PyTorch checkpoint", _MEND
             )
         # Two pickles go unused: the protocol's version and the system's word sizes.
-        for _ in range(2):
-            _, position = load_pickle(content, rules, position)
-        values, position = load_pickle(content, rules, position)
-        keys, position = load_pickle(content, rules, position)
+        _, _, values, keys = (unpickler.load() for _ in range(4))
+        position = content.tell()
         names = self._names(values)
         widths = {}
         for tensor in names.values():
@@ -316,12 +320,6 @@ class PickledTensors(TensorFile):
             blocks[key] = _Block(position + 8, count * widths[key], None)
             position += 8 + count * widths[key]
         return names, blocks
-
-
-def _call(target: Any, arguments: Tuple[Any, ...]) -> Any:
-    if type(target) is not Name or target not in _CALLS:
-        raise ValueError(f"the pickle calls {_describe(target)}")
-    return _CALLS[target](*arguments)
 
 
 def _extent(shape: Tuple[int, ...], strides: Tuple[int, ...]) -> int:
