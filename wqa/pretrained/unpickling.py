@@ -24,7 +24,7 @@ OPCODES = frozenset(_NAMES.split())
 
 #: Greatest number of opcodes in a pickle. It bounds the stack, the memo and all that is built. A
 #: checkpoint of 400 tensors has 20,000.
-MOSTOPCODES = 500_000
+MOST_OPCODES = 500_000
 
 #: Greatest size of a pickle in bytes. That of 400 tensors has 60,000.
 MOST_BYTES = 1 << 24
@@ -57,6 +57,7 @@ class Unpickler(_PythonUnpickler):
     def _scan(self) -> None:
         """Check the opcodes of a pickle without following them."""
         start = self._stream.tell()
+        argument: Any
         for count, (opcode, argument, position) in enumerate(pickletools.genops(self._stream)):
             if opcode.name not in OPCODES:
                 raise ValueError(f"opcode {opcode.name} at byte {position}")
