@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional, Set, Tuple
+from typing import Any, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
-from wqa.io.lines import checked_utf8, json_value, object_of, text_lines, text_of, write_lines
+from wqa.io.lines import (
+    UniqueIds,
+    checked_utf8,
+    json_value,
+    object_of,
+    text_lines,
+    text_of,
+    write_lines,
+)
 
 #: Labels of FEVER (Thorne et al. 2018), in the order of a network's outputs.
 LABELS = ("SUPPORTS", "NOT ENOUGH INFO", "REFUTES")
@@ -58,7 +66,7 @@ def read_claims(path: PathLike, labelled: bool = True) -> Iterator[Claim]:
         At the first line that is no claim, whose label is unknown or missing, or whose id is that
         of a line before; the message names file and line. Also if there is no line.
     """
-    lines_of_ids: Dict[str, int] = {}
+    ids, number = UniqueIds("claim"), 0
     for number, line in text_lines(path):
         where = f"{path}, line {number}"
         claim = _claim(json_value(line, where), where)
@@ -66,16 +74,9 @@ def read_claims(path: PathLike, labelled: bool = True) -> Iterator[Claim]:
             raise DataError(
                 where, "no key 'label'", "one of " + ", ".join(LABELS), "take labelled claims"
             )
-        if claim.id in lines_of_ids:
-            raise DataError(
-                where,
-                f"claim id {shorten(claim.id)} is on line {lines_of_ids[claim.id]} too",
-                "ids that are unique in a file",
-                "rename one of the two",
-            )
-        lines_of_ids[claim.id] = number
+        ids.add(claim.id, where, number)
         yield claim
-    if not lines_of_ids:
+    if not number:
         raise DataError(path, "the file holds no claim", "one JSON object a line")
 
 
@@ -127,14 +128,12 @@ def write_claims(path: PathLike, claims: Iterable[Claim]) -> None:
 
 
 def _lines(claims: Iterable[Claim]) -> Iterator[str]:
-    ids: Set[str] = set()
+    ids = UniqueIds("claim")
     for claim in claims:
         where = f"claim {shorten(claim.id)}"
         fields = claim._asdict()
         if claim.label is None:
             del fields["label"]
         _claim(fields, where)
-        if claim.id in ids:
-            raise DataError(where, "two claims have this id", "ids that are unique in a file")
-        ids.add(claim.id)
+        ids.add(claim.id, where)
         yield checked_utf8(json.dumps(fields, ensure_ascii=False), where)

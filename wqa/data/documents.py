@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from wqa.data.ir_names import is_ir_name, read_dataset_documents
 from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
 from wqa.io.lines import (
+    UniqueIds,
     bounded_lines,
     checked_utf8,
     decoded_lines,
@@ -85,22 +86,15 @@ def read_placed_documents(path: PathLike) -> Iterator[Tuple[Document, int]]:
             check_id(name, f"{path}, document {shorten(name)}")
             yield Document(name, text), 0
         return
-    lines_of_ids: Dict[str, int] = {}
+    ids, number = UniqueIds("document"), 0
     with open_lines(path) as file:
         lines = bounded_lines(file, path, LONGEST_DOCUMENT)
         for number, line in decoded_lines(lines, path):
             where = f"{path}, line {number}"
             document = parse_document(line, where)
-            known = lines_of_ids.setdefault(document.id, number)
-            if known != number:
-                raise DataError(
-                    where,
-                    f"document id {shorten(document.id)} is on line {known} too",
-                    "ids that are unique in a file",
-                    "rename one of the two",
-                )
+            ids.add(document.id, where, number)
             yield document, file.tell()
-    if not lines_of_ids:
+    if not number:
         raise DataError(path, "the file holds no document", "one JSON object a line")
 
 
@@ -145,13 +139,11 @@ def write_documents(path: PathLike, documents: Iterable[Document]) -> None:
 
 
 def _lines(documents: Iterable[Document]) -> Iterator[str]:
-    ids: Set[str] = set()
+    ids = UniqueIds("document")
     for document in documents:
         where = f"document {shorten(document.id)}"
         _check(document, where)
-        if document.id in ids:
-            raise DataError(where, "two documents have this id", "ids that are unique in a file")
-        ids.add(document.id)
+        ids.add(document.id, where)
         fields: Dict[str, Any] = {"id": document.id, "text": document.text}
         if document.title.strip():
             fields["title"] = document.title

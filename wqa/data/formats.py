@@ -11,6 +11,7 @@ from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import (
+    UniqueIds,
     bounded_lines,
     checked_utf8,
     decoded_lines,
@@ -63,23 +64,15 @@ def read_placed_questions(
         for question in read_dataset(str(path), with_candidates):
             yield question, 0
         return
-    lines_of_ids: Dict[str, int] = {}
+    ids, number = UniqueIds("question"), 0
     with open_lines(path) as file:
         lines = bounded_lines(file, path, LONGEST_QUESTION)
         for number, line in decoded_lines(lines, path):
             where = f"{path}, line {number}"
             question = parse_question(line, where, with_candidates)
-            if question.id in lines_of_ids:
-                raise DataError(
-                    where,
-                    f"question id {shorten(question.id)} is on line "
-                    f"{lines_of_ids[question.id]} too",
-                    "ids that are unique in a file",
-                    "rename one of the two",
-                )
-            lines_of_ids[question.id] = number
+            ids.add(question.id, where, number)
             yield question, file.tell()
-    if not lines_of_ids:
+    if not number:
         raise DataError(path, "the file holds no question", "one JSON object a line")
 
 

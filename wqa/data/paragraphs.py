@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import json
 import pathlib
 from typing import Any, Iterable, Iterator, List, NamedTuple, Tuple
@@ -10,7 +9,15 @@ from typing import Any, Iterable, Iterator, List, NamedTuple, Tuple
 from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
-from wqa.io.lines import checked_utf8, json_value, object_of, text_lines, text_of, write_lines
+from wqa.io.lines import (
+    UniqueIds,
+    checked_utf8,
+    json_value,
+    object_of,
+    text_lines,
+    text_of,
+    write_lines,
+)
 
 #: Ends of the names of a folder's files of documents.
 SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -34,26 +41,6 @@ class ParagraphDocument(NamedTuple):
 
     id: str
     paragraphs: Tuple[Paragraph, ...]
-
-
-class _RecentIds:
-    """Ids of the last documents of a file with the numbers of their lines."""
-
-    def __init__(self) -> None:
-        self._numbers: collections.OrderedDict[str, int] = collections.OrderedDict()
-
-    def add(self, document_id: str, number: int, where: str) -> None:
-        """Add an id, which may not be one of them yet."""
-        if document_id in self._numbers:
-            raise DataError(
-                where,
-                f"document id {shorten(document_id)} is on line {self._numbers[document_id]} too",
-                "ids that are unique in a file",
-                "rename one of the two",
-            )
-        self._numbers[document_id] = number
-        if len(self._numbers) > RECENT_IDS:
-            self._numbers.popitem(last=False)
 
 
 def paragraph_files(source: PathLike) -> List[pathlib.Path]:
@@ -96,12 +83,12 @@ def read_paragraphs(path: PathLike) -> Iterator[ParagraphDocument]:
         At the first line that is no document, that has a blank sentence, or whose id is that of one
         of the `RECENT_IDS` lines before; the message names file and line. Also if there is no line.
     """
-    ids = _RecentIds()
+    ids = UniqueIds("document", RECENT_IDS)
     number = 0
     for number, line in text_lines(path):
         where = f"{path}, line {number}"
         document = _document(json_value(line, where), where)
-        ids.add(document.id, number, where)
+        ids.add(document.id, where, number)
         yield document
     if not number:
         raise DataError(path, "the file holds no document", "one JSON object a line")
@@ -159,7 +146,7 @@ def write_paragraphs(path: PathLike, documents: Iterable[ParagraphDocument]) -> 
 
 
 def _lines(documents: Iterable[ParagraphDocument]) -> Iterator[str]:
-    ids = _RecentIds()
+    ids = UniqueIds("document", RECENT_IDS)
     for number, document in enumerate(documents, 1):
-        ids.add(document.id, number, f"document {shorten(document.id)}")
+        ids.add(document.id, f"document {shorten(document.id)}", number)
         yield to_line(document)

@@ -154,6 +154,30 @@ def object_of(value: Any, needed: Set[str], optional: Set[str], where: str) -> D
     return value
 
 
+class UniqueIds:
+    """Ids of the records of a file, of which no two may be the same.
+
+    ``kind`` is what a record is called. Of a file of any length, the last ``most`` ids are known.
+    """
+
+    def __init__(self, kind: str, most: Optional[int] = None) -> None:
+        self._kind, self._most = kind, most
+        self._lines: Dict[str, Optional[int]] = {}
+
+    def add(self, record_id: str, where: str, line: Optional[int] = None) -> None:
+        """Add the id of a record, with the number of its line if it was read from one."""
+        if record_id in self._lines:
+            first = self._lines[record_id]
+            problem = f"two {self._kind}s have this id"
+            if first is not None:
+                problem = f"{self._kind} id {shorten(record_id)} is on line {first} too"
+            expected, mend = "ids that are unique in a file", "rename one of the two"
+            raise DataError(where, problem, expected, mend)
+        self._lines[record_id] = line
+        if self._most is not None and len(self._lines) > self._most:
+            del self._lines[next(iter(self._lines))]
+
+
 def text_of(value: Any, name: str, where: str) -> str:
     """Take a value as a string that UTF-8 can represent."""
     if not isinstance(value, str):
