@@ -11,6 +11,7 @@ from typing import Dict, NamedTuple, Tuple
 import numpy as np
 
 from wqa.errors import DataError, check_choice, shorten
+from wqa.io.arrays import widen
 
 #: Element types of entries, and the NumPy types that carry them (bfloat16 as its 16 bits).
 STORES: Dict[str, np.dtype] = {
@@ -165,9 +166,7 @@ def _signed(total: int) -> int:
 
 def _as_float32(encodings: np.ndarray) -> np.ndarray:
     if encodings.dtype == np.uint16:
-        bits = encodings.astype(np.uint32)
-        bits <<= 16
-        return bits.view(np.float32)
+        return widen(encodings)
     return np.asarray(encodings, np.float32)
 
 

@@ -254,3 +254,10 @@ def check_question_indices(limit: int) -> BlockCheck:
         return f"question index {block[index]} of pair {start + index}, of {limit} questions"
 
     return check
+
+
+def widen(halves: np.ndarray) -> np.ndarray:
+    """Convert bfloat16, whose bits are uint16, to float32."""
+    bits = halves.astype("<u4")
+    bits <<= 16
+    return bits.view("<f4")

@@ -18,7 +18,8 @@ import numpy as np
 
 from wqa.config.reading import open_file
 from wqa.errors import EncoderError, shorten
-from wqa.pretrained.tensors import TensorFile, widen
+from wqa.io.arrays import widen
+from wqa.pretrained.tensors import TensorFile
 from wqa.pretrained.unpickling import MOST_BYTES, Unpickler
 
 #: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as uint16.

@@ -19,8 +19,3 @@ class TensorFile:
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
         """Read rows of a tensor."""
         raise NotImplementedError
-
-
-def widen(halves: np.ndarray) -> np.ndarray:
-    """Convert bfloat16 to float32."""
-    return (halves.astype("<u4") << 16).view("<f4")

@@ -13,10 +13,11 @@ from safetensors import SafetensorError, safe_open
 from wqa.config import parse_json
 from wqa.config.reading import open_file
 from wqa.errors import EncoderError, shorten
+from wqa.io.arrays import widen
 from wqa.io.parameter_files import is_finite, read_array, read_layout
 from wqa.pretrained.configs import read_object
 from wqa.pretrained.pickled import PickledTensors
-from wqa.pretrained.tensors import TensorFile, widen
+from wqa.pretrained.tensors import TensorFile
 
 #: Names of the weights of each format: a single file, or the index of its shards.
 SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
