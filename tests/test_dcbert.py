@@ -26,7 +26,7 @@ from wqa.models import parse_devices
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained.parameters import load_parameters
 from wqa.systems import SYSTEMS
-from wqa.systems.dcbert.interactions import JointRows
+from wqa.systems.dcbert.interactions import PairRows
 from wqa.systems.dcbert.network import DCBERTConfig
 from wqa.systems.export import export_mxnet
 from wqa.systems.registry import build_network
@@ -127,7 +127,7 @@ def joint_by_hand(network, question, question_valid, document, document_valid):
 def test_joint_sequences_are_those_of_one_pair_at_a_time(hybridized):
     network = decoupled()
     join = network.join()
-    assert isinstance(join, JointRows)
+    assert isinstance(join, PairRows)
     join.hybridize(hybridized)
     for seed, widths in enumerate([(9, 17), (16, 30)]):
         inputs = encodings([9, 1, 2, 5], widths[0], seed) + encodings([1, 17, 9, 2], widths[1], 9)

@@ -18,8 +18,8 @@ from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.documents import Document, write_documents
 from wqa.engines.onednn import PackedBatch, PackedLayers
-from wqa.engines.onednn.joint_rows import JointRows
 from wqa.engines.onednn.library import as_float32, zeros
+from wqa.engines.onednn.pair_rows import PairRows
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.inference.document_encoder import encodings_identity
@@ -259,7 +259,7 @@ def test_int8_differs_by_its_rounding_alone():
     network = network_of(layers=2, exits=(1, 2))
     lengths = [(5 + number % 15, range(3 + number % 5, 60, 5)) for number in range(20)]
     pairs = [pair for question in questions_of(5, lengths) for pair in question]
-    quantized = DecoupledRanker.calibrate(network, pairs)
+    quantized = DecoupledRanker.quantize(network, pairs)
     assert len(quantized) == len(network.quantized_layers()) == 3 + 3 + 2
     group = questions_of()
     exact = np.concatenate(scores_one_by_one(network, group), axis=1)
@@ -285,7 +285,7 @@ def test_stored_encodings_become_joint_rows(kind, stored):
     if stored == np.uint16:
         rows = (values.view(np.uint32) >> 16).astype(np.uint16)
     exact = as_float32(rows) if stored == np.uint16 else rows.astype(np.float32)
-    joint = JointRows([None, table], kind, 32)
+    joint = PairRows([None, table], kind, 32)
     for number, expected in enumerate((exact, exact + table[:17])):
         out = zeros((17, 32), kind)
         joint.write(rows, number, out)

@@ -18,7 +18,7 @@ from wqa.evaluation import evaluate
 from wqa.inference import SequentialRanker
 from wqa.pretrained import read_backbone_config
 from wqa.systems.export import export_mxnet
-from wqa.systems.load import build_ranker, calibrate_network, load_ranker
+from wqa.systems.load import build_ranker, load_ranker, quantize_network
 from wqa.systems.mspp.inputs import JointEncoder
 from wqa.systems.mspp.ranker import JointRanker
 from wqa.systems.quantize import quantize
@@ -309,7 +309,7 @@ def test_lower_precisions_are_close(tiny_encoder, joint_run, precision, toleranc
         pairs = []
         for question in corpus():
             pairs += exact.encoder.encode(question.question, question.texts)
-        options["quantized"] = calibrate_network("mspp", exact.network, pairs)
+        options["quantized"] = quantize_network("mspp", exact.network, pairs)
         assert quantize(joint_run, corpus()) == 12
         assert len(list(load_ranker(joint_run, precision="int8").rank_all(corpus()))) == 6
     ranker = build_ranker("mspp", exact.network, exact.encoder, engine=config, **options)

@@ -336,7 +336,9 @@ def test_branches_are_calibrated_on_the_encodings_after_the_body(monkeypatch, ru
     embeddings = network.backbone.embeddings
     pairs = random_pairs(np.random.default_rng(0), 5, 4, 60, 100)
     layers = [network.backbone.layers[0], *layers]
-    module.calibrate(network.config, embeddings, layers, pairs, 0.8, [range(1, 3), range(3, 5)])
+    module.quantize_layers(
+        network.config, embeddings, layers, pairs, 0.8, [range(1, 3), range(3, 5)]
+    )
     np.testing.assert_array_equal(magnitudes[1], magnitudes[3])
     assert np.abs(magnitudes[2] - magnitudes[3]).max() > 1e-3
 

@@ -601,7 +601,7 @@ def test_the_engines_read_the_same(family_encoder, tmp_path, precision, engine, 
 def test_a_quantized_reader_reads(rivers, reader_run, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(reader_run, run)
-    with pytest.raises(RunDirectoryError, match="calibrate the run with `wqa quantize"):
+    with pytest.raises(RunDirectoryError, match="quantize the run with `wqa quantize"):
         load_reader(run, precision="int8")
     assert main(["quantize", str(run), "--data", str(rivers / "train.jsonl")]) == 0
     reader = load_reader(run, precision="int8")

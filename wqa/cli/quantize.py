@@ -1,4 +1,4 @@
-"""Calibrate a run for int8, on questions of its development split.
+"""Quantize a run for int8, on questions of its development split.
 
 example:
   wqa quantize runs/wikiqa --data data/wikiqa/dev.jsonl
@@ -26,14 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data",
         required=True,
         metavar="FILE",
-        help="questions to calibrate on, canonical JSONL, or claims",
+        help="questions to measure ranges on, canonical JSONL, or claims",
     )
     parser.add_argument(
         "--questions",
         type=int,
         default=100,
         metavar="N",
-        help="number of questions to calibrate on (default: 100)",
+        help="number of questions to measure on (default: 100)",
     )
     parser.add_argument(
         "--strength",
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _questions(options: argparse.Namespace) -> Iterator[Any]:
-    """Questions to calibrate on; for a run that labels claims these, with their evidence."""
+    """Questions to measure ranges on; for a run that labels claims these, with their evidence."""
     from wqa.data import Candidate, Question, read_claims, read_questions
     from wqa.systems.run_directory import run_kind
 

@@ -68,8 +68,8 @@ def build_engine(
         raise OptionError(
             "precision",
             "int8 of a model without calibration",
-            "a calibrated run",
-            "calibrate the run with `wqa quantize`",
+            "a quantized run",
+            "quantize the run with `wqa quantize`",
         )
     with MXNET_LOCK:
         return engines[1](*shared, quantized=quantized)

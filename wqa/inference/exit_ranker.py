@@ -21,7 +21,7 @@ from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine
 from wqa.engines.engine import Engine
-from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
+from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
 from wqa.errors import OptionError, check_choice
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
@@ -123,7 +123,7 @@ class CascadeRanker(EncodingRanker):
         )
 
     @staticmethod
-    def calibrate(
+    def quantize(
         network: Network, pairs: Sequence[Any], strength: float = STRENGTH
     ) -> QuantizedLayers:
         """Quantize the products of all layers of a network.
@@ -133,7 +133,8 @@ class CascadeRanker(EncodingRanker):
         network : Network
             Network of transformer layers, with its parameters on the CPU.
         pairs : sequence of Encoded
-            Pairs to calibrate on, as the ranker's encoder makes them, none of them empty.
+            Pairs to measure the inputs of layers on, as the ranker's encoder makes them, none of
+            them empty.
         strength : float
             SmoothQuant's alpha.
 
@@ -151,7 +152,7 @@ class CascadeRanker(EncodingRanker):
                 start += len(branch.layers)
             layers += stage.all_layers()
         embeddings = network.encoders[0].embeddings
-        return calibrate(network.config, embeddings, layers, pairs, strength, branches)
+        return quantize_layers(network.config, embeddings, layers, pairs, strength, branches)
 
     def members(self) -> List[Tuple[str, Ranker]]:
         networks = self.network.members()

@@ -70,13 +70,13 @@ def build_ranker(system: str, network: Network, encoder: PairEncoder, **options:
     return build(network, encoder, system=system, **options)
 
 
-def calibrate_network(
+def quantize_network(
     system: str, network: Network, pairs: Sequence[Any], strength: float = STRENGTH
 ) -> QuantizedLayers:
     """Quantize the products of a network as the ranker of its system computes them."""
     owner = find_system(system).ranker_type()
-    calibrate = getattr(owner, "calibrate", CascadeRanker.calibrate)
-    return calibrate(network, pairs, strength)
+    quantize = getattr(owner, "quantize", CascadeRanker.quantize)
+    return quantize(network, pairs, strength)
 
 
 def load_ranker(
@@ -369,8 +369,8 @@ def _load_classifier(
         raise OptionError(
             "precision",
             f"int8 of {path}, another library's directory",
-            "a calibrated run",
-            "convert it with `wqa convert`, then calibrate it with `wqa quantize`",
+            "a quantized run",
+            "convert it with `wqa convert`, then quantize it with `wqa quantize`",
         )
     with encoder_directory(path) as folder:
         network = load_classifier(folder, parse_devices(engine.ctx))

@@ -1,4 +1,4 @@
-"""Calibration of a run for int8."""
+"""Quantization of a run for int8."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wqa.errors import OptionError, RunDirectoryError
 from wqa.io.digests import forget_digests, record_digests
 from wqa.io.files import PathLike, atomic_writer, sha256
 from wqa.io.locks import lock_output
-from wqa.systems.load import calibrate_network, load_network_ranker
+from wqa.systems.load import load_network_ranker, quantize_network
 from wqa.systems.run_directory import Run, load_run, quantized_path
 from wqa.text import note_long_questions, prepare_questions
 
@@ -29,7 +29,7 @@ def quantize(
     strength: float = STRENGTH,
     long_questions: str = "error",
 ) -> int:
-    """Calibrate a run and write its 8-bit products to ``int8.safetensors`` in its directory."""
+    """Quantize a run and write its 8-bit products to ``int8.safetensors`` in its directory."""
     if not 0 <= strength <= 1:
         raise OptionError("strength", strength, "a number from 0 to 1")
     folder = pathlib.Path(run)
@@ -42,7 +42,7 @@ def quantize(
         raise OptionError("questions", "no question", "at least one")
     prepared = prepare_questions(calibration, [loaded.encoder])
     with lock_output(folder):
-        pairs = _calibrate(folder, loaded, prepared.questions, strength)
+        pairs = _quantize(folder, loaded, prepared.questions, strength)
     note_long_questions(prepared.truncated, prepared.skipped)
     return pairs
 
@@ -67,13 +67,13 @@ def _open(folder: pathlib.Path, long_questions: str) -> Run:
     )
 
 
-def _calibrate(folder: pathlib.Path, run: Run, calibration: List[Question], strength: float) -> int:
-    """Calibrate a run on questions and write the file; returns the number of pairs."""
+def _quantize(folder: pathlib.Path, run: Run, calibration: List[Question], strength: float) -> int:
+    """Quantize a run by questions and write the file; returns the number of pairs."""
     pairs = []
     for question in calibration:
         encoded = run.encoder.encode(question.question, question.texts, question.id)
         pairs += [pair for pair in encoded if not pair.empty]
-    quantized = calibrate_network(run.config.system, run.network, pairs, strength)
+    quantized = quantize_network(run.config.system, run.network, pairs, strength)
     record = {
         "model_sha256": sha256(folder / "model.params"),
         "questions": str(len(calibration)),

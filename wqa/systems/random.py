@@ -18,7 +18,7 @@ from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import WqaError
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.models import Network, parse_devices
-from wqa.systems.load import build_ranker, calibrate_network
+from wqa.systems.load import build_ranker, quantize_network
 from wqa.systems.registry import build_network
 from wqa.text import Encoded, PairEncoder, SplitPair
 
@@ -69,7 +69,7 @@ def _quantized(
     else:
         lengths = (4, shortest), (shortest, longest)
         [pairs] = random_splits(1, _CALIBRATED, *lengths, config.vocab_size, seed)
-    return calibrate_network(system, network, encoder.inputs(pairs))
+    return quantize_network(system, network, encoder.inputs(pairs))
 
 
 def random_ensemble(configs: Sequence[BackboneConfig], seed: int = 0, **options: Any) -> Any:

@@ -161,7 +161,7 @@ def quantized_path(folder: pathlib.Path) -> pathlib.Path:
 def _load_quantized(
     folder: pathlib.Path, config: RunConfig, network: Network
 ) -> Optional[QuantizedLayers]:
-    path, mend = quantized_path(folder), f"calibrate the run with `wqa quantize {folder}`"
+    path, mend = quantized_path(folder), f"quantize the run with `wqa quantize {folder}`"
     if packing_obstacle(network):
         return None  # the engine says why it cannot compute the network
     depth = len(network.quantized_layers())

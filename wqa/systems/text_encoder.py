@@ -16,7 +16,7 @@ from wqa.config import EngineConfig, read_json, read_run_config
 from wqa.data import builtin_path, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline
 from wqa.engines.onednn import check_precision, choose_engine
-from wqa.engines.onednn.quantize import QuantizedLayers, calibrate
+from wqa.engines.onednn.quantize import QuantizedLayers, quantize_layers
 from wqa.errors import OptionError, RunDirectoryError, check_choice
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.io.encoder_directories import encoder_directory
@@ -75,11 +75,11 @@ def load_similarity(
     network = SimilarityNetwork(encoders.question, encoders.document, config)
     inputs = network.text_encoder(encoders.tokenizer, encoders.max_length, long_questions)
     if engine.precision == "int8" and choose_engine(engine) == "onednn":
-        options["quantized"] = _calibrate(encoders)
+        options["quantized"] = _quantize(encoders)
     return SimilarityRanker(network, inputs, engine=engine, system=name.rule, **options)
 
 
-def _calibrate(encoders: TextEncoders) -> QuantizedLayers:
+def _quantize(encoders: TextEncoders) -> QuantizedLayers:
     """8-bit products of the encoders, once where both texts share one."""
     texts: List[str] = []
     for question in read_questions(builtin_path("train")):
@@ -89,7 +89,7 @@ def _calibrate(encoders: TextEncoders) -> QuantizedLayers:
     quantized: QuantizedLayers = []
     for backbone in dict.fromkeys((encoders.question, encoders.document)):
         layers = list(backbone.layers)
-        quantized += calibrate(backbone.config, backbone.embeddings, layers, inputs)
+        quantized += quantize_layers(backbone.config, backbone.embeddings, layers, inputs)
     return quantized
 
 

@@ -5,9 +5,9 @@ call. The package ``onednn-cpu-gomp`` brings oneDNN 3.2 as a shared library, on 
 runtime.
 
 `PackedLayers` runs layers on packed rows, for ranking. `GradientEngine` runs slices of layers in
-MXNet's autograd graph, for training. `calibrate` prepares 8-bit products. They know layers, but no
-paper, head or loss. `library` loads oneDNN and describes memory, `kernels` compiles operations, and
-`operations` binds them to buffers.
+MXNet's autograd graph, for training. `quantize_layers` prepares 8-bit products. They know layers,
+but no paper, head or loss. `library` loads oneDNN and describes memory, `kernels` compiles
+operations, and `operations` binds them to buffers.
 """
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
@@ -16,7 +16,7 @@ from wqa.engines.onednn.gradients import GradientEngine
 from wqa.engines.onednn.library import available, instruction_set
 from wqa.engines.onednn.packing import PackedBatch
 from wqa.engines.onednn.parameters import Quantized
-from wqa.engines.onednn.quantize import calibrate, read_quantized, write_quantized
+from wqa.engines.onednn.quantize import quantize_layers, read_quantized, write_quantized
 from wqa.engines.onednn.scoring import PackedLayers
 from wqa.engines.onednn.stage import DenseChain
 
@@ -27,7 +27,7 @@ __all__ = [
     "PackedLayers",
     "Quantized",
     "available",
-    "calibrate",
+    "quantize_layers",
     "check_precision",
     "choose_engine",
     "encoding_kind",

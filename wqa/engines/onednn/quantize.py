@@ -40,7 +40,7 @@ QuantizedLayers = List[Dict[str, Quantized]]
 Begin = Callable[[PackedLayers, Sequence[Any], PackedBatch], None]
 
 
-def calibrate(
+def quantize_layers(
     config: BackboneConfig,
     embeddings: Optional[Embeddings],
     layers: Sequence[EncoderLayer],
@@ -63,7 +63,8 @@ def calibrate(
     layers : sequence of EncoderLayer
         Layers of the network, those of branches included.
     pairs : sequence of Encoded
-        Pairs to calibrate on, none of them empty, or what ``begin`` takes, with a ``length``.
+        Pairs to measure the inputs of layers on, none of them empty, or what ``begin`` takes, with
+        a ``length``.
     strength : float
         SmoothQuant's alpha, in [0, 1].
     branches : sequence of range

@@ -10,10 +10,10 @@ from mxnet.gluon import HybridBlock
 
 from wqa.config import EngineConfig
 from wqa.engines.mxnet import HybridEngine
-from wqa.engines.onednn import PackedBatch, PackedLayers, calibrate
+from wqa.engines.onednn import PackedBatch, PackedLayers, quantize_layers
 from wqa.engines.onednn.engine import PackedEngine
-from wqa.engines.onednn.joint_rows import JointRows
 from wqa.engines.onednn.library import as_float32, zeros
+from wqa.engines.onednn.pair_rows import PairRows
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.text import bucketed
 
@@ -35,7 +35,7 @@ class TextRows:
         return len(self.rows)
 
 
-class JointPair(NamedTuple):
+class EncodedPair(NamedTuple):
     """Encodings of a question and a document."""
 
     question: TextRows
@@ -67,30 +67,30 @@ class DecoupledPackedEngine(PackedEngine):
         quantized: Optional[QuantizedLayers] = None,
     ) -> None:
         super().__init__(network, typed, padding_id, config, quantized)
-        self._joint = JointRows(_tables(network), self._layers.kind, network.config.units)
+        self._joint = PairRows(_tables(network), self._layers.kind, network.config.units)
 
-    def _batch(self, pairs: Sequence[JointPair]) -> PackedBatch:
+    def _batch(self, pairs: Sequence[EncodedPair]) -> PackedBatch:
         lengths = np.array([pair.length for pair in pairs])
         return PackedBatch(lengths, _read([pair.question.length for pair in pairs]))
 
-    def _begin(self, pairs: Sequence[JointPair], batch: PackedBatch) -> None:
+    def _begin(self, pairs: Sequence[EncodedPair], batch: PackedBatch) -> None:
         _join(self._joint, self._layers, pairs, batch)
 
 
-def calibrate_interaction(
-    network: Any, pairs: Sequence[JointPair], strength: float
+def quantize_interaction(
+    network: Any, pairs: Sequence[EncodedPair], strength: float
 ) -> QuantizedLayers:
     """Quantize the products of a network's interaction layers."""
     layers = [layer for stage in network.encoder_stages() for layer in stage.layers]
     if not layers:
         return []
-    joint = JointRows(_tables(network), "float32", network.config.units)
+    joint = PairRows(_tables(network), "float32", network.config.units)
 
-    def begin(packed: PackedLayers, some: Sequence[JointPair], batch: PackedBatch) -> None:
+    def begin(packed: PackedLayers, some: Sequence[EncodedPair], batch: PackedBatch) -> None:
         lengths = [pair.question.length for pair in some]
         _join(joint, packed, some, PackedBatch(batch.lengths, _read(lengths)))
 
-    return calibrate(network.config, None, layers, pairs, strength, begin=begin)
+    return quantize_layers(network.config, None, layers, pairs, strength, begin=begin)
 
 
 def _read(question_lengths: Sequence[int]) -> np.ndarray:
@@ -99,7 +99,7 @@ def _read(question_lengths: Sequence[int]) -> np.ndarray:
 
 
 def _join(
-    joint: JointRows, layers: PackedLayers, pairs: Sequence[JointPair], batch: PackedBatch
+    joint: PairRows, layers: PackedLayers, pairs: Sequence[EncodedPair], batch: PackedBatch
 ) -> None:
     """Set the current encodings: the rows of the question, then those of the document."""
     encodings = layers.encodings
@@ -147,7 +147,7 @@ class DecoupledHybridEngine(HybridEngine):
         if self._join is not None:
             self._join.hybridize()
 
-    def _begin(self, pairs: Sequence[JointPair]) -> Tuple[List[mx.nd.NDArray], int]:
+    def _begin(self, pairs: Sequence[EncodedPair]) -> Tuple[List[mx.nd.NDArray], int]:
         questions = _padded([pair.question for pair in pairs])
         documents = _padded([pair.document for pair in pairs])
         length = questions[0].shape[1] + documents[0].shape[1]

@@ -198,7 +198,7 @@ def padding_of(F: Any, hidden: Tensor, valid_length: Tensor) -> Tensor:
 class FirstRows(HybridBlock):
     """The first encodings of both texts, which is all that the linear variant reads.
 
-    Inputs and outputs are those of `JointRows`; here the output has two positions.
+    Inputs and outputs are those of `PairRows`; here the output has two positions.
     """
 
     def hybrid_forward(
@@ -209,7 +209,7 @@ class FirstRows(HybridBlock):
         return F.concat(first, second, dim=1), 2 * F.ones_like(question_valid)
 
 
-class JointRows(HybridBlock):
+class PairRows(HybridBlock):
     """The joint sequence of a question and a document.
 
     Rows of the position table and of the type table are added to both encodings, without a
@@ -273,7 +273,7 @@ class JointRows(HybridBlock):
 
 
 def _order(F, joined: Tensor, question: Tensor, question_valid: Tensor) -> Tensor:
-    """Numbers of the rows of `JointRows`, in its order, among all rows of the batch, (B * L,)."""
+    """Numbers of the rows of `PairRows`, in its order, among all rows of the batch, (B * L,)."""
     numbers = F.contrib.arange_like(F.slice_axis(joined, axis=2, begin=0, end=1))  # (B, L, 1)
     starts = F.slice_axis(numbers, axis=1, begin=0, end=1)
     starts = F.reshape(starts, (-1, 1))  # (B, 1)
@@ -295,7 +295,7 @@ def _order(F, joined: Tensor, question: Tensor, question_valid: Tensor) -> Tenso
 class StagedInteraction(HybridBlock):
     """Stages of layers and a head, one after another, on the joint sequence.
 
-    Inputs are those of `JointRows`; the output is (B, n), the log-odds of each of the n stages.
+    Inputs are those of `PairRows`; the output is (B, n), the log-odds of each of the n stages.
 
     Parameters
     ----------

@@ -29,10 +29,10 @@ from wqa.models.runtime import Tensor
 from wqa.systems.dcbert.interactions import (
     LSTM_LAYERS,
     FirstRows,
-    JointRows,
     LinearHead,
     LSTMInteraction,
     PairHead,
+    PairRows,
     StagedInteraction,
 )
 from wqa.text import SplitEncoder, Tokenizer
@@ -283,11 +283,11 @@ class DecoupledTransformer(Network):
         Returns
         -------
         HybridBlock
-            `JointRows`, or `FirstRows` in the linear variant.
+            `PairRows`, or `FirstRows` in the linear variant.
         """
         if self.own_config.interaction == "linear":
             return FirstRows()
-        return JointRows(self, self.own_config.question_length)
+        return PairRows(self, self.own_config.question_length)
 
     def _layers(self, start: int, end: int) -> LayerStack:
         if self.own_config.interaction == "linear":

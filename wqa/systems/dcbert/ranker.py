@@ -16,7 +16,7 @@ from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine
 from wqa.engines.engine import Engine
-from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, calibrate
+from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.loop import GroupPairs
@@ -25,9 +25,9 @@ from wqa.models import Backbone, Network
 from wqa.systems.dcbert.engines import (
     DecoupledHybridEngine,
     DecoupledPackedEngine,
-    JointPair,
+    EncodedPair,
     TextRows,
-    calibrate_interaction,
+    quantize_interaction,
 )
 from wqa.text import Encoded, PairEncoder, SplitPair
 
@@ -120,7 +120,7 @@ class DecoupledRanker(CascadeRanker):
         return build_engine(network, tokenizer, self._config, layers, engines)
 
     @staticmethod
-    def calibrate(
+    def quantize(
         network: Network, pairs: Sequence[Any], strength: float = STRENGTH
     ) -> QuantizedLayers:
         questions = {pair.question.token_ids.tobytes(): pair.question for pair in pairs}
@@ -129,7 +129,9 @@ class DecoupledRanker(CascadeRanker):
         rows: List[Dict[bytes, TextRows]] = []
         for backbone, texts in zip(network.encoders, (questions, documents)):
             layers, inputs = list(backbone.layers), list(texts.values())
-            quantized += calibrate(network.config, backbone.embeddings, layers, inputs, strength)
+            quantized += quantize_layers(
+                network.config, backbone.embeddings, layers, inputs, strength
+            )
             ids = [text.token_ids for text in inputs]
             # oneDNN pads nothing, and so needs no tokenizer.
             by_onednn = EngineConfig(engine="onednn")
@@ -140,8 +142,8 @@ class DecoupledRanker(CascadeRanker):
         for pair in pairs:
             question = rows[0][pair.question.token_ids.tobytes()]
             document = rows[1][pair.document.token_ids.tobytes()]
-            joint.append(JointPair(question, document, False, False))
-        return quantized + calibrate_interaction(network, joint, strength)
+            joint.append(EncodedPair(question, document, False, False))
+        return quantized + quantize_interaction(network, joint, strength)
 
     @property
     def question_encoder(self) -> DocumentEncoder:
@@ -207,7 +209,7 @@ class DecoupledRanker(CascadeRanker):
                 text = known.get(document.token_ids.tobytes())
                 if text is None:
                     text = self._text_rows(document.rows)
-                inputs[pair] = JointPair(rows, text, document.truncated, False)
+                inputs[pair] = EncodedPair(rows, text, document.truncated, False)
         return inputs, encoded
 
     def _encode_texts(self, encoder: DocumentEncoder, texts: Sequence[Encoded]) -> List[TextRows]:

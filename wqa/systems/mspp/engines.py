@@ -8,7 +8,7 @@ import mxnet as mx
 import numpy as np
 
 from wqa.engines.mxnet import HybridEngine
-from wqa.engines.onednn import PackedBatch, PackedLayers, calibrate
+from wqa.engines.onednn import PackedBatch, PackedLayers, quantize_layers
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError
@@ -50,13 +50,15 @@ def _embed(layers: PackedLayers, inputs: Sequence[JointInput], batch: PackedBatc
 ENGINES = (JointHybridEngine, JointPackedEngine)
 
 
-def calibrate_joint(
+def quantize_joint(
     network: Network, inputs: Sequence[JointInput], strength: float
 ) -> QuantizedLayers:
     """Quantize the products of all layers of a joint model."""
     [backbone] = network.encoders
     layers = list(backbone.layers)
-    return calibrate(network.config, backbone.embeddings, layers, inputs, strength, begin=_embed)
+    return quantize_layers(
+        network.config, backbone.embeddings, layers, inputs, strength, begin=_embed
+    )
 
 
 def check_input(network: Network, joint: JointInput, names: Names) -> None:

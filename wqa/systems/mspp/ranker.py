@@ -25,7 +25,7 @@ from wqa.inference.loop import EncodingRanker, Names, names_of_group, score_inpu
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.models import Network
-from wqa.systems.mspp.engines import ENGINES, calibrate_joint, check_input
+from wqa.systems.mspp.engines import ENGINES, check_input, quantize_joint
 from wqa.systems.mspp.inputs import ORDERS, JointInput
 from wqa.text import SplitPair
 
@@ -108,7 +108,7 @@ class JointRanker(EncodingRanker):
         )
 
     @staticmethod
-    def calibrate(
+    def quantize(
         network: Network, pairs: Sequence[Any], strength: float = STRENGTH
     ) -> QuantizedLayers:
         """Quantize the products of all layers of a joint model.
@@ -118,7 +118,7 @@ class JointRanker(EncodingRanker):
         network : JointTransformer
             Network with its parameters on the CPU.
         pairs : sequence of JointInput
-            Inputs to calibrate on.
+            Inputs to measure the inputs of layers on.
         strength : float
             SmoothQuant's alpha.
 
@@ -127,7 +127,7 @@ class JointRanker(EncodingRanker):
         list of dict of str to Quantized
             Products of each layer.
         """
-        return calibrate_joint(network, pairs, strength)
+        return quantize_joint(network, pairs, strength)
 
     def rank_pairs(
         self,

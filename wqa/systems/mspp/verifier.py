@@ -29,7 +29,7 @@ from wqa.errors import OptionError, shorten
 from wqa.inference.loop import Names, check_finite, score_in_groups, score_inputs
 from wqa.models import Network
 from wqa.systems.mspp.claim_inputs import EncodedClaim, PreparedClaims, encode_claim, prepare_claims
-from wqa.systems.mspp.engines import ENGINES, calibrate_joint, check_input
+from wqa.systems.mspp.engines import ENGINES, check_input, quantize_joint
 
 
 class Verdict(NamedTuple):
@@ -97,7 +97,7 @@ class Verifier:
         self._engine = build_engine(network, encoder.tokenizer, config, quantized, ENGINES)
 
     @staticmethod
-    def calibrate(
+    def quantize(
         network: Network, pairs: Sequence[Any], strength: float = STRENGTH
     ) -> QuantizedLayers:
         """Quantize the products of all layers of a joint model.
@@ -105,14 +105,14 @@ class Verifier:
         Parameters
         ----------
         network, pairs, strength
-            As `wqa.systems.mspp.ranker.JointRanker.calibrate` takes them.
+            As `wqa.systems.mspp.ranker.JointRanker.quantize` takes them.
 
         Returns
         -------
         list of dict of str to Quantized
             Products of each layer.
         """
-        return calibrate_joint(network, pairs, strength)
+        return quantize_joint(network, pairs, strength)
 
     def prepare(self, claims: Iterable[Claim]) -> PreparedClaims:
         """Apply the rule for over-long questions to claims, before they are labelled.

@@ -28,7 +28,7 @@ class _Writing(NamedTuple):
     calls: List[Call]
 
 
-class JointRows:
+class PairRows:
     """Writes encodings of texts into the rows of joint sequences.
 
     Shapes: `tables` (positions, C).
