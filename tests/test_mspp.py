@@ -20,7 +20,7 @@ from wqa.systems import SYSTEMS
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.mspp.config import MSPPConfig
 from wqa.systems.mspp.inputs import JointEncoder
-from wqa.systems.mspp.task import group_candidates
+from wqa.systems.mspp.task import Spreads, group_candidates, spread
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import load_tokenizer
@@ -476,3 +476,20 @@ def test_a_training_stops_resumes_and_loads_with_the_same_scores(
     assert main(["evaluate", str(whole), "--data", dev]) == 0
     assert main([*common, "--out", str(tmp_path / "x"), "--head", "IE_1"]) != 0
     assert "IE_k or AE_k" in capsys.readouterr().err
+
+
+# Spread of scores
+
+
+def test_the_spread_of_an_input_is_that_of_its_real_candidates():
+    scores = mx.nd.array([[1, 3, 5], [2, 7, 9], [1, 1, 4]])
+    real = mx.nd.array([[1, 1, 0], [1, 0, 0], [1, 1, 1]])
+    np.testing.assert_allclose(spread(scores, real).asnumpy(), [1, 0, math.sqrt(2)], rtol=1e-6)
+
+
+def test_an_epoch_of_equal_scores_is_told_once(caplog):
+    spreads = Spreads()
+    for epoch, value in ((3, 0.5), (4, 1e-3), (4, 2e-3), (5, 0.7), (6, 0.7), (6, 1e-3), (7, 0.7)):
+        spreads.note(epoch, value)
+    [record] = caplog.records
+    assert record.getMessage().startswith("scores of an input differ by 2.0e-03 at most")

@@ -6,7 +6,7 @@ clipping, weight decay, schedule, checkpoints, evaluation and progress.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -49,6 +49,8 @@ class Task:
     #: Number of the network's scores that learn from teachers, such as that of its heads. 0 for a
     #: task that cannot learn from teachers.
     taught_scores = 0
+    #: Names among the losses of figures that are logged, and not minimised.
+    watched: Tuple[str, ...] = ()
 
     network: Network
     encoder: PairEncoder
@@ -207,9 +209,21 @@ class Task:
         Returns
         -------
         dict of str to mxnet.nd.NDArray
-            Losses by name, each (rows,). The names appear in the log if there are several.
+            Losses by name, each (rows,). The names appear in the log if there are several. Those in
+            `watched` are figures that the log has beside the loss.
         """
         raise NotImplementedError
+
+    def note(self, epoch: int, means: Dict[str, float]) -> None:
+        """Look at the means of the losses, and of what is watched, as they are logged.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of complete epochs.
+        means : dict of str to float
+            Means since they were logged before.
+        """
 
 
 class PairTask(Task):

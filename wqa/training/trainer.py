@@ -253,7 +253,8 @@ class Trainer:
         gradients = GradientSums(self._parameters, self.devices)
         for batch in batches:
             losses = self._record(batch, rows)
-            autograd.backward([loss for shares in losses.values() for loss in shares])
+            minimised = [name for name in losses if name not in self.task.watched]
+            autograd.backward([loss for name in minimised for loss in losses[name]])
             for name, shares in losses.items():
                 for loss in shares:
                     sums[name] = sums.get(name, 0.0) + loss.asscalar().item()
@@ -301,12 +302,15 @@ class Trainer:
         state, now = self.state, time.perf_counter()
         speed = self._pairs_since / (now - self._since)
         means = {name: value / state.loss_updates for name, value in state.loss_sums.items()}
+        if self.workers.writes:
+            self.task.note(state.epoch, means)
+        watched = {name: means.pop(name) for name in self.task.watched if name in means}
         loss = sum(means.values())
         epoch = float(state.epoch)
         if self.updates_per_epoch:
             epoch = round(state.update / self.updates_per_epoch, 4)
         line: Dict[str, Any] = {"update": state.update, "epoch": epoch, "loss": loss}
-        line["learning_rate"] = rate
+        line.update(watched, learning_rate=rate)
         if len(means) > 1:
             line["losses"] = means
         if self.workers.writes:

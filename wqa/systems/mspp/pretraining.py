@@ -24,7 +24,7 @@ from wqa.systems.mspp.examples import POSITIVE, ExampleSettings
 from wqa.systems.mspp.paragraph_batches import Masking, ParagraphEncoder
 from wqa.systems.mspp.paragraph_scores import ParagraphScorer, paragraph_figures
 from wqa.systems.mspp.stream import ParagraphStream
-from wqa.systems.mspp.task import check_start, fill_joint
+from wqa.systems.mspp.task import Spreads, check_start, fill_joint, spread
 from wqa.training.losses import cross_entropy
 from wqa.training.start import Start
 from wqa.training.task import Task
@@ -66,6 +66,7 @@ class ParagraphTask(Task):
 
     #: Share of examples whose positive has the greatest score; a random one reaches 1 / k.
     metric = "p@1"
+    watched = ("spread",)
 
     network: Any
 
@@ -80,6 +81,7 @@ class ParagraphTask(Task):
         self.network, self.paragraphs, self.stream = network, encoder, stream
         self.encoder, self.max_length = encoder.joint, encoder.joint.longest
         self.digest, self._examples = digest, examples
+        self._spreads = Spreads()
 
     @classmethod
     def create(
@@ -127,7 +129,11 @@ class ParagraphTask(Task):
         return {
             "mspp": cross_entropy(scores, shared).mean(axis=1),
             "mlm": -(likelihood * batch["mask_weights"]).sum(axis=1),
+            "spread": spread(scores, mx.nd.ones_like(scores)),
         }
+
+    def note(self, epoch: int, means: Dict[str, float]) -> None:
+        self._spreads.note(epoch, means["spread"])
 
 
 def _check_unused(config: TrainingConfig) -> None:

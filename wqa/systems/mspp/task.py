@@ -23,7 +23,7 @@ from wqa.systems.mspp.config import SINGLE_LABEL
 from wqa.text import Tokenizer, bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.decoupled import SPECIALS
-from wqa.training.logs import note_counts
+from wqa.training.logs import LOGGER, note_counts
 from wqa.training.losses import cross_entropy
 from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
 from wqa.training.task import PairTask
@@ -32,6 +32,8 @@ from wqa.training.task import PairTask
 MISSING_LABEL = -1
 #: Fields of the configuration that a start from a joint model must share.
 _SHAPE = ("k", "segment_length")
+#: Spread of the scores of an input below which candidates are not told apart.
+COLLAPSED = 1e-2
 #: Batches of a block of questions, for ``shuffle="question"``.
 _BATCHES_A_BLOCK = 50
 
@@ -44,9 +46,11 @@ class MSPPTask(PairTask):
 
     network: Any
     encoder: Any
+    watched = ("spread",)
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
+        self._spreads = Spreads()
         own = self.network.own_config
         if own.head in SINGLE_LABEL:
             expected = "IE_k or AE_k, which give a score to each candidate"
@@ -120,8 +124,43 @@ class MSPPTask(PairTask):
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         labels = batch["labels"]  # (rows, k)
         real = labels != MISSING_LABEL
-        losses = cross_entropy(self.scores(batch, update), labels * real) * real
-        return {"loss": losses.sum(axis=1) / self.encoder.k}
+        scores = self.scores(batch, update)
+        losses = cross_entropy(scores, labels * real) * real
+        return {"loss": losses.sum(axis=1) / self.encoder.k, "spread": spread(scores, real)}
+
+    def note(self, epoch: int, means: Dict[str, float]) -> None:
+        self._spreads.note(epoch, means["spread"])
+
+
+def spread(scores: mx.nd.NDArray, real: mx.nd.NDArray) -> mx.nd.NDArray:
+    """Standard deviation of the scores of each input, (B,), 0 where there is one candidate.
+
+    Shapes: `scores, real` (B, k).
+    """
+    with mx.autograd.pause():
+        count = real.sum(axis=1, keepdims=True)
+        mean = (scores * real).sum(axis=1, keepdims=True) / count
+        return (((scores - mean) * real) ** 2).sum(axis=1).sqrt() / count.reshape(-1).sqrt()
+
+
+class Spreads:
+    """Warns of an epoch in which the scores of an input were nearly one."""
+
+    def __init__(self) -> None:
+        self._epoch: Optional[int] = None
+        self._greatest = 0.0
+
+    def note(self, epoch: int, value: float) -> None:
+        """Take the spread of the updates that are logged."""
+        if self._epoch is not None and epoch > self._epoch:
+            if self._greatest < COLLAPSED:
+                LOGGER.warning(
+                    f"scores of an input differ by {self._greatest:.1e} at most in an epoch, so "
+                    "that candidates are not told apart; try marks=separator or a pre-trained run"
+                )
+            self._greatest = 0.0
+        self._epoch = epoch
+        self._greatest = max(self._greatest, value)
 
 
 def plan_rows(
