@@ -6,20 +6,26 @@
     python data_scripts/paragraphs.py openwebtext --out data/web --archive openwebtext.tar.xz
     python data_scripts/paragraphs.py ccnews --out data/ccnews --archive FOLDER
     python data_scripts/paragraphs.py squad --out data/squad --archive FOLDER --held-out 2
+    python data_scripts/paragraphs.py wikitext --out data/wikitext --archive FOLDER
+    python data_scripts/paragraphs.py selqa --out data/selqa --archive FOLDER
+    python data_scripts/paragraphs.py wikiqa --out data/wikiqa_documents --archive WikiQACorpus.zip
 
 Writes train.jsonl, or N files in the folder train with ``--files N``, and stats.json with the
 counts. ``--held-out N`` writes N documents to dev.jsonl: those whose ids have the smallest SHA-256.
 
 ``--archive`` takes a file, a tar or a folder, also in one another. A text file (.txt) is one
-document; a file of lines (.json, .jsonl, or WikiExtractor's wiki_00) holds many, as JSON objects
-with a text or between <doc> and </doc>. Any of them may be packed (.gz, .bz2, .xz). Files of other
-kinds, blank documents and text files that are not UTF-8 are counted and left out. Paragraphs of
-bookcorpus and openwebtext end at blank lines, those of wikipedia and ccnews at each line end; a
-line that repeats the title is left out. The documents of squad are SQuAD's articles.
+document; a file of lines holds many: JSON objects with a text (.json, .jsonl), those of
+WikiExtractor (wiki_00, which may have <doc> and </doc> instead) and of WikiText (wiki.test.raw).
+Any of them may be packed (.gz, .bz2, .xz). Files of other kinds, blank documents and text files
+that are not UTF-8 are counted and left out. Paragraphs of bookcorpus and openwebtext end at blank
+lines, those of wikipedia, ccnews and wikitext at each line end; a line that repeats the title is
+left out. The documents of squad are SQuAD's articles. Those of selqa are articles whose paragraphs
+are the sections that SelQA asks about, those of wikiqa the documents of WikiQA's training
+questions, a paragraph each.
 
-Sentences are those of pysbd, at 200,000 characters a second or so; a large corpus is best converted
-in parts, side by side, into folders of their own. All lengths are kept: the minima are options of
-the training.
+Where the corpus does not have sentences apart, they are those of pysbd, at 200,000 characters a
+second or so; a large corpus is best converted in parts, side by side, into folders of their own.
+All lengths are kept: the minima are options of the training.
 """
 
 import interrupts  # noqa: F401 - first, so that an interrupt while the rest is imported is one line
@@ -36,10 +42,13 @@ import sys
 
 from collection import write_counts
 from corpus import from_archive, make_parser, run
+from sections import documents_of_selqa, documents_of_wikiqa
 from squad import make_segmenter
-from squad_open import fetch, find
+from squad_open import fetch as fetch_squad
+from squad_open import find
 from squad_open import read as read_squad
 from texts import read_texts
+from wikiqa import fetch as fetch_wikiqa
 
 from wqa.data import ParagraphDocument
 from wqa.data.paragraph_minima import ParagraphCounts
@@ -55,8 +64,13 @@ SEPARATORS = {
     "bookcorpus": _BLANK_LINE,
     "openwebtext": _BLANK_LINE,
     "ccnews": _LINE,
+    "wikitext": _LINE,
 }
-CORPORA = (*SEPARATORS, "squad")
+#: Corpora whose sentences are apart.
+SECTIONS = {"selqa": documents_of_selqa, "wikiqa": documents_of_wikiqa}
+CORPORA = (*SEPARATORS, "squad", *SECTIONS)
+#: Downloads by corpus, of those that have one.
+FETCH = {"squad": fetch_squad, "wikiqa": fetch_wikiqa}
 #: Greatest length of a text that is split into sentences at once, in characters. The splitter's
 #: time grows with the square of it.
 LONGEST_PIECE = 4000
@@ -228,6 +242,8 @@ def convert(archive, out, options):
     left_out = collections.Counter()
     if options.corpus == "squad":
         documents = documents_of_squad(archive)
+    elif options.corpus in SECTIONS:
+        documents = SECTIONS[options.corpus](archive)
     else:
         documents = documents_of_texts(options.corpus, archive, left_out)
     return write(documents, out, options.files, options.held_out, left_out)
@@ -239,7 +255,7 @@ def check(options):
         raise OptionError("--files", options.files, f"a number from 1 to {MOST_FILES:,}")
     if not 0 <= options.held_out <= MOST_HELD_OUT:
         raise OptionError("--held-out", options.held_out, f"a number from 0 to {MOST_HELD_OUT:,}")
-    if options.corpus != "squad" and not options.archive:
+    if options.corpus not in FETCH and not options.archive:
         raise OptionError(
             "--archive", f"none for {options.corpus}", "a file, a tar or a folder of its texts"
         )
@@ -259,7 +275,9 @@ def main(arguments=None):
 
     def work():
         check(options)
-        return from_archive(options, fetch, functools.partial(convert, options=options))
+        return from_archive(
+            options, FETCH.get(options.corpus), functools.partial(convert, options=options)
+        )
 
     return run(work, options.out, show)
 

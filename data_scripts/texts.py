@@ -1,5 +1,5 @@
 """Documents of large text corpora, one at a time: folders and tars, also inside one another, of
-text files, JSON lines and WikiExtractor's files."""
+text files, JSON lines, and the files of WikiExtractor and of WikiText."""
 
 import bz2
 import contextlib
@@ -8,6 +8,8 @@ import lzma
 import pathlib
 import re
 from typing import IO, NamedTuple
+
+from sacremoses import MosesDetokenizer
 
 from wqa.errors import DataError, shorten
 from wqa.io.archives import DAMAGE, checked_members, copy_member, open_tar, tar_errors
@@ -29,7 +31,14 @@ _PACKED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _TAR = re.compile(r"\.(tar(\.(gz|bz2|xz))?|tgz|tbz2|txz)$")
 _TEXT = re.compile(r"\.txt(\.(gz|bz2|xz))?$")
 _LINES = re.compile(r"(\.jsonl?|^wiki_\d+)(\.(gz|bz2|xz))?$")
+_WIKITEXT = re.compile(r"^wiki\.\w+\.(raw|tokens)(\.(gz|bz2|xz))?$")
 _TITLE = re.compile(r'\btitle="([^"]*)"')
+
+#: A heading of WikiText, whose level is the number of its signs; level 1 begins an article.
+_HEADING = re.compile(r"^(=(?: =)*) (.+) \1$")
+#: Punctuation within a number or a word, which WikiText sets apart.
+_JOINED = re.compile(r" @([-,.])@ ")
+_RARE = "<unk>"
 
 
 class Text(NamedTuple):
@@ -133,6 +142,8 @@ def _documents(file, left_out):
         yield from _whole(file, left_out)
     elif _LINES.search(file.name):
         yield from _of_lines(file)
+    elif _WIKITEXT.search(file.name):
+        yield from _of_wikitext(file)
     else:
         left_out[OTHER_FILE] += 1
 
@@ -164,6 +175,27 @@ def _of_lines(file):
             yield Text(title[1] if title else "", _until_end(lines, where))
         elif line.strip():
             yield _of_json(line, where)
+
+
+def _of_wikitext(file):
+    """Yield the articles of a file of WikiText, a paragraph a line.
+
+    Headings within an article, and ``<unk>`` for rare words, are left out. Words are joined as they
+    stood before they were set apart.
+    """
+    detokenize = MosesDetokenizer(lang="en").detokenize
+    title, parts = "", []
+    for _, line in decoded_lines(bounded_lines(file.file, file.where), file.where):
+        heading = _HEADING.match(line.strip())
+        if heading and heading[1] == "=":
+            if parts:
+                yield Text(title, "\n".join(parts))
+            title, parts = heading[2], []
+        elif not heading and line.strip():
+            words = [word for word in _JOINED.sub(r"\1", line).split() if word != _RARE]
+            parts.append(detokenize(words, unescape=False))
+    if parts:
+        yield Text(title, "\n".join(parts))
 
 
 def _until_end(lines, where):

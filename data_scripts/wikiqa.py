@@ -16,6 +16,7 @@ import pathlib
 import struct
 import sys
 import zipfile
+from typing import NamedTuple
 
 from corpus import from_archive, make_parser, run, write_split, write_stats
 from fetching import download
@@ -84,31 +85,51 @@ def _from_zip(archive, name):
     raise DataError(archive, f"holds no {name}", "the official WikiQACorpus.zip")
 
 
-def parse(lines, where):
-    """Return the questions of a table, candidates in the order of their lines."""
+class Row(NamedTuple):
+    """A row of a table."""
+
+    question_id: str
+    question: str
+    document_id: str
+    title: str
+    sentence_id: str
+    sentence: str
+    label: str
+
+
+def parse_rows(lines, where):
+    """Yield the rows of a table."""
     _, first = next(lines, (1, ""))
     header = first.rstrip("\r\n").split("\t")
     if header != HEADER:
         raise DataError(f"{where}, line 1", shorten(header), "the header " + " ".join(HEADER))
-    texts, candidates = {}, {}
+    number = 1
     for number, line in lines:
         fields = line.rstrip("\r\n").split("\t")
         if len(fields) != len(HEADER) or fields[-1] not in ("0", "1"):
             raise DataError(
                 f"{where}, line {number}", shorten(line), f"{len(HEADER)} columns, the last 0 or 1"
             )
-        qid, question, _, _, _, sentence, label = fields
-        if not qid.strip() or not question.strip():
+        row = Row(*fields)
+        if not row.question_id.strip() or not row.question.strip():
             raise DataError(f"{where}, line {number}", "no question or no id of it", "text in both")
-        if texts.setdefault(qid, question) != question:
+        yield row
+    if number == 1:
+        raise DataError(where, "it holds no question", "rows after the header")
+
+
+def parse(lines, where):
+    """Return the questions of a table, candidates in the order of their lines."""
+    texts, candidates = {}, {}
+    for number, row in enumerate(parse_rows(lines, where), 2):
+        qid = row.question_id
+        if texts.setdefault(qid, row.question) != row.question:
             raise DataError(
                 f"{where}, line {number}",
                 f"another text for question {shorten(qid)}",
                 shorten(texts[qid]),
             )
-        candidates.setdefault(qid, []).append(Candidate(sentence, int(label)))
-    if not texts:
-        raise DataError(where, "it holds no question", "rows after the header")
+        candidates.setdefault(qid, []).append(Candidate(row.sentence, int(row.label)))
     return [Question(qid, texts[qid], tuple(candidates[qid])) for qid in texts]
 
 

@@ -226,7 +226,7 @@ def test_squad_is_downloaded_where_no_archive_is_given(tmp_path, monkeypatch):
         (folder / "dev-v1.1.json").write_text(json.dumps({"data": [article]}))
         return folder
 
-    monkeypatch.setattr(paragraphs, "fetch", fetch)
+    monkeypatch.setitem(paragraphs.FETCH, "squad", fetch)
     assert convert("squad", None, tmp_path) == 0
     assert contents(tmp_path / "train.jsonl") == {"Rye_bread": (RYE_SENTENCES,)}
 

@@ -157,13 +157,16 @@ class ParagraphConfig(MSPPConfig):
     buffer_documents : int
         Documents in memory, among which an epoch shuffles.
     mask_rate : float
-        Probability that a token is predicted.
+        Probability that a token is predicted; 0 trains MSPP alone.
+    mspp_weight : float
+        Weight of the loss of MSPP beside that of the masked tokens; 0 trains these alone. The
+        paper's is 1.
 
     Raises
     ------
     OptionError
-        If the candidates are not k, a number is too small, or the head gives one label to the whole
-        input.
+        If the candidates are not k, a number is out of range, no loss is left, or the head gives
+        one label to the whole input.
     """
 
     hard: int = option(2, "hard negatives of an example, of the premise's document")
@@ -175,7 +178,10 @@ class ParagraphConfig(MSPPConfig):
     least_paragraph: int = option(60, "characters below which a paragraph is left out")
     least_document: int = option(200, "characters below which a document is left out")
     buffer_documents: int = option(10_000, "documents in memory, among which an epoch shuffles")
-    mask_rate: float = option(0.15, "probability that a token is masked and predicted")
+    mask_rate: float = option(
+        0.15, "probability that a token is masked and predicted, 0 for MSPP alone"
+    )
+    mspp_weight: float = option(1.0, "weight of the loss of MSPP, 0 for masked tokens alone")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -183,8 +189,12 @@ class ParagraphConfig(MSPPConfig):
             value = getattr(self, name)
             if value < least:
                 raise OptionError(name, value, f"{least} or more")
-        if not 0 < self.mask_rate <= 1:
-            raise OptionError("mask_rate", self.mask_rate, "a number above 0 and at most 1")
+        if not 0 <= self.mask_rate <= 1:
+            raise OptionError("mask_rate", self.mask_rate, "a number from 0 to 1")
+        if not 0 <= self.mspp_weight < float("inf"):
+            raise OptionError("mspp_weight", self.mspp_weight, "a number from 0")
+        if not self.mask_rate and not self.mspp_weight:
+            raise OptionError("mspp_weight", "0 with mask_rate=0", "one of the two losses")
         if self.head in SINGLE_LABEL:
             expected = "IE_k or AE_k, which give a score to each candidate"
             raise OptionError("head", self.head, expected)

@@ -41,9 +41,7 @@ class Masking:
         masked: float = 0.8,
         random: float = 0.1,
     ) -> None:
-        if not 0 < rate <= 1:
-            raise OptionError("rate", rate, "a number above 0 and at most 1")
-        for name, share in (("masked", masked), ("random", random)):
+        for name, share in (("rate", rate), ("masked", masked), ("random", random)):
             if not 0 <= share <= 1:
                 raise OptionError(name, share, "a number from 0 to 1")
         if masked + random > 1 + 1e-9:

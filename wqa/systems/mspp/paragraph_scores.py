@@ -85,7 +85,8 @@ def paragraph_figures(batches: Iterable[Any]) -> Dict[str, float]:
     for kind, name in enumerate(KINDS):
         if (kinds == kind).any():
             figures[f"accuracy_{name}"] = float(right[kinds == kind].mean())
-    tokens = max(sum(batch.tokens for batch in seen), 1)
-    figures["mlm_accuracy"] = sum(batch.predicted for batch in seen) / tokens
-    figures["mlm_loss"] = sum(batch.loss for batch in seen) / tokens
+    tokens = sum(batch.tokens for batch in seen)
+    if tokens:
+        figures["mlm_accuracy"] = sum(batch.predicted for batch in seen) / tokens
+        figures["mlm_loss"] = sum(batch.loss for batch in seen) / tokens
     return figures

@@ -2,7 +2,7 @@
 
 The loss is the sum of two: binary cross-entropy of whether a candidate shares the premise's
 paragraph, the mean over the k candidates, and cross-entropy of the masked tokens, the mean over the
-tokens of a mini-batch.
+tokens of a mini-batch. Either can be left out.
 """
 
 from __future__ import annotations
@@ -64,8 +64,6 @@ class ParagraphTask(Task):
     number of batches does not depend on what is drawn.
     """
 
-    #: Share of examples whose positive has the greatest score; a random one reaches 1 / k.
-    metric = "p@1"
     watched = ("spread",)
 
     network: Any
@@ -81,6 +79,8 @@ class ParagraphTask(Task):
         self.network, self.paragraphs, self.stream = network, encoder, stream
         self.encoder, self.max_length = encoder.joint, encoder.joint.longest
         self.digest, self._examples = digest, examples
+        # The share of examples whose positive has the greatest score; a random one reaches 1 / k.
+        self.metric = "p@1" if network.own_config.mspp_weight else "mlm_accuracy"
         self._spreads = Spreads()
 
     @classmethod
@@ -125,12 +125,15 @@ class ParagraphTask(Task):
     def losses(self, batch: Dict[str, mx.nd.NDArray], update: int) -> Dict[str, mx.nd.NDArray]:
         scores, rows = self.network(*(batch[name] for name in self.paragraphs.names))
         shared = batch["kinds"] == POSITIVE  # (B, k)
-        likelihood, _ = self.network.predict_tokens(rows, batch["masked_ids"])  # (B, M)
-        return {
-            "mspp": cross_entropy(scores, shared).mean(axis=1),
-            "mlm": -(likelihood * batch["mask_weights"]).sum(axis=1),
+        own = self.network.own_config
+        losses = {
+            "mspp": own.mspp_weight * cross_entropy(scores, shared).mean(axis=1),
             "spread": spread(scores, mx.nd.ones_like(scores)),
         }
+        if own.mask_rate:
+            likelihood, _ = self.network.predict_tokens(rows, batch["masked_ids"])  # (B, M)
+            losses["mlm"] = -(likelihood * batch["mask_weights"]).sum(axis=1)
+        return losses
 
     def note(self, epoch: int, means: Dict[str, float]) -> None:
         self._spreads.note(epoch, means["spread"])

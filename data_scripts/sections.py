@@ -1,0 +1,75 @@
+"""Documents of the corpora that have their sentences apart: those of WikiQA's training questions,
+and the sections of SelQA's articles."""
+
+import re
+
+from squad import parse_json
+from wikiqa import parse_rows, read_split
+
+from wqa.data import ParagraphDocument
+from wqa.errors import DataError, shorten
+from wqa.io.archives import DAMAGE
+from wqa.io.lines import open_bytes, text_of
+
+#: Greatest size of a file of SelQA in bytes, unpacked.
+LARGEST_FILE = 1 << 28
+_SPACE = re.compile(r"\s+")
+
+
+def documents_of_wikiqa(archive):
+    """Yield the documents of WikiQA's training questions, each of one paragraph.
+
+    A document of several questions is read once.
+    """
+    sentences = {}
+    for row in parse_rows(*read_split(archive, "train")):
+        if row.sentence.strip():
+            # By their ids, as several questions may name a document.
+            sentences.setdefault(row.document_id, {})[row.sentence_id] = row.sentence.strip()
+    for name, found in sentences.items():
+        yield ParagraphDocument(_SPACE.sub("_", name), (tuple(found.values()),))
+
+
+def documents_of_selqa(archive):
+    """Yield the articles of SelQA; ids are their titles, paragraphs the sections with questions.
+
+    ``archive`` is a folder of selqa-ass-{train,dev,test}.json, plain or .gz, or one such file.
+    """
+    pattern = "selqa-ass-*.json*"
+    files = sorted(archive.glob(pattern)) if archive.is_dir() else [archive]
+    if not files:
+        raise DataError(archive, f"holds no file {pattern}", "SelQA's files, plain or .gz")
+    articles = {}
+    for path in files:
+        for title, section, sentences in _read_selqa(path):
+            articles.setdefault(title, {})[section] = sentences
+    for title, sections in articles.items():
+        yield ParagraphDocument(_SPACE.sub("_", title), tuple(sections.values()))
+
+
+def _read_selqa(path):
+    """Yield title, section and sentences of each question of a file."""
+    try:
+        with open_bytes(path) as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE:
+            raise DataError(path, f"more than {LARGEST_FILE:,} bytes", "a file of SelQA")
+        questions = list(parse_json(content))
+    except (*DAMAGE, ValueError, TypeError) as error:
+        raise DataError(
+            path, f"cannot be read ({type(error).__name__}: {error})", "a file of SelQA"
+        ) from None
+    for number, question in enumerate(questions, 1):
+        where = f"{path}, question {number}"
+        try:
+            title, section, candidates = (
+                question[key] for key in ("article", "section", "candidates")
+            )
+        except (KeyError, TypeError):
+            raise DataError(
+                where, shorten(question), "an object of article, section and candidates"
+            ) from None
+        sentences = tuple(text_of(text, "candidate", where).strip() for text in candidates)
+        sentences = tuple(filter(None, sentences))
+        if sentences:
+            yield text_of(title, "article", where), text_of(section, "section", where), sentences
