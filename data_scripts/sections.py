@@ -13,6 +13,7 @@ from wqa.io.lines import open_bytes, text_of
 
 #: Greatest size of a file of SelQA in bytes, unpacked.
 LARGEST_FILE = 1 << 28
+_KEYS = {"article", "section", "candidates"}
 _SPACE = re.compile(r"\s+")
 
 
@@ -61,15 +62,14 @@ def _read_selqa(path):
         ) from None
     for number, question in enumerate(questions, 1):
         where = f"{path}, question {number}"
-        try:
-            title, section, candidates = (
-                question[key] for key in ("article", "section", "candidates")
-            )
-        except (KeyError, TypeError):
-            raise DataError(
-                where, shorten(question), "an object of article, section and candidates"
-            ) from None
-        sentences = tuple(text_of(text, "candidate", where).strip() for text in candidates)
-        sentences = tuple(filter(None, sentences))
+        if not isinstance(question, dict) or not set(question) >= _KEYS:
+            expected = "an object of article, section and candidates"
+            raise DataError(where, shorten(question), expected)
+        candidates = question["candidates"]
+        if not isinstance(candidates, list):
+            raise DataError(where, f"candidates is {shorten(candidates)}", "a list of sentences")
+        texts = [text_of(text, "candidate", where).strip() for text in candidates]
+        sentences = tuple(filter(None, texts))
         if sentences:
-            yield text_of(title, "article", where), text_of(section, "section", where), sentences
+            title, section = (text_of(question[key], key, where) for key in ("article", "section"))
+            yield title, section, sentences

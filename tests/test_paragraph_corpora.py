@@ -20,7 +20,7 @@ from wqa.data.paragraph_minima import Minima
 from wqa.data.paragraphs import read_paragraphs
 from wqa.systems.mspp.stream import ParagraphStream
 
-paragraphs, texts = map(importlib.import_module, ("paragraphs", "texts"))
+paragraphs, texts, wikiqa = map(importlib.import_module, ("paragraphs", "texts", "wikiqa"))
 
 RYE = "Rye keeps for a week. Dr. Salo bakes it in Turku."
 SALT = "Salt came on sledges! A load weighed forty kilos."
@@ -137,6 +137,93 @@ def test_news_end_their_paragraphs_at_line_ends(tmp_path):
     }
 
 
+WIKITEXT = """ \r
+ = Rye bread = \r
+\r
+ Rye keeps for a week . Salt @-@ baked rye keeps for 2 @.@ 5 or 1 @,@ 000 days ( so they say ) . \r
+\r
+ = = Salt = = \r
+ It " came " on <unk> sledges . \r
+ = = = Loads = = = \r
+ = Turku = \r
+ Turku 's quay = a landing . \r
+"""
+
+
+def test_wikitext_is_joined_as_it_stood(tmp_path):
+    (tmp_path / "wiki.test.raw").write_text(WIKITEXT, newline="")
+    assert convert("wikitext", tmp_path, tmp_path / "out") == 0
+    assert contents(tmp_path / "out" / "train.jsonl") == {
+        "wikitext-1": (
+            (
+                "Rye keeps for a week.",
+                "Salt-baked rye keeps for 2.5 or 1,000 days (so they say).",
+            ),
+            ('It "came" on sledges.',),
+        ),
+        "wikitext-2": (("Turku's quay = a landing.",),),
+    }
+
+
+def selqa(**fields):
+    question = {"article": "Rye bread", "section": "Age", "candidates": ["Rye keeps. ", " "]}
+    return {**question, **fields}
+
+
+def test_selqa_is_articles_of_sections(tmp_path):
+    first = [selqa(), selqa(section="Salt", candidates=["Salt came.", "It weighed."]), selqa()]
+    second = [selqa(section="Loads", candidates=["Forty kilos."]), selqa(article="Turku")]
+    (tmp_path / "selqa-ass-dev.json").write_text(json.dumps(first))
+    (tmp_path / "selqa-ass-test.json.gz").write_bytes(
+        gzip.compress(json.dumps([*second, selqa(article="Oulu", candidates=[])]).encode())
+    )
+    assert convert("selqa", tmp_path, tmp_path / "out") == 0
+    assert contents(tmp_path / "out" / "train.jsonl") == {
+        "Rye_bread": (("Rye keeps.",), ("Salt came.", "It weighed."), ("Forty kilos.",)),
+        "Turku": (("Rye keeps.",),),
+    }
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("{", "cannot be read (JSONDecodeError"),
+        ("3", "cannot be read (TypeError"),
+        ("[3]", "question 1: 3; expected an object of article, section and candidates"),
+        ('[{"article": "x"}]', "question 1: {'article': 'x'}; expected an object"),
+        (json.dumps([selqa(), selqa(article=3)]), "question 2: article is 3; expected a string"),
+        (json.dumps([selqa(candidates=[3])]), "question 1: candidate is 3; expected a string"),
+        (json.dumps([selqa(candidates=3)]), "question 1: candidates is 3; expected a list"),
+    ],
+)
+def test_a_damaged_file_of_selqa(tmp_path, capsys, content, message):
+    (tmp_path / "selqa-ass-dev.json").write_text(content)
+    assert message in refusal(capsys, "selqa", tmp_path, tmp_path / "out")
+
+
+def test_a_folder_without_selqa(tmp_path, capsys):
+    error = refusal(capsys, "selqa", tmp_path, tmp_path / "out")
+    assert "holds no file selqa-ass-*.json*" in error
+    error = refusal(capsys, "selqa", tmp_path / "absent", tmp_path / "out")
+    assert "absent: cannot be read" in error
+
+
+def test_documents_of_wikiqa_hold_each_sentence_once(tmp_path):
+    rows = [
+        ("Q1", "who?", "D1", "Rye", "D1-0", "Rye keeps.", "0"),
+        ("Q1", "who?", "D1", "Rye", "D1-1", "It is baked.", "1"),
+        ("Q2", "what?", "D1", "Rye", "D1-0", "Rye keeps.", "0"),
+        ("Q2", "what?", "D1", "Rye", "D1-2", "In Turku.", "0"),
+        ("Q3", "so?", "D2", "Salt", "D2-0", " ", "0"),
+    ]
+    header = [[*wikiqa.HEADER]]
+    text = "".join("\t".join(row) + "\n" for row in [*header, *rows])
+    (tmp_path / "WikiQA-train.tsv").write_text(text)
+    assert convert("wikiqa", tmp_path, tmp_path / "out") == 0
+    expected = {"D1": (("Rye keeps.", "It is baked.", "In Turku."),)}
+    assert contents(tmp_path / "out" / "train.jsonl") == expected
+
+
 def test_what_holds_no_text_is_counted_and_left_out(tmp_path, capsys):
     folder = tmp_path / "in"
     folder.mkdir()
@@ -218,6 +305,22 @@ def test_articles_of_half_of_squads_development_set(tmp_path):
         for kind in example.kinds:
             kinds[kind] += 1
     assert kinds == [70, 140, 140]
+
+
+@pytest.mark.parametrize(
+    "corpus, figures",
+    [
+        ("wikitext", [122, 4026, 16906, 3238]),
+        ("selqa", [474, 1482, 17881, 1482]),
+        ("wikiqa", [1995, 1995, 18841, 1938]),
+    ],
+)
+def test_corpora_at_hand(tmp_path, corpus, figures):
+    if not (SHARED / corpus).is_dir():
+        pytest.skip(f"{corpus} is not at {SHARED / corpus}")
+    assert convert(corpus, SHARED / corpus, tmp_path) == 0
+    stats = json.loads((tmp_path / "stats.json").read_text())["train"]
+    assert [stats[key] for key in ("documents", "paragraphs", "sentences", "examples")] == figures
 
 
 def test_squad_is_downloaded_where_no_archive_is_given(tmp_path, monkeypatch):
