@@ -6,7 +6,7 @@ RUN := runs/quickstart
 BENCH ?=
 # Folder of the installed encoder.
 MINILM = $(shell $(BIN)/python -c 'from wqa.io.encoder_directories import locate_encoder; print(locate_encoder("minilm"))')
-SOAK ?= --minutes 60 --page docs/soak.md
+SOAK ?= --minutes 60 --page recipes/bench/logs/soak.md
 
 .PHONY: quickstart test nightly test-clients test-cu112 dist-check lint docs bench soak newcomer measurements clean help
 
@@ -21,7 +21,7 @@ help:
 	@echo "make docs        the documentation, into build/site"
 	@echo "make bench       rank beside PyTorch, sentence-transformers and ONNX Runtime, in turn (45 minutes;"
 	@echo "                 BENCH='--questions 20 --json FILE' passes options on)"
-	@echo "make soak        attack the package for an hour and write docs/soak.md (SOAK='--minutes 10 --seed 7 --only kills'"
+	@echo "make soak        attack the package for an hour and write its log (SOAK='--minutes 10 --seed 7 --only kills'"
 	@echo "                 passes other options on, and leaves the page as it is)"
 	@echo "make newcomer    in a fresh clone: quickstart, the README's Python, a first ranking, the tutorials (at most 10 minutes)"
 	@echo "make measurements  the recipes that make test leaves out, small: those beside PyTorch and ONNX Runtime (5 minutes)"
