@@ -227,6 +227,52 @@ def tiny_encoder(tmp_path_factory):
     return write_tiny_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
 
 
+@pytest.fixture
+def new_trainer(tmp_path):
+    """A function that builds trainers, each with a folder of its own.
+
+    It takes a system, an encoder directory, settings of a `TrainingConfig` and options of the
+    system. ``pairs`` are those of the built-in dev questions if none are given, ``dropout``
+    replaces all rates of the encoder, and with ``sigma`` parameters are drawn from N(0, sigma).
+    ``name`` is that of the folder.
+    """
+    import dataclasses
+
+    import mxnet as mx
+
+    from wqa.config import TrainingConfig
+    from wqa.data import read_questions
+    from wqa.models import parse_devices
+    from wqa.pretrained import initialize_from, read_backbone_config
+    from wqa.systems import SYSTEMS
+    from wqa.systems.registry import build_network
+    from wqa.text import PairEncoder, load_tokenizer
+    from wqa.training import Trainer, TrainingPairs
+
+    def make(system, encoder, settings, name="", pairs=None, dropout=None, sigma=None, **options):
+        defaults = {"learning_rate": 1e-3, "warmup_updates": 2, "tokens_per_batch": 400}
+        config = TrainingConfig(**{**defaults, **settings})
+        backbone = read_backbone_config(encoder)
+        if dropout is not None:
+            rates = dict.fromkeys(("dropout", "attention_dropout", "head_dropout"), dropout)
+            backbone = dataclasses.replace(backbone, **rates)
+        network = build_network(system, backbone, **options)
+        mx.random.seed(config.seed)
+        if sigma is None:
+            initialize_from(network, encoder, parse_devices(config.ctx))
+        else:
+            network.initialize(mx.init.Normal(sigma), ctx=parse_devices(config.ctx))
+        texts = PairEncoder(load_tokenizer(encoder), 64)
+        if pairs is None:
+            pairs = TrainingPairs(read_questions(builtin_path("dev")), texts)
+        task = SYSTEMS[system].task_type()(network, texts, pairs, config)
+        folder = tmp_path / name if name else pathlib.Path(tempfile.mkdtemp(dir=tmp_path))
+        folder.mkdir(exist_ok=not name)
+        return Trainer(task, config, folder)
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory, tiny_encoder):
     """A cascade with exits 1, 2, 3, trained for a few updates on the built-in dev questions."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import types
 
 import mxnet as mx
 import numpy as np
@@ -12,13 +11,8 @@ from mxnet import autograd
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path
 from wqa.errors import OptionError, RunDirectoryError, TrainingStopped
-from wqa.models import parse_devices
-from wqa.pretrained import initialize_from, read_backbone_config
-from wqa.systems import SYSTEMS
 from wqa.systems.cascade.network import CascadeConfig
-from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import PairEncoder
 from wqa.training import Trainer
 from wqa.training.losses import cross_entropy
 from wqa.training.schedules import exit_of_update
@@ -34,25 +28,11 @@ ROWS = {
 
 
 @pytest.fixture
-def make_trainer(tiny_encoder, tmp_path):
+def make_trainer(tiny_encoder, new_trainer):
     def make(engine="auto", dropout=0.0, **options):
-        config = TrainingConfig(
-            engine=engine, learning_rate=1e-3, warmup_updates=2, tokens_per_batch=400, max_updates=9
-        )
-        backbone = dataclasses.replace(
-            read_backbone_config(tiny_encoder),
-            dropout=dropout,
-            attention_dropout=dropout,
-            head_dropout=dropout,
-        )
-        network = build_network("cascade", backbone, exits=(1, 2, 3), **options)
-        mx.random.seed(0)
-        initialize_from(network, tiny_encoder, parse_devices("cpu"))
-        encoder = types.SimpleNamespace(longest=16, names=PairEncoder.names)
-        task = SYSTEMS["cascade"].task_type()(network, encoder, _Pairs(), config)
-        run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
-        run.mkdir()
-        return Trainer(task, config, run)
+        settings = {"engine": engine, "max_updates": 9}
+        options = {"exits": (1, 2, 3), "pairs": _Pairs(), "dropout": dropout, **options}
+        return new_trainer("cascade", tiny_encoder, settings, **options)
 
     return make
 
@@ -107,9 +87,9 @@ def test_the_steps_of_an_update_draw_their_own_dropout(make_trainer, engine, mon
         return losses
 
     monkeypatch.setattr(trainer, "_record", recorded)
-    trainer._backward([ROWS, ROWS])
+    trainer.backward([ROWS, ROWS])
     assert values[0] != values[1]
-    trainer._backward([ROWS, ROWS])  # the same update again
+    trainer.backward([ROWS, ROWS])  # the same update again
     assert values[2:] == values[:2]
 
 
@@ -125,7 +105,7 @@ def test_the_seed_of_a_training_decides_its_exits(make_trainer, rule, weights):
 @pytest.mark.parametrize("engine", ["auto", "mxnet"])
 def test_all_exits_give_the_sum_of_the_gradients_of_each(make_trainer, engine):
     trainer = make_trainer(engine, trained_exits="all")
-    losses = trainer._backward([ROWS])
+    losses = trainer.backward([ROWS])
     assert list(losses) == ["exit_1", "exit_2", "exit_3"]
     actual = gradients_of(trainer)
     expected = dict.fromkeys(actual, 0.0)
@@ -163,7 +143,7 @@ def test_the_last_exit_does_not_learn_from_the_early_ones(make_trainer):
     heads = []
     for share in (0.0, 1.0):
         trainer = make_trainer(trained_exits="all", distillation=share)
-        trainer._backward([ROWS])
+        trainer.backward([ROWS])
         gradients = gradients_of(trainer)
         heads.append(gradients["head_3.out.weight"])
         early = gradients["head_1.out.weight"]
@@ -210,7 +190,7 @@ def test_a_training_of_all_exits_logs_each_loss_and_resumes_to_the_same_bits(
     lines = (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()
     assert list(json.loads(lines[-1])["losses"]) == ["exit_1", "exit_2", "exit_3"]
 
-    real = Trainer._update
+    real = Trainer.update
 
     def stop(trainer, bar):
         real(trainer, bar)
@@ -218,10 +198,10 @@ def test_a_training_of_all_exits_logs_each_loss_and_resumes_to_the_same_bits(
             trainer._checkpoint()
             raise TrainingStopped(15, "update 3", trainer.checkpoints.folder)
 
-    monkeypatch.setattr(Trainer, "_update", stop)
+    monkeypatch.setattr(Trainer, "update", stop)
     with pytest.raises(TrainingStopped):
         train_tiny(tiny_encoder, tmp_path / "stopped", **options)
-    monkeypatch.setattr(Trainer, "_update", real)
+    monkeypatch.setattr(Trainer, "update", real)
     with pytest.raises(RunDirectoryError, match="distillation was 0.5"):
         train_tiny(tiny_encoder, tmp_path / "stopped", resume=True, trained_exits="all")
     train_tiny(tiny_encoder, tmp_path / "stopped", resume=True, **options)
@@ -231,17 +211,17 @@ def test_a_training_of_all_exits_logs_each_loss_and_resumes_to_the_same_bits(
 
 
 def test_a_training_of_an_earlier_version_resumes(tiny_encoder, tmp_path, monkeypatch):
-    real = Trainer._update
+    real = Trainer.update
 
     def stop(trainer, bar):
         real(trainer, bar)
         trainer._checkpoint()
         raise TrainingStopped(15, "update 1", trainer.checkpoints.folder)
 
-    monkeypatch.setattr(Trainer, "_update", stop)
+    monkeypatch.setattr(Trainer, "update", stop)
     with pytest.raises(TrainingStopped):
         train_tiny(tiny_encoder, tmp_path / "run")
-    monkeypatch.setattr(Trainer, "_update", real)
+    monkeypatch.setattr(Trainer, "update", real)
     path = tmp_path / "run" / "config.json"
     config = json.loads(path.read_text())
     config["network"] = {"exits": [1, 2, 3]}  # all that it recorded

@@ -693,14 +693,14 @@ def test_every_interaction_trains_and_its_run_scores_the_same(
 def test_a_resumed_training_equals_one_without_a_stop(tmp_path, tiny_encoder, corpus, monkeypatch):
     options = {"layers": 2, "exits": (1,), "accumulate": 2, "checkpoint_every": 2}
     whole = run_of(tmp_path / "whole", tiny_encoder, corpus, **options)
-    stopped, original = tmp_path / "stopped", Trainer._update
+    stopped, original = tmp_path / "stopped", Trainer.update
 
     def update(self, bar):
         if self.state.update == 2:
             raise TrainingStopped(15, "update 2", stopped)
         original(self, bar)
 
-    monkeypatch.setattr(Trainer, "_update", update)
+    monkeypatch.setattr(Trainer, "update", update)
     with pytest.raises(TrainingStopped):
         run_of(stopped, tiny_encoder, corpus, **options)
     monkeypatch.undo()
@@ -727,7 +727,7 @@ def trainer_of(tmp_path, tiny_encoder, corpus, engine="mxnet", ctx="cpu", **opti
 
 
 def summed_gradients(trainer, keys):
-    losses = trainer._backward([trainer.task.batch(key) for key in keys])
+    losses = trainer.backward([trainer.task.batch(key) for key in keys])
     gradients = {}
     for name, parameter in trainer._parameters.items():
         gradients[name] = sum(array.asnumpy() for array in parameter.list_grad())
@@ -784,10 +784,10 @@ def test_all_exits_learn_from_teachers(tmp_path, tiny_encoder, corpus):
     assert list(batch) == [*SplitEncoder.names, "labels"] and task.taught_scores == 1
     # The scores of the exits differ.
     task.network._children["head_1"].out.bias.set_data(mx.nd.array([1.0]))
-    plain = trainer._backward([batch])
+    plain = trainer.backward([batch])
     task.teach(lambda pairs: np.zeros((len(pairs), 1), np.float32))
     task.config = dataclasses.replace(task.config, teachers=("t",), alpha=0.0, tau=1.0)
-    taught = trainer._backward([task.batch(np.arange(3))])
+    taught = trainer.backward([task.batch(np.arange(3))])
     assert list(plain) == list(taught) == ["exit_1", "exit_2"]
     with autograd.record():
         arrays = {name: mx.nd.array(array) for name, array in batch.items()}

@@ -33,7 +33,7 @@ from wqa.__main__ import main
 from wqa.training import connections, workers
 from wqa.training.trainer import Trainer
 connections.GRACE = workers.GRACE = 1
-end, step, union = os._exit, Trainer._step, workers.Workers.union
+end, step, union = os._exit, Trainer.step, workers.Workers.union
 def ended(status):
     (folder / "ended").write_text(str(status))
     end(status)
@@ -62,7 +62,7 @@ def noted(trainer, rate):
         line.append(digest.hexdigest())
     with open(folder / f"worker-{rank}", "a") as file:
         file.write(" ".join(line) + "\\n")
-os._exit, Trainer._step = ended, noted
+os._exit, Trainer.step = ended, noted
 sys.argv = ["wqa", *sys.argv[6:]]
 sys.exit(main())
 """

@@ -673,7 +673,7 @@ class Stopped(Exception):
 
 def stop(monkeypatch, updates):
     """Stop a training after so many updates."""
-    step, calls = run_module.Trainer._step, []
+    step, calls = run_module.Trainer.step, []
 
     def stopping(trainer, rate):
         step(trainer, rate)
@@ -681,7 +681,7 @@ def stop(monkeypatch, updates):
         if len(calls) == updates:
             raise Stopped
 
-    monkeypatch.setattr(run_module.Trainer, "_step", stopping)
+    monkeypatch.setattr(run_module.Trainer, "step", stopping)
 
 
 def test_a_stopped_student_resumes_with_its_teachers_alone(

@@ -400,7 +400,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     options = [*more, "--checkpoint-every", 2, "--eval-every", 3]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert wqa(*training(files, tiny_words, whole, *options)) == 0
-    step = Trainer._step
+    step = Trainer.step
 
     def interrupted(trainer, rate):
         step(trainer, rate)
@@ -409,7 +409,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
 
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", interrupted)
+        patch.setattr(Trainer, "step", interrupted)
         assert wqa(*training(files, tiny_words, stopped, *options)) == 128 + signal.SIGINT
     signal.signal(signal.SIGINT, handler)
     assert "update 5 of" in capsys.readouterr().err
@@ -498,7 +498,7 @@ def test_cut_candidates_are_counted(files, tiny_words, tmp_path, capsys):
 
 def test_pairs_count_in_the_speed_of_lists(files, questions, tiny_words, tmp_path, monkeypatch):
     counted = []
-    update = Trainer._update
+    update = Trainer.update
 
     def counting(trainer, bar):
         before = trainer._pairs_since
@@ -506,7 +506,7 @@ def test_pairs_count_in_the_speed_of_lists(files, questions, tiny_words, tmp_pat
         if trainer._pairs_since:
             counted.append(trainer._pairs_since - before)
 
-    monkeypatch.setattr(Trainer, "_update", counting)
+    monkeypatch.setattr(Trainer, "update", counting)
     config = TrainingConfig(epochs=1, schedule="slanted", log_every=1000, tokens_per_batch=1500)
     out = str(tmp_path / "run")
     train("cosinet", str(files["train"]), out, config=config, words=str(tiny_words))

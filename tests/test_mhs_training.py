@@ -1,8 +1,6 @@
 """Training of the Multiple-Heads Student: its losses, their gradients, and what it starts from."""
 
-import dataclasses
 import json
-import types
 
 import mxnet as mx
 import numpy as np
@@ -22,7 +20,6 @@ from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.mhs.network import MHSConfig
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import PairEncoder
 from wqa.training import Trainer
 from wqa.training.losses import cross_entropy
 from wqa.training.start import open_start
@@ -49,27 +46,13 @@ class _Pairs:
 
 
 @pytest.fixture
-def make_trainer(tmp_path):
+def make_trainer(new_trainer):
     """Builds a student on an encoder's sizes, with random parameters, and its trainer."""
 
     def make(folder, engine="auto", precision="float32", **options):
-        config = TrainingConfig(
-            engine=engine,
-            precision=precision,
-            learning_rate=1e-3,
-            warmup_updates=2,
-            tokens_per_batch=400,
-            max_updates=9,
-        )
-        backbone = dataclasses.replace(read_backbone_config(folder), **DRY)
-        network = build_network("mhs", backbone, **options)
-        mx.random.seed(0)
-        network.initialize(mx.init.Normal(0.2), ctx=parse_devices("cpu"))
-        encoder = types.SimpleNamespace(longest=16, names=PairEncoder.names)
-        task = SYSTEMS["mhs"].task_type()(network, encoder, _Pairs(), config)
-        run = tmp_path / f"run{len(list(tmp_path.iterdir()))}"
-        run.mkdir()
-        return Trainer(task, config, run)
+        settings = {"engine": engine, "precision": precision, "max_updates": 9}
+        options = {"pairs": _Pairs(), "dropout": 0.0, "sigma": 0.2, **options}
+        return new_trainer("mhs", folder, settings, **options)
 
     return make
 
@@ -103,7 +86,7 @@ def test_a_head_learns_from_its_loss_alone_and_the_body_from_all(
 ):
     trainer = make_trainer(family_encoder, engine, **options)
     names = [f"head_{index + 1}" for index in range(options["heads"])]
-    assert list(trainer._backward([ROWS])) == names
+    assert list(trainer.backward([ROWS])) == names
     together = gradients_of(trainer)
     alone = [gradients_of_head(trainer, index) for index in range(len(names))]
     for name, gradient in together.items():
@@ -124,7 +107,7 @@ def test_the_losses_are_weighted(tiny_encoder, make_trainer):
     for weight, member, loss in zip((1.0, 0.0, 2.5), trainer.network.members(), losses.values()):
         expected = weight * cross_entropy(member(*inputs), batch["labels"]).asnumpy()
         np.testing.assert_allclose(loss.asnumpy(), expected, atol=1e-5)
-    trainer._backward([ROWS])
+    trainer.backward([ROWS])
     gradients = gradients_of(trainer)
     assert not gradients["head_3.branch_2.head.out.weight"].any()
     assert gradients["head_3.branch_3.head.out.weight"].any()
@@ -137,7 +120,7 @@ def test_onednn_has_the_gradients_of_mxnet(family_encoder, make_trainer, options
     for engine in ("onednn", "mxnet"):
         trainer = make_trainer(family_encoder, engine, **options)
         assert bool(trainer._engines) == (engine == "onednn")
-        losses = trainer._backward([ROWS])
+        losses = trainer.backward([ROWS])
         results.append((losses, gradients_of(trainer)))
     (fast, computed), (slow, expected) = results
     assert fast == pytest.approx(slow, abs=1e-4)
@@ -152,7 +135,7 @@ def test_bfloat16_has_the_gradients_but_for_its_rounding(tiny_encoder, make_trai
     results = []
     for precision in ("bfloat16", "float32"):
         trainer = make_trainer(tiny_encoder, "onednn", precision, **options)
-        trainer._backward([ROWS])
+        trainer.backward([ROWS])
         results.append(gradients_of(trainer))
     for name, gradient in results[1].items():
         error = np.abs(results[0][name] - gradient).max()
@@ -176,7 +159,7 @@ def test_an_update_trains_one_exit_and_the_last_one_all_heads(tiny_encoder, make
     reached = {}
     for update in range(1, 9):
         trainer.state.update = update
-        assert list(trainer._backward([ROWS])) == ["loss"]
+        assert list(trainer.backward([ROWS])) == ["loss"]
         gradients = gradients_of(trainer)
         parts = {name.split(".layers")[0] for name, values in gradients.items() if values.any()}
         reached.setdefault(trainer.task.drawn_exit(update), []).append(
@@ -234,7 +217,7 @@ def test_train_save_load_and_rank(tiny_encoder, tmp_path, monkeypatch):
 def test_a_training_resumes_to_the_same_bits(tiny_encoder, tmp_path, monkeypatch):
     start = {"encoder": str(tiny_encoder)}
     whole = train_student(tmp_path / "whole", start)
-    real = Trainer._update
+    real = Trainer.update
 
     def stop(trainer, bar):
         real(trainer, bar)
@@ -242,10 +225,10 @@ def test_a_training_resumes_to_the_same_bits(tiny_encoder, tmp_path, monkeypatch
             trainer._checkpoint()
             raise TrainingStopped(15, "update 3", trainer.checkpoints.folder)
 
-    monkeypatch.setattr(Trainer, "_update", stop)
+    monkeypatch.setattr(Trainer, "update", stop)
     with pytest.raises(TrainingStopped):
         train_student(tmp_path / "run", start)
-    monkeypatch.setattr(Trainer, "_update", real)
+    monkeypatch.setattr(Trainer, "update", real)
     run = train_student(tmp_path / "run", start, resume=True)
     assert (run / "model.params").read_bytes() == (whole / "model.params").read_bytes()
 

@@ -318,7 +318,7 @@ def test_onednn_has_the_gradients_of_mxnet(family_encoder, tmp_path, options):
         run.mkdir()
         trainer = Trainer(task, config, run)
         assert bool(trainer._engines) == (engine == "onednn")
-        loss = trainer._backward([task.batch(key)])
+        loss = trainer.backward([task.batch(key)])
         gradients = {
             name: parameter.grad().asnumpy() for name, parameter in trainer._parameters.items()
         }
@@ -458,7 +458,7 @@ def test_a_training_stops_resumes_and_loads_with_the_same_scores(
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert main([*common, "--out", str(whole)]) == 0
     assert "best dev MAP" in capsys.readouterr().out
-    update = Trainer._update
+    update = Trainer.update
 
     def stop(trainer, bar):
         update(trainer, bar)
@@ -466,9 +466,9 @@ def test_a_training_stops_resumes_and_loads_with_the_same_scores(
             trainer._checkpoint()
             raise TrainingStopped(15, "update 4", "checkpoints")
 
-    monkeypatch.setattr(Trainer, "_update", stop)
+    monkeypatch.setattr(Trainer, "update", stop)
     assert main([*common, "--out", str(stopped)]) != 0
-    monkeypatch.setattr(Trainer, "_update", update)
+    monkeypatch.setattr(Trainer, "update", update)
     assert main([*common, "--out", str(stopped), "--resume"]) == 0
     first, second = (load_ranker(run).network.collect_params() for run in (whole, stopped))
     for one, other in zip(first.values(), second.values()):

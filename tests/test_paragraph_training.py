@@ -259,7 +259,7 @@ def test_onednn_has_the_gradients_of_mxnet(documents, tiny_encoder, tmp_path):
         run.mkdir()
         trainer = Trainer(task, config, run)
         assert bool(trainer._engines) == (engine == "onednn")
-        losses = trainer._backward([task.batch(task.plan(400)[0])])
+        losses = trainer.backward([task.batch(task.plan(400)[0])])
         gradients = {}
         for name, parameter in trainer._parameters.items():
             gradients[name] = parameter.grad().asnumpy()
@@ -313,17 +313,17 @@ def test_a_pretraining_learns_tokens_stops_and_resumes(
     config = TrainingConfig(epochs=6, checkpoint_every=5, **SETTINGS)
     runs = [str(tmp_path / name) for name in ("whole", "stopped")]
     train(SYSTEM, str(documents), runs[0], str(tiny_encoder), config=config, **SIZES)
-    step = Trainer._step
+    step = Trainer.step
 
     def stop(self, rate):
         step(self, rate)
         if self.state.update == 7:
             raise TrainingStopped(2, "update 7", tmp_path)
 
-    monkeypatch.setattr(Trainer, "_step", stop)
+    monkeypatch.setattr(Trainer, "step", stop)
     with pytest.raises(TrainingStopped):
         train(SYSTEM, str(documents), runs[1], str(tiny_encoder), config=config, **SIZES)
-    monkeypatch.setattr(Trainer, "_step", step)
+    monkeypatch.setattr(Trainer, "step", step)
     train(SYSTEM, str(documents), runs[1], str(tiny_encoder), config=config, resume=True, **SIZES)
     whole, resumed = (
         (tmp_path / name / "model.params").read_bytes() for name in ("whole", "stopped")

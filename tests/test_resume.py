@@ -117,8 +117,8 @@ def uninterrupted(tiny_encoder, tmp_path_factory):
 
 
 KILLS = {
-    "before the first checkpoint": ("wqa.training.trainer", "Trainer._step", "3", "before"),
-    "between checkpoints": ("wqa.training.trainer", "Trainer._step", "11", "after"),
+    "before the first checkpoint": ("wqa.training.trainer", "Trainer.step", "3", "before"),
+    "between checkpoints": ("wqa.training.trainer", "Trainer.step", "11", "after"),
     "while a checkpoint's parameters are written": (
         "wqa.training.checkpoint",
         "save_parameters",
@@ -167,7 +167,7 @@ def test_two_devices_resume_too(tiny_encoder, tmp_path):
     outs = []
     for name, killer in (
         ("whole", ()),
-        ("killed", ("wqa.training.trainer", "Trainer._step", "10", "before")),
+        ("killed", ("wqa.training.trainer", "Trainer.step", "10", "before")),
     ):
         out = tmp_path / name
         arguments = command(tiny_encoder, out, "--ctx", "cpu:0-1", "--clip-norm", "0.5")
@@ -184,7 +184,7 @@ def test_a_full_disk_while_a_checkpoint_is_written(tiny_encoder, uninterrupted, 
     """A limit on the size of a file stands in for the disk: the write fails in the same place."""
     out = tmp_path / "run"
     stopped = run(
-        command(tiny_encoder, out), ("wqa.training.trainer", "Trainer._step", "6", "before")
+        command(tiny_encoder, out), ("wqa.training.trainer", "Trainer.step", "6", "before")
     )
     assert stopped.returncode == -signal.SIGKILL
     before = {
@@ -210,7 +210,7 @@ def test_a_full_disk_while_a_checkpoint_is_written(tiny_encoder, uninterrupted, 
 
 def test_a_damaged_checkpoint_is_not_loaded(tiny_encoder, uninterrupted, tmp_path):
     out = tmp_path / "run"
-    run(command(tiny_encoder, out), ("wqa.training.trainer", "Trainer._step", "10", "before"))
+    run(command(tiny_encoder, out), ("wqa.training.trainer", "Trainer.step", "10", "before"))
     newest = out / "checkpoints" / "update-00000008"
     whole = (newest / "optimizer.safetensors").read_bytes()
     (newest / "optimizer.safetensors").write_bytes(whole[:-10])
@@ -230,7 +230,7 @@ def as_in_a_terminal():
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-@pytest.mark.parametrize("function, call", [("Trainer._step", "6"), ("Trainer._evaluate", "2")])
+@pytest.mark.parametrize("function, call", [("Trainer.step", "6"), ("Trainer._evaluate", "2")])
 def test_a_signal_ends_after_the_update_and_says_how_to_go_on(
     tiny_encoder, uninterrupted, tmp_path, name, function, call
 ):

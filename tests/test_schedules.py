@@ -271,14 +271,14 @@ def test_a_share_takes_the_place_of_a_warmup_that_a_system_has():
 
 def stop_after(monkeypatch, updates):
     """Let trainings end abruptly at an update, as a kill does."""
-    step = Trainer._step
+    step = Trainer.step
 
     def stopped(trainer, rate):
         if trainer.state.update > updates:
             raise KeyboardInterrupt
         step(trainer, rate)
 
-    monkeypatch.setattr(Trainer, "_step", stopped)
+    monkeypatch.setattr(Trainer, "step", stopped)
 
 
 def test_a_run_of_an_earlier_version_is_resumed(data, tiny_encoder, tmp_path, monkeypatch):

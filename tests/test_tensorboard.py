@@ -70,7 +70,7 @@ def test_the_figures_are_those_of_the_metrics(command, tmp_path):
 
 
 def test_a_training_that_was_killed_goes_on_in_the_same_folder(command, tmp_path, monkeypatch):
-    step = Trainer._step
+    step = Trainer.step
 
     def killed(trainer, rate):
         if trainer.state.update == 4:
@@ -78,7 +78,7 @@ def test_a_training_that_was_killed_goes_on_in_the_same_folder(command, tmp_path
         step(trainer, rate)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", killed)
+        patch.setattr(Trainer, "step", killed)
         assert main(command) == 130
     assert {update for update, _ in figures(tmp_path / "log" / "run")} == {1, 2, 3}
     assert main([*command, "--resume"]) == 0

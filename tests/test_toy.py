@@ -157,7 +157,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     options = [*more, "--checkpoint-every", 4, "--eval-every", 5]
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert wqa(*training(files, whole, *options)) == 0
-    step = Trainer._step
+    step = Trainer.step
 
     def interrupted(trainer, rate):
         step(trainer, rate)
@@ -167,7 +167,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(
     # A background job of a script ignores the signal, and so would the training.
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", interrupted)
+        patch.setattr(Trainer, "step", interrupted)
         assert wqa(*training(files, stopped, *options)) == 128 + signal.SIGINT
     signal.signal(signal.SIGINT, handler)
     assert "update 10 of" in capsys.readouterr().err
@@ -250,9 +250,9 @@ def test_the_gradient_of_an_update_is_that_of_all_its_rows(files, tmp_path, ctx)
     one = make_trainer(files, tmp_path / "one", max_updates=1)
     several = make_trainer(files, tmp_path / "several", max_updates=1, ctx=ctx)
     keys = [np.arange(7), np.arange(7, 11)]
-    losses = several._backward([several.task.batch(key) for key in keys])
+    losses = several.backward([several.task.batch(key) for key in keys])
     several._optimizer.allreduce_grads()
-    expected_losses = one._backward([one.task.batch(np.concatenate(keys))])
+    expected_losses = one.backward([one.task.batch(np.concatenate(keys))])
     assert losses == pytest.approx(expected_losses, abs=1e-6)
     expected = one.network._collect_params_with_prefix()
     for name, parameter in several.network._collect_params_with_prefix().items():

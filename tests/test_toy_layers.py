@@ -217,7 +217,7 @@ def test_onednn_resumes_to_the_same_bits(system, tiny_encoder, data, tmp_path, m
     """With dropout, and after an evaluation by MXNet."""
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert train(system, tiny_encoder, data, whole, "--engine", "onednn") == 0
-    step = Trainer._step
+    step = Trainer.step
 
     def killed(trainer, rate):
         step(trainer, rate)
@@ -225,7 +225,7 @@ def test_onednn_resumes_to_the_same_bits(system, tiny_encoder, data, tmp_path, m
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_step", killed)
+        patch.setattr(Trainer, "step", killed)
         more = ["--engine", "onednn", "--checkpoint-every", "4"]
         assert train(system, tiny_encoder, data, stopped, *more) == 130
     assert train(system, tiny_encoder, data, stopped, *more, "--resume") == 0

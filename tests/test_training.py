@@ -11,13 +11,7 @@ from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path, filter_questions, read_questions
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
 from wqa.io.digests import forget_digests
-from wqa.models import parse_devices
-from wqa.pretrained import initialize_from, read_backbone_config
-from wqa.systems import SYSTEMS
-from wqa.systems.registry import build_network
 from wqa.systems.train import train
-from wqa.text import PairEncoder, load_tokenizer
-from wqa.training import Trainer, TrainingPairs
 from wqa.training.checkpoint import State
 from wqa.training.losses import cross_entropy
 from wqa.training.schedules import dropout_seed, exit_of_update, slanted_triangular, triangular
@@ -79,28 +73,9 @@ def test_exits_are_drawn_uniformly_and_without_state():
 
 
 @pytest.fixture
-def make_trainer(tiny_encoder, tmp_path):
-    def make(name="run", system="cascade", exits=(1, 2, 3), dropout=None, **options):
-        config = TrainingConfig(
-            **{"learning_rate": 1e-3, "warmup_updates": 2, "tokens_per_batch": 400, **options}
-        )
-        backbone = read_backbone_config(tiny_encoder)
-        if dropout is not None:
-            import dataclasses
-
-            backbone = dataclasses.replace(
-                backbone, dropout=dropout, attention_dropout=dropout, head_dropout=dropout
-            )
-        model = build_network(system, backbone, exits=exits)
-        mx.random.seed(config.seed)
-        initialize_from(model, tiny_encoder, parse_devices(config.ctx))
-        pairs = TrainingPairs(
-            read_questions(builtin_path("dev")), PairEncoder(load_tokenizer(tiny_encoder), 64)
-        )
-        (tmp_path / name).mkdir()
-        encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
-        task = SYSTEMS[system].task_type()(model, encoder, pairs, config)
-        return Trainer(task, config, tmp_path / name)
+def make_trainer(tiny_encoder, new_trainer):
+    def make(name="run", system="cascade", exits=(1, 2, 3), dropout=None, **settings):
+        return new_trainer(system, tiny_encoder, settings, name, dropout=dropout, exits=exits)
 
     return make
 
@@ -126,7 +101,7 @@ def test_two_devices_give_the_update_of_one(make_trainer, clip_norm):
     losses = []
     for trainer in (one, two):
         trainer.state.update = update
-        losses.append(trainer._backward([trainer.task.batch(key)])["loss"])
+        losses.append(trainer.backward([trainer.task.batch(key)])["loss"])
         trainer.state, trainer._epoch = State(), -1
     assert losses[0] == pytest.approx(losses[1], abs=1e-6)
     two._optimizer.allreduce_grads()
@@ -233,7 +208,7 @@ def test_training_learns_and_repeats_bit_for_bit(tiny_encoder, tmp_path):
 
 def test_a_nan_loss_names_the_update_and_keeps_the_checkpoint(make_trainer, tmp_path):
     trainer = make_trainer(max_updates=20, checkpoint_every=2, learning_rate=1e-3)
-    real, calls = trainer._backward, []
+    real, calls = trainer.backward, []
 
     def backward(batches):
         calls.append(exit_of_update(0, trainer.state.update, 3))
@@ -241,7 +216,7 @@ def test_a_nan_loss_names_the_update_and_keeps_the_checkpoint(make_trainer, tmp_
             trainer.network.head(calls[-1]).out.bias.set_data(mx.nd.array([np.nan]))
         return real(batches)
 
-    trainer._backward = backward
+    trainer.backward = backward
     with pytest.raises(TrainingDiverged, match="update 6: the loss is nan"):
         trainer.fit()
     assert [path.name for path in trainer.checkpoints.all()] == [

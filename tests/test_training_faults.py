@@ -391,7 +391,7 @@ def interrupted_runs(tiny_encoder, few, tmp_path_factory):
     for ctx in ("cpu", "cpu:0-1"):
         runs[ctx] = tmp_path_factory.mktemp("interrupted") / "run"
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-            at_call(patch, Trainer, "_step", 4)
+            at_call(patch, Trainer, "step", 4)
             trained(tiny_encoder, few, runs[ctx], ctx=ctx)
         assert names(runs[ctx] / "checkpoints") == ["update-00000002"]
     return runs
@@ -559,7 +559,7 @@ def test_a_forged_state_is_refused(name, interrupted, tiny_encoder, few):
 
 
 MOMENTS = {
-    "an update": (Trainer, "_step", 5),
+    "an update": (Trainer, "step", 5),
     "an evaluation": (Trainer, "_evaluate", 2),
     "best parameters": (Checkpoints, "keep_best", 2),
     "a checkpoint": (Checkpoints, "save", 2),
@@ -602,14 +602,14 @@ def test_what_killed_processes_left_in_a_run_is_removed(interrupted, tiny_encode
     temporary_path(out / "checkpoints" / "best-00000003.params").write_text("half")
     (out / "checkpoints" / "update-notes").mkdir()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-        at_call(patch, Trainer, "_step", 1)
+        at_call(patch, Trainer, "step", 1)
         trained(tiny_encoder, few, out, resume=True)
     assert names(out / "checkpoints") == ["update-00000002", "update-notes"]
     assert trained(tiny_encoder, few, out, resume=True) == whole["cpu"]
 
 
 SIGNALLED = {
-    "the first update": (Trainer, "_backward", 1),
+    "the first update": (Trainer, "backward", 1),
     "a checkpoint": (Checkpoints, "save", 1),
     "the end of a checkpoint": (Checkpoints, "_prune", 1),
     "best parameters": (Checkpoints, "keep_best", 1),
@@ -719,13 +719,13 @@ def test_a_start_that_was_not_written_is_written_again(tiny_run, few, tmp_path):
     start = {"init": str(tiny_run), "max_length": 64, "exits": (1, 2, 3), "config": config}
     out = tmp_path / "run"
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-        at_call(patch, Trainer, "_step", 2)
+        at_call(patch, Trainer, "step", 2)
         train("cascade", str(few), str(out), **start)
     first, *rest = (out / "metrics.jsonl").read_text().splitlines()
     for left in ("", first[:10], "\n".join(rest) + "\n"):
         (out / "metrics.jsonl").write_text(left)
         with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-            at_call(patch, Trainer, "_step", 1)
+            at_call(patch, Trainer, "step", 1)
             train("cascade", str(few), str(out), resume=True, **start)
         assert (out / "metrics.jsonl").read_text().splitlines()[0] == first
 

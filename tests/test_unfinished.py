@@ -28,7 +28,7 @@ def stopped(tiny_encoder, tmp_path, monkeypatch):
         command = ["train", "pairwise", "--encoder", tiny_encoder, "--train", few, "--out", run]
         command += ["--max-updates", 5, "--warmup-updates", 1, "--tokens-per-batch", 300]
         command = list(map(str, [*command, "--engine", "mxnet", "--checkpoint-every", 2]))
-        step = Trainer._step
+        step = Trainer.step
 
         def killed(trainer, rate):
             if trainer.state.update > update:
@@ -36,7 +36,7 @@ def stopped(tiny_encoder, tmp_path, monkeypatch):
             step(trainer, rate)
 
         with monkeypatch.context() as patch:
-            patch.setattr(Trainer, "_step", killed)
+            patch.setattr(Trainer, "step", killed)
             assert main(command) == 130
         return run, command
 

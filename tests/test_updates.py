@@ -1,7 +1,6 @@
 """Updates over several devices and in several steps."""
 
 import collections
-import dataclasses
 
 import mxnet as mx
 import numpy as np
@@ -13,33 +12,22 @@ from mxnet import gluon
 
 from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions
-from wqa.models import parse_devices
-from wqa.pretrained import initialize_from, read_backbone_config
-from wqa.systems.registry import build_network
 from wqa.text import PairEncoder, load_tokenizer
-from wqa.training import ExitTask, Trainer, TrainingPairs
+from wqa.training import Trainer, TrainingPairs
 from wqa.training.accumulation import FreshTrainer
 from wqa.training.schedules import UpdatePlan, exit_of_update, plan_updates
 
 
 @pytest.fixture
-def make_trainer(tiny_encoder, tmp_path):
+def make_trainer(tiny_encoder, new_trainer):
     """Trainers of a cascade of three exits from the same parameters, without dropout."""
     encoder = PairEncoder(load_tokenizer(tiny_encoder), 64)
     questions = list(read_questions(builtin_path("dev")))[:12]
 
-    def make(name, **options):
-        settings = {"learning_rate": 1e-3, "warmup_updates": 2, "engine": "mxnet", **options}
-        config = TrainingConfig(**settings)
-        backbone = dataclasses.replace(
-            read_backbone_config(tiny_encoder), dropout=0.0, attention_dropout=0.0, head_dropout=0.0
-        )
-        network = build_network("cascade", backbone, exits=(1, 2, 3))
-        mx.random.seed(config.seed)
-        initialize_from(network, tiny_encoder, parse_devices(config.ctx))
-        task = ExitTask(network, encoder, TrainingPairs(questions, encoder), config)
-        (tmp_path / name).mkdir()
-        return Trainer(task, config, tmp_path / name)
+    def make(name, **settings):
+        settings = {"engine": "mxnet", **settings}
+        options = {"pairs": TrainingPairs(questions, encoder), "dropout": 0.0, "exits": (1, 2, 3)}
+        return new_trainer("cascade", tiny_encoder, settings, name, **options)
 
     return make
 
@@ -122,7 +110,7 @@ def test_steps_of_unequal_rows_have_the_gradient_of_the_mean(make_trainer):
     assert len({len(part["labels"]) for part in parts}) == 2
     results = []
     for batches in ([batch], parts):
-        losses = trainer._backward(batches)
+        losses = trainer.backward(batches)
         gradients = {}
         for name, parameter in trainer._parameters.items():
             if parameter.data()._fresh_grad:
@@ -166,7 +154,7 @@ def test_a_training_in_steps_resumes_with_the_same_bits(make_trainer, monkeypatc
     options.update(checkpoint_every=2)
     whole, stopped = make_trainer("whole", **options), make_trainer("stopped", **options)
     whole.fit()
-    step = Trainer._step
+    step = Trainer.step
 
     def interrupted(trainer, rate):
         step(trainer, rate)
@@ -174,7 +162,7 @@ def test_a_training_in_steps_resumes_with_the_same_bits(make_trainer, monkeypatc
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Trainer, "_step", interrupted)
+        patch.setattr(Trainer, "step", interrupted)
         stopped.fit()
     stopped.resume()
     assert stopped.state.update == 4

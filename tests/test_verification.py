@@ -253,7 +253,7 @@ def test_onednn_has_the_gradients_of_mxnet(tiny_encoder, claim_file, tmp_path, o
         (tmp_path / engine).mkdir()
         trainer = Trainer(task, config, tmp_path / engine)
         assert bool(trainer._engines) == (engine == "onednn")
-        loss = trainer._backward([task.batch(np.arange(6))])
+        loss = trainer.backward([task.batch(np.arange(6))])
         parameters = trainer._parameters.items()
         results.append((loss, {name: part.grad().asnumpy() for name, part in parameters}))
     (fast, computed), (slow, expected) = results
@@ -620,17 +620,17 @@ def test_a_training_stops_resumes_and_loads_with_the_same_labels(
     runs = [str(tmp_path / name) for name in ("whole", "stopped")]
     arguments = (SYSTEM, str(claim_file))
     train(*arguments, runs[0], str(tiny_encoder), config=config, **SIZES)
-    step = Trainer._step
+    step = Trainer.step
 
     def stop(self, rate):
         step(self, rate)
         if self.state.update == 3:
             raise TrainingStopped(2, "update 3", tmp_path)
 
-    monkeypatch.setattr(Trainer, "_step", stop)
+    monkeypatch.setattr(Trainer, "step", stop)
     with pytest.raises(TrainingStopped):
         train(*arguments, runs[1], str(tiny_encoder), config=config, **SIZES)
-    monkeypatch.setattr(Trainer, "_step", step)
+    monkeypatch.setattr(Trainer, "step", step)
     train(*arguments, runs[1], str(tiny_encoder), config=config, resume=True, **SIZES)
     whole, resumed = (
         (tmp_path / name / "model.params").read_bytes() for name in ("whole", "stopped")

@@ -168,7 +168,7 @@ class Trainer:
                 self._evaluate(bar)
                 self._checkpoint()
             while not self._has_ended():
-                self._update(bar)
+                self.update(bar)
                 state.evaluation_is_due = self._evaluation_is_due()
                 stop = self._agreed(request)
                 if state.evaluation_is_due and not stop:
@@ -195,7 +195,19 @@ class Trainer:
 
     # One update
 
-    def _update(self, bar: TrainingBar) -> None:
+    def update(self, bar: TrainingBar) -> None:
+        """Make one update: the gradients of its mini-batches, then a step.
+
+        Parameters
+        ----------
+        bar : wqa.training.logs.TrainingBar
+            Bar that counts the update and shows the losses.
+
+        Raises
+        ------
+        TrainingDiverged
+            If a loss is not finite.
+        """
         state, config = self.state, self.config
         batches = []
         for key in self._next_keys():
@@ -204,12 +216,12 @@ class Trainer:
         rate_of = RATES[config.schedule]
         assert config.learning_rate is not None
         rate = rate_of(state.update, config.learning_rate, self.warmup, self.total)
-        losses = self.workers.sums(self._backward(batches))
+        losses = self.workers.sums(self.backward(batches))
         for name, value in losses.items():
             if not math.isfinite(value):
                 self._raise_diverged(f"the {name} is {value}", "a finite loss")
             state.loss_sums[name] = state.loss_sums.get(name, 0.0) + value
-        self._step(rate)
+        self.step(rate)
         state.loss_updates += 1
         self._pairs_since += sum(self.task.pairs_of(batch) for batch in batches)
         bar.update()
@@ -239,10 +251,21 @@ class Trainer:
             state.epoch, state.batch = state.epoch + 1, 0
         return key
 
-    def _backward(self, batches: Sequence[Dict[str, np.ndarray]]) -> Dict[str, float]:
-        """Compute the gradients of the mean losses over all mini-batches; returns the losses.
+    def backward(self, batches: Sequence[Dict[str, np.ndarray]]) -> Dict[str, float]:
+        """Compute the gradients of the mean losses over the rows of mini-batches.
 
-        They are this worker's shares, whose sums over the workers are the gradients and losses.
+        They are left in the parameters. Those of several workers are shares, whose sums are the
+        gradients and the losses.
+
+        Parameters
+        ----------
+        batches : sequence of dict of numpy.ndarray
+            Mini-batches of an update, as `wqa.training.task.Task.batch` returns them.
+
+        Returns
+        -------
+        dict of float
+            Each loss, and what the task watches.
         """
         rows = sum(_rows(batch) for batch in batches)
         seed = dropout_seed(self.config.seed, self.state.update, self.workers.rank)
@@ -282,7 +305,14 @@ class Trainer:
                     losses.setdefault(name, []).append(loss.sum() * (weight / rows))
         return losses
 
-    def _step(self, rate: float) -> None:
+    def step(self, rate: float) -> None:
+        """Sum the gradients of devices and workers, clip them, decay weights and step.
+
+        Parameters
+        ----------
+        rate : float
+            Learning rate of the step.
+        """
         self._optimizer.allreduce_grads()
         for ctx in self.devices:
             fresh = {}
