@@ -304,6 +304,62 @@ def test_a_scorer_gives_the_same_figures_again_whatever_the_batch(tiny_encoder):
     assert figures == pytest.approx(paragraph_figures(many), abs=1e-5)
 
 
+def test_mspp_alone_learns_64_examples_by_heart(tiny_encoder):
+    tokenizer, rng = load_tokenizer(tiny_encoder), np.random.default_rng(0)
+    texts = [text for question in read_questions(builtin_path("train")) for text in question.texts]
+    examples = []
+    for _ in range(64):
+        premise, *candidates = (texts[index] for index in rng.choice(len(texts), 4, replace=False))
+        kinds = rng.permutation([POSITIVE, HARD, EASY]).tolist()
+        examples.append(ParagraphExample(premise, tuple(candidates), tuple(kinds)))
+    sizes = {"units": 32, "hidden_size": 64, "num_layers": 2, "num_heads": 4, "max_positions": 64}
+    backbone = BackboneConfig(vocab_size=tokenizer.vocab_size, **sizes)
+    options = {**SIZES, "segment_length": 16, "marks": "separator"}
+    network = build_network(SYSTEM, backbone, mask_rate=0.0, **options)
+    mx.random.seed(0)
+    network.initialize(mx.init.Normal(0.02))
+    network.hybridize()
+    encoder = ParagraphEncoder(network.text_encoder(tokenizer, 64), Masking(tokenizer, 0.0))
+    task = SYSTEMS[SYSTEM].task_type().__new__(SYSTEMS[SYSTEM].task_type())
+    task.network, task.paragraphs = network, encoder
+    arrays = {}
+    for name, array in encoder.batch(examples, 0).items():
+        arrays[name] = mx.nd.array(array, dtype=array.dtype)
+    trainer = mx.gluon.Trainer(network.collect_params(), "adam", {"learning_rate": 5e-3})
+    for update in range(1, 51):
+        with autograd.record(train_mode=False):
+            losses = task.losses(arrays, update)
+        assert set(losses) == {"mspp", "spread"}
+        losses["mspp"].backward()
+        trainer.step(64, ignore_stale_grad=True)
+    [batch] = ParagraphScorer(encoder, examples, tokens=1 << 16).score(network)
+    figures = paragraph_figures([batch])
+    assert figures["p@1"] > 0.95 and figures["accuracy"] > 0.95
+    assert losses["spread"].asnumpy().mean() > 1
+    assert "mlm_loss" not in figures  # nothing is masked
+
+
+def test_a_loss_is_weighted_or_left_out(documents, tiny_encoder, tmp_path):
+    config = TrainingConfig(max_updates=1, **{**SETTINGS, "log_every": 1})
+
+    def first(name, **options):
+        run = str(tmp_path / name)
+        arguments = (SYSTEM, str(documents), run, str(tiny_encoder))
+        train(*arguments, config=config, dev=str(documents / "part1.jsonl"), **SIZES, **options)
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        logged, evaluated = map(json.loads, lines)
+        return logged.get("losses", {"mspp": logged["loss"]}), evaluated["dev"]
+
+    both, _ = first("both")
+    twice, figures = first("twice", mspp_weight=2.0)
+    assert twice["mspp"] == pytest.approx(2 * both["mspp"], rel=1e-5)
+    assert twice["mlm"] == both["mlm"] and "p@1" in figures
+    tokens, figures = first("tokens", mspp_weight=0.0)
+    assert tokens == {"mspp": 0, "mlm": both["mlm"]} and "mlm_accuracy" in figures
+    alone, figures = first("alone", mask_rate=0.0)
+    assert set(alone) == {"mspp"} and "mlm_accuracy" not in figures
+
+
 # Runs
 
 
