@@ -1,6 +1,8 @@
 """A training that was killed with SIGKILL, or whose disk was full, goes on and ends with the same
 bits."""
 
+import contextlib
+import io
 import json
 import resource
 import shlex
@@ -11,6 +13,7 @@ import sys
 import pytest
 from conftest import child_environment
 
+from wqa.cli import main
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import RunDirectoryError
 
@@ -100,6 +103,14 @@ def run(arguments, killer=(), **options):
     )
 
 
+def resume(arguments):
+    """Run a command again with ``--resume``, in this process, and return what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        assert main([*arguments, "--resume"]) == 0, printed.getvalue()
+    return printed.getvalue()
+
+
 def metrics(out):
     """metrics.jsonl without what the clock decides."""
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
@@ -154,13 +165,11 @@ def test_kill_and_resume(tiny_encoder, uninterrupted, tmp_path, moment):
     killed = run(command(tiny_encoder, out), KILLS[moment])
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert not (out / "model.params").exists()
-    resumed = run(command(tiny_encoder, out, "--resume"))
-    assert resumed.returncode == 0, resumed.stderr
+    resume(command(tiny_encoder, out))
     assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
     assert metrics(out) == metrics(uninterrupted)
     assert not (out / "checkpoints").exists()
-    again = run(command(tiny_encoder, out, "--resume"))
-    assert again.returncode == 0 and "complete already" in again.stdout
+    assert "complete already" in resume(command(tiny_encoder, out))
 
 
 def test_two_devices_resume_too(tiny_encoder, tmp_path):
@@ -174,8 +183,9 @@ def test_two_devices_resume_too(tiny_encoder, tmp_path):
         done = run(arguments, killer)
         if killer:
             assert done.returncode == -signal.SIGKILL
-            done = run([*arguments, "--resume"])
-        assert done.returncode == 0, done.stderr
+            resume(arguments)
+        else:
+            assert done.returncode == 0, done.stderr
         outs.append((out / "model.params").read_bytes())
     assert outs[0] == outs[1]
 
@@ -204,7 +214,7 @@ def test_a_full_disk_while_a_checkpoint_is_written(tiny_encoder, uninterrupted, 
         path.name: path.read_bytes() for path in (out / "checkpoints" / "update-00000004").iterdir()
     } == before
     assert not [path for path in (out / "checkpoints").iterdir() if path.name.endswith(".tmp")]
-    assert run(command(tiny_encoder, out, "--resume")).returncode == 0
+    resume(command(tiny_encoder, out))
     assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
 
 
@@ -220,7 +230,7 @@ def test_a_damaged_checkpoint_is_not_loaded(tiny_encoder, uninterrupted, tmp_pat
     import shutil
 
     shutil.rmtree(newest)  # as the message says
-    assert run(command(tiny_encoder, out, "--resume")).returncode == 0
+    resume(command(tiny_encoder, out))
     assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
 
 
@@ -253,8 +263,7 @@ def test_a_signal_ends_after_the_update_and_says_how_to_go_on(
     arguments = shlex.split(go_on)
     # The script's own arguments stand where those of `wqa` do.
     assert arguments[0] == "wqa" and arguments[-1] == "--resume"
-    resumed = run([*command(tiny_encoder, out), "--resume"])
-    assert resumed.returncode == 0, resumed.stderr
+    resume(command(tiny_encoder, out))
     assert (out / "model.params").read_bytes() == (uninterrupted / "model.params").read_bytes()
     assert metrics(out) == metrics(uninterrupted)
 
