@@ -25,6 +25,7 @@ case $SETTINGS in
 esac
 PRETRAIN_UPDATES=${PRETRAIN_UPDATES:-100000} PRETRAIN_BATCH=${PRETRAIN_BATCH:-4096} PRETRAIN_WARMUP=${PRETRAIN_WARMUP:-10000}
 ORDER=${ORDER:-shuffled}                # of candidates in ranking
+MARKS=${MARKS:-start}                   # first token of a candidate: start, as in the authors' code, or separator
 ASNQ_RATE=${ASNQ_RATE:-1e-5} ASNQ_WARMUP=${ASNQ_WARMUP:-5000} ASNQ_EPOCHS=${ASNQ_EPOCHS:-6} EPOCHS=${EPOCHS:-40}
 PATIENCE=${PATIENCE:-8}                 # of the code; the paper only says that it stops early
 TOKENS=${TOKENS:-12288}                 # of a mini-batch on each device: 32 joint inputs
@@ -80,7 +81,7 @@ update_tokens() {  # SYSTEM CORPUS
 }
 batch_tokens() { echo "$TOKENS"; }      # SYSTEM CORPUS: of a mini-batch on each device
 joint_options() {  # [DEVIATION]: of joint models and their pre-training; that of the question's row of token types
-  echo "--k $K --segment-length $LENGTH --positions $POSITIONS --missing $MISSING" \
+  echo "--k $K --segment-length $LENGTH --positions $POSITIONS --missing $MISSING --marks $MARKS" \
     "--aggregation $AGGREGATION --type-initialisation ${1:-$ROW_DEVIATION}"
 }
 head_of() { case $1 in *_ae) echo AE_k ;; *) echo IE_k ;; esac; }
