@@ -58,6 +58,7 @@ INTERACTIONS = {
     "two exits": {"layers": 2, "exits": (1,)},
     "linear": {"interaction": "linear"},
     "lstm": {"interaction": "lstm"},
+    "comparing": {"joining": "normalised", "classifier": "comparison", "row_scale": 10.0},
 }
 QUESTION_LENGTH = 12
 
@@ -119,13 +120,22 @@ def joint_by_hand(network, question, question_valid, document, document_valid):
         asked = question[index, : int(count)] + positions[: int(count)] + kinds[0]
         start = QUESTION_LENGTH
         read = document[index, : int(length)] + positions[start : start + int(length)] + kinds[1]
-        results.append(np.concatenate([asked[:1], read[:1], asked[1:], read[1:]]))
+        rows = np.concatenate([asked[:1], read[:1], asked[1:], read[1:]])
+        if network.norm is not None:
+            rows = rows - rows.mean(axis=1, keepdims=True)
+            rows = rows / np.sqrt((rows**2).mean(axis=1, keepdims=True) + 1e-12)
+            rows = rows * values(network.norm.gamma) + values(network.norm.beta)
+        results.append(rows)
     return results
 
 
+@pytest.mark.parametrize("joining", ["sum", "normalised"])
 @pytest.mark.parametrize("hybridized", [False, True])
-def test_joint_sequences_are_those_of_one_pair_at_a_time(hybridized):
-    network = decoupled()
+def test_joint_sequences_are_those_of_one_pair_at_a_time(hybridized, joining):
+    network = decoupled(joining=joining)
+    if network.norm is not None:
+        network.norm.gamma.set_data(mx.nd.random.normal(1, 0.5, (16,)))
+        network.norm.beta.set_data(mx.nd.random.normal(0, 0.5, (16,)))
     join = network.join()
     assert isinstance(join, PairRows)
     join.hybridize(hybridized)
@@ -136,7 +146,7 @@ def test_joint_sequences_are_those_of_one_pair_at_a_time(hybridized):
         assert valid_length.asnumpy().tolist() == [10, 18, 11, 7]
         assert rows.shape == (4, sum(widths), 16)
         for row, reference in zip(rows.asnumpy(), expected):
-            np.testing.assert_allclose(row[: len(reference)], reference, atol=1e-6)
+            np.testing.assert_allclose(row[: len(reference)], reference, atol=1e-5)
         # The padding of a pair is its own: another pair's values, even NaN, do not reach it.
         inputs[2][1] = float("nan")
         changed = join(*inputs)[0].asnumpy()
@@ -175,6 +185,18 @@ def dense(block, rows):
 
 def sigmoid(array):
     return 1 / (1 + np.exp(-array))
+
+
+def test_a_comparing_classifier_by_hand():
+    network = decoupled(classifier="comparison")
+    [head] = network.heads
+    first = np.random.default_rng(0).normal(size=(3, 2, 16)).astype(np.float32)
+    asked, read = first[:, 0], first[:, 1]
+    features = np.concatenate([asked, read, asked * read, np.abs(asked - read)], axis=1)
+    hidden = np.tanh(features @ values(head.dense.weight).T + values(head.dense.bias))
+    expected = (hidden @ values(head.out.weight).T + values(head.out.bias))[:, 0]
+    scores = head(mx.nd.array(first.reshape(3, 32)))
+    np.testing.assert_allclose(scores.asnumpy(), expected, atol=1e-5)
 
 
 def test_the_linear_variant_reads_both_pooled_texts_and_their_difference():
@@ -434,6 +456,11 @@ def test_work_is_that_of_the_interaction_alone():
         ({"interaction": "sum"}, "interaction: 'sum'"),
         ({"trained_exits": "first"}, "trained_exits: 'first'"),
         ({"question_length": 2}, "question_length: 2; expected a whole number from 3"),
+        ({"joining": "mean"}, "joining: 'mean'"),
+        ({"classifier": "product"}, "classifier: 'product'"),
+        ({"row_scale": -1.0}, "row_scale: -1.0; expected a number from 0"),
+        ({"row_scale": 2.0, "interaction": "lstm"}, "row_scale: 2.0 with interaction lstm"),
+        ({"joining": "normalised", "interaction": "linear"}, "joining: normalised with interac"),
         ({"question_length": 38}, "question_length: 38; expected at most 37"),
     ],
 )
@@ -532,7 +559,7 @@ def corpus(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("name", ["two exits", "lstm"])
+@pytest.mark.parametrize("name", ["two exits", "lstm", "comparing"])
 def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
     start = EncoderStart("it", family_encoder)
     task = task_of(start, corpus, **INTERACTIONS[name])
@@ -556,6 +583,7 @@ def test_all_parts_start_from_an_encoder(family_encoder, corpus, name):
         if config.embedding_size:
             projection = arrays["embeddings.projection.weight"]
             positions, kinds = positions @ projection.T, kinds @ projection.T
+        positions, kinds = (network.own_config.row_scale * rows for rows in (positions, kinds))
         np.testing.assert_allclose(values(network.position_weight), positions, atol=1e-5)
         rows = values(network.type_weight)
         np.testing.assert_allclose(rows[: len(kinds)], kinds, atol=1e-5)
@@ -637,7 +665,7 @@ def test_runs_give_their_encoder_or_all_parts(tmp_path, tiny_encoder, corpus):
         run_of(tmp_path / "other", "", corpus, "cascade", init=run)
 
 
-@pytest.mark.parametrize("name", ["two exits", "linear"])
+@pytest.mark.parametrize("name", ["two exits", "linear", "comparing"])
 def test_an_exported_network_scores_the_same(tmp_path, tiny_encoder, corpus, name):
     options = INTERACTIONS[name]
     run = run_of(tmp_path / "run", tiny_encoder, corpus, max_updates=2, **options)

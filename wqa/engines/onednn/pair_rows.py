@@ -1,7 +1,8 @@
 """Encodings of single texts as rows of a joint sequence: conversion, and the tables' rows.
 
 Encodings that were stored in 16 bits are converted, and the rows of the position and the type table
-are added, while a text is in the cache of the processor. NumPy is ten times slower.
+are added, and the sum may be normalised, while a text is in the cache of the processor. NumPy is
+ten times slower.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import numpy as np
 from wqa.engines.onednn import primitives
 from wqa.engines.onednn.kernels import DST, SRC, SRC_1, Call
 from wqa.engines.onednn.library import TYPES, Array, Layout, Scratch, as_float32, check_thread
+from wqa.engines.onednn.operations import Operations
 from wqa.engines.onednn.packed_parts import Recent
+from wqa.engines.onednn.parameters import Norm
 
 #: Element type by the NumPy type that carries it.
 _KINDS = {np.dtype(carrier): kind for kind, (_, carrier) in TYPES.items()}
@@ -31,11 +34,20 @@ class _Writing(NamedTuple):
 class PairRows:
     """Writes encodings of texts into the rows of joint sequences.
 
-    Shapes: `tables` (positions, C).
+    ``norm`` and ``epsilon`` are those of a normalisation of the sums, if there is one. Shapes:
+    `tables` (positions, C).
     """
 
-    def __init__(self, tables: Sequence[Optional[np.ndarray]], kind: str, units: int) -> None:
-        self._kind, self._units = kind, units
+    def __init__(
+        self,
+        tables: Sequence[Optional[np.ndarray]],
+        kind: str,
+        units: int,
+        norm: Optional[Norm] = None,
+        epsilon: float = 0.0,
+    ) -> None:
+        self._kind, self._units, self._norm = kind, units, norm
+        self._operations = Operations(epsilon)
         self._tables: List[Optional[np.ndarray]] = []
         for table in tables:
             if table is not None:
@@ -88,6 +100,8 @@ class PairRows:
             summand = total
         kernel = primitives.add(summand.layout, addend.layout, total.layout)
         calls.append(kernel.bind({SRC: summand, SRC_1: addend, DST: total}, scratch=Scratch()))
+        if self._norm is not None:
+            calls.append(self._operations.norm(total, self._norm, total))
         if total is not target:
             calls.append(_convert(total, target))
         return _Writing(source, target, calls)

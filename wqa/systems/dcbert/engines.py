@@ -14,6 +14,7 @@ from wqa.engines.onednn import PackedBatch, PackedLayers, quantize_layers
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.library import as_float32, zeros
 from wqa.engines.onednn.pair_rows import PairRows
+from wqa.engines.onednn.parameters import Norm
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.text import bucketed
 
@@ -67,7 +68,7 @@ class DecoupledPackedEngine(PackedEngine):
         quantized: Optional[QuantizedLayers] = None,
     ) -> None:
         super().__init__(network, typed, padding_id, config, quantized)
-        self._joint = PairRows(_tables(network), self._layers.kind, network.config.units)
+        self._joint = _pair_rows(network, self._layers.kind)
 
     def _batch(self, pairs: Sequence[EncodedPair]) -> PackedBatch:
         lengths = np.array([pair.length for pair in pairs])
@@ -84,7 +85,7 @@ def quantize_interaction(
     layers = [layer for stage in network.encoder_stages() for layer in stage.layers]
     if not layers:
         return []
-    joint = PairRows(_tables(network), "float32", network.config.units)
+    joint = _pair_rows(network, "float32")
 
     def begin(packed: PackedLayers, some: Sequence[EncodedPair], batch: PackedBatch) -> None:
         lengths = [pair.question.length for pair in some]
@@ -110,6 +111,12 @@ def _join(
             joint.write(question.rows, 0, question.joined)
         encodings[start:boundary] = question.joined
         joint.write(pair.document.rows, 1, encodings[boundary:end])
+
+
+def _pair_rows(network: Any, kind: str) -> PairRows:
+    norm = None if network.norm is None else Norm.of(network.norm)
+    units, epsilon = network.config.units, network.config.layer_norm_eps
+    return PairRows(_tables(network), kind, units, norm, epsilon)
 
 
 def _tables(network: Any) -> List[Optional[np.ndarray]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, List, Optional, Sequence, Tuple
 
 import mxnet as mx
-from mxnet.gluon import Block, HybridBlock, nn, rnn
+from mxnet.gluon import HybridBlock, nn, rnn
 
 from wqa.models.backbone import MASKED, break_cycles
 from wqa.models.heads import Head, Stage
@@ -23,24 +23,35 @@ LSTM_LAYERS, BILINEAR = 2, 128
 class PairHead(Head):
     """Classifier on the first rows of both texts, p = sigmoid(MLP([o_CLS; o'_CLS])) (equation 1).
 
+    Beyond the paper, the classifier may read o * o' and |o - o'| as well, by which it can compare
+    the texts from the first update on.
+
     Parameters
     ----------
     units : int
         C, the encoder's width.
+    compares : bool
+        Whether it reads the product and the difference.
     """
 
     positions = 2
 
-    def __init__(self, units: int, **kwargs) -> None:
+    def __init__(self, units: int, compares: bool = False, **kwargs) -> None:
         super().__init__(**kwargs)
+        self._compares = compares
         with self.name_scope():
-            self.dense = nn.Dense(units, activation="tanh", in_units=2 * units)
+            width = (4 if compares else 2) * units
+            self.dense = nn.Dense(units, activation="tanh", in_units=width)
             self.out = nn.Dense(1, in_units=units)
 
     def chain(self) -> List[Tuple[nn.Dense, str]]:
-        return [(self.dense, "tanh"), (self.out, "")]
+        return [] if self._compares else [(self.dense, "tanh"), (self.out, "")]
 
     def hybrid_forward(self, F, first: Tensor) -> Tensor:
+        if self._compares:
+            question, document = F.split(first, num_outputs=2, axis=1)  # (B, C)
+            difference = F.abs(question - document)
+            first = F.concat(question, document, question * document, difference, dim=1)
         return F.reshape(self.out(self.dense(first)), (-1,))
 
 
@@ -212,11 +223,11 @@ class FirstRows(HybridBlock):
 class PairRows(HybridBlock):
     """The joint sequence of a question and a document.
 
-    Rows of the position table and of the type table are added to both encodings, without a
-    normalisation or dropout, as in public implementations. Those let the document's positions start
-    after the padded question. Here they start at the greatest length of a question, so that no
-    score depends on the other pairs of a batch, and the positions of a document are known ahead of
-    time.
+    Rows of the position table and of the type table are added to both encodings, without dropout,
+    and without a normalisation unless the owner has one, as in public implementations. Those let
+    the document's positions start after the padded question. Here they start at the greatest length
+    of a question, so that no score depends on the other pairs of a batch, and the positions of a
+    document are known ahead of time.
 
     With positions and types in the rows their order has no effect. The order here is: both first
     rows, the question, the document, padding. A classifier then reads rows 0 and 1 of every pair.
@@ -228,17 +239,18 @@ class PairRows(HybridBlock):
     ----------
     owner : mxnet.gluon.Block
         Block that owns the tables, ``position_weight``, (positions, C), and ``type_weight``,
-        (2, C), which this block shares.
+        (2, C), and ``norm``, the normalisation of the sums or None, which this block shares.
     start : int
         Position of a document's first token.
     """
 
-    def __init__(self, owner: Block, start: int) -> None:
+    def __init__(self, owner: Any, start: int) -> None:
         super().__init__(prefix=owner.prefix, params=owner.params)
         self._start = start
         self.position_weight = self.params.get("position_weight")
         self.type_weight = self.params.get("type_weight")
         self._sizes = self.position_weight.shape
+        self.norm = owner.norm
         break_cycles(self)
 
     def hybrid_forward(
@@ -269,7 +281,8 @@ class PairRows(HybridBlock):
         added = F.Embedding(steps, position_weight, input_dim=positions, output_dim=units)
         kind = F.slice_axis(type_weight, axis=0, begin=text, end=text + 1)  # (1, C)
         added = F.broadcast_add(added, kind)  # (length, C)
-        return F.broadcast_add(hidden, F.expand_dims(added, axis=0))
+        hidden = F.broadcast_add(hidden, F.expand_dims(added, axis=0))
+        return hidden if self.norm is None else self.norm(hidden)
 
 
 def _order(F, joined: Tensor, question: Tensor, question_valid: Tensor) -> Tensor:

@@ -58,6 +58,14 @@ class DCBERTConfig(NetworkConfig):
         positions from this one on.
     interaction : {"transformer", "linear", "lstm"}
         What runs on the encodings: transformer layers, or a variant of Table 3.
+    joining : {"sum", "normalised"}
+        What the interaction layers read: the sum of encodings and global rows, as in public
+        implementations, or its layer normalisation. The paper does not mention one.
+    row_scale : float
+        Factor of the encoder's position and type rows where the global ones start from them.
+    classifier : {"concatenation", "comparison"}
+        What the classifier reads: [o; o'] (equation 1), or o * o' and |o - o'| as well, beyond the
+        paper.
     document_pairs : int
         Pairs of one document that a training batch keeps together. A batch encodes each of its
         texts once. With 1 pairs are shuffled apart. The paper does not say how it makes batches.
@@ -78,6 +86,13 @@ class DCBERTConfig(NetworkConfig):
     )
     question_length: int = option(64, "greatest length of a question in tokens")
     interaction: str = option("transformer", "what runs on the encodings of both texts")
+    joining: str = option(
+        "sum", "what interaction layers read: the sum of encodings and rows, or normalised"
+    )
+    row_scale: float = option(1.0, "factor of the encoder's rows where the global ones start")
+    classifier: str = option(
+        "concatenation", "what the classifier reads; comparison adds product and difference"
+    )
     document_pairs: int = option(
         1, "pairs of one document that a training batch keeps together, to encode it once"
     )
@@ -86,6 +101,8 @@ class DCBERTConfig(NetworkConfig):
     CHOICES = {
         "trained_exits": TRAINED_EXITS,
         "interaction": ("transformer", "linear", "lstm"),
+        "joining": ("sum", "normalised"),
+        "classifier": ("concatenation", "comparison"),
     }
 
     def __post_init__(self) -> None:
@@ -100,6 +117,13 @@ class DCBERTConfig(NetworkConfig):
         if self.interaction != "transformer" and self.layers != 1:
             found = f"{self.layers} with interaction {self.interaction}"
             raise OptionError("layers", found, 'interaction="transformer"')
+        if not 0 <= self.row_scale < float("inf"):
+            raise OptionError("row_scale", self.row_scale, "a number from 0")
+        for name in ("joining", "row_scale", "classifier"):
+            value = getattr(self, name)
+            if self.interaction != "transformer" and value != getattr(DCBERTConfig, name):
+                found = f"{value} with interaction {self.interaction}"
+                raise OptionError(name, found, 'interaction="transformer"')
         if self.exits:
             self._check_exits()
 
@@ -201,6 +225,7 @@ class DecoupledTransformer(Network):
         own = self._check_sizes()
         self.exits = tuple(sorted({*own.exits, own.layers}))
         self.own_config = dataclasses.replace(own, exits=self.exits)
+        self.norm: Optional[nn.LayerNorm] = None
         with self.name_scope():
             self.question_encoder = Backbone(backbone)
             self.document_encoder = Backbone(backbone)
@@ -208,6 +233,10 @@ class DecoupledTransformer(Network):
                 sizes = (backbone.max_positions, backbone.units)
                 self.position_weight = self.params.get("position_weight", shape=sizes)
                 self.type_weight = self.params.get("type_weight", shape=(2, backbone.units))
+                if own.joining == "normalised":
+                    self.norm = nn.LayerNorm(
+                        epsilon=backbone.layer_norm_eps, in_channels=backbone.units
+                    )
                 self.interaction = self.document_encoder.new_layers(own.layers)
             for layer in self.exits:
                 self.register_child(self._make_head(), f"head_{layer}")
@@ -228,7 +257,7 @@ class DecoupledTransformer(Network):
             return LinearHead(units, has_pooler)
         if self.own_config.interaction == "lstm":
             return LSTMInteraction(units, has_pooler)
-        return PairHead(units)
+        return PairHead(units, self.own_config.classifier == "comparison")
 
     @property
     def max_positions(self) -> int:

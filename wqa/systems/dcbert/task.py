@@ -28,7 +28,7 @@ from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameter
 SYSTEM = "dcbert"
 #: Fields of the configuration that a start from such a run must share. Documents take the global
 #: positions from ``question_length`` on.
-_SHAPE = ("layers", "interaction", "question_length")
+_SHAPE = ("layers", "interaction", "question_length", "joining", "classifier")
 
 
 class DCBERTTask(ExitTask):
@@ -59,7 +59,9 @@ class DCBERTTask(ExitTask):
         run = start.run_config()
         if run is not None and run.system == system.name:
             for name in _SHAPE:
-                stored, wanted = run.network.get(name), getattr(network.own_config, name)
+                # Runs of earlier versions lack the newer fields.
+                stored = run.network.get(name, getattr(type(network.own_config), name))
+                wanted = getattr(network.own_config, name)
                 if stored != wanted:
                     raise OptionError(
                         "init",
@@ -184,9 +186,10 @@ def _copy_tables(backbone: Backbone, network: Network) -> None:
         weight = backbone.embeddings.projection.weight.data(ctx)  # (C, E)
         positions = mx.nd.dot(positions, weight, transpose_b=True)
         types = mx.nd.dot(types, weight, transpose_b=True)
-    network.position_weight.set_data(positions)
+    scale = network.own_config.row_scale
+    network.position_weight.set_data(scale * positions)
     # RoBERTa has one type of tokens. It becomes that of questions, and that of documents is new.
     rows = network.type_weight.data(ctx).copy()
     known = min(len(types), len(rows))
-    rows[:known] = types[:known]
+    rows[:known] = scale * types[:known]
     network.type_weight.set_data(rows)
