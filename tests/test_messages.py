@@ -5,7 +5,6 @@ import logging
 import subprocess
 import sys
 
-import pytest
 from conftest import child_environment
 from tqdm import tqdm
 
@@ -16,46 +15,42 @@ from wqa.text import note_long_questions
 
 TRAIN = """
 import logging, sys
-{setup}
 from wqa.config import TrainingConfig
 from wqa.systems.train import train
 config = TrainingConfig(max_updates=2, tokens_per_batch=300, warmup_updates=2, engine="mxnet")
-train("pairwise", sys.argv[1], sys.argv[2], sys.argv[3], config=config)
+for number, setup in enumerate(sys.argv[4:]):
+    exec(setup)
+    train("pairwise", sys.argv[1], f"{sys.argv[2]}{number}", sys.argv[3], config=config)
+    print("END", file=sys.stderr)
 """
 SHORT = "the training ends after 2 updates, within its warm-up"
+#: What a program does about messages, and the warning and the note that it then sees.
+SETUPS = {
+    "": (SHORT, None),  # as Python prints warnings of any library
+    "logging.basicConfig(level='INFO', format='%(levelname)s %(name)s %(message)s')": (
+        f"WARNING wqa.systems.train {SHORT}",
+        "INFO wqa.systems.train learning_rate=5e-05 is chosen for 2 updates",
+    ),
+    "logging.getLogger('wqa').setLevel('ERROR')": (None, None),
+}
 
 
-def library(setup, *arguments):
-    """What a program that uses the library prints on standard error, without the bar."""
+def test_a_program_configures_the_messages(tiny_encoder, tmp_path):
+    arguments = map(str, (builtin_path("dev"), tmp_path / "run", tiny_encoder))
     done = subprocess.run(
-        [sys.executable, "-c", TRAIN.format(setup=setup), *map(str, arguments)],
+        [sys.executable, "-c", TRAIN, *arguments, *SETUPS],
         capture_output=True,
         text=True,
         timeout=120,
         env=child_environment(),
     )
     assert done.returncode == 0, done.stderr
-    return done.stderr
-
-
-@pytest.mark.parametrize(
-    "setup, warning, info",
-    [
-        ("", SHORT, None),  # as Python prints warnings of any library
-        (
-            "logging.basicConfig(level='INFO', format='%(levelname)s %(name)s %(message)s')",
-            f"WARNING wqa.systems.train {SHORT}",
-            "INFO wqa.systems.train learning_rate=5e-05 is chosen for 2 updates",
-        ),
-        ("logging.getLogger('wqa').setLevel('ERROR')", None, None),
-    ],
-)
-def test_a_program_configures_the_messages(setup, warning, info, tiny_encoder, tmp_path):
-    error = library(setup, builtin_path("dev"), tmp_path / "run", tiny_encoder)
-    for text, found in ((SHORT, warning), ("is chosen for", info)):
-        assert error.count(text) == (found is not None)
-        assert found is None or found in error
-    assert "note: " not in error
+    *errors, _ = done.stderr.split("END\n")
+    for error, expected in zip(errors, SETUPS.values(), strict=True):
+        for text, found in zip((SHORT, "is chosen for"), expected):
+            assert error.count(text) == (found is not None)
+            assert found is None or found in error
+        assert "note: " not in error
 
 
 def test_the_command_line_prints_notes_with_flags(tiny_encoder, tmp_path, capsys):

@@ -310,7 +310,7 @@ def test_articles_of_half_of_squads_development_set(tmp_path):
 @pytest.mark.parametrize(
     "corpus, figures",
     [
-        ("wikitext", [122, 4026, 16906, 3238]),
+        pytest.param("wikitext", [122, 4026, 16906, 3238], marks=pytest.mark.nightly),
         ("selqa", [474, 1482, 17881, 1482]),
         ("wikiqa", [1995, 1995, 18841, 1938]),
     ],

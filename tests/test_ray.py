@@ -441,6 +441,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.nightly  # each of them is tested apart
 def test_kills_of_a_worker_and_of_the_driver(tiny_run, tmp_path, popen):
     """Resumed without Ray, every question is scored once, to the bytes of one process."""
     pytest.importorskip("ray", reason="ray is not installed")

@@ -407,7 +407,7 @@ def test_real_text_trains(minilm, tmp_path, wikiqa_archive):
 
     write_questions(tmp_path / "few.jsonl", questions)
     config = TrainingConfig(
-        max_updates=20, epochs=20, learning_rate=2e-4, warmup_updates=1, log_every=1
+        max_updates=12, epochs=12, learning_rate=2e-4, warmup_updates=1, log_every=1
     )
     train("cascade", str(tmp_path / "few.jsonl"), str(tmp_path / "run"), str(minilm), config=config)
     losses = [
