@@ -196,18 +196,7 @@ class Trainer:
     # One update
 
     def update(self, bar: TrainingBar) -> None:
-        """Make one update: the gradients of its mini-batches, then a step.
-
-        Parameters
-        ----------
-        bar : wqa.training.logs.TrainingBar
-            Bar that counts the update and shows the losses.
-
-        Raises
-        ------
-        TrainingDiverged
-            If a loss is not finite.
-        """
+        """Make one update: the gradients of its mini-batches, then a step."""
         state, config = self.state, self.config
         batches = []
         for key in self._next_keys():

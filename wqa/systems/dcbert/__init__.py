@@ -1,4 +1,4 @@
-"""DC-BERT (Nie et al. 2020)."""
+"""DC-BERT (Zhang et al. 2020)."""
 
 from wqa.config.systems import System
 

@@ -14,18 +14,17 @@ Shapes: B pairs, N positions of a question, M of a document, L = N + M, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional
 
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
-from wqa.config.encoders import MOST_LAYERS, check_exits
-from wqa.config.fields import option
-from wqa.errors import OptionError, check_choice, shorten
+from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, EncoderLayer, LayerStack, break_cycles
 from wqa.models.heads import Head, Stage
-from wqa.models.network import TRAINED_EXITS, Network, NetworkConfig
+from wqa.models.network import Network
 from wqa.models.runtime import Tensor
+from wqa.systems.dcbert.config import LEAST_QUESTION, DCBERTConfig
 from wqa.systems.dcbert.interactions import (
     LSTM_LAYERS,
     FirstRows,
@@ -36,107 +35,6 @@ from wqa.systems.dcbert.interactions import (
     StagedInteraction,
 )
 from wqa.text import SplitEncoder, Tokenizer
-
-#: Least length of a question: its special tokens, and one token of the text.
-LEAST_QUESTION = 3
-
-
-@dataclasses.dataclass(frozen=True)
-class DCBERTConfig(NetworkConfig):
-    """Configuration of DC-BERT.
-
-    Parameters
-    ----------
-    layers : int
-        K, the number of interaction layers, at most those of the encoder.
-    exits : tuple of int
-        Interaction layers with a classifier, counted from 1. The last one always has one.
-    trained_exits : {"uniform", "depth", "all"}
-        Exits that an update trains, as in a cascade.
-    question_length : int
-        Greatest length of a question in tokens, special tokens included. Documents take the global
-        positions from this one on.
-    interaction : {"transformer", "linear", "lstm"}
-        What runs on the encodings: transformer layers, or a variant of Table 3.
-    joining : {"sum", "normalised"}
-        What the interaction layers read: the sum of encodings and global rows, as in public
-        implementations, or its layer normalisation. The paper does not mention one.
-    row_scale : float
-        Factor of the encoder's position and type rows where the global ones start from them.
-    classifier : {"concatenation", "comparison"}
-        What the classifier reads: [o; o'] (equation 1), or o * o' and |o - o'| as well, beyond the
-        paper.
-    document_pairs : int
-        Pairs of one document that a training batch keeps together. A batch encodes each of its
-        texts once. With 1 pairs are shuffled apart. The paper does not say how it makes batches.
-
-    Raises
-    ------
-    OptionError
-        If a number is out of range, an exit is no interaction layer, a name is unknown, or a
-        variant without transformer layers has several layers.
-    """
-
-    layers: int = option(1, "interaction layers")
-    exits: Tuple[int, ...] = option(
-        (), "interaction layers with a classifier, separated by commas (default: the last)"
-    )
-    trained_exits: str = option(
-        "uniform", "exits that an update trains: one, drawn uniformly or by depth, or all"
-    )
-    question_length: int = option(64, "greatest length of a question in tokens")
-    interaction: str = option("transformer", "what runs on the encodings of both texts")
-    joining: str = option(
-        "sum", "what interaction layers read: the sum of encodings and rows, or normalised"
-    )
-    row_scale: float = option(1.0, "factor of the encoder's rows where the global ones start")
-    classifier: str = option(
-        "concatenation", "what the classifier reads; comparison adds product and difference"
-    )
-    document_pairs: int = option(
-        1, "pairs of one document that a training batch keeps together, to encode it once"
-    )
-
-    #: Values that some fields are limited to.
-    CHOICES = {
-        "trained_exits": TRAINED_EXITS,
-        "interaction": ("transformer", "linear", "lstm"),
-        "joining": ("sum", "normalised"),
-        "classifier": ("concatenation", "comparison"),
-    }
-
-    def __post_init__(self) -> None:
-        for name, known in self.CHOICES.items():
-            check_choice(name, getattr(self, name), known)
-        least = {"layers": 1, "question_length": LEAST_QUESTION, "document_pairs": 1}
-        for name, smallest in least.items():
-            value = getattr(self, name)
-            if not smallest <= value <= MOST_LAYERS:
-                expected = f"a whole number from {smallest} to {MOST_LAYERS}"
-                raise OptionError(name, shorten(value), expected)
-        if self.interaction != "transformer" and self.layers != 1:
-            found = f"{self.layers} with interaction {self.interaction}"
-            raise OptionError("layers", found, 'interaction="transformer"')
-        if not 0 <= self.row_scale < float("inf"):
-            raise OptionError("row_scale", self.row_scale, "a number from 0")
-        for name in ("joining", "row_scale", "classifier"):
-            value = getattr(self, name)
-            if self.interaction != "transformer" and value != getattr(DCBERTConfig, name):
-                found = f"{value} with interaction {self.interaction}"
-                raise OptionError(name, found, 'interaction="transformer"')
-        if self.exits:
-            self._check_exits()
-
-    def _check_exits(self) -> None:
-        try:
-            check_exits(self.exits, self.layers)
-        except OptionError as error:
-            expected = f"increasing interaction layers, from 1 to {self.layers}"
-            raise OptionError("exits", error.found, expected) from None
-
-    def layers_of(self, backbone: BackboneConfig) -> int:
-        interaction = self.layers if self.interaction == "transformer" else 0
-        return 2 * backbone.num_layers + interaction
 
 
 class DecoupledPath(HybridBlock):
