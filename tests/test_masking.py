@@ -151,7 +151,7 @@ def test_draws_follow_the_generator(tokenizer):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"rate": 0}, "rate: 0; expected a number above 0"),
+        ({"rate": -0.1}, "rate: -0.1; expected a number from 0 to 1"),
         ({"rate": 1.1}, "rate: 1.1"),
         ({"rate": float("nan")}, "rate: nan"),
         ({"masked": -0.1}, "masked: -0.1; expected a number from 0 to 1"),
