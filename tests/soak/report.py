@@ -1,4 +1,4 @@
-"""The table of a run, on the terminal and as a page of the documentation."""
+"""The table of a run, on the terminal and as a page."""
 
 import platform
 

@@ -136,7 +136,8 @@ class ParagraphTask(Task):
         return losses
 
     def note(self, epoch: int, means: Dict[str, float]) -> None:
-        self._spreads.note(epoch, means["spread"])
+        if self.network.own_config.mspp_weight:  # otherwise nothing tells candidates apart
+            self._spreads.note(epoch, means["spread"])
 
 
 def _check_unused(config: TrainingConfig) -> None:
