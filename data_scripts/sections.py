@@ -3,16 +3,13 @@ and the sections of SelQA's articles."""
 
 import re
 
-from squad import parse_json
+from squad import read_json
 from wikiqa import parse_rows, read_split
 
 from wqa.data import ParagraphDocument
 from wqa.errors import DataError, shorten
-from wqa.io.archives import DAMAGE
-from wqa.io.lines import open_bytes, text_of
+from wqa.io.lines import text_of
 
-#: Greatest size of a file of SelQA in bytes, unpacked.
-LARGEST_FILE = 1 << 28
 _KEYS = {"article", "section", "candidates"}
 _SPACE = re.compile(r"\s+")
 
@@ -50,16 +47,7 @@ def documents_of_selqa(archive):
 
 def _read_selqa(path):
     """Yield title, section and sentences of each question of a file."""
-    try:
-        with open_bytes(path) as file:
-            content = file.read(LARGEST_FILE + 1)
-        if len(content) > LARGEST_FILE:
-            raise DataError(path, f"more than {LARGEST_FILE:,} bytes", "a file of SelQA")
-        questions = list(parse_json(content))
-    except (*DAMAGE, ValueError, TypeError) as error:
-        raise DataError(
-            path, f"cannot be read ({type(error).__name__}: {error})", "a file of SelQA"
-        ) from None
+    questions = read_json(path, list, "a file of SelQA")
     for number, question in enumerate(questions, 1):
         where = f"{path}, question {number}"
         if not isinstance(question, dict) or not set(question) >= _KEYS:

@@ -84,17 +84,28 @@ def read_articles(path):
 
     The title is None where an article has none.
     """
+
+    def articles_of(content):
+        articles = content["data"]
+        return [(article.get("title"), list(article["paragraphs"])) for article in articles]
+
+    return read_json(path, articles_of, "a file of SQuAD 2.0")
+
+
+def read_json(path, parts_of, expected):
+    """Return what ``parts_of`` makes of the JSON of a file, plain or .gz.
+
+    Of any error in it the file is named, and what was ``expected``.
+    """
     try:
         with open_bytes(path) as file:
             content = file.read(LARGEST_FILE + 1)
         if len(content) > LARGEST_FILE:
-            raise DataError(path, f"more than {LARGEST_FILE:,} bytes", "a file of SQuAD 2.0")
-        articles = parse_json(content)["data"]
-        return [(article.get("title"), list(article["paragraphs"])) for article in articles]
+            raise DataError(path, f"more than {LARGEST_FILE:,} bytes", expected)
+        return parts_of(parse_json(content))
     except (*DAMAGE, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            path, f"cannot be read ({type(error).__name__}: {error})", "a file of SQuAD 2.0"
-        ) from None
+        found = f"cannot be read ({type(error).__name__}: {error})"
+        raise DataError(path, found, expected) from None
 
 
 def sentences(segmenter, paragraph, answers):
