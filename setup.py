@@ -90,6 +90,7 @@ setup(
         "test": [
             "pytest",
             "pytest-xdist",
+            "jsonschema",
             "hypothesis",
             "ruff",
             "mypy",

@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 
+import jsonschema
 import numpy as np
 import pytest
 import uvicorn
@@ -70,6 +71,58 @@ OWN = {"probability", "exit", "dropped", "truncated", "blank"}
 
 
 # Dialects
+
+
+class Noted(dict):
+    """A body that notes which of its fields are read."""
+
+    def __init__(self, body):
+        super().__init__(body)
+        self.read = set()
+
+    def __getitem__(self, name):
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name, default=None):
+        self.read.add(name)
+        return super().get(name, default)
+
+
+@pytest.mark.parametrize("path", DIALECTS)
+def test_the_openapi_page_describes_each_dialect(path, cascade):
+    page = answer("/openapi.json", method="GET").json
+    described = page["paths"][path]["post"]
+    schema = described["requestBody"]["content"]["application/json"]["schema"]
+    example = schema["example"]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate(example, schema)
+    body = Noted(example)
+    DIALECTS[path].read(Fields(body, ServeConfig()))
+    assert body.read == set(schema["properties"])
+    # An answer has the fields that the page names and no other, with and without the options.
+    expected = described["responses"]["200"]["content"]["application/json"]["schema"]
+    for sent in (example, body_for(path)):
+        for ranker in (Controlled(), cascade):
+            response = answer(path, sent, ranker)
+            assert response.status == 200
+            jsonschema.validate(response.json, expected)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({}, expected)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**example, next(iter(schema["properties"])): 1}, schema)
+
+
+def test_the_openapi_page_lists_every_path():
+    page = answer("/openapi.json", method="GET").json
+    assert set(page["paths"]) == {
+        *DIALECTS,
+        "/info",
+        "/api/ranker",
+        "/health",
+        "/ready",
+        "/metrics",
+    }
 
 
 def test_cohere_and_jina_share_an_answer():

@@ -1,7 +1,7 @@
 """The application: endpoints of the dialects, of the ranker itself and of whoever watches over it.
 
 Bodies are checked by `wqa.serve.fields`, not by pydantic: a thousand documents then cost a
-millisecond, and errors have the shape of their dialect.
+millisecond, and errors have the shape of their dialect. `wqa.serve.openapi` describes them.
 
 The page at `/`: its files and their headers.
 
@@ -27,6 +27,7 @@ from wqa.serve.dialects import DIALECTS, Dialect
 from wqa.serve.errors import RequestError
 from wqa.serve.exchange import Exchange, json_response, refuse
 from wqa.serve.guard import Guard
+from wqa.serve.openapi import describe
 from wqa.serve.service import Service
 
 FOLDER = pathlib.Path(__file__).parent / "page"
@@ -83,17 +84,24 @@ def build_app(service: Service) -> FastAPI:
         finally:
             await service.close()
 
-    # No schema, which would know nothing of the bodies, and no pages of it, which read scripts from
-    # elsewhere.
-    app = FastAPI(title="wqa", version=wqa.__version__, lifespan=lifespan, openapi_url=None)
+    # The schema, without its pages: these read scripts from elsewhere.
+    app = FastAPI(
+        title="wqa", version=wqa.__version__, lifespan=lifespan, docs_url=None, redoc_url=None
+    )
     app.state.service = service
     for path, dialect in DIALECTS.items():
-        app.add_api_route(path, _ranking_endpoint(service, dialect, path), methods=["POST"])
-    for path, values in _VALUES.items():
-        app.add_api_route(path, _value_endpoint(service, values), methods=["GET"])
-    app.add_api_route("/health", _health, methods=["GET"])
-    app.add_api_route("/ready", _ready_endpoint(service), methods=["GET"])
-    app.add_api_route("/metrics", _metrics_endpoint(service), methods=["GET"])
+        endpoint = _ranking_endpoint(service, dialect, path)
+        app.add_api_route(path, endpoint, methods=["POST"], **describe(path))
+    endpoints = {path: _value_endpoint(service, values) for path, values in _VALUES.items()}
+    endpoints.update(
+        {
+            "/health": _health,
+            "/ready": _ready_endpoint(service),
+            "/metrics": _metrics_endpoint(service),
+        }
+    )
+    for path, endpoint in endpoints.items():
+        app.add_api_route(path, endpoint, methods=["GET"], **describe(path))
     add_page(app)
     app.add_exception_handler(HTTPException, _not_served)  # type: ignore[arg-type]
     app.add_middleware(Guard, config=service.config)
