@@ -242,7 +242,7 @@ def test_a_ranker_of_a_file_may_have_a_precision_of_its_own(tmp_path, monkeypatc
         return Table({})
 
     monkeypatch.setattr("wqa.systems.load._load_run", load)
-    monkeypatch.setattr("wqa.systems.load.check_precision", lambda precision: None)
+    monkeypatch.setattr("wqa.systems.run_directory.check_precision", lambda precision: None)
     inner = {"ensemble": ["c", {"run": "d", "precision": "bfloat16"}]}
     (tmp_path / "inner.json").write_text(json.dumps(inner))
     entry = {"run": "inner.json", "precision": "int8"}

@@ -7,16 +7,15 @@ import dataclasses
 import os
 import pathlib
 import tarfile
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, Optional, Sequence, Union
 
 from wqa.cache.cached_documents import CachedDocuments
-from wqa.config import LONG_QUESTIONS, EngineConfig, read_json, read_run_config
+from wqa.config import EngineConfig, read_json, read_run_config
 from wqa.config.systems import KINDS
 from wqa.data import Question, read_questions
 from wqa.data.baselines import BASELINE_NAMES, BaselineName, parse_baseline
-from wqa.engines.onednn import check_precision
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
-from wqa.errors import OptionError, RunDirectoryError, check_choice, shorten
+from wqa.errors import OptionError, RunDirectoryError, shorten
 from wqa.inference.calibrated import read_calibration
 from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.ensemble import EnsembleRanker
@@ -31,7 +30,7 @@ from wqa.models import Network, parse_devices
 from wqa.systems.classifier import load_classifier
 from wqa.systems.cosinet.baselines import build_baseline
 from wqa.systems.registry import find_system
-from wqa.systems.run_directory import load_run, read_tuned
+from wqa.systems.run_directory import check_engine, load_run, read_tuned
 from wqa.systems.text_encoder import load_similarity
 from wqa.text import PairEncoder, load_tokenizer
 
@@ -154,49 +153,52 @@ def load_ranker(
     OptionError, DeviceError, PrecisionError, MissingDependency
         If an option does not fit the run, or this machine lacks what it needs.
     """
-    path = pathlib.Path(run)
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens, hidden_bytes)
-    parse_devices(ctx)
-    check_precision(precision)
-    check_choice("long_questions", long_questions, LONG_QUESTIONS)
+    options.update(long_questions=long_questions, calibrated=calibrated)
+    return _load(run, config, {"drop_ratio": drop_ratio, "keep": keep}, cache, options)
+
+
+def _load(
+    run: PathLike, engine: EngineConfig, drops: Dict[str, Any], cache: Any, options: Dict[str, Any]
+) -> Ranker:
+    """Load a ranker; `options` are those of the ranker and those of the ones inside it."""
+    path = pathlib.Path(run)
+    check_engine(engine, options["long_questions"])
     baseline = parse_baseline(run)
     if baseline is not None:
-        if cache is not None:
-            options["cache"] = cache
-        _check_baseline(baseline, drop_ratio)
-        ranker = _load_baseline(baseline, config, long_questions, options)
-        ranker.set_drops(drop_ratio, keep)  # type: ignore[arg-type]
+        _check_no_drops(baseline, drops["drop_ratio"])
+        ranker = _load_baseline(baseline, engine, cache, options)
+        ranker.set_drops(**drops)
         return ranker
     if cache is not None:
         if _is_ranker(path) and not reads_cache(path):
             problem = f"with {path}, which reads question and candidate together"
             raise OptionError("cache", problem, "a run that encodes documents by themselves")
-        options["cache"] = CachedDocuments.of(cache)
+        cache = CachedDocuments.of(cache)
     if is_ranker_file(path):
-        options.update(long_questions=long_questions, calibrated=calibrated)
-        return _load_file(path, drop_ratio, keep, config, options)
-    if isinstance(drop_ratio, str):
-        if drop_ratio != "tuned":
-            raise OptionError("drop_ratio", shorten(drop_ratio), "numbers, or tuned")
-        drop_ratio = list(read_tuned(path))
-    drops = {"drop_ratio": drop_ratio, "keep": keep}
-    if _is_huggingface(path):
-        return _load_classifier(path, config, long_questions, {**drops, **options})
-    return _load_run(path, config, long_questions, calibrated, {**drops, **options})
+        return _load_file(path, engine, drops, cache, options)
+    if isinstance(drops["drop_ratio"], str):
+        if drops["drop_ratio"] != "tuned":
+            raise OptionError("drop_ratio", shorten(drops["drop_ratio"]), "numbers, or tuned")
+        drops = {**drops, "drop_ratio": list(read_tuned(path))}
+    own = {**options, **drops} if cache is None else {**options, **drops, "cache": cache}
+    load = _load_classifier if _is_huggingface(path) else _load_run
+    return load(path, engine, own)
 
 
-def _check_baseline(name: BaselineName, drop_ratio: Any) -> None:
+def _check_no_drops(name: BaselineName, drop_ratio: Any) -> None:
     if isinstance(drop_ratio, str):
         problem = f"{shorten(drop_ratio)} with {name}, which drops nothing"
         raise OptionError("drop_ratio", problem, "none")
 
 
 def _load_baseline(
-    name: BaselineName, config: EngineConfig, long_questions: str, options: Dict[str, Any]
+    name: BaselineName, engine: EngineConfig, cache: Any, options: Dict[str, Any]
 ) -> Ranker:
     if name.is_similarity:
-        return load_similarity(name, config, long_questions, **options)
-    if "cache" in options:
+        own = {key: value for key, value in options.items() if key != "calibrated"}
+        return load_similarity(name, engine, cache=cache, **own)
+    if cache is not None:
         problem = f"with {name}, which reads no encodings"
         raise OptionError("cache", problem, "a run that encodes documents by themselves")
     return build_baseline(name)
@@ -261,28 +263,14 @@ def _entry_reads_cache(entry: Entry) -> bool:
     return reads_cache(entry.run)
 
 
-def _load_run(
-    folder: pathlib.Path,
-    engine: EngineConfig,
-    long_questions: str,
-    calibrated: bool,
-    options: Dict[str, Any],
-) -> Ranker:
-    try:
-        is_directory = folder.is_dir()
-    except OSError:  # a name that is too long
-        is_directory = False
-    if not is_directory:
-        raise RunDirectoryError(
-            folder,
-            "there is no such directory",
-            "a run directory as `wqa train` writes it, a classifier's directory or tar, or "
-            f"a ranker by name: {', '.join(BASELINE_NAMES)}",
-        )
-    run = load_run(folder, engine.ctx, engine.precision, long_questions, "scores")
-    if engine.precision == "int8":
-        options["quantized"] = run.quantized
-    ranker = build_ranker(run.config.system, run.network, run.encoder, engine=engine, **options)
+def _load_run(folder: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
+    calibrated, long_questions = options.pop("calibrated"), options.pop("long_questions")
+    expected = (
+        "a run directory as `wqa train` writes it, a classifier's directory or tar, or "
+        f"a ranker by name: {', '.join(BASELINE_NAMES)}"
+    )
+    run = load_run(folder, engine, long_questions, "scores", expected)
+    ranker = build_ranker(run.config.system, run.network, run.encoder, **run.options, **options)
     if calibrated:
         ranker.calibration = read_calibration(folder, run.config, ranker.capabilities.stages)
     return ranker
@@ -302,44 +290,46 @@ def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> Ca
 
 def _load_file(
     path: pathlib.Path,
-    drop_ratio: Any,
-    keep: Any,
     engine: EngineConfig,
+    drops: Dict[str, Any],
+    cache: Any,
     options: Dict[str, Any],
 ) -> Ranker:
     """Load a sequence or an ensemble."""
     content = read_ranker_file(path)
-    rankers: List[Ranker] = []
-    cache = options.pop("cache", None)
-    for entry in content.entries:
-        own = dict(options)
-        if cache is not None and _entry_reads_cache(entry):
-            own["cache"] = cache
-        config = dataclasses.replace(engine, precision=entry.precision or engine.precision)
-        ratio = entry.drop_ratio
-        if entry.baseline is None:
-            rankers.append(load_ranker(entry.run, **dataclasses.asdict(config), **own))
-        else:
-            del own["calibrated"]  # nothing was fitted
-            long_questions = own.pop("long_questions")
-            with _naming(path):
-                _check_baseline(entry.baseline, ratio)
-            rankers.append(_load_baseline(entry.baseline, config, long_questions, own))
-        if isinstance(ratio, str):
-            ratio = read_tuned(entry.run)
-        if ratio is not None or entry.keep is not None:
-            with _naming(path):
-                rankers[-1].set_drops(ratio, entry.keep)
+    rankers = [_load_entry(path, entry, engine, cache, options) for entry in content.entries]
     if content.kind == "ensemble":
         names = [entry.name for entry in content.entries]
         with _naming(path):
             ensemble = EnsembleRanker(rankers, content.weights, names)
-        ensemble.set_drops(drop_ratio, keep)
+        ensemble.set_drops(**drops)
         return ensemble
-    if drop_ratio is not None or keep is not None:
-        return SequentialRanker(rankers, drop_ratio, keep)
+    if any(value is not None for value in drops.values()):
+        return SequentialRanker(rankers, **drops)
     with _naming(path):
         return SequentialRanker(rankers, content.drop_ratio, content.keep)
+
+
+def _load_entry(
+    path: pathlib.Path, entry: Entry, engine: EngineConfig, cache: Any, options: Dict[str, Any]
+) -> Ranker:
+    """Load one ranker of a file."""
+    engine = dataclasses.replace(engine, precision=entry.precision or engine.precision)
+    if not _entry_reads_cache(entry):
+        cache = None
+    ratio = entry.drop_ratio
+    if entry.baseline is None:
+        ranker = _load(entry.run, engine, {"drop_ratio": None, "keep": None}, cache, options)
+        if isinstance(ratio, str):
+            ratio = read_tuned(entry.run)
+    else:
+        with _naming(path):
+            _check_no_drops(entry.baseline, ratio)
+        ranker = _load_baseline(entry.baseline, engine, cache, options)
+    if ratio is not None or entry.keep is not None:
+        with _naming(path):
+            ranker.set_drops(ratio, entry.keep)
+    return ranker
 
 
 @contextlib.contextmanager
@@ -362,9 +352,8 @@ def _is_huggingface(folder: pathlib.Path) -> bool:
         return False
 
 
-def _load_classifier(
-    path: pathlib.Path, engine: EngineConfig, long_questions: str, options: Dict[str, Any]
-) -> Ranker:
+def _load_classifier(path: pathlib.Path, engine: EngineConfig, options: Dict[str, Any]) -> Ranker:
+    del options["calibrated"]  # nothing was fitted
     if engine.precision == "int8":
         raise OptionError(
             "precision",
@@ -377,5 +366,5 @@ def _load_classifier(
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(network.config, path)
     max_length = min(MAX_LENGTH, network.config.max_positions)
-    encoder = PairEncoder(tokenizer, max_length, long_questions)
+    encoder = PairEncoder(tokenizer, max_length, options.pop("long_questions"))
     return build_ranker("pairwise", network, encoder, engine=engine, **options)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any, Dict, Optional, Tuple, Union
+from typing import Any, Optional, Union
 
-from wqa.config import LONG_QUESTIONS, EngineConfig
-from wqa.engines.onednn import check_precision
-from wqa.errors import OptionError, RunDirectoryError, check_choice
-from wqa.models import parse_devices
+from wqa.config import EngineConfig
+from wqa.errors import OptionError, RunDirectoryError
 from wqa.systems.mspp.verifier import Verifier, check_labels
 from wqa.systems.reader.reader import Reader
-from wqa.systems.run_directory import Run, load_run
+from wqa.systems.run_directory import load_run
 
 
 def load_reader(
@@ -61,8 +59,9 @@ def load_reader(
         If an option does not fit the run, or this machine lacks what it needs.
     """
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
-    loaded, keywords = _load(run, "spans", "reader", config, long_questions)
-    return Reader(loaded.network, loaded.encoder, config, **keywords, **options)
+    expected = "a run directory of `wqa train reader`"
+    loaded = load_run(run, config, long_questions, "spans", expected)
+    return Reader(loaded.network, loaded.encoder, **loaded.options, **options)
 
 
 def load_verifier(
@@ -112,30 +111,11 @@ def load_verifier(
         If an option does not fit the run, or this machine lacks what it needs.
     """
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
-    loaded, keywords = _load(run, "labels", "mspp_claims", config, long_questions)
+    expected = "a run directory of `wqa train mspp_claims`"
+    loaded = load_run(run, config, long_questions, "labels", expected)
     try:
         check_labels(loaded.network.own_config)
     except OptionError as error:
         where = f"{pathlib.Path(run) / 'config.json'}, field network"
         raise RunDirectoryError(where, error.found, error.expected) from None
-    return Verifier(loaded.network, loaded.encoder, config, **keywords, **options)
-
-
-def _load(
-    run: Union[str, os.PathLike[str]],
-    computes: str,
-    system: str,
-    engine: EngineConfig,
-    long_questions: str,
-) -> Tuple[Run, Dict[str, Any]]:
-    """Load a run that computes something, and the keywords of what uses it."""
-    parse_devices(engine.ctx)
-    check_precision(engine.precision)
-    check_choice("long_questions", long_questions, LONG_QUESTIONS)
-    folder = pathlib.Path(run)
-    if not folder.is_dir():
-        expected = f"a run directory of `wqa train {system}`"
-        raise RunDirectoryError(folder, "there is no such directory", expected)
-    loaded = load_run(folder, engine.ctx, engine.precision, long_questions, computes)
-    keywords = {"quantized": loaded.quantized} if engine.precision == "int8" else {}
-    return loaded, keywords
+    return Verifier(loaded.network, loaded.encoder, **loaded.options, **options)

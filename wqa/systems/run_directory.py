@@ -11,14 +11,22 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
-from wqa.config import RunConfig, check_finished, from_dict, read_json, read_run_config
+from wqa.config import (
+    LONG_QUESTIONS,
+    EngineConfig,
+    RunConfig,
+    check_finished,
+    from_dict,
+    read_json,
+    read_run_config,
+)
 from wqa.config.systems import KINDS
 from wqa.engines.choice import packing_obstacle
-from wqa.engines.onednn import read_quantized
+from wqa.engines.onednn import check_precision, read_quantized
 from wqa.engines.onednn.quantize import QuantizedLayers
-from wqa.errors import EncoderError, OptionError, RunDirectoryError, shorten
+from wqa.errors import EncoderError, OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.dropping import drop_ratios
 from wqa.io.digests import check_digest
 from wqa.io.files import PathLike, sha256
@@ -32,22 +40,37 @@ _MEND = "restore the file from its run"
 
 
 class Run(NamedTuple):
-    """A run in memory."""
+    """A run in memory, and the engine that is to compute it."""
 
     config: RunConfig
     encoder: PairEncoder
     network: Network
+    engine: EngineConfig
     quantized: Optional[QuantizedLayers]  # for int8
+
+    @property
+    def options(self) -> Dict[str, Any]:
+        """Keywords of what computes the network: a ranker, a reader or a verifier."""
+        quantized = {"quantized": self.quantized} if self.engine.precision == "int8" else {}
+        return {"engine": self.engine, **quantized}
 
 
 def load_run(
-    folder: pathlib.Path,
-    ctx: str = "cpu",
-    precision: str = "float32",
+    run: PathLike,
+    engine: Optional[EngineConfig] = None,
     long_questions: str = "error",
     computes: str = "",
+    expected: str = "a run directory as `wqa train` writes it",
 ) -> Run:
-    """Load a run directory."""
+    """Load a run directory.
+
+    `computes` is what its network has to compute, a key of `wqa.config.systems.KINDS`, or empty;
+    `expected` is what a message names where there is no directory.
+    """
+    folder, engine = pathlib.Path(run), engine or EngineConfig()
+    check_engine(engine, long_questions)
+    if not _is_directory(folder):
+        raise RunDirectoryError(folder, "there is no such directory", expected)
     config = read_run_config(folder / "config.json")
     if config.system == "encoder":
         raise RunDirectoryError(
@@ -62,11 +85,26 @@ def load_run(
     with ThreadPoolExecutor(1) as thread:
         weights = thread.submit(check_digest, folder / "model.params", config.sha256)
         tokenizer = _load_tokenizer(folder, config)
-        network = load_network(folder, config, ctx)
+        network = load_network(folder, config, engine.ctx)
         weights.result()
-    quantized = _load_quantized(folder, config, network) if precision == "int8" else None
+    is_quantized = engine.precision == "int8"
+    quantized = _load_quantized(folder, config, network) if is_quantized else None
     encoder = _pair_encoder(folder, config, network, tokenizer, long_questions)
-    return Run(config, encoder, network, quantized)
+    return Run(config, encoder, network, engine, quantized)
+
+
+def check_engine(engine: EngineConfig, long_questions: str = "error") -> None:
+    """Check that this machine has the device and the precision of an engine."""
+    parse_devices(engine.ctx)
+    check_precision(engine.precision)
+    check_choice("long_questions", long_questions, LONG_QUESTIONS)
+
+
+def _is_directory(folder: pathlib.Path) -> bool:
+    try:
+        return folder.is_dir()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _check_kind(folder: pathlib.Path, config: RunConfig, computes: str) -> None:
@@ -122,7 +160,7 @@ def _pair_encoder(
         raise RunDirectoryError(where, error.found, error.expected, _MEND) from None
 
 
-def load_network(folder: pathlib.Path, config: RunConfig, ctx: str = "cpu") -> Network:
+def load_network(folder: pathlib.Path, config: RunConfig, ctx: str) -> Network:
     """Load the network of a run directory."""
     own, path = own_config(folder, config), folder / "model.params"
     if not path.exists():

@@ -15,7 +15,7 @@ from wqa.cache.encodings import STORES
 from wqa.config import EngineConfig, read_json, read_run_config
 from wqa.data import builtin_path, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline
-from wqa.engines.onednn import check_precision, choose_engine
+from wqa.engines.onednn import choose_engine
 from wqa.engines.onednn.quantize import QuantizedLayers, quantize_layers
 from wqa.errors import OptionError, RunDirectoryError, check_choice
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
@@ -24,7 +24,7 @@ from wqa.models import parse_devices
 from wqa.models.backbone import Backbone
 from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.systems.dcbert.similarity import SimilarityConfig, SimilarityNetwork, SimilarityRanker
-from wqa.systems.run_directory import load_run
+from wqa.systems.run_directory import check_engine, load_run
 from wqa.text import SingleEncoder, Tokenizer, load_tokenizer
 
 #: Greatest length of a text of a pretrained encoder, that of all-MiniLM-L6-v2.
@@ -96,7 +96,7 @@ def _quantize(encoders: TextEncoders) -> QuantizedLayers:
 def load_encoders(encoder: str, ctx: str = "cpu") -> TextEncoders:
     """Load the encoders of a run, or a pretrained one."""
     if _is_run(encoder):
-        run = load_run(pathlib.Path(encoder), ctx)
+        run = load_run(encoder, EngineConfig(ctx=ctx))
         backbones = run.network.encoders
         if not backbones:
             system = run.config.system
@@ -171,9 +171,8 @@ class TextEncoder(NamedTuple):
 
 def load_text_encoder(run: Union[str, os.PathLike[str]], engine: EngineConfig) -> TextEncoder:
     """Load the encoder of a run's documents."""
-    parse_devices(engine.ctx)
     check_choice("precision", engine.precision, PRECISIONS)
-    check_precision(engine.precision)
+    check_engine(engine)
     backbone, inputs = _load(run, engine.ctx)
     return TextEncoder(
         inputs,
@@ -204,15 +203,12 @@ def _load(run: Union[str, os.PathLike[str]], ctx: str) -> Tuple[Backbone, Single
     if baseline is not None and baseline.is_similarity:
         encoders = load_encoders(baseline.encoder, ctx)
         return encoders.document, SingleEncoder(encoders.tokenizer, encoders.max_length)
-    folder = pathlib.Path(run)
-    if not folder.is_dir():
-        expected = "a run directory, or an encoder such as minilm"
-        raise RunDirectoryError(folder, "there is no such directory", expected)
-    loaded = load_run(folder, ctx)
+    expected = "a run directory, or an encoder such as minilm"
+    loaded = load_run(run, EngineConfig(ctx=ctx), expected=expected)
     backbone = loaded.network.document_encoder
     if backbone is None:
         raise RunDirectoryError(
-            folder,
+            run,
             f"a run of {loaded.config.system}, which reads question and candidate together",
             "a system that encodes documents by themselves",
         )
