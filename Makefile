@@ -59,8 +59,8 @@ lint: .venv/.tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy wqa
 
-# Two processes, each with whole files, whose tests share fixtures.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
+# Two processes, each with whole files, whose tests share fixtures. Threads that wait do not spin, as the processes share the cores.
+PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist loadfile
 # Files of the tests that depend on oneDNN or the processor, by their marks; others need not be imported again.
 ONEDNN_TESTS = $(shell grep -lE 'needs_onednn|needs_precision|mark\.onednn' tests/test_*.py)
 
