@@ -21,7 +21,7 @@ setup(
     packages=find_packages(include=["wqa", "wqa.*"]),
     package_data={
         "wqa": ["py.typed"],
-        "wqa.data.builtin": ["*.jsonl"],
+        "wqa.data": ["builtin/*.jsonl"],
         "wqa.serve": ["page/*"],
     },
     python_requires=">=3.8,<3.12",

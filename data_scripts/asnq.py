@@ -34,8 +34,8 @@ from partition import MOST_QUESTIONS, Partition, identify
 
 from wqa.errors import DataError, printable, shorten
 from wqa.io.archives import checked_members, open_tar, tar_errors
+from wqa.io.files import scratch_folder
 from wqa.io.lines import bounded_lines, text_lines
-from wqa.io.temporary import scratch_folder
 
 URLS = [f"{store}/data/asnq.tar" for store in TANDA]
 #: Folders of the lists. The repository has moved them, and has moved itself; an early commit has

@@ -12,11 +12,10 @@ import interrupts
 from wqa.data import FILTERS, count, write_questions
 from wqa.data.formats import to_line
 from wqa.errors import DataError, WqaError, printable, shorten
-from wqa.io.files import atomic_writer
+from wqa.io.files import atomic_writer, scratch_folder
 from wqa.io.lines import checked_utf8
 from wqa.io.locks import lock_output
 from wqa.io.streams import LossyStream, messages_on_stderr
-from wqa.io.temporary import scratch_folder
 
 COUNTS = ("questions", "candidates", "correct")
 

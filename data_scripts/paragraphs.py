@@ -51,8 +51,7 @@ from texts import read_texts
 from wikiqa import fetch as fetch_wikiqa
 
 from wqa.data import ParagraphDocument
-from wqa.data.paragraph_minima import ParagraphCounts
-from wqa.data.paragraphs import to_line
+from wqa.data.paragraphs import ParagraphCounts, to_line
 from wqa.errors import DataError, OptionError, StorageError, printable
 from wqa.io.files import atomic_writer
 from wqa.io.progress import with_bar

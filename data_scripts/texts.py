@@ -13,9 +13,8 @@ from sacremoses import MosesDetokenizer
 
 from wqa.errors import DataError, shorten
 from wqa.io.archives import DAMAGE, checked_members, copy_member, open_tar, tar_errors
-from wqa.io.files import storage_errors
+from wqa.io.files import scratch_folder, storage_errors
 from wqa.io.lines import LONGEST_LINE, bounded_lines, decoded_lines, json_value, text_of
-from wqa.io.temporary import scratch_folder
 
 #: Greatest size in bytes, unpacked, of a tar; of a file of many documents; of a tar in a tar.
 LARGEST_TAR, LARGEST_FILE, LARGEST_INNER = 1 << 40, 1 << 40, 1 << 33

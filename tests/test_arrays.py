@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wqa.errors import DataError, OptionError, StorageError
-from wqa.io.array_writer import ArrayWriter
-from wqa.io.arrays import ArrayFolder, reusable_folder
+from wqa.io.arrays import ArrayFolder, ArrayWriter, reusable_folder
 
 TYPES = {"tokens": np.dtype("<u2"), "logits": np.dtype(("<f4", (3,))), "none": np.dtype("i1")}
 MADE_WITH = {"source_sha256": "ab12"}

@@ -23,7 +23,7 @@ from wqa.data.scores import StoredScores
 from wqa.errors import InputError, OptionError, RunDirectoryError
 from wqa.evaluation import METRICS, dev_evaluator, evaluate, evaluate_ranker
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
-from wqa.evaluation.ties import break_ties, by_document_id
+from wqa.evaluation.trec import break_ties, by_document_id
 from wqa.inference import SequentialRanker
 from wqa.io.encoder_directories import INSTALLED
 from wqa.systems.cosinet.baselines import BASELINES, WordOverlap

@@ -17,6 +17,7 @@ from test_relevance import OPTIONS, follows, ranker_of, ranking_of
 
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data.digests import forget_digests
 from wqa.errors import DataError, OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation.reliability import (
     best_threshold,
@@ -24,7 +25,6 @@ from wqa.evaluation.reliability import (
     negative_log_likelihood,
 )
 from wqa.inference import Calibration, CascadeRanker, EnsembleRanker, SequentialRanker
-from wqa.io.digests import forget_digests
 from wqa.io.files import sha256
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from wqa.data.claims import LABELS, NO_EVIDENCE, Claim, read_claims, write_claims
 from wqa.errors import DataError
-from wqa.evaluation.claims import label_accuracy
+from wqa.evaluation.answers import label_accuracy
 
 fever = importlib.import_module("fever")
 

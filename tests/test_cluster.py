@@ -27,9 +27,9 @@ from wqa.data import Candidate, Question, builtin_path, read_questions, write_qu
 from wqa.data.scores import StoredScores
 from wqa.errors import DataError, OptionError, Stopped, StorageError
 from wqa.evaluation import read_run, write_run
+from wqa.io.files import machine
 from wqa.io.locks import lock_output
 from wqa.io.progress import StopRequest
-from wqa.io.temporary import machine
 from wqa.systems.load import load_ranker
 from wqa.systems.scores import score_in_memory, write_scores
 

@@ -408,12 +408,12 @@ def test_classifiers_of_three_labels_and_cut_ones(checked, tmp_path):
 
 
 def test_a_full_disk_leaves_nothing(checked, tmp_path, monkeypatch):
-    import wqa.pretrained.folders as folders
+    import wqa.pretrained.parameters as parameter_files
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(folders, "read_layout", full)
+    monkeypatch.setattr(parameter_files, "read_layout", full)
     with pytest.raises(StorageError, match="No space left on device"):
         convert(checked, tmp_path / "out")
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]

@@ -21,12 +21,12 @@ import wqa.systems.train as training
 from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig, config_digest
 from wqa.data import builtin_path, read_questions
+from wqa.data.digests import RUN_FILES, file_digests, forget_digests, record_digests
 from wqa.engines.onednn.parameters import PRODUCTS, Quantized
 from wqa.engines.onednn.quantize import read_quantized, write_quantized
 from wqa.errors import EncoderError, RunDirectoryError, WqaError
-from wqa.io.digests import RUN_FILES, file_digests, forget_digests, record_digests
+from wqa.io.files import remove_abandoned, temporary_path
 from wqa.io.parameter_files import MOST_ARRAYS, is_finite, read_array, read_layout
-from wqa.io.temporary import remove_abandoned, temporary_path
 from wqa.pretrained import load_backbone
 from wqa.systems.convert import convert
 from wqa.systems.load import load_ranker

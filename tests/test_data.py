@@ -20,7 +20,7 @@ from wqa.data import (
     read_questions,
     write_questions,
 )
-from wqa.data.filters import filter_rule
+from wqa.data.records import filter_rule
 from wqa.errors import DataError, OptionError, StorageError
 from wqa.io.files import atomic_writer
 from wqa.io.lines import text_lines

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from conftest import needs_onednn, needs_precision
 
-from wqa.cache.cached_documents import CachedDocuments
-from wqa.cache.document_cache import text_digest
+from wqa.cache.document_cache import CachedDocuments, text_digest
 from wqa.cache.document_cache_writer import DocumentCacheWriter
 from wqa.cli import main
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig

@@ -21,7 +21,7 @@ from wqa.config import BackboneConfig, TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
 from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, candidate_keys
 from wqa.errors import DataError, OptionError, RunDirectoryError
-from wqa.io.array_writer import ArrayWriter
+from wqa.io.arrays import ArrayWriter
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network

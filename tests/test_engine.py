@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import builtin_path, read_questions
+from wqa.data.digests import forget_digests
 from wqa.engines.hidden import RowStore
 from wqa.engines.onednn import PackedBatch, Quantized
 from wqa.engines.onednn.library import library
@@ -21,7 +22,6 @@ from wqa.engines.onednn.packing import GROUP_SCORES, GROUPS
 from wqa.engines.onednn.quantize import channel_factors, quantize_layer
 from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
 from wqa.inference import CascadeRanker
-from wqa.io.digests import forget_digests
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.systems.load import load_ranker
 from wqa.systems.quantize import quantize

@@ -9,7 +9,7 @@ import pytest
 from wqa.cli import main
 from wqa.data import builtin_path
 from wqa.errors import OptionError
-from wqa.evaluation.experiment import experiment_rows, experiment_table
+from wqa.evaluation.report import experiment_rows, experiment_table
 
 TEST = builtin_path("test")
 #: Two rankers of which the second is better, significantly by MAP alone; a third without a test.

@@ -649,14 +649,14 @@ def test_names_that_no_file_can_have(tiny, tmp_path, capsys, monkeypatch):
 def test_an_export_to_a_full_disk_is_a_typed_error(tiny, tmp_path, monkeypatch):
     from safetensors import SafetensorError
 
-    import wqa.pretrained.folders as folders
+    import wqa.pretrained.parameters as parameter_files
     from wqa.errors import StorageError
 
     def full(*_):
         raise SafetensorError("I/O error: No space left on device (os error 28)")
 
     convert(tiny, tmp_path / "run")
-    monkeypatch.setattr(folders, "save_file", full)
+    monkeypatch.setattr(parameter_files, "save_file", full)
     with pytest.raises(StorageError, match="No space left on device"):
         export_huggingface(tmp_path / "run", tmp_path / "out")
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]

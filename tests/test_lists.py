@@ -15,6 +15,7 @@ from test_cosinet import batch
 from wqa.cli import main
 from wqa.config import EngineConfig, TrainingConfig, read_run_config
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data.digests import forget_digests
 from wqa.data.word_vectors import WordVectors, read_word_vectors, write_word_vectors
 from wqa.errors import (
     DataError,
@@ -25,7 +26,6 @@ from wqa.errors import (
     ScoreError,
 )
 from wqa.evaluation import by_document_id
-from wqa.io.digests import forget_digests
 from wqa.systems import SYSTEMS
 from wqa.systems.cosinet.config import ListConfig
 from wqa.systems.cosinet.engines import HybridListEngine

@@ -10,10 +10,10 @@ from conftest import DATA, needs_onednn
 import wqa.text.store as store_module
 from wqa.cli import main
 from wqa.data import Candidate, Question, builtin_path, read_questions, write_questions
+from wqa.data.digests import forget_digests
 from wqa.errors import DataError, InputError, OptionError, QuestionTooLong
 from wqa.evaluation import evaluate
 from wqa.inference import SequentialRanker
-from wqa.io.digests import forget_digests
 from wqa.systems.load import load_ranker
 from wqa.text import (
     PairEncoder,

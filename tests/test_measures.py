@@ -8,8 +8,7 @@ from wqa.cli import main
 from wqa.data import builtin_path, read_questions
 from wqa.errors import MissingDependency, OptionError
 from wqa.evaluation import evaluate, metrics, qrels_from, score_run
-from wqa.evaluation.measures import UNJUDGED
-from wqa.evaluation.metrics import metric, metrics_of
+from wqa.evaluation.metrics import UNJUDGED, metric, metrics_of
 from wqa.evaluation.rankers import questions_that_count
 from wqa.systems.load import load_ranker
 
@@ -95,7 +94,7 @@ def test_a_measure_whose_library_is_missing():
 
 
 def test_without_the_library(monkeypatch):
-    monkeypatch.setattr("wqa.evaluation.measures.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("wqa.evaluation.metrics.importlib.util.find_spec", lambda name: None)
     with pytest.raises(
         OptionError,
         match=r"'R@7'; expected map, .*: in a checkout of wqa: pip install -e '.\[ir\]'",

@@ -11,12 +11,12 @@ from conftest import needs_onednn, needs_precision
 
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
+from wqa.data.digests import forget_digests
 from wqa.engines.choice import packing_obstacle
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.evaluation.rankers import evaluate_ranker
 from wqa.inference import CascadeRanker
 from wqa.inference.cost import total
-from wqa.io.digests import forget_digests
 from wqa.models.heads import Branch, FirstPositionHead, MeanHead
 from wqa.models.network import ExitConfig, ExitNetwork
 from wqa.pretrained import read_backbone_config

@@ -16,8 +16,7 @@ from conftest import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wqa.data.paragraph_minima import Minima
-from wqa.data.paragraphs import read_paragraphs
+from wqa.data.paragraphs import Minima, read_paragraphs
 from wqa.systems.mspp.stream import ParagraphStream
 
 paragraphs, texts, wikiqa = map(importlib.import_module, ("paragraphs", "texts", "wikiqa"))

@@ -12,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wqa.data import paragraphs
-from wqa.data.paragraph_minima import Minima, ParagraphCounts, keep_long, note_left_out
 from wqa.data.paragraphs import (
+    Minima,
+    ParagraphCounts,
     ParagraphDocument,
+    keep_long,
+    note_left_out,
     paragraph_files,
     read_paragraphs,
     write_paragraphs,

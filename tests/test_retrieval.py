@@ -337,7 +337,7 @@ def test_an_index_that_was_killed_before_it_got_its_name_is_begun_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("wqa.io.array_writer.os.rename", killed)
+        patch.setattr("wqa.io.arrays.os.rename", killed)
         with pytest.raises(KeyboardInterrupt):
             build()
     assert [path.name for path in tmp_path.glob(".*partial")] == [".index.partial"]

@@ -23,7 +23,7 @@ from wqa.data.digests import ranker_digest
 from wqa.data.partitions import estimated_tokens
 from wqa.data.scores import CandidateScores, StoredScores, candidate_keys
 from wqa.errors import DataError, OptionError, OutputLocked, QuestionTooLong, RunDirectoryError
-from wqa.io.array_writer import ArrayWriter
+from wqa.io.arrays import ArrayWriter
 from wqa.io.locks import lock_output
 from wqa.systems.load import load_ranker
 from wqa.systems.scores import score_in_memory, write_scores
@@ -273,7 +273,7 @@ def test_a_stopped_command_continues_to_the_same_bits(
 def test_a_killed_process_is_continued(tiny_run, data, tmp_path):
     size = ["--partition-tokens", str(SMALL)]
     command = ["score", str(tiny_run), "--data", str(data), *size, "--out"]
-    killer = ("wqa.io.array_writer", "ArrayWriter.commit", "2", "before")
+    killer = ("wqa.io.arrays", "ArrayWriter.commit", "2", "before")
     killed = subprocess.run(
         [sys.executable, "-c", KILLER, *killer, *command, str(tmp_path / "out")],
         capture_output=True,

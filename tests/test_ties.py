@@ -27,8 +27,7 @@ from wqa.evaluation import (
 )
 from wqa.evaluation.comparison import NamedRanker, compare_rankers, evaluate_seeds
 from wqa.evaluation.significance import per_question
-from wqa.evaluation.ties import break_ties
-from wqa.evaluation.trec import trec_order
+from wqa.evaluation.trec import break_ties, trec_order
 from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
 from wqa.systems.load import load_ranker
 from wqa.tuning import score_questions

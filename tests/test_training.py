@@ -9,8 +9,8 @@ import pytest
 from wqa.cli import main
 from wqa.config import TrainingConfig, read_run_config
 from wqa.data import builtin_path, filter_questions, read_questions
+from wqa.data.digests import forget_digests
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingDiverged
-from wqa.io.digests import forget_digests
 from wqa.systems.train import train
 from wqa.training.checkpoint import State
 from wqa.training.losses import cross_entropy

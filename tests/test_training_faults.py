@@ -33,9 +33,15 @@ from wqa.errors import (
     TrainingDiverged,
     TrainingStopped,
 )
-from wqa.io.files import atomic_writer, sha256
+from wqa.io.files import (
+    atomic_writer,
+    machine,
+    remove_abandoned,
+    scratch_folder,
+    sha256,
+    temporary_path,
+)
 from wqa.io.locks import lock_output
-from wqa.io.temporary import machine, remove_abandoned, scratch_folder, temporary_path
 from wqa.systems.train import train
 from wqa.training.checkpoint import Checkpoints
 from wqa.training.logs import MetricsFile
@@ -60,7 +66,7 @@ with atomic_writer(sys.argv[1]) as file:
 #: Makes a scratch folder and waits to be killed.
 SCRATCH = """
 import sys, time
-from wqa.io.temporary import scratch_folder
+from wqa.io.files import scratch_folder
 with scratch_folder(sys.argv[1]) as folder:
     (folder / "big").write_text("x")
     print(folder, flush=True)
@@ -228,7 +234,7 @@ def test_a_clone_of_the_machine_does_not_remove_temporary_files_of_the_first(tmp
     written = []
     for boot in ("first", "second"):
         (tmp_path / boot).write_text(boot)
-        monkeypatch.setattr("wqa.io.temporary.BOOT_ID", tmp_path / boot, raising=False)
+        monkeypatch.setattr("wqa.io.files.BOOT_ID", tmp_path / boot, raising=False)
         machine.cache_clear()
         written.append(temporary_path(tmp_path / "table.tsv"))
     monkeypatch.undo()
@@ -278,7 +284,7 @@ def test_scratch_folders_of_killed_processes_are_removed(tmp_path, monkeypatch, 
 
 
 def test_a_new_directory_replaces_what_a_killed_process_left(tmp_path, monkeypatch):
-    from wqa.pretrained.folders import new_directory
+    from wqa.io.locks import new_directory
 
     dead = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
     with monkeypatch.context() as patch:

@@ -11,7 +11,7 @@ from wqa.data import Candidate, Question, builtin_path, read_questions, write_qu
 from wqa.errors import OptionError, OutputLocked, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.evaluation.report import read_rows
-from wqa.evaluation.ties import by_document_id
+from wqa.evaluation.trec import by_document_id
 from wqa.inference import Capabilities, Cost, Ranker, Ranking, SequentialRanker
 from wqa.io.locks import lock_output
 from wqa.systems.load import load_ranker

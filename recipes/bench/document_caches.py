@@ -36,8 +36,7 @@ from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.documents import Document, write_documents
 from wqa.engines.onednn.library import as_float32
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
-from wqa.io.array_writer import ArrayWriter
-from wqa.io.arrays import ArrayFolder
+from wqa.io.arrays import ArrayFolder, ArrayWriter
 from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained import load_backbone
 from wqa.systems.encode import encode_documents

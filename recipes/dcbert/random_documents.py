@@ -18,7 +18,7 @@ import numpy as np
 from wqa.data import Candidate, read_questions, write_questions
 from wqa.data.documents import read_documents
 from wqa.errors import OptionError, WqaError
-from wqa.retrieval.labels import contains_spans, joined
+from wqa.retrieval.methods import contains_spans, joined
 
 
 def sampled(question, documents, texts, counts, rng):

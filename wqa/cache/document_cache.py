@@ -17,7 +17,7 @@ import os
 import pathlib
 import sqlite3
 import threading
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from wqa.cache.cache_index import (
     read_state,
 )
 from wqa.cache.encodings import EntryFormat
+from wqa.data.records import Candidate
 from wqa.errors import DataError, OptionError, shorten
 from wqa.io.files import PathLike
 
@@ -365,3 +366,45 @@ class _Entries:
             )
         if rows == entry.rows:
             self.checked.add(entry.start)
+
+
+class CachedDocuments:
+    """A document cache that counts what is looked up in it. Several threads may use it."""
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = path
+        self._cache: Optional[DocumentCache] = None
+        self._counting = threading.Lock()
+        self.documents = self.missing = 0
+
+    @classmethod
+    def of(cls, cache: Union[PathLike, CachedDocuments]) -> CachedDocuments:
+        """The same object, or a new one for a path."""
+        return cache if isinstance(cache, cls) else cls(cache)  # type: ignore[arg-type]
+
+    def open(self, made_with: Mapping[str, Any]) -> None:
+        """Open the cache, and check what its encodings were computed with."""
+        self._cache = open_cache(self.path, made_with)
+
+    @property
+    def tokens(self) -> int:
+        """Greatest number of rows of an entry; 0 for all rows of a document."""
+        assert self._cache is not None
+        return self._cache.tokens
+
+    def get(
+        self, candidates: Sequence[Candidate], tokens: Optional[int] = None
+    ) -> List[Optional[CachedDocument]]:
+        """Encodings of candidates."""
+        assert self._cache is not None
+        ids = [candidate.id for candidate in candidates]
+        digests = [text_digest(candidate.text) for candidate in candidates]
+        documents = self._cache.find_many(ids, digests, tokens)
+        self.count(len(documents), documents.count(None))
+        return documents
+
+    def count(self, documents: int, missing: int) -> None:
+        """Count documents that were looked up."""
+        with self._counting:
+            self.documents += documents
+            self.missing += missing

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Iterator, List
 from wqa.cli.options import add_filter, add_long_questions, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.cli.runs import options_of
-from wqa.data.filters import DEFAULT_FILTER
+from wqa.data.records import DEFAULT_FILTER
 
 if TYPE_CHECKING:
     from wqa.evaluation.agreement import Agreement

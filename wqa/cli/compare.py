@@ -23,7 +23,7 @@ from wqa.cli.drops import add_drops
 from wqa.cli.options import add_long_questions, add_ranking, add_scoring, metric_names
 from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
 from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
-from wqa.data.filters import chosen_filter
+from wqa.data.records import chosen_filter
 from wqa.errors import OptionError
 
 
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> None:
     """Run ``wqa compare`` and print tables of figures and tests."""
     from wqa.data import read_questions
     from wqa.evaluation.comparison import compare_rankers, compare_trec_runs, comparison_table
-    from wqa.evaluation.experiment import experiment_table
+    from wqa.evaluation.report import experiment_table
     from wqa.io.files import atomic_writer
 
     metrics = metric_names(options.metrics)

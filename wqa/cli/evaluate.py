@@ -37,7 +37,7 @@ from wqa.cli.options import (
 )
 from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
 from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
-from wqa.data.filters import chosen_filter
+from wqa.data.records import chosen_filter
 from wqa.errors import OptionError
 
 #: Options that need a RUN or a TREC run, and their names in errors.

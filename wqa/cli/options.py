@@ -11,7 +11,7 @@ import typing
 from typing import Any, Dict, List, Sequence
 
 from wqa.config import LONG_QUESTIONS
-from wqa.data.filters import DEFAULT_FILTER, FILTERS
+from wqa.data.records import DEFAULT_FILTER, FILTERS
 from wqa.errors import OptionError, printable, shorten
 
 LOGGER = logging.getLogger(__name__)
@@ -176,7 +176,7 @@ def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     names = ("ctx", "pool", "pool_size", "precision", "engine", "threads", "long_questions")
     values = {name: getattr(options, name) for name in names}
     if getattr(options, "cache", None) is not None:
-        from wqa.cache.cached_documents import CachedDocuments
+        from wqa.cache.document_cache import CachedDocuments
 
         # One object for all rankers of a command, which counts what they look up.
         options.cache = CachedDocuments.of(options.cache)

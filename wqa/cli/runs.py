@@ -50,7 +50,7 @@ def scores_trec_runs(options: argparse.Namespace) -> bool:
 def read_trec(options: argparse.Namespace) -> Tuple[List[Tuple[str, Any]], Any]:
     """Read the TREC files that the options name."""
     from wqa.data import DEFAULT_FILTER
-    from wqa.data.filters import note_filter
+    from wqa.data.records import note_filter
     from wqa.evaluation import read_qrels, read_run
     from wqa.evaluation.evaluate import filter_qrels
 

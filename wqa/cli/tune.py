@@ -42,7 +42,7 @@ from wqa.cli.options import (
     ranking_options,
 )
 from wqa.cli.output import add_json, show
-from wqa.data.filters import DEFAULT_FILTER
+from wqa.data.records import DEFAULT_FILTER
 from wqa.errors import OptionError, printable
 
 if TYPE_CHECKING:

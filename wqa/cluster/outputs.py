@@ -28,13 +28,11 @@ from wqa.data.scores import COUNTS, FORMAT, TYPES
 from wqa.errors import DataError, OptionError, Stopped, WqaError, shorten
 from wqa.inference.ranking import differs
 from wqa.inference.scored_questions import ScoredQuestions
-from wqa.io.array_writer import ArrayWriter
-from wqa.io.arrays import ArrayFolder, reusable_folder
-from wqa.io.files import atomic_writer, sha256
+from wqa.io.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.io.files import atomic_writer, remove_abandoned, sha256, temporary_path
 from wqa.io.lines import write_lines
 from wqa.io.locks import lock_output
 from wqa.io.progress import StopRequest, with_bar
-from wqa.io.temporary import remove_abandoned, temporary_path
 from wqa.systems.scores import with_defaults
 
 #: Writes a TREC run: a path, questions and their rankings, as `wqa.evaluation.write_run` does.

@@ -13,10 +13,9 @@ import numpy as np
 from wqa.cluster.job import Job, PartitionRunner, Wording
 from wqa.cluster.outputs import RunWriter, finished, write_arrays, write_file
 from wqa.cluster.partition_files import Content, Layout, Manifest
-from wqa.data.filters import filter_rule
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import Partition, PartitionReader, QuestionGroup, partitions_of
-from wqa.data.records import Question
+from wqa.data.records import Question, filter_rule
 from wqa.data.scores import COUNTS
 from wqa.errors import DataError, OptionError, check_choice, shorten
 from wqa.inference.scored_questions import (

@@ -143,7 +143,7 @@ class TrainingConfig:
         Units that an epoch shuffles: pairs, or blocks of whole questions, which a store reads in
         long sequential runs.
     train_filter, dev_filter : str
-        Filters of training and development questions, keys of `wqa.data.filters.FILTERS`.
+        Filters of training and development questions, keys of `wqa.data.records.FILTERS`.
     long_questions : {"error", "truncate", "skip"}
         What to do with a training or development question that leaves too few tokens for its
         candidates, as `wqa.text.PairEncoder` takes it.

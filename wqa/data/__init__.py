@@ -1,13 +1,11 @@
 """Records, canonical JSONL, documents, paragraphs, claims, filters, and the built-in corpus."""
 
 from wqa.config import parse_json, read_json
-from wqa.data.builtin import builtin_path
 from wqa.data.claims import Claim, read_claims, write_claims
 from wqa.data.documents import Document, read_documents, write_documents
-from wqa.data.filters import DEFAULT_FILTER, FILTERS, count, filter_questions
-from wqa.data.formats import read_candidates, read_questions, write_questions
+from wqa.data.formats import builtin_path, read_candidates, read_questions, write_questions
 from wqa.data.paragraphs import ParagraphDocument, read_paragraphs, write_paragraphs
-from wqa.data.records import Candidate, Question
+from wqa.data.records import DEFAULT_FILTER, FILTERS, Candidate, Question, count, filter_questions
 
 __all__ = [
     "Candidate",

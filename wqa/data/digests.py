@@ -1,4 +1,9 @@
-"""SHA-256 of rankers: of the files and settings that their scores depend on."""
+"""SHA-256 of rankers and of the files of runs.
+
+A run's ``config.json`` records the digests of its files. A file's digest is removed before the file
+is written anew, and recorded afterwards. A process that is killed in between leaves a run without
+the digest, which loads. The digest of a ranker is of all that its scores depend on.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,139 @@ import contextlib
 import hashlib
 import json
 import pathlib
-from typing import Any, Dict, Iterator, Sequence
+from typing import Any, Dict, Iterable, Iterator, Mapping, Sequence
 
-from wqa.config import read_json
+from wqa.config import config_digest, read_json
 from wqa.data.baselines import BASELINES_VERSION, BaselineName, parse_baseline
 from wqa.errors import RunDirectoryError
-from wqa.io.digests import RUN_FILES
 from wqa.io.encoder_directories import encoder_directory
-from wqa.io.files import PathLike, sha256
+from wqa.io.files import PathLike, atomic_writer, sha256
+
+#: Files of a new run whose digests are recorded.
+RUN_FILES = ("model.params", "tokenizer.json")
+
+
+def file_digests(folder: PathLike, names: Iterable[str] = RUN_FILES) -> Dict[str, str]:
+    """Compute the digests of files.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        Folder of the files.
+    names : iterable of str
+        Names of the files.
+
+    Returns
+    -------
+    dict of str to str
+        SHA-256 in hexadecimal, by name.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be read.
+    """
+    return {name: sha256(pathlib.Path(folder) / name) for name in names}
+
+
+def check_digest(
+    path: pathlib.Path, recorded: Mapping[str, str], mend: str = "restore the file from its run"
+) -> None:
+    """Check that a file of a run is as it was written.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        File to check.
+    recorded : mapping of str to str
+        SHA-256 by name of the file, from ``config.json``. A file without one is not checked, as in
+        a run of an earlier version.
+    mend : str
+        Remedy that the error names.
+
+    Raises
+    ------
+    RunDirectoryError
+        If the file cannot be read or has changed.
+    """
+    if path.name not in recorded:
+        return
+    expected = recorded[path.name]
+    try:
+        digest = sha256(path)
+    except FileNotFoundError:
+        raise RunDirectoryError(path, "the file is missing", "a file of the run", mend) from None
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})"
+        raise RunDirectoryError(path, reason, "a file of the run", mend) from None
+    if digest != expected:
+        raise RunDirectoryError(
+            path,
+            f"has changed: its SHA-256 is {digest[:12]}...",
+            f"{expected[:12]}..., as config.json records",
+            f"{mend}; if you changed it yourself, delete its line of sha256 in config.json",
+        )
+
+
+def record_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:
+    """Record the digests of files in a run's ``config.json``, except those already recorded.
+
+    The digest of ``config.json`` itself is recorded with them.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory.
+    names : iterable of str
+        Names of its files.
+
+    Raises
+    ------
+    OSError, ValueError
+        If a file cannot be read.
+    StorageError
+        If ``config.json`` cannot be written; its old content stays.
+    """
+    values = _read_config(run)
+    known = values.get("sha256", {})
+    missing = [name for name in names if name not in known]
+    if missing:
+        digests = {**known, **file_digests(run, missing), "config.json": config_digest(values)}
+        _write_config(run, {**values, "sha256": digests})
+
+
+def forget_digests(run: PathLike, names: Iterable[str] = RUN_FILES) -> None:
+    """Remove digests from a run's ``config.json``, before the files are written anew.
+
+    Parameters
+    ----------
+    run : str or path-like
+        Run directory.
+    names : iterable of str
+        Names of its files.
+
+    Raises
+    ------
+    OSError, ValueError
+        If ``config.json`` cannot be read.
+    StorageError
+        If it cannot be written; its old content stays.
+    """
+    values = _read_config(run)
+    known = values.get("sha256", {})
+    kept = {name: digest for name, digest in known.items() if name not in set(names)}
+    if len(kept) < len(known):
+        _write_config(run, {**values, "sha256": kept})
+
+
+def _read_config(run: PathLike) -> Dict[str, Any]:
+    return read_json(pathlib.Path(run) / "config.json")
+
+
+def _write_config(run: PathLike, values: Dict[str, Any]) -> None:
+    with atomic_writer(pathlib.Path(run) / "config.json") as file:
+        file.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
 
 #: Fields of ``config.json`` that the scores of a run depend on.
 _RANKING_FIELDS = ("system", "backbone", "network", "max_length")

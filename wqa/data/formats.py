@@ -1,14 +1,15 @@
-"""Canonical JSONL: one question a line, checked strictly."""
+"""Canonical JSONL: one question a line, checked strictly; and the built-in corpus."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import pathlib
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 from wqa.data.ir_names import is_ir_name, read_dataset
 from wqa.data.records import Candidate, Question, check_document_ids
-from wqa.errors import DataError, shorten
+from wqa.errors import DataError, OptionError, shorten
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import (
     UniqueIds,
@@ -240,3 +241,30 @@ def write_questions(path: PathLike, questions: Iterable[Question]) -> None:
 
 def _checked_line(question: Question) -> str:
     return checked_utf8(to_line(question), f"question {shorten(question.id)}")
+
+
+#: The small corpus that was written for this project: 100 / 25 / 25 questions.
+BUILTIN, BUILTIN_SPLITS = pathlib.Path(__file__).with_name("builtin"), ("train", "dev", "test")
+
+
+def builtin_path(split: str) -> pathlib.Path:
+    """Path of a split of the built-in corpus.
+
+    Parameters
+    ----------
+    split : {"train", "dev", "test"}
+        The split.
+
+    Returns
+    -------
+    pathlib.Path
+        A canonical JSONL file.
+
+    Raises
+    ------
+    OptionError
+        If there is no such split.
+    """
+    if split not in BUILTIN_SPLITS:
+        raise OptionError("split", shorten(split), "one of " + ", ".join(BUILTIN_SPLITS))
+    return BUILTIN / f"{split}.jsonl"

@@ -4,20 +4,36 @@
 """
 
 from wqa.evaluation.answers import (
+    LabelScores,
+    claim_evaluator,
     exact_match,
     f1,
+    label_accuracy,
     reading_evaluator,
     score_answers,
     write_predictions,
 )
-from wqa.evaluation.claims import LabelScores, claim_evaluator, label_accuracy
 from wqa.evaluation.evaluate import evaluate, score_run
-from wqa.evaluation.metrics import METRICS, average_precision, ndcg, precision, reciprocal_rank
+from wqa.evaluation.metrics import (
+    METRICS,
+    average_precision,
+    beyond_retrieval,
+    hit,
+    lost_by_ranking,
+    ndcg,
+    precision,
+    reciprocal_rank,
+)
 from wqa.evaluation.rankers import dev_evaluator, evaluate_ranker, evaluate_retrieved
 from wqa.evaluation.report import table
-from wqa.evaluation.retrieval import beyond_retrieval, hit, lost_by_ranking
-from wqa.evaluation.ties import by_document_id
-from wqa.evaluation.trec import qrels_from, read_qrels, read_run, write_qrels, write_run
+from wqa.evaluation.trec import (
+    by_document_id,
+    qrels_from,
+    read_qrels,
+    read_run,
+    write_qrels,
+    write_run,
+)
 
 __all__ = [
     "LabelScores",

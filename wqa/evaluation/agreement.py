@@ -21,7 +21,7 @@ from wqa.errors import DataError, OptionError, shorten
 from wqa.evaluation.comparison import NamedRanker, prepared_alike
 from wqa.evaluation.rankers import Row, questions_that_count, rank_questions
 from wqa.evaluation.report import align
-from wqa.evaluation.ties import break_ties
+from wqa.evaluation.trec import break_ties
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,8 +30,7 @@ from wqa.evaluation.significance import (
     per_question_of_run,
     rank_correlation,
 )
-from wqa.evaluation.ties import break_ties, ties_of
-from wqa.evaluation.trec import Qrels, Run, trec_order
+from wqa.evaluation.trec import Qrels, Run, break_ties, ties_of, trec_order
 
 #: Rows of figures under ``rows``, and comparisons with the first run under ``comparisons``.
 Comparisons = Dict[str, List[Row]]

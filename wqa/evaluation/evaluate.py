@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from wqa.data import Question, filter_questions
-from wqa.data.filters import FILTERS
+from wqa.data.records import FILTERS
 from wqa.errors import DataError, OptionError, check_choice, shorten
-from wqa.evaluation.measures import UNJUDGED
-from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
-from wqa.evaluation.ties import TIES, break_ties
-from wqa.evaluation.trec import Qrels, Run, trec_order
+from wqa.evaluation.metrics import METRICS, UNJUDGED, metrics_of, metrics_of_question
+from wqa.evaluation.trec import TIES, Qrels, Run, break_ties, trec_order
 
 Figures = Dict[str, float]
 

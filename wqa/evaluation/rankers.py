@@ -13,12 +13,11 @@ import time
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence
 
 from wqa.data import Question, filter_questions
-from wqa.data.filters import chosen_filter, filter_and_note
+from wqa.data.records import chosen_filter, filter_and_note
 from wqa.errors import OptionError
 from wqa.evaluation.evaluate import check_total, evaluate
 from wqa.evaluation.metrics import METRICS
-from wqa.evaluation.ties import by_document_id, ties_of
-from wqa.evaluation.trec import write_qrels, write_run
+from wqa.evaluation.trec import by_document_id, ties_of, write_qrels, write_run
 from wqa.io.progress import with_bar
 
 
@@ -47,7 +46,7 @@ def questions_that_count(
     """Keep the questions that a filter names, at least one, with candidates by descending id.
 
     A ranker breaks ties by the order of the candidates, so that evaluation follows trec_eval's rule
-    (`wqa.evaluation.ties`).
+    (`wqa.evaluation.trec`).
     """
     if filter:
         kept = filter_and_note(questions, filter)

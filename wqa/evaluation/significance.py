@@ -19,8 +19,7 @@ from scipy import stats
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
 from wqa.evaluation.metrics import METRICS, metrics_of, metrics_of_question
-from wqa.evaluation.ties import break_ties
-from wqa.evaluation.trec import Qrels, Run, trec_order
+from wqa.evaluation.trec import Qrels, Run, break_ties, trec_order
 
 #: Value of each metric for each question, by its id.
 PerQuestion = Dict[str, Dict[str, float]]

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.special import expit
 
 from wqa.config import RunConfig, read_json
+from wqa.data.digests import check_digest
 from wqa.errors import RunDirectoryError, shorten
-from wqa.io.digests import check_digest
 from wqa.io.files import sha256
 
 #: Least and greatest temperature of an exit.

@@ -94,7 +94,7 @@ class Ranker:
     network: Any = None
     #: Encoder of questions and candidates, where there is a single one.
     encoder: Any = None
-    #: Rule by which evaluation orders candidates that tie, a name of `wqa.evaluation.ties.TIES`. It
+    #: Rule by which evaluation orders candidates that tie, a name of `wqa.evaluation.trec.TIES`. It
     #: is pessimistic where a ranker has few distinct scores by its nature.
     ties = "trec"
     #: How the ranker's probabilities follow from its scores; that of its run once it is loaded. A

@@ -7,9 +7,9 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 import numpy as np
 
 from wqa.data import FILTERS, Question
-from wqa.data.filters import filter_rule, known_labels
 from wqa.data.formats import read_placed_questions
 from wqa.data.partitions import QuestionGroup, group_questions
+from wqa.data.records import filter_rule, known_labels
 from wqa.data.scores import TYPES, candidate_keys
 from wqa.errors import DataError
 from wqa.inference.ranker import Ranker

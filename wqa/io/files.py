@@ -1,18 +1,133 @@
-"""Safe writing: a file is written under a temporary name, flushed, then renamed."""
+"""Safe writing: a file is written under a temporary name, flushed, then renamed.
+
+A temporary file or folder is called ``.NAME.MACHINE.PID.tmp``, beside the file that it becomes. A
+process that is killed leaves it. The next writer of the same name removes it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import pathlib
+import platform
+import re
+import shutil
 import sys
+import tempfile
+import time
+import zlib
 from typing import IO, Any, Iterator, Union
 
 from wqa.config.reading import open_file
 from wqa.errors import StorageError
-from wqa.io.temporary import remove_abandoned, temporary_path
+
+#: Seconds after which a file of another machine, where processes cannot be looked up, is abandoned.
+ABANDONED_AFTER = 24 * 3600.0
+
+#: Bytes of a name to which endings are added as it is.
+_LONGEST = 200
+
+#: Linux's number of the running system, which differs between machines and between restarts.
+BOOT_ID = pathlib.Path("/proc/sys/kernel/random/boot_id")
+
+_OWNER = re.compile(r"(?:(?P<machine>[0-9a-f]{8})\.)?(?P<pid>[0-9]+)(?:\.\w+)?\.tmp")
+
+
+@functools.lru_cache(maxsize=None)
+def machine() -> str:
+    """Digest of what gives the numbers of processes their meaning.
+
+    That is the host, its start and, for containers, the namespace of the processes. Two hosts of
+    one name have two digests.
+    """
+    identity = platform.node()
+    with contextlib.suppress(OSError):
+        identity += os.readlink("/proc/self/ns/pid")
+    with contextlib.suppress(OSError):
+        identity += BOOT_ID.read_text(encoding="ascii")
+    return f"{zlib.crc32(identity.encode('utf-8')):08x}"
+
+
+def process_is_alive(pid: int) -> bool:
+    """Whether a process of this machine lives."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # another user's process
+        return True
+    return True
+
+
+def short_name(name: str) -> str:
+    """A name that stays valid with an ending, as file systems take 255 bytes."""
+    raw = os.fsencode(name)
+    return name if len(raw) <= _LONGEST else f"{name[:40]}.{zlib.crc32(raw):08x}"
+
+
+def temporary_path(target: pathlib.Path) -> pathlib.Path:
+    """The temporary name of a file or folder that this process writes."""
+    return target.with_name(f".{short_name(target.name)}.{machine()}.{os.getpid()}.tmp")
+
+
+def remove_abandoned(target: pathlib.Path) -> None:
+    """Remove the temporary files and folders that dead processes left for a name.
+
+    Files of another machine, or from before a restart, are removed when they have not changed for a
+    day. What cannot be removed stays.
+    """
+    _remove_abandoned(target.parent, f".{short_name(target.name)}.")
+
+
+def _remove_abandoned(folder: pathlib.Path, prefix: str) -> None:
+    try:
+        names = [name for name in os.listdir(folder) if name.startswith(prefix)]
+    except OSError:
+        return
+    for name in names:
+        owner = _OWNER.fullmatch(name[len(prefix) :])
+        if owner is not None and _is_abandoned(folder / name, owner):
+            remove(folder / name)
+
+
+def _is_abandoned(path: pathlib.Path, owner: re.Match) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    if status.st_uid != os.geteuid():
+        return False
+    if owner["machine"] == machine():
+        return not process_is_alive(int(owner["pid"]))
+    return time.time() - status.st_mtime > ABANDONED_AFTER
+
+
+def remove(path: pathlib.Path) -> None:
+    """Remove a file or a folder if that is possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+@contextlib.contextmanager
+def scratch_folder(name: str) -> Iterator[pathlib.Path]:
+    """Make a folder for intermediate files, which is removed when the context ends.
+
+    It lies in the system's folder for temporary files (``TMPDIR``). Folders of the same name that
+    dead processes left there are removed.
+    """
+    parent = pathlib.Path(tempfile.gettempdir())
+    prefix = f".wqa-{name}."
+    _remove_abandoned(parent, prefix)
+    owned = f"{prefix}{machine()}.{os.getpid()}."
+    with tempfile.TemporaryDirectory(prefix=owned, suffix=".tmp", dir=parent) as folder:
+        yield pathlib.Path(folder)
+
 
 PathLike = Union[str, "os.PathLike[str]"]
 

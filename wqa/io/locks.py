@@ -28,9 +28,19 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 from filelock import FileLock, Timeout
 
 from wqa.config import read_json
-from wqa.errors import OutputLocked, printable
-from wqa.io.files import PathLike, storage_errors
-from wqa.io.temporary import machine, process_is_alive, short_name
+from wqa.errors import OptionError, OutputLocked, StorageError, printable
+from wqa.io.files import (
+    PathLike,
+    machine,
+    process_is_alive,
+    remedy,
+    remove,
+    remove_abandoned,
+    short_name,
+    storage_errors,
+    sync_directory,
+    temporary_path,
+)
 
 LOGGER = logging.getLogger(__name__)
 
@@ -190,3 +200,41 @@ def _read_holder(path: pathlib.Path) -> Optional[Dict[str, Any]]:
         return {name: holder[name] for name in ("pid", "host", "start", "command")}
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+@contextlib.contextmanager
+def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
+    """Write a directory under a temporary name and rename it when the context ends."""
+    target = pathlib.Path(path)
+    if not target.name:  # "." has no name that a temporary one could be made of
+        target = target.absolute()
+    with lock_output(target):
+        if target.is_file() or (target.is_dir() and any(target.iterdir())):
+            raise OptionError(
+                target, "exists already", "a new directory", "choose another name or delete it"
+            )
+        temporary = temporary_path(target)
+        try:
+            remove_abandoned(target)
+            remove(temporary)  # of an earlier process of this number
+            temporary.mkdir(parents=True)
+            yield temporary
+            for written in temporary.iterdir():
+                _flush_file(written)
+            sync_directory(temporary)
+            os.replace(temporary, target)
+            sync_directory(target.parent)
+        except OSError as error:
+            raise StorageError(
+                target,
+                f"could not be written ({error.strerror or error})",
+                mend=remedy(error),
+            ) from error
+        finally:
+            remove(temporary)
+
+
+def _flush_file(path: pathlib.Path) -> None:
+    """Write a file's content to the disk, so that a directory's rename is not there before it."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())

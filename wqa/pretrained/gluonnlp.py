@@ -15,8 +15,8 @@ from wqa.errors import EncoderError
 from wqa.models import Backbone
 from wqa.pretrained.configs import zoo_config
 from wqa.pretrained.load import initialize, with_gradients
-from wqa.pretrained.mapping import set_rows
 from wqa.pretrained.names import ZOO, zoo_names
+from wqa.pretrained.source import set_rows
 
 #: GluonNLP's names of the activations.
 ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "approx_gelu", "relu": "relu"}

@@ -9,7 +9,8 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig
-from wqa.io.encoder_directories import PathLike, encoder_directory
+from wqa.io.encoder_directories import encoder_directory
+from wqa.io.files import PathLike
 from wqa.models import Backbone
 from wqa.models.network import Network
 from wqa.pretrained.names import predictor_names

@@ -1,4 +1,4 @@
-"""Names of an encoder's parameters in the files of other libraries.
+"""Names of a network's parameters in the files of other libraries and of papers' authors.
 
 A parameter of this package takes one tensor of a file, or several that are joined along the first
 axis (query, key and value). Hugging Face's names are given without the prefix of the family.
@@ -7,9 +7,11 @@ axis (query, key and value). Hugging Face's names are given without the prefix o
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Tuple
+import pathlib
+from typing import Any, Collection, Dict, List, Mapping, Tuple
 
 from wqa.config import BACKBONES, BackboneConfig
+from wqa.models import Network
 
 #: Tensors of a file by the parameter that they fill.
 Names = Dict[str, List[str]]
@@ -183,3 +185,75 @@ def array_names(part: str, tensors: List[str], norm: Tuple[str, str] = DENSE) ->
     for kind, file_kind in zip(NORM if is_norm else DENSE, norm if is_norm else DENSE):
         names[f"{part}.{kind}"] = [f"{name}.{file_kind}" for name in tensors]
     return names
+
+
+class DirectoryLayout:
+    """Base class of the forms of authors' directories: Hugging Face's with a head of a system.
+
+    Plain names of tensors are those without the family's prefix.
+    """
+
+    #: System whose network the directory holds, a key of `wqa.systems.SYSTEMS`.
+    system = ""
+
+    def recognizes(self, settings: Mapping[str, Any], tensors: Collection[str]) -> bool:
+        """Whether a directory is of this form."""
+        raise NotImplementedError
+
+    def options(
+        self,
+        path: pathlib.Path,
+        settings: Mapping[str, Any],
+        shapes: Mapping[str, Tuple[int, ...]],
+    ) -> Dict[str, Any]:
+        """Read the configuration of the system."""
+        raise NotImplementedError
+
+    def max_length(self, network: Network) -> int:
+        """Greatest length of an input that the run records; 0 for the default."""
+        return 0
+
+    def names(self, network: Network) -> Names:
+        """Names of the tensors of what the network has beside its encoder."""
+        raise NotImplementedError
+
+
+class CheckpointLayout:
+    """Base class of the forms of authors' checkpoints, one for each system that has such a file.
+
+    A file's tensors have plain names, which `names` uses, by `plain_names`.
+    """
+
+    #: System whose network the file holds, a key of `wqa.systems.SYSTEMS`.
+    system = ""
+    #: Name that the authors gave the file.
+    file_name = ""
+    #: Family of the encoder, a key of `wqa.config.FAMILIES`. The authors' code has its names alone.
+    family = ""
+    #: Regular expression of the plain names of tensors that may be left over. All others belong to
+    #: the network, so that one that its names lack is an error.
+    ignored = r".*\.position_ids"
+
+    def recognizes(self, tensors: Collection[str]) -> bool:
+        """Whether a file is of this form."""
+        raise NotImplementedError
+
+    def plain_names(self, tensors: Collection[str]) -> Dict[str, str]:
+        """Plain names of a file's tensors."""
+        return {name: name for name in tensors}
+
+    def options(self, path: pathlib.Path, tensors: Collection[str]) -> Dict[str, Any]:
+        """Read the configuration of the system from the names of the tensors."""
+        raise NotImplementedError
+
+    def names(self, network: Network) -> Names:
+        """Names of the tensors of a network."""
+        raise NotImplementedError
+
+    def copies(self, network: Network) -> Mapping[str, str]:
+        """Tensors that repeat others."""
+        return {}
+
+    def further_copies(self, network: Network) -> Mapping[str, str]:
+        """Tensors that may repeat others too; they are checked, but not written."""
+        return {}

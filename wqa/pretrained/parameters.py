@@ -1,12 +1,16 @@
-"""Parameters of a block, from and to MXNet's ``.params`` files."""
+"""Parameters of a block, from and to files."""
 
 from __future__ import annotations
 
+import pathlib
+import stat
 from typing import Dict, List, Tuple, Union
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import Block
+from safetensors import SafetensorError
+from safetensors.numpy import save_file
 
 from wqa.errors import RunDirectoryError, shorten
 from wqa.io.files import PathLike
@@ -77,3 +81,27 @@ def _damaged(path: PathLike, error: Exception) -> RunDirectoryError:
 def _misfit(path: PathLike, problem: str, expected: object = "") -> RunDirectoryError:
     wanted = f"{expected}, by config.json" if expected else "parameters that fit config.json"
     return RunDirectoryError(path, problem, wanted, _MEND)
+
+
+def write_tensors(
+    tensors: Dict[str, np.ndarray], path: pathlib.Path, metadata: Dict[str, str]
+) -> None:
+    """Write a safetensors file with the permissions that the umask gives; the library gives
+    0600.
+    """
+    path.touch()
+    permissions = stat.S_IMODE(path.stat().st_mode)
+    try:
+        save_file(tensors, str(path), metadata)
+    except SafetensorError as error:
+        raise OSError(str(error)) from None
+    path.chmod(permissions)
+
+
+def write_parameters(block: Block, path: pathlib.Path) -> None:
+    """Write a block's parameters and check the file, as MXNet does not check its last write."""
+    try:
+        block.save_parameters(str(path))
+        read_layout(path)
+    except (mx.base.MXNetError, ValueError) as error:
+        raise OSError(str(error).strip().splitlines()[-1]) from None

@@ -2,7 +2,7 @@
 
 A checkpoint is a pickle of names and tensor descriptions beside the raw numbers. Since PyTorch 1.6
 it is a zip archive; before, it was one file of several pickles. Tensors and ordered dictionaries
-are all that a pickle may name; `wqa.pretrained.unpickling` reads it and calls nothing else.
+are all that a pickle may name; `wqa.pretrained.pickling` reads it and calls nothing else.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import numpy as np
 from wqa.config.reading import open_file
 from wqa.errors import EncoderError, shorten
 from wqa.io.arrays import widen
-from wqa.pretrained.tensors import TensorFile
-from wqa.pretrained.unpickling import MOST_BYTES, Unpickler
+from wqa.pretrained.pickling import MOST_BYTES, Unpickler
 
 #: NumPy types of PyTorch's storages; the numbers are little-endian. bfloat16 is read as uint16.
 STORAGES = {
@@ -139,11 +138,11 @@ _KNOWN: Dict[Tuple[str, str], Any] = {
 }
 
 
-class PickledTensors(TensorFile):
+class PickledTensors:
     """Tensors of a PyTorch checkpoint."""
 
     def __init__(self, path: pathlib.Path) -> None:
-        super().__init__(path)
+        self.path = path
         self._checked: Set[str] = set()
         try:
             with open_file(path) as file:
@@ -167,7 +166,7 @@ class PickledTensors(TensorFile):
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
 
     def read(self, name: str, start: int = 0, stop: Optional[int] = None) -> np.ndarray:
-        """Read a tensor, or rows of it, as `TensorFile.read`; all rows by default."""
+        """Read a tensor, or rows of it; all rows by default."""
         storage, offset, shape, strides = self._tensors[name]
         if shape:
             rows = range(*slice(start, stop).indices(shape[0]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pathlib
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple, Union
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -17,7 +17,6 @@ from wqa.io.arrays import widen
 from wqa.io.parameter_files import is_finite, read_array, read_layout
 from wqa.pretrained.configs import read_object
 from wqa.pretrained.pickled import PickledTensors
-from wqa.pretrained.tensors import TensorFile
 
 #: Names of the weights of each format: a single file, or the index of its shards.
 SAFETENSORS = ("model.safetensors", "model.safetensors.index.json")
@@ -33,16 +32,16 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 PART = 1 << 19
 
 
-class SafeTensors(TensorFile):
+class SafeTensors:
     """Tensors of a safetensors file."""
 
     def __init__(self, path: pathlib.Path) -> None:
-        super().__init__(path)
+        self.path = path
         with self._open() as file:
             self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read rows of a tensor, as `TensorFile.read`; other types raise `EncoderError`."""
+        """Read rows of a tensor; other types raise `EncoderError`."""
         # Closing the file releases the pages of the rows.
         with self._open() as file:
             tensor = file.get_slice(name)
@@ -76,11 +75,11 @@ class SafeTensors(TensorFile):
             ) from None
 
 
-class ParameterFile(TensorFile):
+class ParameterFile:
     """Arrays of an MXNet ``.params`` file."""
 
     def __init__(self, path: pathlib.Path) -> None:
-        super().__init__(path)
+        self.path = path
         try:
             self._layout = read_layout(path)
         except (OSError, ValueError) as error:
@@ -93,13 +92,17 @@ class ParameterFile(TensorFile):
         self.shapes = {name: stored.shape for name, stored in self._layout.items()}
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
-        """Read rows of an array, as `TensorFile.read`."""
+        """Read rows of an array."""
         try:
             return read_array(self.path, self._layout[name], start, stop)
         except (OSError, ValueError) as error:
             raise EncoderError(
                 self.path, f"cannot be read ({error})", mend="fetch the file again"
             ) from None
+
+
+#: A file of tensors: their ``shapes`` by name, and ``read``, which takes a name and rows.
+TensorFile = Union[SafeTensors, ParameterFile, PickledTensors]
 
 
 class Weights:
@@ -141,7 +144,7 @@ class Weights:
 
 
 #: Readers by the ending of the file's name.
-FORMATS = {
+FORMATS: Dict[str, Callable[[pathlib.Path], TensorFile]] = {
     ".safetensors": SafeTensors,
     ".bin": PickledTensors,
     ".pt": PickledTensors,

@@ -6,8 +6,15 @@ in it, `retrieve` gives questions their candidates.
 
 from wqa.retrieval.build import build_index
 from wqa.retrieval.index import Hit, Index
-from wqa.retrieval.labels import contains_answer
-from wqa.retrieval.methods import BM25, METHODS, STOP_WORDS, TFIDF, Method, tokenize
+from wqa.retrieval.methods import (
+    BM25,
+    METHODS,
+    STOP_WORDS,
+    TFIDF,
+    Method,
+    contains_answer,
+    tokenize,
+)
 from wqa.retrieval.retrieve import retrieve, write_retrieved
 
 __all__ = [

@@ -13,8 +13,7 @@ from scipy.sparse import csc_matrix, csr_matrix
 from wqa.data import Document, read_documents
 from wqa.data.ir_names import is_ir_name
 from wqa.errors import DataError
-from wqa.io.array_writer import ArrayWriter
-from wqa.io.arrays import reusable_folder
+from wqa.io.arrays import ArrayWriter, reusable_folder
 from wqa.io.files import PathLike, sha256
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar

@@ -18,8 +18,7 @@ from wqa.io.arrays import ArrayFolder, BlockCheck, check_text_ends, values_below
 from wqa.io.files import PathLike
 from wqa.io.lines import json_value, meta_of
 from wqa.io.progress import with_bar
-from wqa.retrieval.labels import contains_spans, joined
-from wqa.retrieval.methods import BUCKETS, Method, count_terms, method_of
+from wqa.retrieval.methods import BUCKETS, Method, contains_spans, count_terms, joined, method_of
 
 #: Changes whenever older indexes can no longer be read, or their terms are no longer those of
 #: `wqa.retrieval.methods`.

@@ -13,6 +13,10 @@ abbreviations ("U.S.") and hyphens.
 
 An n-gram with a stop word or a punctuation mark is left out. The others are hashed by murmurhash
 into 2^24 buckets.
+
+An answer is contained in a document where its tokens occur one after another, without regard to
+case, after Unicode normalization. That is the rule of DrQA's evaluation, in which P@N is defined:
+the answer "art" is in "Art of war", not in "start".
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import unicodedata
-from typing import Any, ClassVar, Dict, List, Tuple, Type
+from typing import Any, ClassVar, Dict, Iterable, List, Sequence, Tuple, Type
 
 import mmh3
 import numpy as np
@@ -237,3 +241,35 @@ def count_terms(text: str, longest: int) -> Tuple[np.ndarray, np.ndarray]:
     """
     buckets = [mmh3.hash(gram, 0, False) % BUCKETS for gram in ngrams(tokenize(text), longest)]
     return np.unique(np.array(buckets, np.int64), return_counts=True)
+
+
+def contains_answer(text: str, answers: Iterable[str]) -> bool:
+    """Whether a text contains one of several answers.
+
+    Parameters
+    ----------
+    text : str
+        Text of a document.
+    answers : iterable of str
+        Texts that answer a question.
+
+    Returns
+    -------
+    bool
+        True if the tokens of an answer occur in the text in a row. An answer without a token is
+        contained in no text.
+    """
+    return contains_spans(joined(text), [joined(answer) for answer in answers])
+
+
+def joined(text: str) -> str:
+    """Tokens of a text as one string, in which `contains_spans` finds spans."""
+    tokens = tokenize(text)
+    if not tokens:
+        return ""
+    return f" {' '.join(tokens)} "
+
+
+def contains_spans(document: str, spans: Sequence[str]) -> bool:
+    """Whether the tokens of a document contain one of several spans."""
+    return any(span in document for span in spans if span)

@@ -11,7 +11,7 @@ from wqa.errors import DataError, OptionError
 from wqa.io.files import PathLike
 from wqa.io.progress import with_bar
 from wqa.retrieval.index import Index
-from wqa.retrieval.labels import contains_spans, joined
+from wqa.retrieval.methods import contains_spans, joined
 
 #: Documents that a question retrieves by default, as in the paper (section 3).
 TOP = 80

@@ -13,8 +13,8 @@ from mxnet.gluon import Block
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError, OptionError, shorten
 from wqa.models import Network
-from wqa.pretrained.layout import CheckpointLayout, DirectoryLayout
-from wqa.pretrained.mapping import TensorMap, list_names
+from wqa.pretrained.names import CheckpointLayout, DirectoryLayout
+from wqa.pretrained.source import TensorMap, list_names
 from wqa.pretrained.weights import FORMATS, Weights
 from wqa.systems.registry import SYSTEMS, build_network
 

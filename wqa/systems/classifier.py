@@ -5,7 +5,8 @@ from __future__ import annotations
 import mxnet as mx
 
 from wqa.errors import EncoderError
-from wqa.io.encoder_directories import PathLike, encoder_directory
+from wqa.io.encoder_directories import encoder_directory
+from wqa.io.files import PathLike
 from wqa.pretrained.load import Devices, initialize, with_gradients
 from wqa.pretrained.source import Source
 from wqa.systems.pairwise.network import PairwiseConfig, PairwiseTransformer

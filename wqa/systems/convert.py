@@ -16,15 +16,14 @@ from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError, OptionError, shorten
-from wqa.io.encoder_directories import PathLike, encoder_directory
-from wqa.io.temporary import scratch_folder
+from wqa.io.encoder_directories import encoder_directory
+from wqa.io.files import PathLike, scratch_folder
 from wqa.models import Backbone
 from wqa.pretrained import reference
 from wqa.pretrained.configs import to_huggingface
-from wqa.pretrained.layout import DirectoryLayout
 from wqa.pretrained.load import without_gradients
-from wqa.pretrained.mapping import TensorMap
-from wqa.pretrained.source import Source, read_sizes
+from wqa.pretrained.names import DirectoryLayout
+from wqa.pretrained.source import Source, TensorMap, read_sizes
 from wqa.pretrained.stored_outputs import read_outputs
 from wqa.pretrained.weights import FORMATS
 from wqa.systems.checkpoints import Checkpoint, find_layout, is_tensor_file

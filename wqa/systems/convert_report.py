@@ -9,11 +9,12 @@ from typing import Any, Dict, List
 from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig, RunConfig, to_json
+from wqa.data.digests import record_digests
 from wqa.errors import printable
-from wqa.io.digests import record_digests
-from wqa.io.encoder_directories import PathLike
+from wqa.io.files import PathLike
+from wqa.io.locks import new_directory
 from wqa.models import library_versions
-from wqa.pretrained.folders import new_directory, write_parameters
+from wqa.pretrained.parameters import write_parameters
 from wqa.systems.model_card import write_model_card
 from wqa.text import Tokenizer
 

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, List
 
 from wqa.config import EngineConfig, TrainingConfig
 from wqa.data import Question, read_questions
-from wqa.data.filters import filter_and_note
+from wqa.data.records import filter_and_note
 from wqa.errors import OptionError
 from wqa.evaluation import dev_evaluator
 from wqa.systems.load import build_ranker

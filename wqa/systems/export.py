@@ -16,11 +16,12 @@ from wqa.config import PAIR_FORMS, RunConfig, read_run_config
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.io.files import PathLike
+from wqa.io.locks import new_directory
 from wqa.io.parameter_files import read_layout
 from wqa.models import library_versions
 from wqa.pretrained.configs import to_huggingface
-from wqa.pretrained.folders import new_directory, write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
+from wqa.pretrained.parameters import write_tensors
 from wqa.pretrained.pickling import write_checkpoint
 from wqa.systems.checkpoints import checkpoint_tensors
 from wqa.systems.load import load_network_ranker

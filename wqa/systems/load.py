@@ -9,7 +9,7 @@ import pathlib
 import tarfile
 from typing import Any, Dict, Iterable, Iterator, Optional, Sequence, Union
 
-from wqa.cache.cached_documents import CachedDocuments
+from wqa.cache.document_cache import CachedDocuments
 from wqa.config import EngineConfig, read_json, read_run_config
 from wqa.config.systems import KINDS
 from wqa.data import Question, read_questions

@@ -23,12 +23,12 @@ from wqa.config import (
     read_run_config,
 )
 from wqa.config.systems import KINDS
+from wqa.data.digests import check_digest
 from wqa.engines.choice import packing_obstacle
 from wqa.engines.onednn import check_precision, read_quantized
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import EncoderError, OptionError, RunDirectoryError, check_choice, shorten
 from wqa.inference.dropping import drop_ratios
-from wqa.io.digests import check_digest
 from wqa.io.files import PathLike, sha256
 from wqa.models import Network, parse_devices
 from wqa.pretrained.configs import check_layers

@@ -9,12 +9,13 @@ import pathlib
 import mxnet as mx
 
 from wqa.config import RunConfig, to_json
+from wqa.data.digests import record_digests
 from wqa.errors import OptionError, shorten
-from wqa.io.digests import record_digests
 from wqa.io.files import PathLike
+from wqa.io.locks import new_directory
 from wqa.io.parameter_files import is_finite
 from wqa.models import Network, library_versions
-from wqa.pretrained.folders import new_directory, write_parameters
+from wqa.pretrained.parameters import write_parameters
 from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import SYSTEMS, add_installed_systems
 from wqa.text import PairEncoder

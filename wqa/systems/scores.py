@@ -15,11 +15,11 @@ from typing import Any, Dict, Iterable, Iterator, Mapping, Union
 
 import numpy as np
 
-from wqa.cache.cached_documents import CachedDocuments
+from wqa.cache.document_cache import CachedDocuments
 from wqa.data.digests import ranker_digest
-from wqa.data.filters import filter_rule
 from wqa.data.formats import data_digest, read_placed_questions
 from wqa.data.partitions import PARTITION_TOKENS, group_questions
+from wqa.data.records import filter_rule
 from wqa.data.scores import COUNTS, FORMAT, TYPES, CandidateScores, StoredScores
 from wqa.engines.onednn import available
 from wqa.errors import OptionError, shorten
@@ -30,8 +30,7 @@ from wqa.inference.scored_questions import (
     passing,
     score_questions,
 )
-from wqa.io.array_writer import ArrayWriter
-from wqa.io.arrays import reusable_folder
+from wqa.io.arrays import ArrayWriter, reusable_folder
 from wqa.io.files import PathLike
 from wqa.io.locks import lock_output
 from wqa.io.progress import progress_bar

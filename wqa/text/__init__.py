@@ -11,8 +11,8 @@ from wqa.text.long_questions import (
 )
 from wqa.text.store import PairStore, build_store, is_store
 from wqa.text.tokenized import TokenizedPairs, tokenize_pairs
-from wqa.text.tokenizer_files import load_tokenizer
 from wqa.text.tokenizers import Located, Tokenizer
+from wqa.text.vocabularies import load_tokenizer
 from wqa.text.words import WordTokenizer, embedding_matrix, split_words
 
 __all__ = [

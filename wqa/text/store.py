@@ -22,9 +22,9 @@ from wqa.data import read_questions
 from wqa.data.formats import data_digest
 from wqa.data.ir_names import is_ir_name
 from wqa.errors import DataError, shorten
-from wqa.io.array_writer import ArrayWriter
 from wqa.io.arrays import (
     ArrayFolder,
+    ArrayWriter,
     BlockCheck,
     check_question_indices,
     check_text_ends,

@@ -12,7 +12,7 @@ from typing import Dict, Iterable, Mapping, Optional, Tuple
 import numpy as np
 
 from wqa.data import Question
-from wqa.data.filters import known_labels
+from wqa.data.records import known_labels
 from wqa.data.scores import TYPES, candidate_keys
 from wqa.errors import QuestionTooLong
 from wqa.text.encoding import PairEncoder

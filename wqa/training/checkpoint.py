@@ -21,10 +21,16 @@ from mxnet.gluon import Block
 
 from wqa.config import from_dict, read_json
 from wqa.errors import RunDirectoryError, shorten
-from wqa.io.files import atomic_writer, sha256, storage_errors, sync_directory
-from wqa.io.temporary import remove, remove_abandoned, temporary_path
-from wqa.pretrained.folders import write_parameters
-from wqa.pretrained.parameters import load_parameters
+from wqa.io.files import (
+    atomic_writer,
+    remove,
+    remove_abandoned,
+    sha256,
+    storage_errors,
+    sync_directory,
+    temporary_path,
+)
+from wqa.pretrained.parameters import load_parameters, write_parameters
 from wqa.training.optimizer_files import FILE as OPTIMIZER
 
 #: Number of checkpoints on disk.

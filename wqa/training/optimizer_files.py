@@ -19,7 +19,7 @@ from wqa.config import parse_json
 from wqa.config.reading import open_file
 from wqa.errors import RunDirectoryError, shorten
 from wqa.io.files import storage_errors
-from wqa.pretrained.folders import write_tensors
+from wqa.pretrained.parameters import write_tensors
 from wqa.training.optimizer import MEND, MOMENTS, Moments, OptimizerState, set_state, state_of
 
 #: Name of the file in a checkpoint.

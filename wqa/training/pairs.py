@@ -9,7 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from wqa.data import Question
-from wqa.data.filters import filter_rule
+from wqa.data.records import filter_rule
 from wqa.errors import DataError, check_choice
 from wqa.text import (
     PairEncoder,

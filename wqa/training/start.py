@@ -11,8 +11,8 @@ import mxnet as mx
 from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig, RunConfig, check_finished, read_run_config
+from wqa.data.digests import check_digest
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.io.digests import check_digest
 from wqa.io.encoder_directories import encoder_directory
 from wqa.models import LayerStack, Network
 from wqa.pretrained import initialize_from, read_backbone_config

@@ -17,6 +17,7 @@ from scipy.special import expit
 
 from wqa.data import Question, read_questions
 from wqa.data.baselines import parse_baseline
+from wqa.data.digests import forget_digests, record_digests
 from wqa.errors import DataError, OptionError, RunDirectoryError
 from wqa.evaluation.rankers import questions_that_count, rank_questions
 from wqa.evaluation.reliability import (
@@ -29,7 +30,6 @@ from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_ranker_file
 from wqa.inference.ranking import Ranking
-from wqa.io.digests import forget_digests, record_digests
 from wqa.io.files import PathLike, atomic_writer, sha256
 from wqa.io.locks import lock_output
 from wqa.systems.load import load_ranker

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.cache.cached_documents import CachedDocuments
+from wqa.cache.document_cache import CachedDocuments
 from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine

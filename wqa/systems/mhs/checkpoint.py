@@ -16,10 +16,10 @@ from typing import Any, Collection, Dict, Mapping, Set
 
 from wqa.errors import EncoderError
 from wqa.models import Network
-from wqa.pretrained.layout import CheckpointLayout
 from wqa.pretrained.names import (
     DENSE,
     HUGGINGFACE,
+    CheckpointLayout,
     Names,
     array_names,
     huggingface_names,

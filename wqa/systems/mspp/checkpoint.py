@@ -14,8 +14,7 @@ from typing import Any, Collection, Dict, Mapping, Tuple
 
 from wqa.errors import EncoderError, shorten
 from wqa.models import Network
-from wqa.pretrained.layout import DirectoryLayout
-from wqa.pretrained.names import Names, array_names
+from wqa.pretrained.names import DirectoryLayout, Names, array_names
 from wqa.systems.mspp.config import HEADS, SINGLE_LABEL
 
 #: Start of the names of the head's tensors.

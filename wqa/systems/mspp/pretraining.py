@@ -16,7 +16,7 @@ import numpy as np
 
 from wqa.config import TrainingConfig
 from wqa.config.systems import System
-from wqa.data.paragraph_minima import Minima, note_left_out
+from wqa.data.paragraphs import Minima, note_left_out
 from wqa.errors import OptionError
 from wqa.models import NetworkConfig
 from wqa.models.predictor import PredictingEncoder

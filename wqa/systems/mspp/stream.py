@@ -19,8 +19,14 @@ from typing import Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from wqa.data.paragraph_minima import Minima, ParagraphCounts, keep_long
-from wqa.data.paragraphs import ParagraphDocument, paragraph_files, read_paragraphs
+from wqa.data.paragraphs import (
+    Minima,
+    ParagraphCounts,
+    ParagraphDocument,
+    keep_long,
+    paragraph_files,
+    read_paragraphs,
+)
 from wqa.errors import DataError, OptionError
 from wqa.io.files import PathLike
 from wqa.systems.mspp.examples import ExampleSettings, ParagraphExample, draw_example

@@ -22,8 +22,8 @@ from tqdm import tqdm
 
 from wqa.config.encoders import check_length
 from wqa.data import Candidate, Question, filter_questions, read_questions
-from wqa.data.filters import known_labels
 from wqa.data.formats import data_digest
+from wqa.data.records import known_labels
 from wqa.errors import DataError, QuestionTooLong, check_choice, printable, shorten
 from wqa.evaluation import reading_evaluator
 from wqa.models import Network
