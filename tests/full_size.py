@@ -126,7 +126,7 @@ def compare(folder):
     import mxnet as mx  # noqa: I001 - after the package, which prepares the process
 
     from wqa.pretrained import load_backbone
-    from wqa.systems.classifier import load_classifier
+    from wqa.systems.checkpoints import load_classifier
 
     size = max(
         path.stat().st_size

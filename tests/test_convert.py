@@ -19,7 +19,7 @@ from wqa.config import TrainingConfig
 from wqa.data import builtin_path
 from wqa.errors import EncoderError, OptionError, RunDirectoryError, StorageError
 from wqa.pretrained import load_backbone, read_backbone_config
-from wqa.systems.classifier import load_classifier
+from wqa.systems.checkpoints import load_classifier
 from wqa.systems.convert import convert
 from wqa.systems.export import export_huggingface, export_mxnet
 from wqa.systems.load import load_ranker
@@ -343,7 +343,7 @@ def test_checks_against_a_live_reference(checked, tmp_path):
     code = f"""#!{sys.executable}
 import sys
 import mxnet as mx, numpy as np
-from wqa.systems.classifier import load_classifier
+from wqa.systems.checkpoints import load_classifier
 script, folder, kind, inputs, outputs = sys.argv[1:]
 assert script.endswith("reference.py") and kind == "BertForSequenceClassification", sys.argv
 arrays = dict(np.load(inputs))

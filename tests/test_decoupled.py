@@ -22,9 +22,9 @@ from wqa.engines.onednn.pair_rows import PairRows
 from wqa.engines.onednn.parameters import Norm
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
-from wqa.inference.document_encoder import encodings_identity
-from wqa.systems.dcbert import timing as cached_timing
-from wqa.systems.dcbert.ranker import DecoupledRanker, StoredDocument
+from wqa.inference import cached_timing
+from wqa.inference.document_encoder import StoredDocument, encodings_identity
+from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.quantize import quantize

@@ -13,7 +13,7 @@ from wqa.errors import EncoderError, OptionError
 from wqa.pretrained import read_backbone_config
 from wqa.pretrained.configs import from_huggingface, to_huggingface
 from wqa.pretrained.names import ALBERT_LAYER, HUGGINGFACE, HuggingFaceNames
-from wqa.systems.classifier import load_classifier
+from wqa.systems.checkpoints import load_classifier
 from wqa.systems.convert import convert
 from wqa.systems.export import export_huggingface, huggingface_tensors
 from wqa.systems.load import load_ranker

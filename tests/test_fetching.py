@@ -23,7 +23,7 @@ from conftest import ROOT, make_tar, write_family_encoder
 from wqa.data import read_questions
 from wqa.errors import DataError, StorageError
 from wqa.pretrained import load_backbone
-from wqa.systems.classifier import load_classifier
+from wqa.systems.checkpoints import load_classifier
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):

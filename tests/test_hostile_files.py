@@ -26,7 +26,7 @@ from wqa.pretrained import load_backbone, read_backbone_config
 from wqa.pretrained import pickled as pickled_module
 from wqa.pretrained.names import BERT_LAYER
 from wqa.pretrained.pickled import PickledTensors
-from wqa.systems.classifier import load_classifier
+from wqa.systems.checkpoints import load_classifier
 from wqa.systems.convert import convert
 from wqa.systems.export import export_huggingface, export_mxnet
 from wqa.text import load_tokenizer

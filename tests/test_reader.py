@@ -24,6 +24,7 @@ from wqa.evaluation.answers import (
     score_answers,
     write_predictions,
 )
+from wqa.inference.pipeline import Pipeline
 from wqa.pretrained.configs import to_huggingface
 from wqa.retrieval import Index, build_index
 from wqa.systems.export import huggingface_tensors
@@ -31,7 +32,6 @@ from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.load_readers import load_reader
 from wqa.systems.pairwise.network import PairwiseTransformer
 from wqa.systems.reader.inputs import Window, WindowEncoder, occurrences
-from wqa.systems.reader.pipeline import Pipeline
 from wqa.systems.reader.reader import Reader, decode_spans
 from wqa.systems.reader.task import ReaderTask, SpanExamples
 from wqa.systems.registry import build_network

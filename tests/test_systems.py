@@ -45,22 +45,12 @@ def test_no_file_checks_the_type_of_a_head_a_network_or_a_ranker():
         assert not types_of_checks(tree) & names, name
 
 
-#: Files outside of a system's folder that name it, and why.
+#: The registry, and three files outside of a system's folder that name it, with the reason.
 NAMING = {
     "systems/registry.py": "the registry",
-    "inference/exit_ranker.py": "the default name of a ranker with exits",
-    "pretrained/source.py": "another library's classifier is the monolithic ranker",
-    "systems/classifier.py": "the same",
-    "systems/convert.py": "the same, and its reader of spans is the reader",
-    "systems/export.py": "exports the monolithic ranker to that library",
-    "systems/load.py": "the same, and loads baselines",
-    "systems/load_readers.py": "loads readers and verifiers",
-    "systems/text_encoder.py": "loads rankers without training",
-    "systems/random.py": "times shapes of cascades by default",
-    "cli/bench.py": "the same, beside monolithic rankers, and documents from a cache",
-    "cli/answer.py": "a command of a system",
-    "cli/claims.py": "the same",
-    "cli/embed_words.py": "the same",
+    "pretrained/source.py": "a run of the monolithic ranker is also an encoder with a classifier",
+    "cli/bench.py": "times cascades by default, and monolithic rankers beside others",
+    "cli/embed_words.py": "a command of one paper",
 }
 
 

@@ -117,9 +117,9 @@ def _open(options: argparse.Namespace, questions: List[Any]) -> Tuple[Any, Any]:
     from wqa.retrieval import Index
 
     index = Index(options.index, progress=True)
+    from wqa.inference.pipeline import Pipeline
     from wqa.systems.load import load_ranker
     from wqa.systems.load_readers import load_reader
-    from wqa.systems.reader.pipeline import Pipeline
     from wqa.text import note_long_questions
 
     shared = {name: getattr(options, name) for name in _SHARED}

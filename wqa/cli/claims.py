@@ -44,7 +44,6 @@ def evaluate_claims(options: argparse.Namespace) -> None:
     from wqa.evaluation import label_accuracy
     from wqa.io.progress import with_bar
     from wqa.systems.load_readers import load_verifier
-    from wqa.systems.mspp.claim_inputs import OF_CLAIMS
     from wqa.text import naming_file, note_long_questions
 
     _check_options(options)
@@ -62,7 +61,7 @@ def evaluate_claims(options: argparse.Namespace) -> None:
         cut += sum(verdict.truncated)
         unread += verdict.unread
     scores = label_accuracy(predictions, prepared.claims)
-    note_long_questions(prepared.truncated, prepared.skipped, names=OF_CLAIMS)
+    note_long_questions(prepared.truncated, prepared.skipped, names=verifier.texts)
     result = {
         "claims": scores.claims,
         "accuracy": scores.accuracy,

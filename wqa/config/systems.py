@@ -36,14 +36,16 @@ class System:
         Full name of its `wqa.training.Task`.
     ranker : str
         Full name of the class that uses the trained network: a `wqa.inference.Ranker` where the
-        network scores candidates.
+        network scores candidates. Where its head decides what it computes, a dict of such names by
+        the keys of `KINDS`.
     development : str
         Full name of the function that makes the evaluator on development data, for a network that
         does not score candidates; empty where there is none.
     checkpoint : str
         Full name of the form of its authors' file of tensors; empty where there is none.
     directory : str
-        Full name of the form of its authors' directory in Hugging Face's form; empty for none.
+        Full name of the form of a directory in Hugging Face's form that holds its network; empty
+        for none.
     """
 
     name: str
@@ -57,33 +59,38 @@ class System:
 
     def network_type(self) -> Any:
         """Class of the network, whose ``Config`` has the options of the system."""
-        return _imported(self.network)
+        return import_part(self.network)
 
     def task_type(self) -> Any:
         """Class of the task."""
-        return _imported(self.task)
+        return import_part(self.task)
 
-    def ranker_type(self) -> Any:
-        """Class of what uses the network, or None."""
-        return _imported(self.ranker)
+    def ranker_type(self, computes: str = "scores") -> Any:
+        """Class of what uses a network that computes this, a key of `KINDS`, or None."""
+        if isinstance(self.ranker, dict):
+            return import_part(self.ranker[computes])
+        return import_part(self.ranker)
 
     def development_factory(self) -> Any:
         """Function that makes the evaluator on development data, or None."""
-        return _imported(self.development)
+        return import_part(self.development)
 
     def checkpoint_layout(self) -> Any:
         """Form of its authors' file of tensors, or None."""
-        layout = _imported(self.checkpoint)
+        layout = import_part(self.checkpoint)
         return layout() if layout else None
 
     def directory_layout(self) -> Any:
-        """Form of its authors' directory in Hugging Face's form, or None."""
-        layout = _imported(self.directory)
+        """Form of a directory in Hugging Face's form that holds its network, or None."""
+        layout = import_part(self.directory)
         return layout() if layout else None
 
 
-def _imported(part: Any) -> Any:
-    """Import a part by its full name; None for an empty name. A part itself stays as it is."""
+def import_part(part: Any) -> Any:
+    """Import a part of a system by its full name; None for an empty name.
+
+    A part itself stays as it is.
+    """
     if not isinstance(part, str):
         return part
     if not part:

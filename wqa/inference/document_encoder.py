@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -24,6 +24,24 @@ from wqa.errors import InputError, OptionError
 from wqa.inference.loop import check_ids, micro_batches
 from wqa.models.backbone import Backbone, break_cycles
 from wqa.text import Encoded, Tokenizer, bucketed, pad_pairs, plan_batches
+
+
+class StoredDocument(NamedTuple):
+    """A document whose encodings are known, in place of its token ids in a `SplitPair`."""
+
+    rows: np.ndarray  # (length, C)
+    truncated: bool
+    empty: bool = False
+
+    @property
+    def length(self) -> int:
+        """Number of rows."""
+        return len(self.rows)
+
+    @property
+    def token_ids(self) -> np.ndarray:
+        """No token ids: nothing is encoded."""
+        return np.zeros(0, np.int32)
 
 
 class DocumentEncoder:

@@ -91,7 +91,7 @@ class CascadeRanker(EncodingRanker):
         pool_size: int = 128,
         group_tokens: int = 65536,
         progress: bool = False,
-        system: str = "cascade",
+        system: str = "",
     ) -> None:
         check_choice("pool", pool, POOLS)
         if pool_size < 1:

@@ -187,37 +187,6 @@ def array_names(part: str, tensors: List[str], norm: Tuple[str, str] = DENSE) ->
     return names
 
 
-class DirectoryLayout:
-    """Base class of the forms of authors' directories: Hugging Face's with a head of a system.
-
-    Plain names of tensors are those without the family's prefix.
-    """
-
-    #: System whose network the directory holds, a key of `wqa.systems.SYSTEMS`.
-    system = ""
-
-    def recognizes(self, settings: Mapping[str, Any], tensors: Collection[str]) -> bool:
-        """Whether a directory is of this form."""
-        raise NotImplementedError
-
-    def options(
-        self,
-        path: pathlib.Path,
-        settings: Mapping[str, Any],
-        shapes: Mapping[str, Tuple[int, ...]],
-    ) -> Dict[str, Any]:
-        """Read the configuration of the system."""
-        raise NotImplementedError
-
-    def max_length(self, network: Network) -> int:
-        """Greatest length of an input that the run records; 0 for the default."""
-        return 0
-
-    def names(self, network: Network) -> Names:
-        """Names of the tensors of what the network has beside its encoder."""
-        raise NotImplementedError
-
-
 class CheckpointLayout:
     """Base class of the forms of authors' checkpoints, one for each system that has such a file.
 

@@ -14,10 +14,10 @@ from mxnet.gluon import Block, HybridBlock, Parameter
 from wqa.config import BackboneConfig, read_run_config
 from wqa.data.digests import check_digest
 from wqa.errors import EncoderError, shorten
-from wqa.models import Backbone
+from wqa.models import Backbone, Network
 from wqa.models.heads import FirstPositionHead
 from wqa.pretrained.configs import check_layers, from_huggingface, from_zoo, read_object
-from wqa.pretrained.names import DENSE, HUGGINGFACE, Names, huggingface_names, zoo_names
+from wqa.pretrained.names import HUGGINGFACE, Names, huggingface_names, zoo_names
 from wqa.pretrained.weights import Weights
 
 #: Tensors that a message names.
@@ -210,12 +210,6 @@ class Source(TensorMap):
 
         The head's output is the classifier's one output, or the log-odds of the second of two.
         """
-        if self.labels() not in (1, 2):
-            raise EncoderError(
-                self.where,
-                f"a classifier of {self.labels()} outputs",
-                "1 or 2: wrong and right candidates",
-            )
         self.fill_pooler(head.dense)
         for kind, parameter in head.out._collect_params_with_prefix().items():
             name = self._classifier_tensor("out", kind)
@@ -231,10 +225,6 @@ class Source(TensorMap):
         """Whether the files hold a head of spans, with a logit of the start and one of the end."""
         name = "qa_outputs.weight"
         return name in self._plain and self._shape(name)[:1] == (2,)
-
-    def fill_spans(self, dense: HybridBlock) -> None:
-        """Write the head of spans into a dense layer."""
-        self.fill_parts(dense, {kind: [f"qa_outputs.{kind}"] for kind in DENSE})
 
     def fill_parts(self, block: Block, names: Names) -> None:
         """Write tensors beside the encoder's into a block."""
@@ -336,3 +326,40 @@ def _plain_name(name: str) -> str:
     # The first BERT files call a norm's arrays gamma and beta.
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     return re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+
+
+class DirectoryLayout:
+    """Base class of the forms of directories that hold the network of a system.
+
+    Such a directory is an encoder in any form that `Source` reads, with a head of the system.
+    """
+
+    #: System whose network the directory holds, a key of `wqa.systems.SYSTEMS`.
+    system = ""
+    #: What a report calls the part of the network beside its encoder.
+    head = "head"
+    #: Whether PyTorch's reference computes the scores of the network, not its encoder alone.
+    has_reference_scores = False
+
+    def recognizes(self, files: Source) -> bool:
+        """Whether a directory is of this form."""
+        raise NotImplementedError
+
+    def options(self, files: Source) -> Dict[str, Any]:
+        """Read the configuration of the system."""
+        return {}
+
+    def max_length(self, network: Network) -> int:
+        """Greatest length of an input that the run records; 0 for the default."""
+        return 0
+
+    def names(self, network: Network) -> Names:
+        """Names of the tensors of what the network has beside its encoder.
+
+        They are plain names, those without the family's prefix.
+        """
+        return {}
+
+    def fill(self, network: Network, files: Source) -> None:
+        """Write the tensors into what the network has beside its encoder."""
+        files.fill_parts(network, self.names(network))

@@ -1,22 +1,25 @@
-"""Authors' checkpoints in and out, by their layouts."""
+"""Authors' checkpoints in and out, and other libraries' directories, by their layouts."""
 
 from __future__ import annotations
 
 import itertools
 import pathlib
 import re
-from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Callable, Collection, Dict, Iterator, List, NoReturn, Optional, Set, Tuple
 
+import mxnet as mx
 import numpy as np
 from mxnet.gluon import Block
 
 from wqa.config import BackboneConfig
 from wqa.errors import EncoderError, OptionError, shorten
+from wqa.io.encoder_directories import PathLike, encoder_directory
 from wqa.models import Network
-from wqa.pretrained.names import CheckpointLayout, DirectoryLayout
-from wqa.pretrained.source import TensorMap, list_names
+from wqa.pretrained.load import Devices, initialize, with_gradients
+from wqa.pretrained.names import CheckpointLayout
+from wqa.pretrained.source import DirectoryLayout, Source, TensorMap, list_names
 from wqa.pretrained.weights import FORMATS, Weights
-from wqa.systems.registry import SYSTEMS, build_network
+from wqa.systems.registry import SYSTEMS, build_network, system_config
 
 
 def checkpoint_layouts() -> Dict[str, CheckpointLayout]:
@@ -93,7 +96,7 @@ class Checkpoint(TensorMap):
         """Tensors that no parameter has taken and that repeat none, by the file's names."""
         return sorted(set(super().unused()) - self.copied)
 
-    def _read(self, plain: str) -> Any:
+    def _read(self, plain: str) -> Iterator[Tuple[int, np.ndarray]]:
         return self.weights.parts(self._plain[plain])
 
     def _refuse_copy(self, copy: str, name: str, problem: str) -> None:
@@ -105,13 +108,84 @@ class Checkpoint(TensorMap):
         )
 
 
-def find_layout(settings: Mapping[str, Any], tensors: Collection[str]) -> Optional[DirectoryLayout]:
-    """Find the layout of an authors' directory in Hugging Face's form."""
+def find_layout(files: Source) -> Optional[DirectoryLayout]:
+    """Find the layout of a directory that holds the network of a system."""
     for system in SYSTEMS.values():
         layout = system.directory_layout()
-        if layout is not None and layout.recognizes(settings, tensors):
+        if layout is not None and layout.recognizes(files):
             return layout
     return None
+
+
+def build_held(layout: DirectoryLayout, files: Source) -> Network:
+    """Build the network that a directory holds, without memory for its parameters yet."""
+    try:
+        network = build_network(layout.system, files.config, **layout.options(files))
+    except OptionError as error:
+        problem = f"{error.where}: {error.found}"
+        path = files.where / "config.json"
+        raise EncoderError(path, problem, error.expected, files.remedy) from None
+    files.check(network.encoders[0])
+    return network
+
+
+def fill_held(layout: DirectoryLayout, network: Network, files: Source) -> None:
+    """Write a directory's tensors into its network."""
+    files.fill(network.encoders[0])
+    layout.fill(network, files)
+
+
+def load_held(directory: PathLike, ctx: Devices = None) -> Tuple[str, Network]:
+    """Load the network that scores candidates in a directory; returns its system too."""
+    with encoder_directory(directory) as folder:
+        files = Source(folder)
+        layout = find_layout(files)
+        if layout is None or system_config(layout.system, {}).computes != "scores":
+            _refuse(directory, files)
+        network = build_held(layout, files)
+        initialize(network, mx.init.Zero(), ctx)
+        fill_held(layout, network, files)
+    with_gradients(network)
+    return layout.system, network
+
+
+def _refuse(directory: PathLike, files: Source) -> NoReturn:
+    """Refuse a directory without a network that scores candidates."""
+    if files.labels() > 2:
+        problem = f"a classifier of {files.labels()} outputs"
+        raise EncoderError(directory, problem, "1 or 2: wrong and right candidates")
+    raise EncoderError(
+        directory,
+        "an encoder without a classifier",
+        "a fine-tuned classifier, or a run",
+        "train a system from this encoder",
+    )
+
+
+def load_classifier(directory: PathLike, ctx: Devices = None) -> Network:
+    """Load a fine-tuned classifier, such as TANDA's, as the monolithic ranker.
+
+    The score is the classifier's one output, or the log-odds of the second of two.
+
+    Parameters
+    ----------
+    directory : str or path-like
+        Directory of the classifier, in any form that `wqa.pretrained.load_backbone` takes.
+    ctx : mxnet.Context or list of mxnet.Context, optional
+        Devices that hold the parameters. The CPU by default.
+
+    Returns
+    -------
+    Network
+        `PairwiseTransformer` with the classifier's parameters. A directory of the authors of
+        another system is that system's network.
+
+    Raises
+    ------
+    EncoderError
+        If there is no classifier of one or two outputs, or a tensor is missing or of another shape.
+    """
+    return load_held(directory, ctx)[1]
 
 
 def is_tensor_file(path: pathlib.Path) -> bool:

@@ -22,34 +22,28 @@ from wqa.models import Backbone
 from wqa.pretrained import reference
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import without_gradients
-from wqa.pretrained.names import DirectoryLayout
-from wqa.pretrained.source import Source, TensorMap, read_sizes
+from wqa.pretrained.source import DirectoryLayout, Source, TensorMap, read_sizes
 from wqa.pretrained.stored_outputs import read_outputs
 from wqa.pretrained.weights import FORMATS
-from wqa.systems.checkpoints import Checkpoint, find_layout, is_tensor_file
+from wqa.systems.checkpoints import (
+    Checkpoint,
+    build_held,
+    fill_held,
+    find_layout,
+    is_tensor_file,
+)
 from wqa.systems.convert_report import MAX_LENGTH, Report, write_run
-from wqa.systems.pairwise.network import PairwiseConfig, PairwiseTransformer
-from wqa.systems.reader.network import SpanReader
-from wqa.systems.registry import build_network
-from wqa.text import Tokenizer, load_tokenizer
+from wqa.text import load_tokenizer
 
 #: Greatest difference from the reference that `convert` accepts, in float32.
 TOLERANCE = 1e-4
-
-#: Greatest length of an input of a reader, that of BERT's on SQuAD.
-MAX_READ_LENGTH = 384
 
 #: Lengths of the rows that a live check compares; the first row has no padding.
 CHECKED_LENGTHS = (64, 41, 17, 5)
 
 
 class PretrainedEncoder(HybridBlock):
-    """A backbone with its pooler: the system ``"encoder"`` of a converted directory.
-
-    It has no classifier, so ``exits`` is empty.
-    """
-
-    exits: Tuple[int, ...] = ()
+    """A backbone with its pooler: the system ``"encoder"`` of a converted directory."""
 
     def __init__(self, config: BackboneConfig, has_pooler: bool, **kwargs) -> None:
         super().__init__(**kwargs)
@@ -109,19 +103,17 @@ def convert(
         files = Source(folder)
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(files.config, folder)
-        layout = find_layout(files.settings, files.shapes())
+        model, layout, max_length = _load(files)
+        differences = {}
+        if check:
+            has_scores = layout is not None and layout.has_reference_scores
+            differences = compare(model, folder, check, has_scores)
+        system, head, own_config = "encoder", "pooler", {}
         if layout is not None:
-            return _convert_directory(layout, files, tokenizer, out, str(source), check, command)
-        model = _load(files)
-        differences = compare(model, folder, check) if check else {}
-        system, head, max_length = "encoder", "pooler", MAX_LENGTH
-        if files.has_spans():
-            system, head, max_length = "reader", "head of spans", MAX_READ_LENGTH
-        elif model.exits:
-            system, head = "pairwise", "classifier"
+            system, head = layout.system, layout.head
+            own_config = dataclasses.asdict(model.own_config)
         report = _report(files, model, files.config, system, head, differences=differences)
-        network = {"exits": list(model.exits)} if model.exits else {}
-        write_run(out, report, model, network, tokenizer, str(source), command, max_length)
+        write_run(out, report, model, own_config, tokenizer, str(source), command, max_length)
     return report
 
 
@@ -167,57 +159,23 @@ def _convert_checkpoint(
     return report
 
 
-def _convert_directory(
-    layout: DirectoryLayout,
-    files: Source,
-    tokenizer: Tokenizer,
-    out: PathLike,
-    source: str,
-    check: str,
-    command: str,
-) -> Report:
-    """Write the network of a system that authors gave out in Hugging Face's form."""
-    path = files.where / "config.json"
-    options = layout.options(path, files.settings, files.shapes())
-    try:
-        network = build_network(layout.system, files.config, **options)
-    except OptionError as error:
-        problem = f"{error.where}: {error.found}"
-        raise EncoderError(path, problem, error.expected, files.remedy) from None
-    [backbone] = network.encoders
-    files.check(backbone)
-    without_gradients(network)
-    network.initialize(mx.init.Zero())
-    files.fill(backbone)
-    files.fill_parts(network, layout.names(network))
-    # The reference has the encoder alone.
-    differences = compare(network, files.where, check, scores=False) if check else {}
-    report = _report(files, network, network.config, layout.system, "head", differences=differences)
-    own_config = dataclasses.asdict(network.own_config)
-    max_length = max(MAX_LENGTH, layout.max_length(network))
-    write_run(out, report, network, own_config, tokenizer, source, command, max_length)
-    return report
-
-
-def _load(files: Source) -> HybridBlock:
-    """The reader or the classifier that the files hold, else the encoder."""
-    if files.has_spans():
-        model: HybridBlock = SpanReader(files.config)
-    elif files.labels() in (1, 2):
-        model = PairwiseTransformer(files.config, PairwiseConfig(files.exits))
+def _load(files: Source) -> Tuple[HybridBlock, Optional[DirectoryLayout], int]:
+    """The network that the files hold, else the encoder; and the length that the run records."""
+    layout = find_layout(files)
+    if layout is None:
+        model: HybridBlock = PretrainedEncoder(files.config, files.has_pooler())
+        files.check(model.backbone)
     else:
-        model = PretrainedEncoder(files.config, files.has_pooler())
-    files.check(model.backbone)
+        model = build_held(layout, files)
     without_gradients(model)
     model.initialize(mx.init.Zero())
+    if layout is not None:
+        fill_held(layout, model, files)
+        return model, layout, max(MAX_LENGTH, layout.max_length(model))
     files.fill(model.backbone)
-    if files.has_spans():
-        files.fill_spans(model.head.out)
-    elif model.exits:
-        files.fill_classifier(model.head(0))
-    elif model.pooler is not None:
+    if model.pooler is not None:
         files.fill_pooler(model.pooler)
-    return model
+    return model, None, MAX_LENGTH
 
 
 def _report(
@@ -245,14 +203,12 @@ def _report(
     )
 
 
-def compare(
-    model: HybridBlock, folder: pathlib.Path, check: str, scores: bool = True
-) -> Dict[str, float]:
-    """Compare hidden states and scores with the reference."""
+def compare(model: HybridBlock, folder: pathlib.Path, check: str, scores: bool) -> Dict[str, float]:
+    """Compare hidden states, and scores where the reference has them, with the reference."""
     if check.endswith(".npz"):
         expected = read_outputs(check, model.backbone.config)
     else:
-        expected = _live(check, folder, model.backbone.config, scores and bool(model.exits))
+        expected = _live(check, folder, model.backbone.config, scores)
     _check_inputs(expected, check, model.backbone.config)
     token_ids = mx.nd.array(expected["token_ids"], dtype="int32")
     token_types = mx.nd.array(expected["token_types"], dtype="int32")
@@ -266,7 +222,7 @@ def compare(
     for layer, state in enumerate(states):
         difference = abs(state.asnumpy() - expected["states"][layer])[real].max()
         differences[f"layer {layer}" if layer else "embeddings' output"] = float(difference)
-    if scores and model.exits and "logits" in expected:
+    if scores and "logits" in expected:
         logits = expected["logits"]
         log_odds = logits[:, 0] if logits.shape[1] == 1 else logits[:, 1] - logits[:, 0]
         values = model(token_ids, token_types, valid_length).asnumpy()

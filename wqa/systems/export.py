@@ -19,6 +19,7 @@ from wqa.io.files import PathLike
 from wqa.io.locks import new_directory
 from wqa.io.parameter_files import read_layout
 from wqa.models import library_versions
+from wqa.models.network import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
 from wqa.pretrained.parameters import write_tensors
@@ -26,7 +27,6 @@ from wqa.pretrained.pickling import write_checkpoint
 from wqa.systems.checkpoints import checkpoint_tensors
 from wqa.systems.load import load_network_ranker
 from wqa.systems.model_card import write_model_card
-from wqa.systems.pairwise.network import PairwiseTransformer
 
 #: Ids of special tokens that a tokenizer may have.
 SPECIAL_IDS = ("start_id", "separator_id", "padding_id")
@@ -173,7 +173,7 @@ def _write_settings(ranker: CascadeRanker, config: Dict[str, Any], folder: pathl
     ranker.encoder.tokenizer.save(folder / "tokenizer.json")
 
 
-def huggingface_tensors(model: PairwiseTransformer) -> Dict[str, np.ndarray]:
+def huggingface_tensors(model: ExitNetwork) -> Dict[str, np.ndarray]:
     """Parameters of a monolithic ranker by Hugging Face's names."""
     family, tensors = HUGGINGFACE[model.config.layout], {}
     parameters = model.backbone._collect_params_with_prefix()
@@ -190,7 +190,7 @@ def huggingface_tensors(model: PairwiseTransformer) -> Dict[str, np.ndarray]:
     return tensors
 
 
-def _is_exported(name: str, model: PairwiseTransformer) -> bool:
+def _is_exported(name: str, model: ExitNetwork) -> bool:
     """Whether a parameter is below the exit; the layers above it are left out."""
     part, number = name.split(".")[:2]
     return part != "layers" or model.config.shared_layers or int(number) < model.exits[-1]

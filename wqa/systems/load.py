@@ -27,9 +27,8 @@ from wqa.inference.sequential import SequentialRanker
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike
 from wqa.models import Network, parse_devices
-from wqa.systems.classifier import load_classifier
-from wqa.systems.cosinet.baselines import build_baseline
-from wqa.systems.registry import find_system
+from wqa.systems.checkpoints import load_held
+from wqa.systems.registry import baseline_builder, find_system
 from wqa.systems.run_directory import check_engine, load_run, read_tuned
 from wqa.systems.text_encoder import load_similarity
 from wqa.text import PairEncoder, load_tokenizer
@@ -73,7 +72,7 @@ def quantize_network(
     system: str, network: Network, pairs: Sequence[Any], strength: float = STRENGTH
 ) -> QuantizedLayers:
     """Quantize the products of a network as the ranker of its system computes them."""
-    owner = find_system(system).ranker_type()
+    owner = find_system(system).ranker_type(network.computes)
     quantize = getattr(owner, "quantize", CascadeRanker.quantize)
     return quantize(network, pairs, strength)
 
@@ -201,7 +200,7 @@ def _load_baseline(
     if cache is not None:
         problem = f"with {name}, which reads no encodings"
         raise OptionError("cache", problem, "a run that encodes documents by themselves")
-    return build_baseline(name)
+    return baseline_builder(name.rule)(name)
 
 
 def rank_all(
@@ -362,9 +361,9 @@ def _load_classifier(path: pathlib.Path, engine: EngineConfig, options: Dict[str
             "convert it with `wqa convert`, then quantize it with `wqa quantize`",
         )
     with encoder_directory(path) as folder:
-        network = load_classifier(folder, parse_devices(engine.ctx))
+        system, network = load_held(folder, parse_devices(engine.ctx))
         tokenizer = load_tokenizer(folder)
         tokenizer.check_fits(network.config, path)
     max_length = min(MAX_LENGTH, network.config.max_positions)
-    encoder = PairEncoder(tokenizer, max_length, options.pop("long_questions"))
-    return build_ranker("pairwise", network, encoder, engine=engine, **options)
+    encoder = network.text_encoder(tokenizer, max_length, options.pop("long_questions"))
+    return build_ranker(system, network, encoder, engine=engine, **options)

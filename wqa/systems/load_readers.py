@@ -8,8 +8,7 @@ from typing import Any, Optional, Union
 
 from wqa.config import EngineConfig
 from wqa.errors import OptionError, RunDirectoryError
-from wqa.systems.mspp.verifier import Verifier, check_labels
-from wqa.systems.reader.reader import Reader
+from wqa.systems.registry import find_system
 from wqa.systems.run_directory import load_run
 
 
@@ -22,34 +21,23 @@ def load_reader(
     batch_tokens: Optional[int] = None,
     long_questions: str = "error",
     **options: Any,
-) -> Reader:
+) -> Any:
     """Load the reader of a run directory.
 
     Parameters
     ----------
     run : str or path-like
         Run directory of a system that computes spans.
-    ctx : str
-        Device to read on.
-    precision : {"float32", "bfloat16", "int8"}
-        Precision of products. bfloat16 and int8 need a CPU that supports them, int8 also a run that
-        `wqa quantize` has calibrated.
-    threads : int, optional
-        Number of threads on a CPU; by default all that the process may use.
-    engine : {"auto", "mxnet", "onednn"}
-        ``auto`` takes oneDNN on a CPU where its library is installed, and MXNet otherwise.
-    batch_tokens : int, optional
-        Tokens of a micro-batch; the default depends on the engine.
-    long_questions : {"error", "truncate", "skip"}
-        What to do with a question that leaves fewer than 16 tokens for a document, as
-        `wqa.load_ranker` takes it.
+    ctx, precision, threads, engine, batch_tokens, long_questions
+        As `wqa.load_ranker` takes them. A question is too long where it leaves fewer than 16 tokens
+        for a document.
     **options
-        Further keywords of `Reader`, such as ``max_answer_tokens``.
+        Further keywords of the reader, such as ``max_answer_tokens``.
 
     Returns
     -------
     Reader
-        The reader.
+        The reader of the run's system, a `wqa.systems.reader.reader.Reader`.
 
     Raises
     ------
@@ -59,9 +47,7 @@ def load_reader(
         If an option does not fit the run, or this machine lacks what it needs.
     """
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
-    expected = "a run directory of `wqa train reader`"
-    loaded = load_run(run, config, long_questions, "spans", expected)
-    return Reader(loaded.network, loaded.encoder, **loaded.options, **options)
+    return _load(run, "spans", "wqa train reader", config, long_questions, options)
 
 
 def load_verifier(
@@ -73,34 +59,23 @@ def load_verifier(
     batch_tokens: Optional[int] = None,
     long_questions: str = "error",
     **options: Any,
-) -> Verifier:
+) -> Any:
     """Load the verifier of a run directory.
 
     Parameters
     ----------
     run : str or path-like
         Run directory of a system that computes labels of claims.
-    ctx : str
-        Device to compute on.
-    precision : {"float32", "bfloat16", "int8"}
-        Precision of products. bfloat16 and int8 need a CPU that supports them, int8 also a run that
-        `wqa quantize` has calibrated.
-    threads : int, optional
-        Number of threads on a CPU; by default all that the process may use.
-    engine : {"auto", "mxnet", "onednn"}
-        ``auto`` takes oneDNN on a CPU where its library is installed, and MXNet otherwise.
-    batch_tokens : int, optional
-        Tokens of a micro-batch; the default depends on the engine.
-    long_questions : {"error", "truncate", "skip"}
-        What to do with a claim that does not fit a segment: raise an error, keep its first tokens,
-        or leave it out, which `Verifier.prepare` does.
+    ctx, precision, threads, engine, batch_tokens, long_questions
+        As `wqa.load_ranker` takes them. A claim is too long where it does not fit a segment;
+        ``"truncate"`` keeps its first tokens.
     **options
-        Further keywords of `Verifier`.
+        Further keywords of the verifier.
 
     Returns
     -------
     Verifier
-        The verifier.
+        The verifier of the run's system, a `wqa.systems.mspp.verifier.Verifier`.
 
     Raises
     ------
@@ -111,11 +86,25 @@ def load_verifier(
         If an option does not fit the run, or this machine lacks what it needs.
     """
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens)
-    expected = "a run directory of `wqa train mspp_claims`"
-    loaded = load_run(run, config, long_questions, "labels", expected)
+    return _load(run, "labels", "wqa train mspp_claims", config, long_questions, options)
+
+
+def _load(
+    run: Union[str, os.PathLike[str]],
+    computes: str,
+    command: str,
+    config: EngineConfig,
+    long_questions: str,
+    options: Any,
+) -> Any:
+    """Load what uses a network that computes `computes`, such as `command` trains."""
+    expected = f"a run directory of `{command}`"
+    loaded = load_run(run, config, long_questions, computes, expected)
+    build = find_system(loaded.config.system).ranker_type(computes)
     try:
-        check_labels(loaded.network.own_config)
+        return build(loaded.network, loaded.encoder, **loaded.options, **options)
     except OptionError as error:
+        if error.where != "network":
+            raise
         where = f"{pathlib.Path(run) / 'config.json'}, field network"
         raise RunDirectoryError(where, error.found, error.expected) from None
-    return Verifier(loaded.network, loaded.encoder, **loaded.options, **options)

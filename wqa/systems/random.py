@@ -19,7 +19,7 @@ from wqa.errors import WqaError
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.models import Network, parse_devices
 from wqa.systems.load import build_ranker, quantize_network
-from wqa.systems.registry import build_network
+from wqa.systems.registry import DEFAULT, build_network
 from wqa.text import Encoded, PairEncoder, SplitPair
 
 #: Number of random pairs that int8 is calibrated on, and their lengths in tokens.
@@ -37,7 +37,7 @@ def random_ranker(
     config: BackboneConfig,
     exits: Sequence[int] = (),
     seed: int = 0,
-    system: str = "cascade",
+    system: str = DEFAULT,
     own: Optional[Mapping[str, Any]] = None,
     **options: Any,
 ) -> Any:

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import Any, Dict, Optional
 
 from wqa.config import BackboneConfig, from_dict
-from wqa.config.systems import System
+from wqa.config.systems import System, import_part
 from wqa.errors import OptionError, RunDirectoryError, check_choice
 from wqa.models.network import Network
 from wqa.systems import cascade, cosinet, dcbert, mhs, mspp, pairwise, reader
@@ -17,6 +17,13 @@ SYSTEMS: Dict[str, System] = {
     for package in (cascade, pairwise, mhs, dcbert, mspp, reader, cosinet)
     for system in package.SYSTEMS
 }
+
+#: Full names of what builds rankers that need no training, by the rule of a
+#: `wqa.data.baselines.BaselineName`.
+BASELINES: Dict[str, str] = {**cosinet.BASELINES, **dcbert.BASELINES}
+
+#: The system that is built where none is named.
+DEFAULT = "cascade"
 
 
 def add_installed_systems() -> None:
@@ -55,6 +62,11 @@ def find_system(name: str) -> System:
         add_installed_systems()
         check_choice("system", name, SYSTEMS)
     return SYSTEMS[name]
+
+
+def baseline_builder(rule: str) -> Any:
+    """Function that builds the ranker of a rule."""
+    return import_part(BASELINES[rule])
 
 
 def system_config(system: str, options: Dict[str, Any]) -> Any:

@@ -19,11 +19,12 @@ from wqa.engines.onednn import choose_engine
 from wqa.engines.onednn.quantize import QuantizedLayers, quantize_layers
 from wqa.errors import OptionError, RunDirectoryError, check_choice
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
+from wqa.inference.ranker import Ranker
 from wqa.io.encoder_directories import encoder_directory
 from wqa.models import parse_devices
 from wqa.models.backbone import Backbone
 from wqa.pretrained import load_backbone, read_backbone_config
-from wqa.systems.dcbert.similarity import SimilarityConfig, SimilarityNetwork, SimilarityRanker
+from wqa.systems.registry import baseline_builder
 from wqa.systems.run_directory import check_engine, load_run
 from wqa.text import SingleEncoder, Tokenizer, load_tokenizer
 
@@ -44,7 +45,7 @@ class TextEncoders(NamedTuple):
 
 def load_similarity(
     name: BaselineName, engine: EngineConfig, long_questions: str = "error", **options: Any
-) -> SimilarityRanker:
+) -> Ranker:
     """Load the ranker of a similarity.
 
     Parameters
@@ -57,11 +58,12 @@ def load_similarity(
     long_questions : {"error", "truncate", "skip"}
         What to do with a question that is longer than the encoder takes.
     **options
-        Further parameters of `SimilarityRanker`.
+        Further parameters of that ranker.
 
     Returns
     -------
-    SimilarityRanker
+    Ranker
+        A `wqa.systems.dcbert.similarity.SimilarityRanker`.
 
     Raises
     ------
@@ -71,12 +73,12 @@ def load_similarity(
         If an option does not fit the encoder or this machine.
     """
     encoders = load_encoders(name.encoder, engine.ctx)
-    config = SimilarityConfig(name.rule, encoders.max_length)
-    network = SimilarityNetwork(encoders.question, encoders.document, config)
-    inputs = network.text_encoder(encoders.tokenizer, encoders.max_length, long_questions)
     if engine.precision == "int8" and choose_engine(engine) == "onednn":
         options["quantized"] = _quantize(encoders)
-    return SimilarityRanker(network, inputs, engine=engine, system=name.rule, **options)
+    build = baseline_builder(name.rule)
+    question, document, tokenizer, max_length = encoders
+    options.update(long_questions=long_questions, engine=engine)
+    return build(name.rule, question, document, tokenizer, max_length, **options)
 
 
 def _quantize(encoders: TextEncoders) -> QuantizedLayers:

@@ -2,6 +2,11 @@
 
 from wqa.config.systems import System
 
+#: What builds rankers by the rules of section 2.1, random, and BM25.
+BASELINES = dict.fromkeys(
+    ("rr", "wo", "wo+rr", "random", "bm25"), "wqa.systems.cosinet.baselines.build_baseline"
+)
+
 #: Records of the systems of this package.
 SYSTEMS = (
     System(

@@ -1,6 +1,10 @@
 """DC-BERT (Zhang et al. 2020)."""
 
+from wqa.config.encoders import SIMILARITIES
 from wqa.config.systems import System
+
+#: What builds rankers by the similarity of texts that are encoded apart, without training.
+BASELINES = dict.fromkeys(SIMILARITIES, "wqa.systems.dcbert.similarity.build_similarity")
 
 #: Records of the systems of this package.
 SYSTEMS = (

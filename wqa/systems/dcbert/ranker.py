@@ -7,7 +7,7 @@ then rank as a cascade does: in micro-batches of pairs, with drops between exits
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -17,7 +17,11 @@ from wqa.data import Question
 from wqa.engines.choice import build_engine
 from wqa.engines.engine import Engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
-from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
+from wqa.inference.document_encoder import (
+    DocumentEncoder,
+    StoredDocument,
+    encodings_identity,
+)
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.loop import GroupPairs
 from wqa.io.files import PathLike
@@ -30,24 +34,6 @@ from wqa.systems.dcbert.engines import (
     quantize_interaction,
 )
 from wqa.text import Encoded, PairEncoder, SplitPair
-
-
-class StoredDocument(NamedTuple):
-    """A document whose encodings are known, in place of its token ids in a `SplitPair`."""
-
-    rows: np.ndarray  # (length, C)
-    truncated: bool
-    empty: bool = False
-
-    @property
-    def length(self) -> int:
-        """Number of rows."""
-        return len(self.rows)
-
-    @property
-    def token_ids(self) -> np.ndarray:
-        """No token ids: nothing is encoded."""
-        return np.zeros(0, np.int32)
 
 
 class DecoupledRanker(CascadeRanker):

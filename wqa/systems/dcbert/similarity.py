@@ -18,7 +18,7 @@ a document cache.
 from __future__ import annotations
 
 import dataclasses
-from typing import List, Optional
+from typing import Any, List, Optional
 
 from mxnet.gluon import HybridBlock
 
@@ -228,3 +228,18 @@ class SimilarityRanker(DecoupledRanker):
         config = dataclasses.replace(self._config, engine="mxnet", precision="float32")
         engines = (DecoupledHybridEngine, PackedEngine)
         return build_engine(self.network, self.encoder.tokenizer, config, engines=engines)
+
+
+def build_similarity(
+    rule: str,
+    question: Backbone,
+    document: Backbone,
+    tokenizer: Tokenizer,
+    max_length: int,
+    long_questions: str = "error",
+    **options: Any,
+) -> SimilarityRanker:
+    """Build the ranker of a similarity from the encoders of both texts."""
+    network = SimilarityNetwork(question, document, SimilarityConfig(rule, max_length))
+    encoder = network.text_encoder(tokenizer, max_length, long_questions)
+    return SimilarityRanker(network, encoder, system=rule, **options)

@@ -9,7 +9,10 @@ SYSTEMS = (
         help="the joint model",
         network="wqa.systems.mspp.network.JointTransformer",
         task="wqa.systems.mspp.task.MSPPTask",
-        ranker="wqa.systems.mspp.ranker.JointRanker",
+        ranker={
+            "scores": "wqa.systems.mspp.ranker.JointRanker",
+            "labels": "wqa.systems.mspp.verifier.Verifier",
+        },
         directory="wqa.systems.mspp.checkpoint.JointLayout",
     ),
     System(

@@ -9,12 +9,12 @@ here takes.
 
 from __future__ import annotations
 
-import pathlib
-from typing import Any, Collection, Dict, Mapping, Tuple
+from typing import Any, Dict
 
 from wqa.errors import EncoderError, shorten
 from wqa.models import Network
-from wqa.pretrained.names import DirectoryLayout, Names, array_names
+from wqa.pretrained.names import Names, array_names
+from wqa.pretrained.source import DirectoryLayout, Source
 from wqa.systems.mspp.config import HEADS, SINGLE_LABEL
 
 #: Start of the names of the head's tensors.
@@ -26,17 +26,13 @@ class JointLayout(DirectoryLayout):
 
     system = "mspp"
 
-    def recognizes(self, settings: Mapping[str, Any], tensors: Collection[str]) -> bool:
+    def recognizes(self, files: Source) -> bool:
         # One of masked language modelling alone is an encoder with k + 1 token types.
-        has_head = any(name.startswith("classifier.") for name in tensors)
-        return has_head and "sentence_msl" in settings and "head_type" in settings
+        has_head = any(name.startswith("classifier.") for name in files.shapes())
+        return has_head and "sentence_msl" in files.settings and "head_type" in files.settings
 
-    def options(
-        self,
-        path: pathlib.Path,
-        settings: Mapping[str, Any],
-        shapes: Mapping[str, Tuple[int, ...]],
-    ) -> Dict[str, Any]:
+    def options(self, files: Source) -> Dict[str, Any]:
+        path, settings = files.where / "config.json", files.settings
         head = settings["head_type"]
         if head not in HEADS:
             expected = "one of " + ", ".join(HEADS)
@@ -48,7 +44,7 @@ class JointLayout(DirectoryLayout):
                 problem = f"{theirs} {shorten(value)}"
                 raise EncoderError(path, problem, "a whole number", "fetch the file again")
             options[ours] = value
-        labels = shapes.get(f"{HEAD}.out_proj.bias", (0,))[0]
+        labels = files.shapes().get(f"{HEAD}.out_proj.bias", (0,))[0]
         if head in SINGLE_LABEL:
             options["labels"] = labels
         elif labels != 2:

@@ -28,7 +28,13 @@ from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.errors import OptionError, shorten
 from wqa.inference.loop import Names, check_finite, score_in_groups, score_inputs
 from wqa.models import Network
-from wqa.systems.mspp.claim_inputs import EncodedClaim, PreparedClaims, encode_claim, prepare_claims
+from wqa.systems.mspp.claim_inputs import (
+    OF_CLAIMS,
+    EncodedClaim,
+    PreparedClaims,
+    encode_claim,
+    prepare_claims,
+)
 from wqa.systems.mspp.engines import ENGINES, check_input, quantize_joint
 
 
@@ -80,6 +86,9 @@ class Verifier:
         If an option is out of range, or does not fit the network or this machine.
     """
 
+    #: What notes call a question, and the texts beside it.
+    texts = OF_CLAIMS
+
     def __init__(
         self,
         network: Any,
@@ -91,7 +100,7 @@ class Verifier:
         if network.computes != "labels":
             what = KINDS[network.computes][0]
             raise OptionError("network", what, KINDS["labels"][0])
-        check_labels(network.own_config)
+        _check_labels(network.own_config)
         self.network, self.encoder, self._group_tokens = network, encoder, group_tokens
         config = engine or EngineConfig(engine="mxnet")
         self._engine = build_engine(network, encoder.tokenizer, config, quantized, ENGINES)
@@ -219,7 +228,7 @@ def _verdict(named: _Named, logits: np.ndarray) -> Verdict:
     )
 
 
-def check_labels(own_config: Any) -> None:
+def _check_labels(own_config: Any) -> None:
     """Check that the outputs are the labels of claims, in their order."""
     # A network that was converted has no names.
     names = getattr(own_config, "label_names", ()) or LABELS

@@ -9,5 +9,6 @@ SYSTEMS = (
         help="the monolithic ranker",
         network="wqa.systems.pairwise.network.PairwiseTransformer",
         task="wqa.training.exits.ExitTask",
+        directory="wqa.systems.pairwise.checkpoint.ClassifierLayout",
     ),
 )

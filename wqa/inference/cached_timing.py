@@ -12,9 +12,9 @@ import numpy as np
 
 from wqa.cache.document_cache import DocumentCache, text_digest
 from wqa.cache.document_cache_writer import DocumentCacheWriter
+from wqa.inference.document_encoder import StoredDocument
 from wqa.inference.ranking import Ranking
 from wqa.inference.timing import Rank, Row, time_rankers
-from wqa.systems.dcbert.ranker import DecoupledRanker, StoredDocument
 from wqa.text import SplitPair
 
 #: Documents of which the cost of a cache is reported.
@@ -47,7 +47,7 @@ class CachedTimes(NamedTuple):
 
 def time_cached(
     name: str,
-    ranker: DecoupledRanker,
+    ranker: Any,
     questions: Sequence[Sequence[SplitPair]],
     beside: Mapping[str, Rank],
     rounds: int = 5,
@@ -104,7 +104,7 @@ def _stored(pair: SplitPair, rows: np.ndarray) -> Any:
 
 def _write(
     path: str,
-    ranker: DecoupledRanker,
+    ranker: Any,
     questions: Sequence[Sequence[SplitPair]],
     ids: Sequence[Sequence[str]],
 ) -> float:

@@ -12,7 +12,6 @@ from typing import Any, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 from wqa.data import Candidate, Document, Question
 from wqa.errors import OptionError
 from wqa.inference.ranker import Ranker
-from wqa.systems.reader.reader import Answer, Reader
 
 #: Questions that are retrieved, ranked and read together.
 _CHUNK = 64
@@ -50,7 +49,7 @@ class Answered(NamedTuple):
         Number of documents that it retrieves.
     documents : list of RetrievedDocument
         Documents that were read, best first.
-    answers : list of Answer
+    answers : list of wqa.systems.reader.reader.Answer
         Answers of different texts, best first; empty if no document was retrieved. Their
         ``document`` is an index of ``documents``, and their characters are those of its
         ``document.full_text``.
@@ -59,7 +58,7 @@ class Answered(NamedTuple):
     question: Question
     retrieved: int
     documents: List[RetrievedDocument]
-    answers: List[Answer]
+    answers: List[Any]
 
 
 class Pipeline:
@@ -69,7 +68,7 @@ class Pipeline:
     ----------
     index : wqa.retrieval.Index
         Index of the collection, or any object with its method ``search``.
-    reader : Reader
+    reader : wqa.systems.reader.reader.Reader
         Reads the documents.
     ranker : Ranker, optional
         Orders the retrieved documents; without one they are read in their retrieved order.
@@ -87,7 +86,7 @@ class Pipeline:
     def __init__(
         self,
         index: Any,
-        reader: Reader,
+        reader: Any,
         ranker: Optional[Ranker] = None,
         top: int = 80,
         read: int = 10,
