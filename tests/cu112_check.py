@@ -26,11 +26,11 @@ ROOT = pathlib.Path(__file__).parent.parent
 NO_DEVICE = 100
 #: Prints the names of the libraries that the package loads, then the paths of all that are loaded.
 PROBE = """
-from wqa.config import cuda
+from wqa.config.environment import LIBRARIES
 from wqa.models import runtime
 import mxnet
 assert mxnet.runtime.Features().is_enabled("CUDA") and runtime.gpu_count() == 0
-print(*cuda.LIBRARIES)
+print(*LIBRARIES)
 print(*sorted({line.split()[-1] for line in open("/proc/self/maps") if ".so" in line}), sep="\\n")
 """
 

@@ -10,7 +10,7 @@ import pytest
 from conftest import ROOT, child_environment
 
 from wqa.cli.doctor import _advice, diagnose
-from wqa.config import cuda
+from wqa.config import environment
 from wqa.errors import DeviceError, MissingDependency
 from wqa.models import parse_devices, runtime
 
@@ -30,7 +30,7 @@ def test_libraries_are_loaded_by_dependence(tmp_path):
     names += [("cublas", "libnvblas.so.11"), ("cublas", "libcublas.so.12")]  # not for this wheel
     folder = make_wheels(tmp_path, names)
     given = []
-    loaded = cuda.load_libraries([str(folder)], given.append)
+    loaded = environment.load_libraries([str(folder)], given.append)
     assert given == loaded
     assert [pathlib.Path(path).name for path in loaded] == [
         "libcudart.so.11.0",
@@ -38,14 +38,14 @@ def test_libraries_are_loaded_by_dependence(tmp_path):
         "libcublas.so.11",
         "libcudnn.so.8",
     ]
-    assert cuda.load_libraries([], given.append) == []
+    assert environment.load_libraries([], given.append) == []
 
 
 def test_a_damaged_library_is_left_to_mxnet(tmp_path):
     folder = make_wheels(tmp_path, [("cudnn", "libcudnn.so.8"), ("nccl", "libnccl.so.2")])
     with pytest.raises(OSError):
         ctypes.CDLL(str(folder / "cudnn" / "lib" / "libcudnn.so.8"))
-    assert cuda.load_libraries([str(folder)]) == []
+    assert environment.load_libraries([str(folder)]) == []
 
 
 def test_the_folders_of_the_wheels(tmp_path, monkeypatch):
@@ -55,30 +55,30 @@ def test_the_folders_of_the_wheels(tmp_path, monkeypatch):
     for folder in (there, here):
         monkeypatch.syspath_prepend(str(folder.parent))
     monkeypatch.delitem(sys.modules, "nvidia", raising=False)
-    assert cuda.library_folders()[:2] == [str(here), str(there)]
-    monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: None)
-    assert cuda.library_folders() == []
+    assert environment.library_folders()[:2] == [str(here), str(there)]
+    monkeypatch.setattr(environment.importlib.util, "find_spec", lambda name: None)
+    assert environment.library_folders() == []
 
 
 ABSENT = "{}: cannot open shared object file: No such file or directory"
 
 
 def test_a_missing_driver_is_no_missing_extra():
-    problem = cuda.import_problem(OSError(ABSENT.format("libcuda.so.1")))
+    problem = environment.import_problem(OSError(ABSENT.format("libcuda.so.1")))
     assert isinstance(problem, MissingDependency)
     assert str(problem).startswith("libcuda.so.1: the NVIDIA driver is missing")
     assert "install the driver" in str(problem) and ".[cu112]" not in str(problem)
 
 
-@pytest.mark.parametrize("name", cuda.LIBRARIES)
+@pytest.mark.parametrize("name", environment.LIBRARIES)
 def test_a_missing_library_is_one_of_the_extra(name):
-    problem = str(cuda.import_problem(OSError(ABSENT.format(name))))
+    problem = str(environment.import_problem(OSError(ABSENT.format(name))))
     assert problem.startswith(f"{name}: ") and "'.[cu112]'" in problem
     assert "driver" not in problem
 
 
 def test_a_missing_mxnet_is_either_extra():
-    problem = str(cuda.import_problem(ImportError("No module named 'mxnet'")))
+    problem = str(environment.import_problem(ImportError("No module named 'mxnet'")))
     assert "No module named 'mxnet'" in problem
     assert "'.[cpu]'" in problem and "'.[cu112]'" in problem
 

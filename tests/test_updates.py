@@ -14,7 +14,7 @@ from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.text import PairEncoder, load_tokenizer
 from wqa.training import Trainer, TrainingPairs
-from wqa.training.accumulation import FreshTrainer
+from wqa.training.optimizer import FreshTrainer
 from wqa.training.schedules import UpdatePlan, exit_of_update, plan_updates
 
 

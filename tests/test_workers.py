@@ -26,9 +26,9 @@ from wqa.errors import OptionError, WorkerLost
 from wqa.systems.train import _check_agreement
 from wqa.text import split_rows
 from wqa.training import connections
-from wqa.training.accumulation import clip_gradients
 from wqa.training.connections import Connections, Reception, address_of, join, own_addresses
 from wqa.training.logs import TrainingBar
+from wqa.training.optimizer import clip_gradients
 from wqa.training.schedules import UpdatePlan, dropout_seed
 from wqa.training.workers import Workers, _quiet, check_variables, open_workers
 

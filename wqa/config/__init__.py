@@ -1,12 +1,13 @@
 """Frozen configurations, read from and written to JSON. Nothing here needs MXNet."""
 
 from wqa.config.encoders import BACKBONES, FAMILIES, PAIR_FORMS, BackboneConfig, Family, PairForm
-from wqa.config.reading import parse_json, read_json
-from wqa.config.runs import (
+from wqa.config.reading import (
     RunConfig,
     check_finished,
     config_digest,
     from_dict,
+    parse_json,
+    read_json,
     read_run_config,
     to_json,
 )

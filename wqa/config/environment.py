@@ -1,22 +1,26 @@
-"""Check of the environment variables that MXNet and oneDNN read, and of the limit of memory.
+"""What is checked and loaded before MXNet: environment variables, memory, processors, CUDA.
 
-MXNet reads them in C++. A value that it cannot parse aborts the process, and so does a thread that
-the system cannot start, as there are too many or no address space is left for its stack. oneDNN
-ignores the name of an unknown instruction set.
+MXNet and oneDNN read variables in C++. A value that MXNet cannot parse aborts the process, and so
+does a thread that the system cannot start, as there are too many or no address space is left for
+its stack. oneDNN ignores the name of an unknown instruction set.
 
-What a process may use of its machine: processors, their instructions, memory.
+The extra ``cu112`` installs the CUDA libraries from wheels of their own, in folders that the loader
+does not search, so they are loaded by path. ``libcuda.so.1`` comes with the driver alone.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import importlib.util
 import os
 import pathlib
 import platform
 import re
 import resource
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
-from wqa.errors import OptionError, StorageError, shorten
+from wqa.errors import MissingDependency, OptionError, StorageError, how_to_install, shorten
 
 #: Greatest number of threads, far above that of any machine's processors.
 MOST_THREADS = 1024
@@ -240,3 +244,74 @@ def _bytes(lines: List[str], name: str) -> Optional[int]:
 
 def _whole(text: str) -> Optional[int]:
     return int(text) if text.isdecimal() else None
+
+
+#: Libraries of the extra, ordered by dependence.
+LIBRARIES = (
+    "libcudart.so.11.0",
+    "libnvrtc.so.11.2",
+    "libcublasLt.so.11",
+    "libcublas.so.11",
+    "libcufft.so.10",
+    "libcurand.so.10",
+    "libcusolver.so.11",
+    "libcudnn.so.8",
+    "libnccl.so.2",
+    "libnvToolsExt.so.1",
+)
+#: Library of the driver.
+DRIVER = "libcuda.so.1"
+
+
+def library_folders() -> List[str]:
+    """Folders in which the wheels of the CUDA libraries are installed."""
+    spec = importlib.util.find_spec("nvidia")
+    if spec is None:
+        return []
+    return list(spec.submodule_search_locations or ())
+
+
+def _load_globally(path: str) -> None:
+    ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+
+
+def load_libraries(
+    folders: Iterable[str], load: Callable[[str], None] = _load_globally
+) -> List[str]:
+    """Load the CUDA libraries that are there. What is missing, the import of MXNet names."""
+    folders, loaded = list(folders), []
+    for name in LIBRARIES:
+        for folder in folders:
+            for path in sorted(pathlib.Path(folder).glob(f"*/lib/{name}")):
+                with contextlib.suppress(OSError):
+                    load(str(path))
+                    loaded.append(str(path))
+    return loaded
+
+
+def import_problem(error: Exception) -> MissingDependency:
+    """Say what is missing where MXNet cannot be imported, and what to do."""
+    text = str(error)
+    if DRIVER in text:
+        return MissingDependency(
+            DRIVER,
+            "the NVIDIA driver is missing, which brings this library",
+            "a driver for CUDA 11.2 or newer, as MXNet for GPUs is installed here",
+            "install the driver; in a container, start it with the GPUs; on a machine without a "
+            f"GPU: pip uninstall mxnet-cu112, then {how_to_install('cpu')}",
+        )
+    for name in LIBRARIES:
+        if name in text:
+            return MissingDependency(
+                name,
+                "MXNet for GPUs cannot load this CUDA library",
+                "the libraries of the extra cu112",
+                f"install them {how_to_install('cu112')}",
+            )
+    return MissingDependency(
+        "mxnet",
+        f"MXNet cannot be imported ({error})",
+        "MXNet 1.9.1",
+        f"install it {how_to_install('cpu')}, or '.[cu112]' on a machine with an NVIDIA driver; "
+        "`wqa doctor` says more",
+    )

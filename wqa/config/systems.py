@@ -1,10 +1,21 @@
-"""The record of a system: what a paper brings, by the names of its parts."""
+"""What a paper brings: the record of a system, and the fields of its configuration."""
 
 from __future__ import annotations
 
 import dataclasses
 from importlib import import_module
 from typing import Any, Dict, Tuple
+
+
+def option(default: Any, text: str, chosen: str = "") -> Any:
+    """Create a field with the help text of its option."""
+    return dataclasses.field(default=default, metadata={"help": text, "chosen": chosen})
+
+
+def without_option(default: Any) -> Any:
+    """Create a field that has no option: a training fills it in, or a system has it fixed."""
+    return dataclasses.field(default=default, metadata={"option": False})
+
 
 #: Description of what a run computes, by `wqa.models.Network.computes`, and how it is used.
 KINDS: Dict[str, Tuple[str, str]] = {

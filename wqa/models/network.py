@@ -12,7 +12,7 @@ from mxnet.gluon import HybridBlock, Parameter, ParameterDict, nn
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import check_exits, check_length
-from wqa.config.fields import option
+from wqa.config.systems import option
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, EncoderLayer, break_cycles
 from wqa.models.heads import Head, Stage, layers_before, score, scores_of_stages
@@ -24,7 +24,7 @@ from wqa.text import PairEncoder, Tokenizer
 class NetworkConfig:
     """Base class of the systems' configurations; fields become options of ``wqa train``.
 
-    `wqa.config.fields.option` creates a field with the text of its option, ``without_option`` one
+    `wqa.config.systems.option` creates a field with the text of its option, ``without_option`` one
     that the training fills in.
     """
 

@@ -6,7 +6,7 @@ may use, unless it is already set. A list, which OpenMP takes and MXNet does not
 first number. The values of this and of the other variables are checked first: MXNet aborts the
 process on a value that it cannot parse.
 
-The CUDA libraries of the wheel for GPUs are loaded first (`wqa.config.cuda`).
+The CUDA libraries of the wheel for GPUs are loaded first (`wqa.config.environment`).
 
 MXNet's oneDNN uses its kernels for AMX, Intel's matrix unit, only if the environment allows it
 before the import. This module allows it on processors with AMX.
@@ -32,8 +32,14 @@ import resource
 from typing import Dict, Iterator, List, Union
 
 import wqa
-from wqa.config.cuda import import_problem, library_folders, load_libraries
-from wqa.config.environment import check_address_space, check_environment, openmp_threads
+from wqa.config.environment import (
+    check_address_space,
+    check_environment,
+    import_problem,
+    library_folders,
+    load_libraries,
+    openmp_threads,
+)
 from wqa.errors import DeviceError, how_to_install, shorten
 
 

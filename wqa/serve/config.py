@@ -6,7 +6,7 @@ import dataclasses
 import os
 from typing import Optional, Tuple
 
-from wqa.config.fields import option
+from wqa.config.systems import option
 from wqa.errors import DataError, OptionError
 
 #: Environment variable with the key that clients send.

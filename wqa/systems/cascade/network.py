@@ -12,7 +12,7 @@ import dataclasses
 from typing import Tuple
 
 from wqa.config import BackboneConfig
-from wqa.config.fields import option
+from wqa.config.systems import option
 from wqa.errors import OptionError, check_choice
 from wqa.models.heads import MeanHead
 from wqa.models.network import TRAINED_EXITS, ExitConfig, ExitNetwork

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict
 
-from wqa.config.fields import option, without_option
+from wqa.config.systems import option, without_option
 from wqa.errors import OptionError, check_choice
 from wqa.models.network import NetworkConfig
 from wqa.text.words import BUCKETS

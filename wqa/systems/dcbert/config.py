@@ -7,7 +7,7 @@ from typing import Tuple
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_exits
-from wqa.config.fields import option
+from wqa.config.systems import option
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.network import TRAINED_EXITS, NetworkConfig
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_exits
-from wqa.config.fields import option
+from wqa.config.systems import option
 from wqa.errors import OptionError, shorten
 from wqa.models.backbone import Backbone
 from wqa.models.heads import (

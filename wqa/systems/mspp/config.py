@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any, Dict, Tuple
 
 from wqa.config.encoders import MOST_LAYERS
-from wqa.config.fields import option, without_option
+from wqa.config.systems import option, without_option
 from wqa.errors import OptionError, check_choice, shorten
 from wqa.models.network import NetworkConfig
 from wqa.systems.mspp.inputs import MARKS, MISSING, ORDERS, POSITIONS

@@ -10,7 +10,7 @@ import dataclasses
 from typing import Optional, Tuple
 
 from wqa.config import BackboneConfig
-from wqa.config.fields import option
+from wqa.config.systems import option
 from wqa.errors import OptionError
 from wqa.models.heads import FirstPositionHead
 from wqa.models.network import ExitConfig, ExitNetwork

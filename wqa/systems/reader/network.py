@@ -16,7 +16,7 @@ from typing import List, Optional, Tuple
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import BackboneConfig
-from wqa.config.fields import option
+from wqa.config.systems import option
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone
 from wqa.models.heads import Head, Stage
