@@ -25,7 +25,14 @@ import numpy as np
 
 from wqa.config import read_json
 from wqa.errors import DataError, OptionError, shorten
-from wqa.io.files import PathLike, atomic_writer, sha256_of_start, storage_errors, sync_directory
+from wqa.io.files import (
+    PathLike,
+    atomic_writer,
+    sha256_of_start,
+    storage_errors,
+    sync_directory,
+    write_json,
+)
 
 Types = Mapping[str, np.dtype]
 
@@ -394,9 +401,7 @@ class ArrayWriter:
             "files": self._sizes,
             "sha256": self._hexadecimal(),
         }
-        with atomic_writer(self._partial / "meta.json") as file:
-            json.dump(meta, file, indent=2)
-            file.write("\n")
+        write_json(self._partial / "meta.json", meta)
         with storage_errors(self.path):
             if self.path.exists():
                 self.path.rmdir()  # it is empty

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import functools
 import hashlib
+import json
 import os
 import pathlib
 import platform
@@ -227,6 +228,13 @@ def atomic_writer(path: PathLike, mode: str = "w") -> Iterator[IO]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def write_json(path: PathLike, values: Any) -> None:
+    """Write values as indented JSON; the file appears when it is whole."""
+    with atomic_writer(path) as file:
+        json.dump(values, file, indent=2)
+        file.write("\n")
 
 
 def sha256(path: PathLike) -> str:

@@ -7,7 +7,6 @@ Temperature scaling is Guo et al. 2017, section 4.2. The threshold is that of an
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -30,10 +29,10 @@ from wqa.inference.calibrated import TEMPERATURES, Calibration, calibration_path
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranker_files import is_ranker_file
 from wqa.inference.ranking import Ranking
-from wqa.io.files import PathLike, atomic_writer, sha256
+from wqa.io.files import PathLike, sha256, write_json
 from wqa.io.locks import lock_output
 from wqa.systems.load import load_ranker
-from wqa.tuning.result import tuning_record
+from wqa.tuning.run import tuning_record
 
 
 class ExitCalibration(NamedTuple):
@@ -347,7 +346,5 @@ def _store(folder: pathlib.Path, digest: str, result: Calibrated, record: Dict[s
         **record,
     }
     forget_digests(folder, [result.path.name])
-    with atomic_writer(result.path) as file:
-        json.dump(values, file, indent=2)
-        file.write("\n")
+    write_json(result.path, values)
     record_digests(folder, [result.path.name])

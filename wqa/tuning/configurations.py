@@ -1,4 +1,4 @@
-"""Configurations of drops: grids, Pareto front, and choice of a configuration.
+"""Configurations of drops: grids, Pareto front, choice of a configuration, tables and a picture.
 
 Soldaini and Moschitti 2020, section 5.5.
 """
@@ -8,9 +8,12 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import pathlib
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from wqa.errors import OptionError, shorten
+from wqa.evaluation.picture import draw_costs
+from wqa.evaluation.report import write_rows
 
 #: The grid of section 5.5.
 GRID = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
@@ -255,3 +258,35 @@ def _drop(configuration: Configuration, column: str, index: int) -> Union[str, f
     if kind == "drop_ratio":
         return "-" if keep else ratio
     return keep or ("-" if ratio else "all")
+
+
+def write_front(
+    folder: pathlib.Path,
+    configurations: Sequence[Configuration],
+    metric: str,
+    columns: Sequence[str],
+    marked: Optional[Mapping[str, Configuration]] = None,
+) -> List[Configuration]:
+    """Write ``configurations.tsv``, ``pareto.tsv`` and, with marks, ``figure.png``; the front."""
+
+    def point(configuration: Configuration) -> Tuple[float, float]:
+        return configuration.cost, configuration.metrics[metric]
+
+    front = pareto_front(configurations, metric)
+    for name, shown in (("configurations", configurations), ("pareto", front)):
+        rows = []
+        for configuration in shown:
+            row = as_row(configuration, columns)
+            for column, value in row.items():
+                row[column] = value if isinstance(value, str) else f"{value:.6g}"
+            rows.append(row)
+        write_rows(folder / f"{name}.tsv", rows)
+    if marked is not None:
+        draw_costs(
+            folder / "figure.png",
+            [point(configuration) for configuration in configurations],
+            [point(configuration) for configuration in front],
+            {name: point(configuration) for name, configuration in marked.items()},
+            metric,
+        )
+    return front

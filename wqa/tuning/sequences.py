@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import pathlib
 import time
 from typing import (
@@ -40,7 +39,7 @@ from wqa.inference.ranker_files import is_sequence_file
 from wqa.inference.ranking import Ranking
 from wqa.inference.sequential import SequentialRanker
 from wqa.inference.timing import time_rankers
-from wqa.io.files import PathLike, atomic_writer
+from wqa.io.files import PathLike, write_json
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
 from wqa.systems.load import load_ranker
@@ -49,17 +48,10 @@ from wqa.tuning.configurations import (
     Configuration,
     check_grid,
     check_limits,
-    pareto_front,
     pick,
+    write_front,
 )
-from wqa.tuning.result import (
-    Picked,
-    Tuning,
-    chosen_by,
-    draw_configurations,
-    tuning_record,
-    write_configurations,
-)
+from wqa.tuning.run import Picked, Tuning, chosen_by, tuning_record
 
 #: Numbers of candidates that a ranker of a sequence may keep, by default.
 KEEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 70, 100)
@@ -165,12 +157,9 @@ def tune_sequence(
         drops = _grid(choices, len(rankers) - 1, questions)
         configurations = _evaluate_all(replayed, questions, drops, progress)
         seconds = time.perf_counter() - begin
-        front = pareto_front(configurations, metric)
         columns = _columns(len(rankers) - 1, choices)
-        write_configurations(folder, configurations, front, columns)
-        if picture:
-            marked = {"nothing dropped": configurations[-1]}
-            draw_configurations(folder, configurations, front, marked, metric)
+        marked = {"nothing dropped": configurations[-1]} if picture else None
+        front = write_front(folder, configurations, metric, columns, marked)
         picked = None
         if limits:
             configuration = pick(configurations, metric, **limits)
@@ -279,9 +268,7 @@ def _stored(
         **record,
         **times,
     }
-    with atomic_writer(path) as file:
-        json.dump(values, file, indent=2)
-        file.write("\n")
+    write_json(path, values)
     return Picked(configuration, path=path, **times)
 
 

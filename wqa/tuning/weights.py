@@ -8,7 +8,6 @@ The first trial has equal weights, so that the result is not worse than they are
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
@@ -22,12 +21,12 @@ from wqa.evaluation.metrics import metric as metric_of
 from wqa.evaluation.rankers import questions_that_count
 from wqa.inference.ensemble import normalized_weights
 from wqa.inference.ranker_files import is_ensemble_file
-from wqa.io.files import PathLike, atomic_writer
+from wqa.io.files import PathLike, write_json
 from wqa.io.locks import lock_output
 from wqa.io.progress import with_bar
 from wqa.models.heads import log_odds_of_mean
 from wqa.systems.load import load_ranker
-from wqa.tuning.result import tuning_record
+from wqa.tuning.run import tuning_record
 
 #: Trials of a search by default.
 TRIALS = 200
@@ -228,6 +227,4 @@ def _rounded(weights: Sequence[float]) -> Tuple[float, ...]:
 def _store(path: pathlib.Path, weights: Sequence[float], record: Dict[str, Any]) -> None:
     values = read_json(path)
     values.update(weights=list(weights), tuned=record)
-    with atomic_writer(path) as file:
-        json.dump(values, file, indent=2)
-        file.write("\n")
+    write_json(path, values)
