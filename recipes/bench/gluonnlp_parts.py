@@ -27,7 +27,7 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained import to_gluonnlp
 from wqa.text import PairEncoder, load_tokenizer, pad_pairs, plan_batches
 from wqa.text.batching import bucketed
-from wqa.training.accumulation import clip_gradients
+from wqa.training.optimizer import clip_gradients
 from wqa.training.schedules import decay_weights
 from wqa.training.workers import Workers
 

@@ -29,7 +29,7 @@ from wqa.errors import DataError, OptionError, Stopped, WqaError, shorten
 from wqa.inference.ranking import differs
 from wqa.inference.scored_questions import ScoredQuestions
 from wqa.io.arrays import ArrayFolder, ArrayWriter, reusable_folder
-from wqa.io.files import atomic_writer, remove_abandoned, sha256, temporary_path
+from wqa.io.files import remove_abandoned, sha256, temporary_path, write_json
 from wqa.io.lines import write_lines
 from wqa.io.locks import lock_output
 from wqa.io.progress import StopRequest, with_bar
@@ -152,9 +152,7 @@ def write_file(
         "bytes": path.stat().st_size,
         "sha256": sha256(path),
     }
-    with atomic_writer(out / "meta.json") as file:
-        json.dump(meta, file, indent=2)
-        file.write("\n")
+    write_json(out / "meta.json", meta)
 
 
 def _counted(parts: Iterable[ScoredQuestions], counts: Dict[str, int]) -> Iterator[ScoredQuestions]:

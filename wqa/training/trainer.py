@@ -21,10 +21,15 @@ from wqa.io.parameter_files import is_finite
 from wqa.io.progress import StopRequest, stop_on_signals
 from wqa.models import Network, parse_devices
 from wqa.text import split_rows
-from wqa.training.accumulation import FreshTrainer, GradientSums, clip_gradients
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.logs import MetricsFile, TrainingBar
-from wqa.training.optimizer_files import load_optimizer, save_optimizer
+from wqa.training.optimizer import (
+    FreshTrainer,
+    GradientSums,
+    clip_gradients,
+    load_optimizer,
+    save_optimizer,
+)
 from wqa.training.schedules import (
     RATES,
     Schedule,
