@@ -78,7 +78,7 @@ setup(
         ],
         "completion": ["shtab"],  # `wqa completion`
         # `wqa serve`, which builds on parts of uvicorn that its documentation does not name.
-        "serve": ["fastapi", "uvicorn>=0.29,<0.55", "prometheus-client"],
+        "serve": ["fastapi", "pydantic>=2", "uvicorn>=0.29,<0.55", "prometheus-client"],
         # The site of docs/ and the reference that is made of the docstrings; Python 3.10 or newer.
         "docs": ["mkdocs", "mkdocs-material", "mkdocstrings[python]", "griffe-sphinx", "ruff"],
         # Rankers as parts of these, `wqa.adapters`; they work beside MXNet's numpy.

@@ -1,33 +1,35 @@
-"""The application: endpoints of the dialects, of the ranker itself and of whoever watches over it.
+"""The application: endpoints of the dialects, of the ranker itself, of whoever watches, the page.
 
-Bodies are checked by `wqa.serve.fields`, not by pydantic: a thousand documents then cost a
-millisecond, and errors have the shape of their dialect. `wqa.serve.openapi` describes them.
+A browser that obeys the headers of the page loads nothing from elsewhere, runs no script but the
+page's own files, and does not show the page inside another one. The page itself holds no secret, so
+that it needs no key; its requests do.
 
-The page at `/`: its files and their headers.
-
-A browser that obeys the headers loads nothing from elsewhere, runs no script but the page's own
-files, and does not show the page inside another one. The page itself holds no secret, so that it
-needs no key; its requests do.
+A page of a foreign site can reach a service on the reader's own machine: by a request across sites,
+which names the site in ``Origin``, or by a name whose address it changes to 127.0.0.1, which then
+stands in ``Host``. It does not know the key of a service that has one. `Guard` refuses both.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import pathlib
+import time
 from typing import Any, AsyncIterator, Awaitable, Callable, Dict, Tuple
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 
 import wqa
 from wqa.errors import shorten
-from wqa.serve.dialects import DIALECTS, Dialect
-from wqa.serve.errors import RequestError
+from wqa.serve.config import ServeConfig
+from wqa.serve.dialects import DIALECTS
 from wqa.serve.exchange import Exchange, json_response, refuse
-from wqa.serve.guard import Guard
-from wqa.serve.openapi import describe
+from wqa.serve.requests import RequestError
 from wqa.serve.service import Service
 
 FOLDER = pathlib.Path(__file__).parent / "page"
@@ -54,23 +56,8 @@ HEADERS = {
 }
 
 
-def add_page(app: FastAPI) -> None:
-    """Add the page and its files to an application."""
-    for path, (name, kind) in FILES.items():
-        send = _sender(name, kind)
-        app.add_api_route(path, send, methods=["GET", "HEAD"], include_in_schema=False)
-
-
-def _sender(name: str, kind: str) -> Callable[[], FileResponse]:
-    """Endpoint that sends one file."""
-
-    def send() -> FileResponse:
-        return FileResponse(FOLDER / name, media_type=kind, headers=HEADERS)
-
-    return send
-
-
-Endpoint = Callable[[Request], Awaitable[Response]]
+#: What `/openapi.json` says of errors.
+_ERROR = {"description": "An error, as an object in the dialect of the path"}
 
 
 def build_app(service: Service) -> FastAPI:
@@ -78,7 +65,7 @@ def build_app(service: Service) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        await service.open()
+        service.begin()
         try:
             yield
         finally:
@@ -90,85 +77,124 @@ def build_app(service: Service) -> FastAPI:
     )
     app.state.service = service
     for path, dialect in DIALECTS.items():
-        endpoint = _ranking_endpoint(service, dialect, path)
-        app.add_api_route(path, endpoint, methods=["POST"], **describe(path))
-    endpoints = {path: _value_endpoint(service, values) for path, values in _VALUES.items()}
-    endpoints.update(
-        {
-            "/health": _health,
-            "/ready": _ready_endpoint(service),
-            "/metrics": _metrics_endpoint(service),
-        }
-    )
-    for path, endpoint in endpoints.items():
-        app.add_api_route(path, endpoint, methods=["GET"], **describe(path))
-    add_page(app)
+        request = dialect.request_model
+        body = {"application/json": {"schema": request.model_json_schema()}}
+        app.add_api_route(
+            path,
+            _rank,
+            methods=["POST"],
+            summary=request.__doc__.rstrip("."),
+            responses={
+                200: {"description": "The answer", "model": dialect.answer_model},
+                "default": _ERROR,
+            },
+            openapi_extra={"requestBody": {"required": True, "content": body}},
+        )
+    for path, (endpoint, summary) in ENDPOINTS.items():
+        app.add_api_route(path, endpoint, methods=["GET"], summary=summary)
+    for path in FILES:
+        app.add_api_route(path, _file, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_exception_handler(HTTPException, _not_served)  # type: ignore[arg-type]
+    app.add_exception_handler(RequestError, _refused)  # type: ignore[arg-type]
     app.add_middleware(Guard, config=service.config)
     return app
 
 
-def _ranking_endpoint(service: Service, dialect: Dialect, path: str) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        return await Exchange(service, dialect, path, request).response()
-
-    return endpoint
+def _path(request: Request) -> str:
+    """Path of the endpoint, also where the application is mounted below another path."""
+    return request.scope["route"].path
 
 
-def _info(service: Service) -> Dict[str, Any]:
-    """What Text Embeddings Inference says of itself."""
+async def _rank(request: Request) -> Response:
+    return await Exchange(request.app.state.service, _path(request), request).response()
+
+
+async def _file(request: Request) -> Response:
+    name, kind = FILES[_path(request)]
+    return FileResponse(FOLDER / name, media_type=kind, headers=HEADERS)
+
+
+def _service(request: Request) -> Service:
+    """The service of a request, whose key is checked."""
+    service = request.app.state.service
+    service.check_key(request)
+    return service
+
+
+async def _info(request: Request) -> Response:
+    service = _service(request)
     config = service.config
     # Clients read numbers, whatever the ranker: without a limit of tokens that of characters holds.
     length = getattr(service.ranker.encoder, "max_length", None) or config.max_characters
-    return {
-        "model_id": service.name,
-        "model_sha": None,
-        "model_dtype": service.precision,
-        "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
-        "max_concurrent_requests": config.queue,
-        "max_input_length": length,
-        "max_batch_tokens": length * config.group_candidates,
-        "max_batch_requests": None,
-        "max_client_batch_size": config.max_candidates,
-        "auto_truncate": True,
-        "tokenization_workers": 1,
-        "version": wqa.__version__,
-        "sha": None,
-        "docker_label": None,
-    }
+    return json_response(
+        {
+            "model_id": service.name,
+            "model_sha": None,
+            "model_dtype": service.precision,
+            "model_type": {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}},
+            "max_concurrent_requests": config.queue,
+            "max_input_length": length,
+            "max_batch_tokens": length * config.group_candidates,
+            "max_batch_requests": None,
+            "max_client_batch_size": config.max_candidates,
+            "auto_truncate": True,
+            "tokenization_workers": 1,
+            "version": wqa.__version__,
+            "sha": None,
+            "docker_label": None,
+        }
+    )
 
 
-def _describe(service: Service) -> Dict[str, Any]:
-    """The ranker, for the page."""
+async def _describe(request: Request) -> Response:
+    service = _service(request)
     config = service.config
-    return {
-        "model": service.name,
-        **service.description,
-        "limits": {
-            "bytes": config.max_bytes,
-            "candidates": config.max_candidates,
-            "characters": config.max_characters,
-            "seconds": config.timeout,
-        },
-        "version": wqa.__version__,
-    }
+    return json_response(
+        {
+            "model": service.name,
+            **service.description,
+            "limits": {
+                "bytes": config.max_bytes,
+                "candidates": config.max_candidates,
+                "characters": config.max_characters,
+                "seconds": config.timeout,
+            },
+            "version": wqa.__version__,
+        }
+    )
 
 
-_VALUES: Dict[str, Callable[[Service], Dict[str, Any]]] = {
-    "/info": _info,
-    "/api/ranker": _describe,
+async def _metrics(request: Request) -> Response:
+    service = _service(request)
+    service.metrics.set_queue(service.owner.waiting)
+    return Response(service.metrics.text(), 200, None, CONTENT_TYPE_LATEST)
+
+
+async def _health(request: Request) -> Response:
+    return json_response({"status": "ok"})
+
+
+async def _ready(request: Request) -> Response:
+    service = request.app.state.service
+    if service.is_draining():
+        return json_response({"status": "draining"}, 503)
+    if service.owner.ranker is None or not service.owner.is_alive:
+        return json_response({"status": "loading"}, 503)
+    return json_response({"status": "ready"})
+
+
+#: Endpoints beside those of the dialects, and their summaries, by path.
+ENDPOINTS: Dict[str, Tuple[Callable[[Request], Awaitable[Response]], str]] = {
+    "/info": (_info, "Describe the ranker, as Text Embeddings Inference does"),
+    "/api/ranker": (_describe, "Describe the ranker and the limits of requests"),
+    "/health": (_health, "Whether the service runs"),
+    "/ready": (_ready, "Whether the ranker is loaded: 200, otherwise 503"),
+    "/metrics": (_metrics, "Metrics of Prometheus"),
 }
 
 
-def _value_endpoint(service: Service, value: Callable[[Service], Dict[str, Any]]) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        try:
-            service.check_key(request)
-            return json_response(value(service))
-        except RequestError as error:
-            return refuse(request, error)
-
-    return endpoint
+async def _refused(request: Request, error: RequestError) -> Response:
+    return refuse(request, error)
 
 
 async def _not_served(request: Request, error: HTTPException) -> Response:
@@ -185,28 +211,66 @@ async def _not_served(request: Request, error: HTTPException) -> Response:
     return response
 
 
-def _metrics_endpoint(service: Service) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
+#: Health checks, answered for any Host.
+_OPEN = ("/health", "/ready")
+
+
+class Guard:
+    """An ASGI application before another one, which it hands the requests that it takes."""
+
+    def __init__(self, app: Any, config: ServeConfig) -> None:
+        self._app = app
+        self._names = {_plain(name) for name in config.allowed_hosts}
+        self._hosts = {"localhost", _plain(config.host), *self._names}
+        self._is_open = config.api_key is not None or "*" in self._names
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, or hand it on."""
+        application = self._app
+        if scope["type"] == "http":
+            request = Request(scope)
+            request.state.start = time.monotonic()
+            try:
+                self._check(request.headers, scope["path"])
+            except RequestError as error:
+                application = refuse(request, error)
+                application.headers["connection"] = "close"
+        await application(scope, receive, send)
+
+    def _check(self, headers: Headers, path: str) -> None:
+        if "content-length" in headers and "transfer-encoding" in headers:
+            both = "stands beside Transfer-Encoding"
+            raise RequestError("syntax", "Content-Length", both, "one of them")
+        if self._is_open or path in _OPEN:
+            return
+        host, origin = headers.get("host", "").lower(), headers.get("origin", "").lower()
+        if host and not self._is_own(_name_of(f"//{host}")):
+            own = "localhost, an IP address or one of --allowed-hosts"
+            raise RequestError("host", "Host", f"is {shorten(host)}", own)
+        is_same = bool(host) and origin.partition("://")[2] == host
+        if origin and not is_same and _name_of(origin) not in self._names:
+            own = "the service's own, or that of one of --allowed-hosts"
+            raise RequestError("origin", "Origin", f"is {shorten(origin)}", own)
+
+    def _is_own(self, name: str) -> bool:
+        """Whether no foreign site can have a name."""
+        if name in self._hosts or name.endswith(".localhost"):
+            return True
         try:
-            service.check_key(request)
-        except RequestError as error:
-            return refuse(request, error)
-        service.metrics.set_queue(service.owner.waiting)
-        return Response(service.metrics.text(), 200, None, CONTENT_TYPE_LATEST)
-
-    return endpoint
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
 
 
-async def _health(request: Request) -> Response:
-    return json_response({"status": "ok"})
+def _name_of(address: str) -> str:
+    """Name or IP address of the host of an address, empty where it has none."""
+    try:
+        return _plain(urlsplit(address).hostname or "")
+    except ValueError:
+        return ""
 
 
-def _ready_endpoint(service: Service) -> Endpoint:
-    async def endpoint(request: Request) -> Response:
-        if service.is_draining():
-            return json_response({"status": "draining"}, 503)
-        if service.owner.ranker is None or not service.owner.is_alive:
-            return json_response({"status": "loading"}, 503)
-        return json_response({"status": "ready"})
-
-    return endpoint
+def _plain(name: str) -> str:
+    """A name in lower case, without the dot that ends an absolute name."""
+    return name.lower().rstrip(".")

@@ -26,8 +26,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from wqa.serve.config import BACKLOG, ServeConfig
-from wqa.serve.errors import RequestError, error_dialect
 from wqa.serve.logs import log
+from wqa.serve.requests import RequestError, error_dialect
 from wqa.serve.service import Service
 
 #: Most connections that asyncio accepts in one turn of the event loop, before it reports any.

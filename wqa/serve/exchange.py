@@ -15,11 +15,10 @@ from fastapi import Request, Response
 
 from wqa.errors import InputError, WqaError
 from wqa.inference.ranking import Ranking
-from wqa.serve.dialects import Answered, Dialect, RankRequest
-from wqa.serve.errors import RequestError, error_dialect
-from wqa.serve.fields import Fields, parse_body
+from wqa.serve.dialects import DIALECTS, Answered, RankRequest
 from wqa.serve.logs import log, log_exception
 from wqa.serve.owner import Job
+from wqa.serve.requests import Fields, RequestError, error_dialect, parse_body
 from wqa.serve.service import Service
 
 #: Most characters of a path in the log.
@@ -66,8 +65,8 @@ def refuse(request: Request, error: RequestError) -> Response:
 class Exchange:
     """A request for a ranking, on its way to an answer."""
 
-    def __init__(self, service: Service, dialect: Dialect, path: str, request: Request) -> None:
-        self._service, self._dialect = service, dialect
+    def __init__(self, service: Service, path: str, request: Request) -> None:
+        self._service, self._dialect = service, DIALECTS[path]
         self._path, self._request = path, request
         self._start = time.monotonic()
         self._deadline = self._start + service.config.timeout
@@ -82,12 +81,9 @@ class Exchange:
             response = json_response(await self._answer(), headers={"x-request-id": self._id})
         except RequestError as refused:
             error = refused
-        except InputError as refused:
-            error = RequestError(
-                "value", refused.where, refused.found, refused.expected, refused.mend
-            )
         except WqaError as failed:
-            error = RequestError("failed", failed.where, failed.found, failed.expected, failed.mend)
+            kind = "value" if isinstance(failed, InputError) else "failed"
+            error = RequestError(kind, failed.where, failed.found, failed.expected, failed.mend)
         except asyncio.CancelledError:
             self._service.cut_off += 1
             self._log(503, "cancelled")

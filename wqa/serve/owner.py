@@ -19,8 +19,8 @@ from wqa.data import Candidate, Question
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 from wqa.serve.config import THREAD, ServeConfig
-from wqa.serve.errors import RequestError
 from wqa.serve.logs import log, log_exception
+from wqa.serve.requests import RequestError
 
 #: Weight of the last group in the mean time of a candidate.
 _WEIGHT = 0.2
