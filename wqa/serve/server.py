@@ -11,7 +11,7 @@ import pathlib
 import signal
 import socket
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Optional, Union
+from typing import Any, Callable, Dict, Iterator, Optional, Union
 
 from wqa.data.baselines import parse_baseline
 from wqa.data.digests import ranker_digest
@@ -20,7 +20,6 @@ from wqa.errors import (
     MissingDependency,
     OptionError,
     RunDirectoryError,
-    WqaError,
     how_to_install,
 )
 from wqa.serve.config import BACKLOG, THREAD, ServeConfig
@@ -203,25 +202,70 @@ def work(
     loads_first: bool = False,
 ) -> int:
     """Load a ranker and answer requests in this process, until it is told to stop."""
-    with _told_to_stop() as stop:
+    life = _Life(on_ready)
+    with stopping_signals(life.stop):
         on_begin()
         app = _create_app(run, config, options, digest)
         from wqa.serve.connections import build_server
 
         service, server = app.state.service, build_server(app, config, loads_first)
-        outcome = _Outcome(server, on_ready)
-        service.on_loaded, service.on_ended = outcome.loaded, outcome.ended
+        service.on_loaded, service.on_ended = life.loaded, life.ended
         service.is_draining = lambda: server.should_exit
-        stop(server)
+        life.server, server.should_exit = server, life.is_stopped
+        # uvicorn has handlers of its own while it runs, and raises the signals again at its end.
         server.run(sockets=[listener])
-    if outcome.failure is not None:
-        raise outcome.failure
+    if life.failure is not None:
+        raise life.failure
     log("stopped")
     # A server that has not started has taken no request.
-    is_late = server.started and is_ranking() and outcome.is_ready
+    is_late = server.started and is_ranking() and life.is_ready
     if is_late or service.cut_off:
         log("late", seconds=config.drain, requests=service.cut_off)
-    return LATE if is_late or service.cut_off or outcome.has_ended else 0
+    return LATE if is_late or service.cut_off or life.has_ended else 0
+
+
+class _Life:
+    """What becomes of a server and its ranker. It may be told to stop before it is there."""
+
+    def __init__(self, on_ready: Callable[[], None]) -> None:
+        self._on_ready = on_ready
+        self.server: Any = None
+        self.is_stopped = self.is_ready = self.has_ended = False
+        self.failure: Optional[BaseException] = None
+
+    def stop(self) -> None:
+        self.is_stopped = True
+        if self.server is not None:
+            self.server.should_exit = True
+
+    def loaded(self, error: Optional[BaseException]) -> None:
+        if error is None:
+            self.is_ready = True
+            self._on_ready()
+        else:
+            self.failure = error
+            self.stop()
+
+    def ended(self) -> None:
+        self.has_ended = True
+        self.stop()
+
+
+@contextlib.contextmanager
+def stopping_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call a function at each signal that stops a server, inside the block.
+
+    SIGHUP, of a terminal that is closed, is one of them unless nohup ignores it.
+    """
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = [signal.signal(number, lambda got, frame: stop()) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before):
+            signal.signal(number, handler)
 
 
 def is_ranking() -> bool:
@@ -230,65 +274,3 @@ def is_ranking() -> bool:
     Such a thread crashes in the end of the interpreter, so that its process ends by `os._exit`.
     """
     return any(thread.name == THREAD for thread in threading.enumerate())
-
-
-class _Outcome:
-    """What became of the ranker of a server."""
-
-    def __init__(self, server: Any, on_ready: Callable[[], None]) -> None:
-        self._server, self._on_ready = server, on_ready
-        self.is_ready = self.has_ended = False
-        self.failure: Optional[BaseException] = None
-
-    def loaded(self, error: Optional[BaseException]) -> None:
-        if error is None:
-            self.is_ready = True
-            self._on_ready()
-        else:
-            self.failure = error
-            self._server.should_exit = True
-
-    def ended(self) -> None:
-        self.has_ended = True
-        self._server.should_exit = True
-
-
-def stopping_signals() -> List[signal.Signals]:
-    """Signals that stop a server; SIGHUP, of a terminal that is closed, unless nohup ignores it."""
-    numbers = [signal.SIGTERM, signal.SIGINT]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        numbers.append(signal.SIGHUP)
-    return numbers
-
-
-@contextlib.contextmanager
-def _told_to_stop() -> Iterator[Callable[[Any], None]]:
-    """Let the signals that stop a server stop the one that the function is given, also before that.
-
-    uvicorn has handlers of its own while it runs, and raises the signals again at its end.
-    """
-    servers: List[Any] = []
-    told: List[int] = []
-
-    def tell(number: int, frame: object) -> None:
-        told.append(number)
-        for server in servers:
-            server.should_exit = True
-
-    def stop(server: Any) -> None:
-        servers.append(server)
-        if told:
-            server.should_exit = True
-
-    numbers = stopping_signals()
-    before = [signal.signal(number, tell) for number in numbers]
-    try:
-        yield stop
-    finally:
-        for number, handler in zip(numbers, before):
-            signal.signal(number, handler)
-
-
-def log_failure(error: WqaError) -> None:
-    """Log why a worker cannot begin."""
-    log("failed", error=type(error).__name__, message=str(error))

@@ -7,6 +7,7 @@ supervisor answers 503. Workers are spawned, not forked: a fork copies MXNet's t
 from __future__ import annotations
 
 import contextlib
+import json
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -17,17 +18,17 @@ import sys
 import tempfile
 import threading
 import time
-from typing import Any, List
+import uuid
+from typing import Any, List, Optional
 
 from wqa.errors import WqaError
 from wqa.serve.config import METRICS_FOLDER, ServeConfig
-from wqa.serve.connections import refuse
 from wqa.serve.logs import json_logs, log
+from wqa.serve.requests import RequestError, error_dialect
 from wqa.serve.server import (
     FAILED,
     LATE,
     is_ranking,
-    log_failure,
     served_digest,
     stopping_signals,
     work,
@@ -41,6 +42,8 @@ _LONG_LIFE = 30.0
 _PATIENCE = 10.0
 #: Seconds between two looks at the workers.
 _TICK = 0.2
+#: Seconds for which a client may be silent, and that are spent on one client.
+_SILENCE, _LONGEST = 0.1, 0.5
 
 
 class _Worker:
@@ -64,13 +67,13 @@ class _Worker:
     def start(self) -> None:
         """Start the process, or let it be started later where the machine has no room for it."""
         self._started_at = time.monotonic()
+        # Where one has died, others answer until this one has its ranker.
+        self._loads_first = self.process is not None
         try:
             receiver, sender = self._context.Pipe(duplex=False)
             with contextlib.ExitStack() as on_error:
                 on_error.callback(receiver.close)
                 with sender:
-                    # Where one has died, others answer until this one has its ranker.
-                    self._loads_first = self.process is not None
                     arguments = (*self._arguments, self._loads_first, sender)
                     process = self._context.Process(target=_run, args=arguments)
                     process.start()
@@ -114,19 +117,21 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
     # Not at the top: it chooses how values are kept when it is imported, by the environment.
     from prometheus_client.multiprocess import mark_process_dead
 
-    stopping: List[int] = []
-    numbers = stopping_signals()
-    before = [signal.signal(number, lambda got, frame: stopping.append(got)) for number in numbers]
-    folder = tempfile.mkdtemp(prefix="wqa_metrics_")
-    earlier = os.environ.get(METRICS_FOLDER)
-    os.environ[METRICS_FOLDER] = folder
+    stopping: List[bool] = []
     workers: List[_Worker] = []
-    try:
+    earlier = os.environ.get(METRICS_FOLDER)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(stopping_signals(lambda: stopping.append(True)))
+        folder = tempfile.mkdtemp(prefix="wqa_metrics_")
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        os.environ[METRICS_FOLDER] = folder
+        stack.callback(_restore, METRICS_FOLDER, earlier)
+        stack.callback(lambda: _stop(workers, listener, 0))
         digest = served_digest(run, options)
         for _ in range(config.workers):
             workers.append(_Worker((listener, run, config, options, digest)))
         while not stopping:
-            waiting = _sentinels(workers)
+            waiting = [worker.process.sentinel for worker in workers if not worker.is_dead]
             if not any(worker.accepts for worker in workers):
                 waiting.append(listener)
             arrived = multiprocessing.connection.wait(waiting, _TICK)
@@ -136,21 +141,16 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
                     return FAILED
             # A ranker that is loaded by now answers.
             if listener in arrived and not any(worker.accepts for worker in workers):
-                refuse(listener)
+                _refuse(listener)
         return 0 if _stop(workers, listener, config.drain) else LATE
-    finally:
-        _stop(workers, listener, 0)
-        for number, handler in zip(numbers, before):
-            signal.signal(number, handler)
-        if earlier is None:
-            del os.environ[METRICS_FOLDER]
-        else:
-            os.environ[METRICS_FOLDER] = earlier
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sentinels(workers: List[_Worker]) -> List[Any]:
-    return [worker.process.sentinel for worker in workers if not worker.is_dead]
+def _restore(name: str, value: Optional[str]) -> None:
+    """Restore a variable of the environment."""
+    if value is None:
+        del os.environ[name]
+    else:
+        os.environ[name] = value
 
 
 def _tend(worker: _Worker, mark_dead: Any, folder: str) -> int:
@@ -215,7 +215,7 @@ def _run(
                 loads_first=is_later,
             )
         except WqaError as error:
-            log_failure(error)
+            log("failed", error=type(error).__name__, message=str(error))
             status = FAILED
     if is_ranking():
         os._exit(status)
@@ -227,3 +227,36 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _refuse(listener: socket.socket) -> None:
+    """Accept a connection, answer 503 to its request, and close it."""
+    with contextlib.suppress(OSError):  # the client has gone away, or says nothing
+        connection, _ = listener.accept()
+        with connection:
+            connection.settimeout(_SILENCE)
+            end = time.monotonic() + _LONGEST
+            _, path, *_ = [*connection.recv(1 << 16).split(b" ", 2), b"", b""]
+            seconds = time.monotonic() - end + _LONGEST
+            connection.sendall(_answer(path.decode("latin-1"), seconds))
+            connection.shutdown(socket.SHUT_WR)
+            # What is not read would reset the connection, and the answer with it.
+            while time.monotonic() < end and connection.recv(1 << 16):
+                pass
+
+
+def _answer(path: str, seconds: float) -> bytes:
+    id = str(uuid.uuid4())
+    error = RequestError("draining", "service", "has no ranker", mend="try again")
+    body = json.dumps(error_dialect(path).body(error, id)).encode("utf-8")
+    path = path.partition("?")[0][:60]
+    log("request", id=id, path=path, status=503, seconds=round(seconds, 6), refused=error.kind)
+    head = (
+        "HTTP/1.1 503 Service Unavailable",
+        "content-type: application/json",
+        f"content-length: {len(body)}",
+        "retry-after: 1",
+        f"x-request-id: {id}",
+        "connection: close",
+    )
+    return "\r\n".join(head).encode("ascii") + b"\r\n\r\n" + body
