@@ -300,7 +300,7 @@ def test_what_a_killed_merge_leaves_is_removed(tmp_path, monkeypatch, function, 
     write_questions(data, QUESTIONS[:2])
     job = ScoringJob("wo", str(data), str(tmp_path / "out"), partition_tokens=1)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(f"wqa.cluster.outputs.{function}", deadly)
+        patch.setattr(f"wqa.cluster.run.{function}", deadly)
         run_partitions(job)
     for path in tmp_path.glob(".out.partitions.*.tmp"):  # of this process, which lives
         path.rename(tmp_path / f".out.partitions.{machine()}.{2**22 + 1}.tmp")

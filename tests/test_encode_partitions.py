@@ -399,7 +399,7 @@ def test_a_killed_merge_is_continued(job, whole, monkeypatch, call, when):
     "killer, left",
     [
         (("wqa.cache.document_cache_writer", "DocumentCacheWriter._change_index", "3"), 5),
-        (("wqa.cluster.outputs", "shutil.rmtree", "1"), 0),
+        (("wqa.cluster.run", "shutil.rmtree", "1"), 0),
     ],
 )
 def test_a_merge_whose_process_is_killed_is_continued(job, whole, tmp_path, killer, left):

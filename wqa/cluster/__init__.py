@@ -2,9 +2,9 @@
 
 from wqa.cluster.encoder import EncodingJob, PartitionEncoder
 from wqa.cluster.job import Job, PartitionRunner
-from wqa.cluster.outputs import merge_partitions
 from wqa.cluster.run import (
     JobReport,
+    merge_partitions,
     merge_shards,
     parse_shard,
     run_on_cluster,

@@ -1,17 +1,20 @@
-"""Runs of a job: its partitions in this process, as one of many shards, or by Ray."""
+"""Runs of a job: its partitions in this process, as one of many shards, or by Ray; their merge."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+import shutil
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from wqa.cluster.job import Job, PartitionRunner
-from wqa.cluster.outputs import Merged, merge_partitions, remove_merged
-from wqa.cluster.partition_files import Manifest, check_manifest, read_manifest
+from wqa.cluster.partition_files import NAME, Manifest, check_manifest, read_manifest
 from wqa.cluster.ray_cluster import compute_on_ray
-from wqa.errors import DataError, OptionError, OutputLocked, Stopped, printable, shorten
-from wqa.io.progress import StopRequest, progress_bar
+from wqa.errors import DataError, OptionError, OutputLocked, Stopped, WqaError, printable, shorten
+from wqa.io.files import remove_abandoned, temporary_path
+from wqa.io.locks import lock_output
+from wqa.io.progress import StopRequest, progress_bar, with_bar
 
 LOGGER = logging.getLogger(__name__)
 
@@ -211,7 +214,7 @@ def merge_shards(job: Job, progress: bool = False, stop: Optional[StopRequest] =
             f"{len(manifest.partitions)} partitions",
             "run the shards that have not ended",
         )
-    return _report(merge_partitions(job, manifest, progress, stop), manifest, 0)
+    return merge_partitions(job, manifest, progress, stop)
 
 
 def run_on_cluster(
@@ -270,15 +273,110 @@ def _merge_if_whole(
     if missing and job.finished(manifest.made_with) is None:
         return JobReport(None, count, computed, len(missing))
     try:
-        merged = merge_partitions(job, manifest, progress, stop)
+        return merge_partitions(job, manifest, progress, stop)._replace(computed=computed)
     except OutputLocked as locked:
         LOGGER.info(
             printable(f"the partitions are not merged yet: {locked.where} is {locked.found}")
         )
         return JobReport(None, count, computed)
-    return _report(merged, manifest, computed)
 
 
-def _report(merged: Merged, manifest: Manifest, computed: int) -> JobReport:
-    count = len(manifest.partitions)
-    return JobReport(merged.meta, count, computed, 0, merged.seconds, merged.cpu_seconds)
+def merge_partitions(
+    job: Job, manifest: Manifest, progress: bool = False, stop: Optional[StopRequest] = None
+) -> JobReport:
+    """Merge the partitions of a job, and remove them.
+
+    Results that are merged already are kept as they are.
+
+    Parameters
+    ----------
+    job : Job
+        The job.
+    manifest : Manifest
+        Its manifest.
+    progress : bool
+        Show a bar on standard error.
+    stop : StopRequest, optional
+        Once it holds a signal, the merge ends after the current partition.
+
+    Returns
+    -------
+    JobReport
+
+    Raises
+    ------
+    Stopped
+        If a signal has stopped the merge; the partitions stay.
+    DataError, OutputLocked, StorageError
+        As `Job.merge` raises them; the partitions stay.
+    """
+    parts = _Parts(job, manifest, progress, stop or StopRequest())
+    with lock_output(job.folder):
+        meta = None
+        if not (job.folder / NAME).is_file():  # another process has merged them
+            meta = job.finished(manifest.made_with)
+        if meta is None:
+            meta = job.merge(manifest, parts)
+            _remove_partitions(job)
+    if len(parts.instruction_sets) > 1:
+        LOGGER.warning(
+            f"the partitions were {job.wording.participle} on processors with different "
+            f"instruction sets, whose {job.wording.results} agree to rounding: "
+            + "; ".join(sorted(parts.instruction_sets))
+        )
+    count, seconds = len(manifest.partitions), round(parts.seconds, 3)
+    return JobReport(meta, count, 0, 0, seconds, round(parts.cpu_seconds, 3))
+
+
+def remove_merged(job: Job, made_with: Mapping[str, Any]) -> None:
+    """Remove partitions that are merged, which a process has left that was killed.
+
+    What is not of this job, or in use by another process, stays.
+    """
+    remove_abandoned(job.folder)
+    if not (job.folder / NAME).is_file():
+        return
+    # The results are there: whatever stands in the way is no error of this command.
+    with contextlib.suppress(WqaError), lock_output(job.folder):
+        manifest = read_manifest(job.folder)
+        if manifest is not None:
+            check_manifest(manifest, job.folder, made_with, job.optional_settings)
+            _remove_partitions(job)
+
+
+def _remove_partitions(job: Job) -> None:
+    """Remove the folder of the partitions, at once for those who look for its manifest."""
+    remove_abandoned(job.folder)
+    leftover = temporary_path(job.folder)
+    try:
+        job.folder.rename(leftover)
+    except OSError:  # the folder above may be read-only
+        leftover = job.folder
+    # The results are there; what another process holds open may stay.
+    shutil.rmtree(leftover, ignore_errors=True)
+
+
+class _Parts:
+    """Results of the partitions in order, of which two at most are in memory at a time."""
+
+    def __init__(self, job: Job, manifest: Manifest, progress: bool, stop: StopRequest) -> None:
+        self._job, self._manifest, self._progress, self._stop = job, manifest, progress, stop
+        self.seconds = self.cpu_seconds = 0.0
+        self.instruction_sets: Set[str] = set()
+
+    def __iter__(self) -> Iterator[Any]:
+        files, partitions = self._job.files(self._manifest), self._manifest.partitions
+        indices = range(len(partitions))
+        for index in with_bar(indices, len(partitions), "merging", self._progress, "partition"):
+            if self._stop.signal:
+                where = f"{self._job.out}, {index} of {len(partitions)} partitions merged"
+                raise Stopped(self._stop.signal, where, f"they stay in {self._job.folder}")
+            stored = files.read(index)
+            try:
+                part = self._job.unpack(stored.content, partitions[index])
+            except ValueError as error:
+                raise files.damaged(index, str(error)) from None
+            self.seconds += stored.facts["seconds"]
+            self.cpu_seconds += stored.facts["cpu_seconds"]
+            self.instruction_sets.add(stored.facts["instruction_sets"])
+            yield part

@@ -1,4 +1,7 @@
-"""Scoring of a corpus as divided work: each partition is read and ranked by itself."""
+"""Scoring of a corpus as divided work: each partition is read and ranked by itself, then merged.
+
+Merged scores are the folder of arrays for teachers, JSON lines, or a TREC run.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,31 @@ import dataclasses
 import json
 import pathlib
 import re
-from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import (
+    Any,
+    Callable,
+    ClassVar,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
 
 import numpy as np
 
 from wqa.cluster.job import Job, PartitionRunner, Wording
-from wqa.cluster.outputs import RunWriter, finished, write_arrays, write_file
-from wqa.cluster.partition_files import Content, Layout, Manifest
+from wqa.cluster.partition_files import NAME, Content, Layout, Manifest, partitions_folder
+from wqa.config import read_json
 from wqa.data.ir_names import is_ir_name
 from wqa.data.partitions import Partition, PartitionReader, QuestionGroup, partitions_of
-from wqa.data.records import Question, filter_rule
-from wqa.data.scores import COUNTS
+from wqa.data.records import Candidate, Question, filter_rule
+from wqa.data.scores import COUNTS, FORMAT, TYPES
 from wqa.errors import DataError, OptionError, check_choice, shorten
+from wqa.inference.ranking import differs
 from wqa.inference.scored_questions import (
     ARRAYS,
     ScoredQuestions,
@@ -25,9 +41,152 @@ from wqa.inference.scored_questions import (
     passing,
     score_questions,
 )
+from wqa.io.arrays import ArrayFolder, ArrayWriter, reusable_folder
+from wqa.io.files import sha256, write_json
+from wqa.io.lines import write_lines
 from wqa.io.locks import lock_output
 from wqa.systems.load import load_ranker
-from wqa.systems.scores import OPTIONAL_SETTINGS, machine_settings, score_settings
+from wqa.systems.scores import OPTIONAL_SETTINGS, machine_settings, score_settings, with_defaults
+
+#: Writes a TREC run: a path, questions and their rankings, as `wqa.evaluation.write_run` does.
+RunWriter = Callable[[pathlib.Path, Iterable[Question], Iterable[Any]], None]
+
+#: Files of the outputs that are one file.
+FILES = {"jsonl": "scores.jsonl", "trec": "run.trec"}
+
+_MEND = "delete the folder, or choose another one"
+
+
+class StoredRanking(NamedTuple):
+    """What the file of a partition holds of a ranking; the names are those of `Ranking`."""
+
+    order: np.ndarray
+    scores: np.ndarray
+    exits: np.ndarray
+    stages: np.ndarray
+
+    @property
+    def differs(self) -> np.ndarray:
+        """(n - 1,) as `Ranking.differs` has it."""
+        return differs(self.order, self.stages, self.exits, self.scores)
+
+
+def _read_meta(out: pathlib.Path, output: str) -> Dict[str, Any]:
+    path = out / FILES[output]
+    try:
+        meta = read_json(out / "meta.json")
+        if meta.get("output") != output:
+            raise OptionError("out", f"{out}, a folder with other files", f"a folder of {output}")
+        size = path.stat().st_size
+    except (OSError, ValueError, AttributeError) as error:
+        problem = f"cannot be read ({error})"
+        raise DataError(out, problem, f"a whole folder of {output}", _MEND) from None
+    if size != meta.get("bytes"):
+        raise DataError(path, f"{size} bytes", f"{shorten(meta.get('bytes'))} bytes", _MEND)
+    return meta
+
+
+def _refuse_other_files(out: pathlib.Path, output: str) -> None:
+    """Refuse a folder with files that no merge leaves that was stopped."""
+    merges = (partitions_folder(out) / NAME).is_file()
+    for entry in out.iterdir():
+        is_left = merges and entry.name == FILES.get(output) or entry.suffix == ".tmp"
+        if output == "logits":
+            is_left = entry.suffix == ".bin" or entry.name == "journal.json"
+        if not is_left:
+            found = f"{out}, a folder with other files"
+            raise OptionError("out", found, "the path of a folder to make")
+
+
+def _write_arrays(
+    job: ScoringJob, made_with: Mapping[str, Any], parts: Iterable[ScoredQuestions]
+) -> None:
+    """Write the folder of arrays that `wqa.systems.scores.write_scores` would write."""
+    if reusable_folder(job.out, FORMAT, "folder of scores", made_with) is not None:
+        return
+    counts = dict.fromkeys(COUNTS, 0)
+    with ArrayWriter(job.out, FORMAT, TYPES, made_with) as writer:
+        writer.restart()  # what a scoring in one process has left
+        for part in _counted(parts, counts):
+            for name in TYPES:
+                writer.append(name, part.arrays[name])
+        writer.finish({**counts, "run": job.run})
+
+
+def _write_file(
+    job: ScoringJob, made_with: Mapping[str, Any], parts: Iterable[ScoredQuestions]
+) -> None:
+    """Write JSON lines or a TREC run, and ``meta.json`` beside it."""
+    counts = dict.fromkeys(COUNTS, 0)
+    path = pathlib.Path(job.out) / FILES[job.output]
+    counted = _counted(parts, counts)
+    if job.output == "jsonl":
+        write_lines(path, _lines(counted))
+    elif job.run_writer is not None:
+        _write_run(path, counted, job.run_writer)
+    meta = {
+        "format": FORMAT,
+        "output": job.output,
+        **made_with,
+        **counts,
+        "run": job.run,
+        "bytes": path.stat().st_size,
+        "sha256": sha256(path),
+    }
+    write_json(path.with_name("meta.json"), meta)
+
+
+def _counted(parts: Iterable[ScoredQuestions], counts: Dict[str, int]) -> Iterator[ScoredQuestions]:
+    for part in parts:
+        for name in counts:
+            counts[name] += part.counts[name]
+        yield part
+
+
+def _rankings(part: ScoredQuestions) -> Iterator[StoredRanking]:
+    """The ranking of each question of a partition."""
+    start = 0
+    for length in part.lengths:
+        values = {}
+        for name in StoredRanking._fields:
+            values[name] = part.arrays[name][start : start + length]
+        yield StoredRanking(**values)
+        start += length
+
+
+def _lines(parts: Iterable[ScoredQuestions]) -> Iterator[str]:
+    """A JSON object for each question; the score of a blank candidate is null."""
+    for part in parts:
+        for (id, document_ids), ranking in zip(part.names, _rankings(part)):
+            fields = [f'"id": {json.dumps(id, ensure_ascii=False)}']
+            if document_ids is not None:
+                fields.append(f'"candidates": {json.dumps(document_ids, ensure_ascii=False)}')
+            # Nine digits tell all numbers of single precision apart.
+            scores = [f"{score:.9g}" for score in ranking.scores.tolist()]
+            scores = ["null" if score == "-inf" else score for score in scores]
+            fields.append(f'"order": {json.dumps(ranking.order.tolist())}')
+            fields.append(f'"scores": [{", ".join(scores)}]')
+            fields.append(f'"exits": {json.dumps(ranking.exits.tolist())}')
+            yield "{" + ", ".join(fields) + "}"
+
+
+def _write_run(path: pathlib.Path, parts: Iterable[ScoredQuestions], run_writer: RunWriter) -> None:
+    waiting: List[StoredRanking] = []
+
+    def questions() -> Iterator[Question]:
+        for part in parts:
+            for (id, ids), ranking in zip(part.names, _rankings(part)):
+                waiting.append(ranking)
+                document_ids = ids or [None] * len(ranking.scores)
+                candidates = tuple(Candidate("", None, document) for document in document_ids)
+                yield Question(id, "", candidates)
+
+    def rankings() -> Iterator[StoredRanking]:
+        while waiting:
+            yield waiting.pop()
+
+    run_writer(path, questions(), rankings())
+
 
 #: Forms of merged scores.
 OUTPUTS = ("logits", "jsonl", "trec")
@@ -106,7 +265,24 @@ class ScoringJob(Job):
 
     def finished(self, made_with: Dict[str, Any]) -> Optional[Dict[str, Any]]:
         """``meta.json`` of the merged scores; None where they are not there yet."""
-        return finished(pathlib.Path(self.out), self.output, made_with)
+        out = pathlib.Path(self.out)
+        if out.is_file():
+            raise OptionError("out", f"{out}, a file", "the path of a folder to make")
+        if not out.exists():
+            return None
+        if not (out / "meta.json").is_file():
+            _refuse_other_files(out, self.output)
+            return None
+        if self.output == "logits":
+            folder = ArrayFolder(out, FORMAT, "folder of scores", "choose another folder", COUNTS)
+            folder.check_made_with(with_defaults(made_with), _MEND)
+            return folder.meta
+        meta = _read_meta(out, self.output)
+        for name, expected in with_defaults(made_with).items():
+            if meta.get(name) != expected:
+                problem = f"made with {name} {shorten(meta.get(name), 70)}"
+                raise DataError(out, problem, shorten(expected, 70), _MEND)
+        return meta
 
     def unpack(self, content: Content, partition: Partition) -> ScoredQuestions:
         """Take the scores of a partition from the content of its file."""
@@ -122,16 +298,12 @@ class ScoringJob(Job):
 
     def merge(self, manifest: Manifest, parts: Iterable[ScoredQuestions]) -> Dict[str, Any]:
         """Write the scores in their form, unless they are there; ``meta.json`` of them."""
-        out = pathlib.Path(self.out)
-        with lock_output(out):
-            meta = finished(out, self.output, manifest.made_with)
+        with lock_output(self.out):
+            meta = self.finished(manifest.made_with)
             if meta is None:
-                facts = {"run": self.run}
-                if self.output == "logits":
-                    write_arrays(out, manifest.made_with, parts, facts)
-                else:
-                    write_file(out, self.output, manifest.made_with, parts, facts, self.run_writer)
-                meta = finished(out, self.output, manifest.made_with)
+                write = _write_arrays if self.output == "logits" else _write_file
+                write(self, manifest.made_with, parts)
+                meta = self.finished(manifest.made_with)
         assert meta is not None
         return meta
 
