@@ -18,7 +18,7 @@ from wqa.data.digests import forget_digests
 from wqa.engines.hidden import RowStore
 from wqa.engines.onednn import PackedBatch, Quantized
 from wqa.engines.onednn.library import library
-from wqa.engines.onednn.packing import GROUP_SCORES, GROUPS
+from wqa.engines.onednn.packed_parts import GROUP_SCORES, GROUPS
 from wqa.engines.onednn.quantize import channel_factors, quantize_layer
 from wqa.errors import MissingDependency, OptionError, PrecisionError, RunDirectoryError
 from wqa.inference import CascadeRanker

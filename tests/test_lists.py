@@ -28,10 +28,9 @@ from wqa.errors import (
 from wqa.evaluation import by_document_id
 from wqa.systems import SYSTEMS
 from wqa.systems.cosinet.config import ListConfig
-from wqa.systems.cosinet.engines import HybridListEngine
 from wqa.systems.cosinet.inputs import ListEncoder, plan_lists
 from wqa.systems.cosinet.lists import ListRecurrence
-from wqa.systems.cosinet.ranker import ListRanker
+from wqa.systems.cosinet.ranker import HybridListEngine, ListRanker
 from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
@@ -638,7 +637,7 @@ def test_groups_and_micro_batches_change_no_score(questions):
 
 
 def test_lists_of_several_lengths_share_batches(monkeypatch):
-    monkeypatch.setattr("wqa.systems.cosinet.engines._ELEMENTS", 600 * 7)
+    monkeypatch.setattr("wqa.systems.cosinet.ranker._ELEMENTS", 600 * 7)
     ranker = small_ranker()
     rng = np.random.default_rng(8)
     lists = [rng.integers(0, 10, (count, 3)) for count in (3, 1, 9, 2, 3, 5)]

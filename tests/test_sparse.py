@@ -7,11 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wqa.engines.sparse.lists import WordLists, lists_of_arrays
-from wqa.engines.sparse.relatedness import Relatedness
-from wqa.engines.sparse.rows import WordRows
+from wqa.engines.sparse.lists import Relatedness, WordLists, lists_of_arrays
+from wqa.engines.sparse.rows import Steps, Windows, WordRows
 from wqa.engines.sparse.threads import in_threads
-from wqa.engines.sparse.windows import Steps, Windows
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=8).map(np.array)
 
@@ -132,7 +130,7 @@ def test_an_interrupt_while_rows_are_computed_leaves_right_rows(monkeypatch):
 
 @pytest.mark.parametrize("words", [1, 10, 4096])
 def test_relatedness_is_the_greatest_cosine(words, monkeypatch):
-    monkeypatch.setattr("wqa.engines.sparse.relatedness._WORDS", words)
+    monkeypatch.setattr("wqa.engines.sparse.lists._WORDS", words)
     rng = np.random.default_rng(5)
     vectors = rng.normal(size=(30, 6)).astype(np.float32)
     vectors[7] = 0

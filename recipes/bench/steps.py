@@ -22,7 +22,7 @@ import numpy as np
 from contenders import run_corpus
 
 from wqa.config import BACKBONES
-from wqa.engines.onednn import check_precision, kernels, library, primitives
+from wqa.engines.onednn import check_precision, library, primitives
 from wqa.errors import MissingDependency, PrecisionError
 from wqa.systems.load import load_ranker
 from wqa.systems.random import random_pairs
@@ -104,7 +104,7 @@ def onednn_product(kind, *steps):
     kind : {"float32", "bfloat16", "int8"}
         Type of the operands.
     *steps : tuple
-        Steps after the product, as `wqa.engines.onednn.kernels.Attributes` takes them.
+        Steps after the product, as `wqa.engines.onednn.primitives.Attributes` takes them.
 
     Returns
     -------
@@ -116,17 +116,17 @@ def onednn_product(kind, *steps):
     bias = library.Array(library.Layout((1, OUT), "float32"))
     out = library.Array(library.Layout((ROWS, OUT), "float32" if kind == "float32" else "bfloat16"))
     weights = library.Layout((IN, OUT), kind, any_layout=True)
-    scales = {kernels.WEIGHTS: 0} if kind == "int8" else None
+    scales = {primitives.WEIGHTS: 0} if kind == "int8" else None
     kernel = primitives.product(source.layout, weights, out.layout, bias.layout, scales, steps)
     arrays = {
-        kernels.SRC: source,
-        kernels.WEIGHTS: kernels.PackedWeights(kernel),
-        kernels.BIAS: bias,
-        kernels.DST: out,
+        primitives.SRC: source,
+        primitives.WEIGHTS: primitives.PackedWeights(kernel),
+        primitives.BIAS: bias,
+        primitives.DST: out,
     }
     if scales:
         scale = library.Array(library.Layout((1,), "float32"), np.ones(1, np.float32))
-        arrays[kernels.scale_argument(kernels.WEIGHTS)] = scale
+        arrays[primitives.scale_argument(primitives.WEIGHTS)] = scale
     return kernel.bind(arrays, scratch=library.Scratch())
 
 

@@ -110,6 +110,7 @@ class PairEncoder:
         self.max_length = max_length
         self.long_questions = long_questions
         self.form = PAIR_FORMS[tokenizer.pair_form]
+        self._specials = self.form.specials
         # One id more than fits, so that longer texts are told from those that fit.
         self.needed = max_length + 1
         self._longest_question = self._most_question_tokens()
@@ -268,16 +269,17 @@ class PairEncoder:
         InputError, QuestionTooLong
             As `encode` raises them.
         """
-        where = f"question {shorten(name or question)}"
+
+        def refused(found: str, expected: str) -> InputError:
+            return InputError(f"question {shorten(name or question)}", found, expected)
+
         if isinstance(candidates, str) or not isinstance(question, str):
-            raise InputError(
-                where, "not a string and a list of strings", "one question and its candidates"
-            )
+            raise refused("not a string and a list of strings", "one question and its candidates")
         if not len(candidates):
-            raise InputError(where, "the candidate list is empty", "at least one candidate")
+            raise refused("the candidate list is empty", "at least one candidate")
         whole_ids, *candidate_ids = self.tokenizer.encode([question, *candidates], self.needed)
         if not whole_ids:
-            raise InputError(where, "the question is empty", "text")
+            raise refused("the question is empty", "text")
         question_ids = self.fit_question(whole_ids, name or question)
         room = self._room(len(question_ids))
         truncated = [len(ids) > room for ids in candidate_ids]
@@ -287,7 +289,7 @@ class PairEncoder:
 
     def _room(self, question_tokens: int) -> int:
         """Most tokens of a candidate of a question of so many tokens."""
-        return self.max_length - self.form.specials - question_tokens
+        return self.max_length - self._specials - question_tokens
 
     def fit_question(self, question_ids: List[int], name: str = "") -> List[int]:
         """Apply the rule for over-long questions to the token ids of a question.

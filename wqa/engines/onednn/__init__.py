@@ -6,7 +6,7 @@ runtime.
 
 `PackedLayers` runs layers on packed rows, for ranking. `GradientEngine` runs slices of layers in
 MXNet's autograd graph, for training. `quantize_layers` prepares 8-bit products. They know layers,
-but no paper, head or loss. `library` loads oneDNN and describes memory, `kernels` compiles
+but no paper, head or loss. `library` loads oneDNN and describes memory, `primitives` compiles
 operations, and `operations` binds them to buffers.
 """
 
@@ -14,7 +14,7 @@ import wqa.models  # noqa: F401 - prepares the process before any module here im
 from wqa.engines.onednn.choice import check_precision, choose_engine, encoding_kind
 from wqa.engines.onednn.gradients import GradientEngine
 from wqa.engines.onednn.library import available, instruction_set
-from wqa.engines.onednn.packing import PackedBatch
+from wqa.engines.onednn.packed_parts import PackedBatch
 from wqa.engines.onednn.parameters import Quantized
 from wqa.engines.onednn.quantize import quantize_layers, read_quantized, write_quantized
 from wqa.engines.onednn.scoring import PackedLayers

@@ -16,7 +16,7 @@ import importlib.metadata
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Iterator, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, TypeVar
 
 import numpy as np
 
@@ -281,3 +281,31 @@ def one(kind: str) -> np.generic:
     """The number 1 in an element type."""
     number = np.float32(1)
     return number if kind == "float32" else np.uint16(number.view(np.uint32) >> 16)
+
+
+class _Argument(ctypes.Structure):
+    _fields_ = [("number", ctypes.c_int), ("memory", Pointer)]
+
+
+@functools.lru_cache(maxsize=None)
+def _argument_array(count: int) -> Any:
+    """ctypes' type of several arguments, kept: the types are cycles of references."""
+    return _Argument * count
+
+
+class Call:
+    """An operation bound to its arrays; calling it runs it."""
+
+    __slots__ = ("_execute", "_primitive", "_count", "_arguments", "_kept")
+
+    def __init__(self, kernel: Handle, arrays: Dict[int, Memory]) -> None:
+        self._execute = library().dnnl_primitive_execute
+        self._primitive, self._count = kernel.handle, len(arrays)
+        arguments = [_Argument(number, array.handle) for number, array in arrays.items()]
+        self._arguments = _argument_array(len(arrays))(*arguments)
+        self._kept = (kernel, arrays)
+
+    def __call__(self) -> None:
+        status = self._execute(self._primitive, stream(), self._count, self._arguments)
+        if status:
+            raise RuntimeError(f"dnnl_primitive_execute returned status {status}")

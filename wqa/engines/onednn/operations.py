@@ -11,7 +11,9 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from wqa.engines.onednn import primitives
-from wqa.engines.onednn.kernels import (
+from wqa.engines.onednn.library import TYPES, Array, Call, Layout, Memory, Scratch, zeros
+from wqa.engines.onednn.parameters import Dense, Norm
+from wqa.engines.onednn.primitives import (
     BETA,
     BIAS,
     DIFF_BETA,
@@ -23,12 +25,9 @@ from wqa.engines.onednn.kernels import (
     SRC,
     SRC_1,
     WEIGHTS,
-    Call,
     Kernel,
     scale_argument,
 )
-from wqa.engines.onednn.library import TYPES, Array, Layout, Memory, Scratch, zeros
-from wqa.engines.onednn.parameters import Dense, Norm
 
 #: A step after a product: its name, and a second operand, a number or None.
 Step = Tuple[str, Union[Array, float, None]]

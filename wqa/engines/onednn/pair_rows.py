@@ -13,11 +13,11 @@ from typing import List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from wqa.engines.onednn import primitives
-from wqa.engines.onednn.kernels import DST, SRC, SRC_1, Call
-from wqa.engines.onednn.library import TYPES, Array, Layout, Scratch, as_float32, check_thread
+from wqa.engines.onednn.library import TYPES, Array, Call, Layout, Scratch, as_float32, check_thread
 from wqa.engines.onednn.operations import Operations
 from wqa.engines.onednn.packed_parts import Recent
 from wqa.engines.onednn.parameters import Norm
+from wqa.engines.onednn.primitives import DST, SRC, SRC_1
 
 #: Element type by the NumPy type that carries it.
 _KINDS = {np.dtype(carrier): kind for kind, (_, carrier) in TYPES.items()}

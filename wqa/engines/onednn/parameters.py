@@ -8,8 +8,8 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
 import mxnet as mx
 import numpy as np
 
-from wqa.engines.onednn.kernels import Call, Kernel, PackedWeights
-from wqa.engines.onednn.library import Array, Layout
+from wqa.engines.onednn.library import Array, Call, Layout
+from wqa.engines.onednn.primitives import Kernel, PackedWeights
 
 #: Products of a layer by name, and the step of the layer to which a product belongs.
 PRODUCTS = {

@@ -18,8 +18,7 @@ from safetensors.numpy import save
 
 from wqa.config import PAIR_FORMS, BackboneConfig
 from wqa.config.reading import open_file
-from wqa.engines.onednn.packed_parts import product_parameter
-from wqa.engines.onednn.packing import PackedBatch
+from wqa.engines.onednn.packed_parts import PackedBatch, product_parameter
 from wqa.engines.onednn.parameters import PRODUCTS, Quantized
 from wqa.engines.onednn.scoring import PackedLayers
 from wqa.errors import OptionError, RunDirectoryError

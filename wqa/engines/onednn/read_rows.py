@@ -24,11 +24,17 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.kernels import Call
-from wqa.engines.onednn.library import Array, Layout, Scratch, as_float32, check_thread
+from wqa.engines.onednn.library import Array, Call, Layout, Scratch, as_float32, check_thread
 from wqa.engines.onednn.operations import Operations
-from wqa.engines.onednn.packed_parts import PackedLayer, Recent, RowBuffers, product_parameter
-from wqa.engines.onednn.packing import Group, PackedBatch, round_up
+from wqa.engines.onednn.packed_parts import (
+    Group,
+    PackedBatch,
+    PackedLayer,
+    Recent,
+    RowBuffers,
+    product_parameter,
+    round_up,
+)
 from wqa.models.backbone import EncoderLayer
 
 #: Rows that attend at once: a row has C numbers for each head of the attention.

@@ -2,7 +2,7 @@
 
 The tokens of a micro-batch are the rows of one matrix, (T, C), without padding. Products,
 normalisations and activations work on that matrix. Attention runs over groups of pairs of one
-length, so it needs no mask. T is rounded up to a multiple of `packing.ROWS`, so that few
+length, so it needs no mask. T is rounded up to a multiple of `packed_parts.ROWS`, so that few
 shapes are compiled; the content of the rows past T does not matter.
 
 Encodings are float32 or bfloat16. Sums with the residual, and the inputs of normalisations, are
@@ -18,17 +18,17 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from wqa.config import BackboneConfig
-from wqa.engines.onednn.kernels import Call
-from wqa.engines.onednn.library import Scratch, as_float32, check_thread, one
+from wqa.engines.onednn.library import Call, Scratch, as_float32, check_thread, one
 from wqa.engines.onednn.operations import Operations
 from wqa.engines.onednn.packed_parts import (
     PackedAttention,
+    PackedBatch,
     PackedEmbeddings,
     PackedLayer,
     Recent,
     RowBuffers,
+    round_up,
 )
-from wqa.engines.onednn.packing import PackedBatch, round_up
 from wqa.engines.onednn.parameters import Quantized
 from wqa.engines.onednn.read_rows import ReadRows
 from wqa.models.backbone import Embeddings, EncoderLayer

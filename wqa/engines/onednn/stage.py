@@ -12,10 +12,9 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.engines.engine import MXNET_LOCK, in_mxnet_thread
-from wqa.engines.onednn.kernels import Call
-from wqa.engines.onednn.library import as_float32, check_thread
+from wqa.engines.onednn.library import Call, as_float32, check_thread
 from wqa.engines.onednn.operations import Operations, Workspace
-from wqa.engines.onednn.packing import PackedBatch, round_up
+from wqa.engines.onednn.packed_parts import PackedBatch, round_up
 from wqa.engines.onednn.parameters import Dense
 from wqa.engines.onednn.read_rows import ATTENDING
 from wqa.engines.onednn.scoring import PackedLayers

@@ -15,8 +15,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from wqa.engines.sparse.parameters import Filters
+from wqa.engines.sparse.rows import Windows
 from wqa.engines.sparse.threads import in_threads
-from wqa.engines.sparse.windows import Windows
 
 
 class BatchWords(NamedTuple):

@@ -16,13 +16,11 @@ from mxnet import autograd
 
 from wqa.engines.onednn.trained import ADD, NULL, Gradient, record, view
 from wqa.engines.sparse.filter_gradients import BatchWords, Convolved, convolve, filter_gradients
-from wqa.engines.sparse.lists import WordLists, lists_of_arrays
+from wqa.engines.sparse.lists import Relatedness, WordLists, lists_of_arrays
 from wqa.engines.sparse.parameters import ListParameters, list_parameters, network_parameters
 from wqa.engines.sparse.recurrence import Pass, run_layer, run_layer_backward
-from wqa.engines.sparse.relatedness import Relatedness
-from wqa.engines.sparse.rows import Distinct, combine, combine_backward, word_weights
+from wqa.engines.sparse.rows import Distinct, Steps, combine, combine_backward, word_weights
 from wqa.engines.sparse.threads import in_threads, one_blas_thread
-from wqa.engines.sparse.windows import Steps
 from wqa.models.network import Network
 
 #: Least number of candidates' words in a thread's share of a batch.

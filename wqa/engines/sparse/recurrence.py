@@ -12,7 +12,7 @@ from typing import Any, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from wqa.engines.sparse.windows import Steps
+from wqa.engines.sparse.rows import Steps
 
 
 class Direction(NamedTuple):

@@ -83,6 +83,7 @@ class DecoupledRanker(CascadeRanker):
         own = network.own_config
         #: Whether the interaction reads the first encoding of each text alone.
         self.reads_first = own.interaction == "linear"
+        self._limits = (own.question_length, network.max_positions)
         depth = network.num_layers
         most = network.config.max_positions
         encoders: Dict[Backbone, DocumentEncoder] = {}  # of both texts, if they share one
@@ -166,8 +167,7 @@ class DecoupledRanker(CascadeRanker):
         network = self.network
         questions = [pair.question for pair in pairs.all]
         documents = [pair.document for pair in pairs.all]
-        limits = (network.own_config.question_length, network.max_positions)
-        for side, limit in zip((questions, documents), limits):
+        for side, limit in zip((questions, documents), self._limits):
             pairs.check_lengths(np.array([text.length for text in side], dtype=int), limit)
             pairs.check_ids([text.token_ids for text in side], network.config.vocab_size)
         ranked: List[Tuple[int, np.ndarray]] = []  # question, its pairs that are not blank

@@ -94,7 +94,8 @@ class JointRanker(EncodingRanker):
         self.network, self.encoder, self._system = network, encoder, system
         self._order = order or network.own_config.order
         check_choice("order", self._order, ORDERS)
-        self._group_tokens = group_tokens
+        self._group_tokens, self._work = group_tokens, network.full_work()
+        self._depth = network.num_layers
         self.set_drops(drop_ratio, keep)
         config = engine or EngineConfig(engine="mxnet")
         self._engine = build_engine(network, encoder.tokenizer, config, quantized, ENGINES)
@@ -210,7 +211,7 @@ class JointRanker(EncodingRanker):
             np.concatenate([*encoded.groups, np.zeros(0, int)]),
             np.concatenate([*scores, np.zeros(0)]),
             encoded.names,
-            exits=self.network.num_layers,
+            exits=self._depth,
             truncated=encoded.truncated,
             cost=self._cost(encoded, positions),
         )
@@ -220,7 +221,7 @@ class JointRanker(EncodingRanker):
         count = sum(map(len, encoded.groups))
         if not count:
             return FREE
-        work = self.network.full_work()
+        work = self._work
         tokens = sum(joint.length for joint in encoded.inputs)
         each = float(count * work)
         padded = float(positions.sum() * work)
