@@ -8,7 +8,7 @@ import pytest
 from conftest import DATA
 
 from wqa.errors import EncoderError, OptionError
-from wqa.systems.mspp.paragraph_batches import Masking
+from wqa.systems.mspp.examples import Masking
 from wqa.text import WordTokenizer, load_tokenizer
 
 #: Mask token, and special tokens, of the stored vocabularies.

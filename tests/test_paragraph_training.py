@@ -14,13 +14,19 @@ from wqa.config import BackboneConfig, TrainingConfig
 from wqa.data import builtin_path, read_questions
 from wqa.data.paragraphs import ParagraphDocument, write_paragraphs
 from wqa.errors import DataError, OptionError, RunDirectoryError, TrainingStopped
-from wqa.models.predictor import TokenPredictor
 from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
-from wqa.systems.mspp.examples import EASY, HARD, POSITIVE, ParagraphExample
-from wqa.systems.mspp.paragraph_batches import Masking, ParagraphEncoder
-from wqa.systems.mspp.paragraph_scores import ParagraphScorer, ParagraphScores, paragraph_figures
+from wqa.systems.mspp.examples import (
+    EASY,
+    HARD,
+    POSITIVE,
+    Masking,
+    ParagraphEncoder,
+    ParagraphExample,
+)
+from wqa.systems.mspp.network import TokenPredictor
+from wqa.systems.mspp.pretraining import ParagraphScorer, ParagraphScores, paragraph_figures
 from wqa.systems.registry import build_network
 from wqa.systems.train import train
 from wqa.text import load_tokenizer

@@ -40,9 +40,8 @@ from wqa.pretrained import read_backbone_config
 from wqa.systems import SYSTEMS
 from wqa.systems.load import load_ranker
 from wqa.systems.load_readers import load_reader, load_verifier
-from wqa.systems.mspp.claim_inputs import encode_claim, prepare_claims
 from wqa.systems.mspp.config import ClaimConfig
-from wqa.systems.mspp.verifier import Verdict, Verifier
+from wqa.systems.mspp.verifier import Verdict, Verifier, encode_claim, prepare_claims
 from wqa.systems.registry import build_network
 from wqa.systems.run_directory import run_kind
 from wqa.systems.train import train

@@ -8,17 +8,17 @@ import math
 import os
 import pathlib
 import subprocess
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
-from wqa.config import BackboneConfig
-from wqa.errors import EncoderError, OptionError, shorten
+from wqa.config import BackboneConfig, RunConfig
+from wqa.errors import EncoderError, OptionError, printable, shorten
 from wqa.io.encoder_directories import encoder_directory
 from wqa.io.files import PathLike, scratch_folder
-from wqa.models import Backbone
+from wqa.models import Backbone, library_versions
 from wqa.pretrained import reference
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import without_gradients
@@ -32,8 +32,46 @@ from wqa.systems.checkpoints import (
     find_layout,
     is_tensor_file,
 )
-from wqa.systems.convert_report import MAX_LENGTH, Report, write_run
-from wqa.text import load_tokenizer
+from wqa.systems.saving import write_run
+from wqa.text import Tokenizer, load_tokenizer
+
+#: Greatest length of a pair that a converted run records.
+MAX_LENGTH = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What `wqa.systems.convert` read and wrote."""
+
+    config: BackboneConfig
+    system: str
+    head: str
+    read: int
+    mapped: int
+    missing: List[str]
+    unused: List[str]
+    parameters: int
+    head_parameters: int
+    differences: Dict[str, float] = dataclasses.field(default_factory=dict)
+    repeated: int = 0
+
+    def __str__(self) -> str:
+        config = self.config
+        tensors = f"{self.read} read, {self.mapped} mapped, {len(self.missing)} missing"
+        if self.repeated:
+            tensors += f", {self.repeated} repeated and equal"
+        lines = [
+            f"family      {config.family.name}, {config.num_layers} layers, {config.units} units, "
+            f"{config.num_heads} heads, {config.vocab_size:,} tokens",
+            f"tensors     {tensors}",
+            f"unused      {len(self.unused)}",
+        ]
+        lines += [f"            {printable(name)}" for name in self.unused]
+        numbers = f"{self.parameters:,} in the encoder, {self.head_parameters:,} in the {self.head}"
+        lines.append(f"parameters  {numbers}")
+        lines += [f"difference  {value:.1e} {part}" for part, value in self.differences.items()]
+        return "\n".join(lines)
+
 
 #: Greatest difference from the reference that `convert` accepts, in float32.
 TOLERANCE = 1e-4
@@ -108,12 +146,11 @@ def convert(
         if check:
             has_scores = layout is not None and layout.has_reference_scores
             differences = compare(model, folder, check, has_scores)
-        system, head, own_config = "encoder", "pooler", {}
+        system, head = "encoder", "pooler"
         if layout is not None:
             system, head = layout.system, layout.head
-            own_config = dataclasses.asdict(model.own_config)
         report = _report(files, model, files.config, system, head, differences=differences)
-        write_run(out, report, model, own_config, tokenizer, str(source), command, max_length)
+        _write(out, report, model, tokenizer, str(source), command, max_length)
     return report
 
 
@@ -154,9 +191,31 @@ def _convert_checkpoint(
     files.fill(network)
     copies = len(files.copied)
     report = _report(files, network, network.config, files.system, "heads", repeated=copies)
-    own_config = dataclasses.asdict(network.own_config)
-    write_run(out, report, network, own_config, tokenizer, str(path), command)
+    _write(out, report, network, tokenizer, str(path), command)
     return report
+
+
+def _write(
+    out: PathLike,
+    report: Report,
+    model: HybridBlock,
+    tokenizer: Tokenizer,
+    source: str,
+    command: str,
+    max_length: int = MAX_LENGTH,
+) -> None:
+    """Write what was converted as a run directory."""
+    own_config = getattr(model, "own_config", None)
+    record = RunConfig(
+        system=report.system,
+        backbone=report.config,
+        network=dataclasses.asdict(own_config) if own_config else {},
+        max_length=min(max_length, report.config.max_positions),
+        encoder=source,
+        versions=library_versions(),
+        command=command,
+    )
+    write_run(out, model, record, tokenizer)
 
 
 def _load(files: Source) -> Tuple[HybridBlock, Optional[DirectoryLayout], int]:

@@ -7,6 +7,7 @@ import json
 import pathlib
 
 import mxnet as mx
+from mxnet.gluon import Block
 
 from wqa.config import RunConfig, to_json
 from wqa.data.digests import record_digests
@@ -18,7 +19,7 @@ from wqa.models import Network, library_versions
 from wqa.pretrained.parameters import write_parameters
 from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import SYSTEMS, add_installed_systems
-from wqa.text import PairEncoder
+from wqa.text import PairEncoder, Tokenizer
 
 
 def save_run(
@@ -65,13 +66,19 @@ def save_run(
         versions=library_versions(),
         command=command,
     )
+    write_run(folder, model, record, encoder.tokenizer)
+    return pathlib.Path(folder)
+
+
+def write_run(folder: PathLike, model: Block, record: RunConfig, tokenizer: Tokenizer) -> None:
+    """Write a network, or an encoder alone, as a run directory."""
     with new_directory(folder) as target:
         write_parameters(model, target / "model.params")
-        encoder.tokenizer.save(target / "tokenizer.json")
+        tokenizer.save(target / "tokenizer.json")
         (target / "config.json").write_text(to_json(record), encoding="utf-8")
         record_digests(target)
-        write_model_card(target, record, model.computes, pathlib.Path(folder).absolute().name)
-    return pathlib.Path(folder)
+        use = getattr(model, "computes", "encoder")
+        write_model_card(target, record, use, pathlib.Path(folder).absolute().name)
 
 
 def _system_of(model: Network) -> str:

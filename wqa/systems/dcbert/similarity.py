@@ -31,9 +31,8 @@ from wqa.errors import check_choice
 from wqa.models.backbone import Backbone
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.runtime import Tensor
-from wqa.systems.dcbert.engines import DecoupledHybridEngine
 from wqa.systems.dcbert.interactions import padding_of
-from wqa.systems.dcbert.ranker import DecoupledRanker
+from wqa.systems.dcbert.ranker import DecoupledHybridEngine, DecoupledRanker
 from wqa.text import SplitEncoder, Tokenizer
 
 #: Log-odds for a unit of similarity: the inverse temperature of the softmax over cosines that

@@ -12,22 +12,81 @@ from __future__ import annotations
 
 from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
+import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine
+from wqa.engines.mxnet import HybridEngine
+from wqa.engines.onednn import PackedBatch, PackedLayers, quantize_layers
+from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
-from wqa.errors import check_choice
+from wqa.errors import InputError, check_choice
 from wqa.inference.cost import FREE, Cost
 from wqa.inference.dropping import DropRatio, Keep
-from wqa.inference.loop import EncodingRanker, Names, names_of_group, score_inputs
+from wqa.inference.loop import EncodingRanker, Names, check_ids, names_of_group, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.models import Network
-from wqa.systems.mspp.engines import ENGINES, check_input, quantize_joint
-from wqa.systems.mspp.inputs import ORDERS, JointInput
-from wqa.text import SplitPair
+from wqa.systems.mspp.inputs import ORDERS, JointInput, pad_inputs
+from wqa.text import SplitPair, bucketed
+
+
+class JointHybridEngine(HybridEngine):
+    """MXNet's engine on joint inputs."""
+
+    def _begin(self, pairs: Sequence[JointInput]) -> Tuple[List[mx.nd.NDArray], int]:
+        length = bucketed(max(joint.length for joint in pairs), self._network.max_positions)
+        return self._arrays(pad_inputs(pairs, length, self._padding_id)), length
+
+
+class JointPackedEngine(PackedEngine):
+    """oneDNN's engine on joint inputs, whose last layer runs for the marks alone."""
+
+    def _batch(self, pairs: Sequence[JointInput]) -> PackedBatch:
+        lengths = np.array([joint.length for joint in pairs])
+        return PackedBatch(lengths, np.stack([joint.marks for joint in pairs]))
+
+    def _begin(self, pairs: Sequence[JointInput], batch: PackedBatch) -> None:
+        _embed(self._layers, pairs, batch)
+
+
+def _embed(layers: PackedLayers, inputs: Sequence[JointInput], batch: PackedBatch) -> None:
+    """Compute the embeddings of joint inputs."""
+    types = np.concatenate([joint.token_types for joint in inputs])
+    positions = None
+    if inputs[0].positions is not None:
+        positions = np.concatenate([joint.positions for joint in inputs])
+    layers.embed(inputs, batch, types, positions)
+
+
+#: Types of MXNet's engine and of oneDNN's, for `wqa.engines.choice.build_engine`.
+ENGINES = (JointHybridEngine, JointPackedEngine)
+
+
+def quantize_joint(
+    network: Network, inputs: Sequence[JointInput], strength: float
+) -> QuantizedLayers:
+    """Quantize the products of all layers of a joint model."""
+    [backbone] = network.encoders
+    layers = list(backbone.layers)
+    return quantize_layers(
+        network.config, backbone.embeddings, layers, inputs, strength, begin=_embed
+    )
+
+
+def check_input(network: Network, joint: JointInput, names: Names) -> None:
+    """Check positions and token ids, which the engines use as indices; errors name the question."""
+    limit = network.config.max_positions
+    length = joint.length
+    if joint.positions is not None:
+        length = max(length, int(joint.positions.max()) + 1)
+    if length > limit:
+        expected = f"at most {limit}, the positions of the network"
+        raise InputError(names.question, f"{length} positions with candidates", expected)
+    check_ids([joint.token_ids], network.config.vocab_size, lambda _: (names.question, ""))
+
 
 #: Seed of the shuffle of a question's candidates.
 SHUFFLE_SEED = 0

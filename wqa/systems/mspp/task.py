@@ -18,8 +18,8 @@ from wqa.config import TrainingConfig
 from wqa.config.systems import System
 from wqa.errors import OptionError
 from wqa.models import Network, NetworkConfig
-from wqa.models.predictor import SourceEncoder
 from wqa.systems.mspp.config import SINGLE_LABEL
+from wqa.systems.mspp.network import SourceEncoder
 from wqa.text import Tokenizer, bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.decoupled import SPECIALS
