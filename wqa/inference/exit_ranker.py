@@ -17,22 +17,15 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tu
 import numpy as np
 from tqdm import tqdm
 
-from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.engines.choice import build_engine
-from wqa.engines.engine import Engine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
-from wqa.errors import OptionError, check_choice
+from wqa.errors import OptionError
 from wqa.inference.cost import FREE, Cost
-from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.loop import EncodingRanker, GroupPairs, Names, check_finite, names_of_group
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking
 from wqa.models import EncoderLayer, Network
 from wqa.text import PairEncoder
-
-#: Candidates that an exit compares: all of a question, or a batch of them.
-POOLS = ("question", "batch")
 
 
 class EncodedQuestion(NamedTuple):
@@ -46,67 +39,13 @@ class EncodedQuestion(NamedTuple):
 class CascadeRanker(EncodingRanker):
     """Ranks with the stages of a network, dropping candidates between them.
 
-    Parameters
-    ----------
-    network : Network
-        Network with its parameters on the engine's device.
-    encoder : PairEncoder
-        Encodes questions and candidates as pairs.
-    drop_ratio : float, or sequence of float or None, optional
-        alpha, as `Ranker.set_drops` takes it. Without drops the ranking is the full network's.
-    keep : int, or sequence of int or None, optional
-        k, as `Ranker.set_drops` takes it.
-    engine : EngineConfig, optional
-        Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
-        parameters at each ranking; oneDNN reads them once.
-    quantized : list of dict, optional
-        `wqa.engines.onednn.Quantized` products of each layer, for int8.
-    pool : {"question", "batch"}
-        Drop among all candidates of a question, or, as the paper's inference does, inside batches
-        of ``pool_size`` candidates.
-    pool_size : int
-        b, for ``pool="batch"``.
-    group_tokens : int
-        Most tokens of a group of questions; a longer question is a group of its own.
-    progress : bool
-        Show a bar on standard error while a group takes longer than two seconds.
-    system : str
-        Name of the system, for `Ranker.capabilities`.
-
-    Raises
-    ------
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        If an option is out of range, or does not fit the network or this machine.
+    It takes the parameters of `wqa.inference.loop.EncodingRanker`.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        encoder: PairEncoder,
-        drop_ratio: DropRatio = None,
-        keep: Keep = None,
-        engine: Optional[EngineConfig] = None,
-        quantized: Optional[QuantizedLayers] = None,
-        pool: str = "question",
-        pool_size: int = 128,
-        group_tokens: int = 65536,
-        progress: bool = False,
-        system: str = "",
-    ) -> None:
-        check_choice("pool", pool, POOLS)
-        if pool_size < 1:
-            raise OptionError("pool_size", pool_size, "a whole number above 0")
-        self.network, self.encoder, self._system = network, encoder, system
+    def __init__(self, network: Network, encoder: PairEncoder, **options: Any) -> None:
         self._stage_work = np.array(network.stage_work())
         self._full_work, self._longest = network.full_work(), network.max_positions
-        self._pool_size = pool_size if pool == "batch" else 0
-        self._group_tokens, self._progress = group_tokens, progress
-        self.set_drops(drop_ratio, keep)
-        self._config = engine or EngineConfig(engine="mxnet")
-        self._engine = self._build_engine(quantized)
-
-    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
-        return build_engine(self.network, self.encoder.tokenizer, self._config, quantized)
+        super().__init__(network, encoder, **options)
 
     @property
     def capabilities(self) -> Capabilities:

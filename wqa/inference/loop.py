@@ -12,8 +12,12 @@ from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, 
 
 import numpy as np
 
+from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.errors import InputError, shorten
+from wqa.engines.choice import build_engine
+from wqa.engines.onednn.quantize import QuantizedLayers
+from wqa.errors import InputError, OptionError, check_choice, shorten
+from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.lookahead import LookAhead
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking, question_name, score_error
@@ -76,11 +80,74 @@ def score_in_groups(
             yield from run(group)
 
 
-class EncodingRanker(Ranker):
-    """A ranker with an engine of its own: it encodes questions, and ranks groups of them."""
+#: Candidates that an exit compares: all of a question, or a batch of them.
+POOLS = ("question", "batch")
 
-    #: Most tokens of a group of questions; a longer question is a group of its own.
-    _group_tokens = 65536
+
+class EncodingRanker(Ranker):
+    """A ranker of one network: it encodes questions, and its engine ranks groups of them.
+
+    Parameters
+    ----------
+    network : Network
+        Network with its parameters on the engine's device.
+    encoder : PairEncoder
+        Encodes questions and candidates as inputs of the network.
+    drop_ratio : float, or sequence of float or None, optional
+        alpha, as `Ranker.set_drops` takes it. Without drops the ranking is the full network's.
+    keep : int, or sequence of int or None, optional
+        k, as `Ranker.set_drops` takes it.
+    engine : EngineConfig, optional
+        Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
+        parameters at each ranking; other engines read them once.
+    quantized : list of dict, optional
+        `wqa.engines.onednn.Quantized` products of each layer, for int8.
+    pool : {"question", "batch"}
+        Drop among all candidates of a question, or, as the cascade paper's inference does, inside
+        batches of ``pool_size`` candidates.
+    pool_size : int
+        b, for ``pool="batch"``.
+    group_tokens : int
+        Most tokens of a group of questions; a longer question is a group of its own.
+    progress : bool
+        Show a bar on standard error while a stage of a group takes longer than two seconds, where
+        there are several stages.
+    system : str
+        Name of the system, for `Ranker.capabilities`.
+
+    Raises
+    ------
+    OptionError, DeviceError, PrecisionError, MissingDependency
+        If an option is out of range, or does not fit the network or this machine.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        encoder: Any,
+        drop_ratio: DropRatio = None,
+        keep: Keep = None,
+        engine: Optional[EngineConfig] = None,
+        quantized: Optional[QuantizedLayers] = None,
+        pool: str = "question",
+        pool_size: int = 128,
+        group_tokens: int = 65536,
+        progress: bool = False,
+        system: str = "",
+    ) -> None:
+        check_choice("pool", pool, POOLS)
+        if pool_size < 1:
+            raise OptionError("pool_size", pool_size, "a whole number above 0")
+        self.network, self.encoder, self._system = network, encoder, system
+        self._pool_size = pool_size if pool == "batch" else 0
+        self._group_tokens, self._progress = group_tokens, progress
+        self._config = engine or EngineConfig(engine="mxnet")
+        self.set_drops(drop_ratio, keep)
+        self._engine = self._build_engine(quantized)
+
+    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Any:
+        """Build the engine of `_config`."""
+        return build_engine(self.network, self.encoder.tokenizer, self._config, quantized)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         yield from score_in_groups(questions, self._encode, self._rank_group, self._group_tokens)

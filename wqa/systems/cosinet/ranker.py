@@ -25,7 +25,6 @@ from wqa.engines.sparse import (
 )
 from wqa.engines.sparse.threads import one_blas_thread
 from wqa.inference.cost import FREE, Cost
-from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.loop import EncodingRanker, Names
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
@@ -196,65 +195,24 @@ class EncodedList(NamedTuple):
 
 
 class ListRanker(EncodingRanker):
-    """Ranks by a network on lists of candidates.
+    """Ranks by a network on lists of candidates. Its only stage drops nothing.
 
     The network reads the candidates in the order in which they were retrieved,
     `Question.original_order`, whatever the order in which they come. A blank candidate is not part
     of the list.
 
-    Parameters
-    ----------
-    network : ListNetwork
-        Network with its parameters on the engine's device.
-    encoder : ListEncoder
-        Encodes questions and candidates.
-    drop_ratio, keep : optional
-        As `Ranker.set_drops` takes them; the only stage drops nothing.
-    engine : EngineConfig, optional
-        Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
-        parameters at each ranking; sparse products read them once.
-    quantized : optional
-        None, as there are no transformer layers.
-    pool, pool_size : optional
-        Without effect, as nothing is dropped.
-    group_tokens : int
-        Most words of a group of questions; a longer question is a group of its own.
-    progress : bool
-        Without effect: a group of questions is scored as a whole.
-    system : str
-        Name of the system, for `Ranker.capabilities`.
-
-    Raises
-    ------
-    OptionError, DeviceError, PrecisionError, MissingDependency
-        If an option is out of range, or does not fit the network or this machine.
+    It takes the parameters of `wqa.inference.loop.EncodingRanker`; a text has words for tokens.
     """
 
-    def __init__(
-        self,
-        network: Any,
-        encoder: Any,
-        drop_ratio: DropRatio = None,
-        keep: Keep = None,
-        engine: Optional[EngineConfig] = None,
-        quantized: Any = None,
-        pool: str = "question",
-        pool_size: int = 128,
-        group_tokens: int = 65536,
-        progress: bool = False,
-        system: str = "lists",
-    ) -> None:
-        self.network, self.encoder, self._system = network, encoder, system
-        self._group_tokens = group_tokens
+    def __init__(self, network: Any, encoder: Any, **options: Any) -> None:
         self._work = network.word_work(), network.list_work()
-        self.set_drops(drop_ratio, keep)
-        self._engine = self._build_engine(engine or EngineConfig(engine="mxnet"))
+        super().__init__(network, encoder, **options)
 
-    def _build_engine(self, config: EngineConfig) -> ListEngine:
-        if choose_ranking_engine(self.network, config) == "sparse":
-            return SparseListEngine(self.network, config)
+    def _build_engine(self, quantized: Any) -> ListEngine:
+        if choose_ranking_engine(self.network, self._config) == "sparse":
+            return SparseListEngine(self.network, self._config)
         with MXNET_LOCK:
-            return HybridListEngine(self.network, self.encoder, config)
+            return HybridListEngine(self.network, self.encoder, self._config)
 
     @property
     def capabilities(self) -> Capabilities:

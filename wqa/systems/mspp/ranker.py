@@ -15,16 +15,15 @@ from typing import Any, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 import mxnet as mx
 import numpy as np
 
-from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine
+from wqa.engines.engine import Engine
 from wqa.engines.mxnet import HybridEngine
 from wqa.engines.onednn import PackedBatch, PackedLayers, quantize_layers
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.errors import InputError, check_choice
 from wqa.inference.cost import FREE, Cost
-from wqa.inference.dropping import DropRatio, Keep
 from wqa.inference.loop import EncodingRanker, Names, check_ids, names_of_group, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
@@ -102,7 +101,7 @@ class EncodedQuestion(NamedTuple):
 
 
 class JointRanker(EncodingRanker):
-    """Ranks by a joint model.
+    """Ranks by a joint model. Its only stage drops nothing.
 
     Parameters
     ----------
@@ -110,24 +109,11 @@ class JointRanker(EncodingRanker):
         Network that scores candidates, with its parameters on the engine's device.
     encoder : JointEncoder
         Encodes questions with groups of candidates.
-    drop_ratio, keep : optional
-        As `Ranker.set_drops` takes them; the only stage drops nothing.
-    engine : EngineConfig, optional
-        Engine, precision, device and sizes. By default MXNet on the CPU, which reads the current
-        parameters at each ranking; oneDNN reads them once.
-    quantized : list of dict, optional
-        `wqa.engines.onednn.Quantized` products of each layer, for int8.
-    pool, pool_size : optional
-        Without effect, as nothing is dropped.
-    group_tokens : int
-        Most tokens of a group of questions; a longer question is a group of its own.
-    progress : bool
-        Without effect.
     order : {"shuffled", "original"}, optional
         Order in which candidates are divided into groups; by default that of the network's
         configuration.
-    system : str
-        Name of the system, for `Ranker.capabilities`.
+    **options
+        Further parameters of `wqa.inference.loop.EncodingRanker`.
 
     Raises
     ------
@@ -136,28 +122,16 @@ class JointRanker(EncodingRanker):
     """
 
     def __init__(
-        self,
-        network: Any,
-        encoder: Any,
-        drop_ratio: DropRatio = None,
-        keep: Keep = None,
-        engine: Optional[EngineConfig] = None,
-        quantized: Optional[QuantizedLayers] = None,
-        pool: str = "question",
-        pool_size: int = 128,
-        group_tokens: int = 65536,
-        progress: bool = False,
-        order: Optional[str] = None,
-        system: str = "joint",
+        self, network: Any, encoder: Any, order: Optional[str] = None, **options: Any
     ) -> None:
-        self.network, self.encoder, self._system = network, encoder, system
         self._order = order or network.own_config.order
         check_choice("order", self._order, ORDERS)
-        self._group_tokens, self._work = group_tokens, network.full_work()
-        self._depth = network.num_layers
-        self.set_drops(drop_ratio, keep)
-        config = engine or EngineConfig(engine="mxnet")
-        self._engine = build_engine(network, encoder.tokenizer, config, quantized, ENGINES)
+        self._depth, self._work = network.num_layers, network.full_work()
+        super().__init__(network, encoder, **options)
+
+    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
+        tokenizer = self.encoder.tokenizer
+        return build_engine(self.network, tokenizer, self._config, quantized, ENGINES)
 
     @property
     def capabilities(self) -> Capabilities:
