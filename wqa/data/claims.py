@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any, Iterable, Iterator, NamedTuple, Optional, Tuple
+import functools
+from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
-from wqa.io.lines import (
-    UniqueIds,
-    checked_utf8,
-    json_value,
-    object_of,
-    text_lines,
-    text_of,
-    write_lines,
-)
+from wqa.io.lines import json_value, object_of, read_records, record_lines, text_of, write_lines
 
 #: Labels of FEVER (Thorne et al. 2018), in the order of a network's outputs.
 LABELS = ("SUPPORTS", "NOT ENOUGH INFO", "REFUTES")
@@ -66,18 +58,17 @@ def read_claims(path: PathLike, labelled: bool = True) -> Iterator[Claim]:
         At the first line that is no claim, whose label is unknown or missing, or whose id is that
         of a line before; the message names file and line. Also if there is no line.
     """
-    ids, number = UniqueIds("claim"), 0
-    for number, line in text_lines(path):
-        where = f"{path}, line {number}"
-        claim = _claim(json_value(line, where), where)
-        if labelled and claim.label is None:
-            raise DataError(
-                where, "no key 'label'", "one of " + ", ".join(LABELS), "take labelled claims"
-            )
-        ids.add(claim.id, where, number)
+    for claim, _ in read_records(path, "claim", functools.partial(_parse, labelled=labelled)):
         yield claim
-    if not number:
-        raise DataError(path, "the file holds no claim", "one JSON object a line")
+
+
+def _parse(line: str, where: str, labelled: bool) -> Claim:
+    claim = _claim(json_value(line, where), where)
+    if labelled and claim.label is None:
+        raise DataError(
+            where, "no key 'label'", "one of " + ", ".join(LABELS), "take labelled claims"
+        )
+    return claim
 
 
 def _claim(value: Any, where: str) -> Claim:
@@ -124,16 +115,12 @@ def write_claims(path: PathLike, claims: Iterable[Claim]) -> None:
     StorageError
         If the file cannot be written.
     """
-    write_lines(path, _lines(claims))
+    write_lines(path, record_lines(claims, "claim", _fields))
 
 
-def _lines(claims: Iterable[Claim]) -> Iterator[str]:
-    ids = UniqueIds("claim")
-    for claim in claims:
-        where = f"claim {shorten(claim.id)}"
-        fields = claim._asdict()
-        if claim.label is None:
-            del fields["label"]
-        _claim(fields, where)
-        ids.add(claim.id, where)
-        yield checked_utf8(json.dumps(fields, ensure_ascii=False), where)
+def _fields(claim: Claim, where: str) -> Dict[str, Any]:
+    fields = claim._asdict()
+    if claim.label is None:
+        del fields["label"]
+    _claim(fields, where)
+    return fields

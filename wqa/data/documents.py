@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Dict, Iterable, Iterator, Mapping, NamedTuple, Optional, Tuple
 
 from wqa.data.ir_names import is_ir_name, read_dataset_documents
@@ -10,14 +9,11 @@ from wqa.data.records import check_id
 from wqa.errors import DataError, shorten
 from wqa.io.files import PathLike
 from wqa.io.lines import (
-    UniqueIds,
-    bounded_lines,
-    checked_utf8,
-    decoded_lines,
     json_value,
     meta_of,
     object_of,
-    open_lines,
+    read_records,
+    record_lines,
     text_of,
     write_lines,
 )
@@ -86,16 +82,7 @@ def read_placed_documents(path: PathLike) -> Iterator[Tuple[Document, int]]:
             check_id(name, f"{path}, document {shorten(name)}")
             yield Document(name, text), 0
         return
-    ids, number = UniqueIds("document"), 0
-    with open_lines(path) as file:
-        lines = bounded_lines(file, path, LONGEST_DOCUMENT)
-        for number, line in decoded_lines(lines, path):
-            where = f"{path}, line {number}"
-            document = parse_document(line, where)
-            ids.add(document.id, where, number)
-            yield document, file.tell()
-    if not number:
-        raise DataError(path, "the file holds no document", "one JSON object a line")
+    yield from read_records(path, "document", parse_document, LONGEST_DOCUMENT)
 
 
 def parse_document(line: str, where: str) -> Document:
@@ -135,18 +122,14 @@ def write_documents(path: PathLike, documents: Iterable[Document]) -> None:
     StorageError
         If the file cannot be written.
     """
-    write_lines(path, _lines(documents))
+    write_lines(path, record_lines(documents, "document", _fields))
 
 
-def _lines(documents: Iterable[Document]) -> Iterator[str]:
-    ids = UniqueIds("document")
-    for document in documents:
-        where = f"document {shorten(document.id)}"
-        _check(document, where)
-        ids.add(document.id, where)
-        fields: Dict[str, Any] = {"id": document.id, "text": document.text}
-        if document.title.strip():
-            fields["title"] = document.title
-        if document.meta is not None:
-            fields["meta"] = meta_of(document.meta, where)
-        yield checked_utf8(json.dumps(fields, ensure_ascii=False), where)
+def _fields(document: Document, where: str) -> Dict[str, Any]:
+    _check(document, where)
+    fields: Dict[str, Any] = {"id": document.id, "text": document.text}
+    if document.title.strip():
+        fields["title"] = document.title
+    if document.meta is not None:
+        fields["meta"] = meta_of(document.meta, where)
+    return fields

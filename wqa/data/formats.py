@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import pathlib
@@ -12,14 +13,11 @@ from wqa.data.records import Candidate, Question, check_document_ids
 from wqa.errors import DataError, OptionError, shorten
 from wqa.io.files import PathLike, sha256
 from wqa.io.lines import (
-    UniqueIds,
-    bounded_lines,
     checked_utf8,
-    decoded_lines,
     json_value,
     meta_of,
     object_of,
-    open_lines,
+    read_records,
     text_lines,
     text_of,
     write_lines,
@@ -65,16 +63,8 @@ def read_placed_questions(
         for question in read_dataset(str(path), with_candidates):
             yield question, 0
         return
-    ids, number = UniqueIds("question"), 0
-    with open_lines(path) as file:
-        lines = bounded_lines(file, path, LONGEST_QUESTION)
-        for number, line in decoded_lines(lines, path):
-            where = f"{path}, line {number}"
-            question = parse_question(line, where, with_candidates)
-            ids.add(question.id, where, number)
-            yield question, file.tell()
-    if not number:
-        raise DataError(path, "the file holds no question", "one JSON object a line")
+    parse = functools.partial(parse_question, with_candidates=with_candidates)
+    yield from read_records(path, "question", parse, LONGEST_QUESTION)
 
 
 def parse_question(line: str, where: str, with_candidates: bool = True) -> Question:

@@ -20,7 +20,7 @@ from wqa.io.lines import (
     checked_utf8,
     json_value,
     object_of,
-    text_lines,
+    read_records,
     text_of,
     write_lines,
 )
@@ -91,15 +91,12 @@ def read_paragraphs(path: PathLike) -> Iterator[ParagraphDocument]:
         At the first line that is no document, that has a blank sentence, or whose id is that of one
         of the `RECENT_IDS` lines before; the message names file and line. Also if there is no line.
     """
-    ids = UniqueIds("document", RECENT_IDS)
-    number = 0
-    for number, line in text_lines(path):
-        where = f"{path}, line {number}"
-        document = _document(json_value(line, where), where)
-        ids.add(document.id, where, number)
+    for document, _ in read_records(path, "document", _parse, most_ids=RECENT_IDS):
         yield document
-    if not number:
-        raise DataError(path, "the file holds no document", "one JSON object a line")
+
+
+def _parse(line: str, where: str) -> ParagraphDocument:
+    return _document(json_value(line, where), where)
 
 
 def _document(value: Any, where: str) -> ParagraphDocument:

@@ -24,10 +24,8 @@ from typing import (
 
 from wqa.data.formats import LONGEST_QUESTION, parse_question
 from wqa.data.records import Question
-from wqa.errors import DataError
-from wqa.io.archives import DAMAGE
 from wqa.io.files import PathLike
-from wqa.io.lines import bounded_lines, decoded_lines, open_lines
+from wqa.io.lines import bounded_lines, damage_errors, decoded_lines, open_lines
 
 #: Characters of a token. The estimate is 11 % above the tokens of BERT's tokenizer on the built-in
 #: training questions, and 18 % above them on WikiQA's test questions.
@@ -149,12 +147,8 @@ class PartitionReader:
         if self._file is None:
             self._file = open_lines(self._path)
         file = self._file
-        try:
+        with damage_errors(self._path):
             file.seek(partition.start)
-        except DAMAGE as error:
-            raise DataError(
-                self._path, f"cannot be read ({error})", "a whole file", "fetch or write it again"
-            ) from None
         lines = bounded_lines(file, self._path, self._longest, first=partition.line)
         records: List[Any] = []
         for number, line in decoded_lines(lines, self._path):

@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import pathlib
-import re
 from typing import Dict
 
 import numpy as np
 
 from wqa.data.records import Question
-from wqa.errors import DataError, shorten
 from wqa.io.arrays import ArrayFolder
 from wqa.io.files import PathLike
 
@@ -135,21 +133,13 @@ class StoredScores(CandidateScores):
         folder = ArrayFolder(path, FORMAT, "folder of scores", _MEND, COUNTS)
         self.path = folder.path
         self.meta = folder.meta
-        for name in ("data_sha256", "ranker_sha256"):
-            if not re.fullmatch("[0-9a-f]{64}", str(self.meta.get(name))):
-                found = f"{name} is {shorten(self.meta.get(name))}"
-                raise DataError(self.path / "meta.json", found, "64 hexadecimal digits", _MEND)
+        folder.check_sha256(("data_sha256", "ranker_sha256"), _MEND)
         arrays = folder.arrays(TYPES)
         super().__init__(arrays["keys"], arrays["scores"])
+        lengths = dict.fromkeys(TYPES, self.meta["pairs"])
+        folder.check_lengths(arrays, lengths, f"delete the folder, then {_MEND}")
         digest = hashlib.sha256()
         for name, values in arrays.items():
-            if len(values) != self.meta["pairs"]:
-                raise DataError(
-                    self.path / f"{name}.bin",
-                    f"{len(values)} elements",
-                    f"{self.meta['pairs']} elements",
-                    f"delete the folder, then {_MEND}",
-                )
             folder.check(name, values)
             digest.update(str(self.meta["sha256"][name]).encode("ascii"))
         self.digest = digest.hexdigest()

@@ -15,9 +15,8 @@ import numpy as np
 
 from wqa.data.word_vectors import LONGEST_WORD, MOST_UNITS, WordVectors, no_overlap, table_keys
 from wqa.errors import DataError, check_choice, shorten
-from wqa.io.archives import DAMAGE
 from wqa.io.files import PathLike, sha256
-from wqa.io.lines import bounded_lines, open_bytes
+from wqa.io.lines import bounded_lines, damage_errors, open_bytes
 from wqa.io.progress import with_bar
 
 
@@ -229,12 +228,7 @@ def tell_format(path: PathLike) -> str:
         If the file cannot be read.
     """
     with _open(path) as file:
-        try:
-            sample = file.read(_SAMPLE)
-        except DAMAGE as error:
-            raise DataError(
-                path, f"cannot be read ({error})", "a whole file", "fetch it again"
-            ) from None
+        sample = _read(file, path, _SAMPLE)
     first, _, rest = sample.partition(b"\n")
     header = _HEADER.fullmatch(first)
     if header and _BINARY.search(rest):
@@ -344,16 +338,12 @@ def _binary_rows(file: IO[bytes], path: PathLike, count: int, units: int) -> Ite
         word = buffer[start:space].lstrip(b"\r\n")
         yield where, word, np.frombuffer(buffer, "<f4", units, space + 1)
         start = end
-    if (buffer[start:] + _read(file, str(path))).strip():
+    if (buffer[start:] + _read(file, path)).strip():
         raise DataError(
             path, "bytes behind the last word", f"{count:,} words, as its header says", _MEND
         )
 
 
-def _read(file: IO[bytes], where: str) -> bytes:
-    try:
-        return file.read(_BLOCK)
-    except DAMAGE as error:
-        raise DataError(
-            where, f"cannot be read ({error})", "a whole file", "fetch it again"
-        ) from None
+def _read(file: IO[bytes], where: object, size: int = _BLOCK) -> bytes:
+    with damage_errors(where, "fetch it again"):
+        return file.read(size)

@@ -276,10 +276,7 @@ def _read_arrays(folder: ArrayFolder) -> Mapping[str, np.ndarray]:
         "word_ends": count,
         "vectors": count * units,
     }
-    for name, length in lengths.items():
-        if len(arrays[name]) != length:
-            elements = f"{len(arrays[name])} elements"
-            raise DataError(folder.path / f"{name}.bin", elements, f"{length} elements", _MEND)
+    folder.check_lengths(arrays, lengths, _MEND)
     folder.check("word_bytes", arrays["word_bytes"])
     folder.check("word_ends", ends, check_text_ends(LONGEST_WORD, 1, "byte"))
     folder.check("vectors", arrays["vectors"])

@@ -42,6 +42,8 @@ BlockCheck = Callable[[np.ndarray, int], str]
 #: Bytes of an array that are read, and checked, at once.
 BLOCK = 1 << 22
 
+_SHA256 = re.compile("[0-9a-f]{64}")
+
 
 class ArrayFolder:
     """A whole folder of arrays, open for reading."""
@@ -120,6 +122,26 @@ class ArrayFolder:
             arrays[name] = mapped.view(np.ndarray)
         return arrays
 
+    def check_lengths(
+        self, arrays: Mapping[str, np.ndarray], lengths: Mapping[str, int], mend: str
+    ) -> None:
+        """Check the number of elements of each array."""
+        for name, values in arrays.items():
+            if len(values) != lengths[name]:
+                raise DataError(
+                    self.path / f"{name}.bin",
+                    f"{len(values)} elements",
+                    f"{lengths[name]} elements",
+                    mend,
+                )
+
+    def check_sha256(self, names: Sequence[str], mend: str) -> None:
+        """Check that fields of ``meta.json`` are digests."""
+        for name in names:
+            if not _SHA256.fullmatch(str(self.meta.get(name))):
+                problem = f"{name} is {shorten(self.meta.get(name))}"
+                raise DataError(self.path / "meta.json", problem, "64 hexadecimal digits", mend)
+
     def check(
         self, name: str, values: np.ndarray, check_block: Optional[BlockCheck] = None
     ) -> None:
@@ -170,7 +192,7 @@ def check_digests(digests: Mapping[str, Any], sizes: Mapping[str, int]) -> Dict[
     if digests and set(digests) != set(sizes):
         raise ValueError("digests of other files")
     for digest in digests.values():
-        if not re.fullmatch("[0-9a-f]{64}", digest):
+        if not _SHA256.fullmatch(digest):
             raise ValueError(f"digest {shorten(digest)}")
     return dict(digests)
 

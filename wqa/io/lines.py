@@ -11,11 +11,12 @@ An error names the file and the line, or the part of the line that it is in.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import functools
 import gzip
 import json
 import pathlib
-from typing import IO, Any, Dict, Iterable, Iterator, List, Optional, Set, Tuple
+from typing import IO, Any, Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from wqa.config import parse_json
 from wqa.config.reading import open_file
@@ -176,6 +177,46 @@ class UniqueIds:
         self._lines[record_id] = line
         if self._most is not None and len(self._lines) > self._most:
             del self._lines[next(iter(self._lines))]
+
+
+def read_records(
+    path: PathLike,
+    kind: str,
+    parse: Callable[[str, str], Any],
+    longest: int = LONGEST_LINE,
+    most_ids: Optional[int] = None,
+) -> Iterator[Tuple[Any, int]]:
+    """Read the records of a file of lines, whose ids are unique, with the position after each."""
+    ids, number = UniqueIds(kind, most_ids), 0
+    with open_lines(path) as file:
+        for number, line in decoded_lines(bounded_lines(file, path, longest), path):
+            where = f"{path}, line {number}"
+            record = parse(line, where)
+            ids.add(record.id, where, number)
+            yield record, file.tell()
+    if not number:
+        raise DataError(path, f"the file holds no {kind}", "one JSON object a line")
+
+
+def record_lines(
+    records: Iterable[Any], kind: str, fields_of: Callable[[Any, str], Dict[str, Any]]
+) -> Iterator[str]:
+    """Lines of JSON of records, whose ids must be unique."""
+    ids = UniqueIds(kind)
+    for record in records:
+        where = f"{kind} {shorten(record.id)}"
+        fields = fields_of(record, where)
+        ids.add(record.id, where)
+        yield checked_utf8(json.dumps(fields, ensure_ascii=False), where)
+
+
+@contextlib.contextmanager
+def damage_errors(where: object, mend: str = "fetch or write it again") -> Iterator[None]:
+    """Convert what a damaged file raises while it is read into a `DataError`."""
+    try:
+        yield
+    except DAMAGE as error:
+        raise DataError(where, f"cannot be read ({error})", "a whole file", mend) from None
 
 
 def text_of(value: Any, name: str, where: str) -> str:

@@ -108,7 +108,7 @@ class Index:
             types = {name: TYPES[name] for name in TYPES if name not in _ADDED}
         arrays = folder.arrays(types)
         self._fields = [name for name in TEXTS if f"{name}_ends" in types]
-        self._check_lengths(arrays)
+        self._check_lengths(folder, arrays)
         checks = self._checks(arrays)
         for name in with_bar(checks, len(checks), "checking the index", progress, "array"):
             folder.check(name, arrays[name], checks[name])
@@ -129,7 +129,7 @@ class Index:
             found = f"method {shorten(name)} with settings {shorten(settings)}"
             raise DataError(where, found, "a method of this version", _MEND_DAMAGE) from None
 
-    def _check_lengths(self, arrays: Dict[str, np.ndarray]) -> None:
+    def _check_lengths(self, folder: ArrayFolder, arrays: Dict[str, np.ndarray]) -> None:
         """Check that the lengths of the arrays agree with the facts and with one another."""
         lengths = {
             "terms": self.meta["terms"],
@@ -143,14 +143,7 @@ class Index:
         for name in self._fields:
             lengths[f"{name}_ends"] = self.meta["documents"]
             lengths[f"{name}_bytes"] = _last(arrays[f"{name}_ends"])
-        for name, length in lengths.items():
-            if len(arrays[name]) != length:
-                raise DataError(
-                    self.path / f"{name}.bin",
-                    f"{len(arrays[name])} elements",
-                    f"{length} elements",
-                    _MEND_DAMAGE,
-                )
+        folder.check_lengths(arrays, lengths, _MEND_DAMAGE)
         if _last(arrays["term_ends"]) != self.meta["postings"]:
             raise DataError(
                 self.path / "term_ends.bin",

@@ -11,7 +11,6 @@ left, is that of each option.
 from __future__ import annotations
 
 import pathlib
-import re
 import sys
 from typing import Any, Dict, Mapping, Optional
 
@@ -99,14 +98,7 @@ class PairStore(TokenizedPairs):
         self._folder = ArrayFolder(path, FORMAT, "store", _MEND, facts)
         self.path = self._folder.path
         self.meta = self._folder.meta
-        source = str(self.meta.get("source_sha256"))
-        if not re.fullmatch("[0-9a-f]{64}", source):
-            raise DataError(
-                self.path / "meta.json",
-                f"source_sha256 is {shorten(source)}",
-                "64 hexadecimal digits",
-                _MEND_DAMAGE,
-            )
+        self._folder.check_sha256(["source_sha256"], _MEND_DAMAGE)
         self._check_long_questions()
         types = array_types(self.meta["vocab_size"])
         if "keys" not in self.meta["files"]:  # a store of an earlier version
@@ -123,15 +115,7 @@ class PairStore(TokenizedPairs):
             "candidate_tokens": int(self.candidate_ends[-1:].sum()),
             "keys": self.meta["pairs"],
         }
-        for name in arrays:
-            length = lengths[name]
-            if len(arrays[name]) != length:
-                raise DataError(
-                    self.path / f"{name}.bin",
-                    f"{len(arrays[name])} elements",
-                    f"{length} elements",
-                    _MEND_DAMAGE,
-                )
+        self._folder.check_lengths(arrays, lengths, _MEND_DAMAGE)
 
     def _check_long_questions(self) -> None:
         """Check the option and its counts, which stores of earlier versions lack."""
