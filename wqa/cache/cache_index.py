@@ -10,7 +10,7 @@ import contextlib
 import json
 import pathlib
 import sqlite3
-from typing import Any, Dict, Iterator, NamedTuple
+from typing import Any, Dict, Iterator, NamedTuple, Sequence
 
 from wqa.errors import DataError, OptionError, shorten
 
@@ -22,7 +22,7 @@ APPLICATION = 0x57514143
 INDEX = "index.sqlite"
 
 #: Documents that one query of the index looks up; SQLite takes at most 999 values.
-AT_ONCE = 500
+_AT_ONCE = 500
 #: Seconds that a reader waits for a writer that commits, and a writer for readers.
 _PATIENCE = 60.0
 
@@ -71,10 +71,22 @@ class Entry(NamedTuple):
     checksum: int  # of all rows
 
 
-def documents_query(count: int) -> str:
-    """Query for the entries of documents."""
-    marks = ",".join("?" * count)
-    return f"SELECT {', '.join(Entry._fields)} FROM documents WHERE id IN ({marks})"
+def look_up(connection: sqlite3.Connection, ids: Sequence[str]) -> Dict[str, Entry]:
+    """Look up the entries of documents by id."""
+    entries: Dict[str, Entry] = {}
+    for start in range(0, len(ids), _AT_ONCE):
+        some = ids[start : start + _AT_ONCE]
+        marks = ",".join("?" * len(some))
+        query = f"SELECT {', '.join(Entry._fields)} FROM documents WHERE id IN ({marks})"
+        for values in connection.execute(query, some):
+            entries[values[0]] = Entry(*values)
+    return entries
+
+
+def count_documents(connection: sqlite3.Connection, path: pathlib.Path) -> int:
+    """Count the documents of a cache."""
+    with index_errors(path):
+        return connection.execute("SELECT count(*) FROM documents").fetchone()[0]
 
 
 class State(NamedTuple):

@@ -22,7 +22,6 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 import numpy as np
 
 from wqa.cache.cache_index import (
-    AT_ONCE,
     INDEX,
     MAKE,
     MEND,
@@ -30,10 +29,11 @@ from wqa.cache.cache_index import (
     State,
     check_size,
     connect,
-    documents_query,
+    count_documents,
     entries_path,
     index_errors,
     is_count,
+    look_up,
     read_settings,
     read_state,
 )
@@ -165,9 +165,7 @@ class DocumentCache:
 
     def __len__(self) -> int:
         """Number of documents."""
-        with index_errors(self._index):
-            (count,) = self._connection().execute("SELECT count(*) FROM documents").fetchone()
-        return count
+        return count_documents(self._connection(), self._index)
 
     def stored_digests(self, ids: Sequence[str]) -> Dict[str, bytes]:
         """Look documents up. No entry is read.
@@ -272,18 +270,12 @@ class DocumentCache:
 
     def _look_up(self, ids: Set[str]) -> Tuple[State, Dict[str, Entry]]:
         """State of the cache, and the entries of documents by id, in one transaction."""
-        connection, wanted = self._connection(), sorted(ids)
-        entries: Dict[str, Entry] = {}
+        connection = self._connection()
         connection.execute("BEGIN")
         try:
-            state = read_state(connection, self._index)
-            for start in range(0, len(wanted), AT_ONCE):
-                some = wanted[start : start + AT_ONCE]
-                for values in connection.execute(documents_query(len(some)), some):
-                    entries[values[0]] = Entry(*values)
+            return read_state(connection, self._index), look_up(connection, sorted(ids))
         finally:
             connection.execute("ROLLBACK")
-        return state, entries
 
     def _map(self, state: State) -> _Entries:
         """The mapped entries of a state; the writer may have begun another file."""

@@ -23,7 +23,6 @@ import numpy as np
 
 from wqa.cache.cache_index import (
     APPLICATION,
-    AT_ONCE,
     FORMAT,
     INDEX,
     MEND,
@@ -31,9 +30,10 @@ from wqa.cache.cache_index import (
     State,
     check_size,
     connect,
-    documents_query,
+    count_documents,
     entries_path,
     index_errors,
+    look_up,
     read_settings,
     read_state,
     refuse_other_files,
@@ -85,10 +85,11 @@ class DocumentCacheWriter:
             stack.enter_context(lock_output(self.path))
             with storage_errors(self.path):
                 self.path.mkdir(parents=True, exist_ok=True)
-            self._connection = self._open_index()
-            stack.callback(self._connection.close)
-            with index_errors(self._index):
-                self._state = read_state(self._connection, self._index)
+            with self._writing_index():
+                self._connection = connect(self._index, "rwc")
+                stack.callback(self._connection.close)
+                self._connection.execute("PRAGMA synchronous = FULL")
+            self._open_index()
             self._format = EntryFormat(self.settings["units"], self.settings["store"])
             self._end = self._state.end
             self._open_entries()
@@ -99,35 +100,15 @@ class DocumentCacheWriter:
     def __exit__(self, *exception: object) -> None:
         self._stack.close()
 
-    def _open_index(self) -> sqlite3.Connection:
-        """Open the index, or make it; check the settings of one that exists."""
-        with contextlib.ExitStack() as stack:
-            with self._writing_index():
-                connection = connect(self._index, "rwc")
-                stack.callback(connection.close)
-                connection.execute("PRAGMA synchronous = FULL")
-            with index_errors(self._index):
-                is_new = not connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-            if is_new:
-                self._make_tables(connection)
-            with index_errors(self._index):
-                stored = read_settings(connection, self._index)
-            self._check_settings(stored)
-            self.settings = stored
-            stack.pop_all()
-        return connection
-
-    def _make_tables(self, connection: sqlite3.Connection) -> None:
-        with self._writing_index():
-            connection.execute("BEGIN IMMEDIATE")
-            for statement in filter(str.strip, _TABLES.split(";")):
-                connection.execute(statement)
-            for name, value in self.settings.items():
-                row = (name, json.dumps(value))
-                connection.execute("INSERT INTO settings VALUES (?, ?)", row)
-            connection.execute("COMMIT")
-
-    def _check_settings(self, stored: Mapping[str, Any]) -> None:
+    def _open_index(self) -> None:
+        """Read the index, or make it; check the settings of one that exists."""
+        with index_errors(self._index):
+            is_new = not self._connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+        if is_new:
+            self._make_tables()
+        with index_errors(self._index):
+            stored = read_settings(self._connection, self._index)
+            self._state = read_state(self._connection, self._index)
         for name, expected in self.settings.items():
             if stored.get(name) != expected:
                 raise DataError(
@@ -136,6 +117,15 @@ class DocumentCacheWriter:
                     shorten(expected),
                     "choose another folder, or delete this one",
                 )
+        self.settings = stored
+
+    def _make_tables(self) -> None:
+        with self._writing_index(), self._connection as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in filter(str.strip, _TABLES.split(";")):
+                connection.execute(statement)
+            settings = [(name, json.dumps(value)) for name, value in self.settings.items()]
+            connection.executemany("INSERT INTO settings VALUES (?, ?)", settings)
 
     def _open_entries(self) -> None:
         """Open the file of entries, without what was appended but not committed."""
@@ -175,14 +165,8 @@ class DocumentCacheWriter:
 
     def stored_digests(self, ids: Sequence[str]) -> Dict[str, bytes]:
         """Look up documents that are committed."""
-        digests: Dict[str, bytes] = {}
         with index_errors(self._index):
-            for start in range(0, len(ids), AT_ONCE):
-                some = ids[start : start + AT_ONCE]
-                for values in self._connection.execute(documents_query(len(some)), some):
-                    entry = Entry(*values)
-                    digests[entry.id] = entry.text
-        return digests
+            return {id: entry.text for id, entry in look_up(self._connection, ids).items()}
 
     def ids(self) -> List[str]:
         """Ids of all documents that are committed, ascending."""
@@ -227,29 +211,21 @@ class DocumentCacheWriter:
         self._added, self._removed = {}, []
 
     def _change_index(self, state: State, entries: Any) -> None:
-        with self._writing_index():
-            connection = self._connection
+        # The connection's own context commits the changes, or undoes them after an error.
+        with self._writing_index(), self._connection as connection:
             connection.execute("BEGIN IMMEDIATE")
-            try:
-                removed = [(id,) for id in self._removed]
-                connection.executemany("DELETE FROM documents WHERE id = ?", removed)
-                query = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)"
-                connection.executemany(query, entries)
-                connection.execute("UPDATE entries SET number = ?, size = ?", state)
-                connection.execute("COMMIT")
-            except BaseException:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
+            removed = [(id,) for id in self._removed]
+            connection.executemany("DELETE FROM documents WHERE id = ?", removed)
+            query = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)"
+            connection.executemany(query, entries)
+            connection.execute("UPDATE entries SET number = ?, size = ?", state)
         self._state = state
 
     # Size
 
     def __len__(self) -> int:
         """Number of documents that are committed."""
-        with index_errors(self._index):
-            (count,) = self._connection.execute("SELECT count(*) FROM documents").fetchone()
-        return count
+        return count_documents(self._connection, self._index)
 
     def used_bytes(self) -> int:
         """Bytes of the index, and of the entries of all documents that are committed."""
