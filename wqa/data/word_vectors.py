@@ -210,13 +210,9 @@ def write_word_vectors(path: PathLike, table: WordVectors) -> None:
         with ArrayWriter(path, FORMAT, types, table.meta) as writer:
             if any(map(writer.count, types)):
                 writer.restart()
-            end = 0
             for start in range(0, len(table), _BLOCK):
-                contents = [word.encode("utf-8") for word in table.words[start : start + _BLOCK]]
-                ends = end + np.cumsum([len(content) for content in contents], dtype="i8")
-                end = int(ends[-1])
-                writer.append("word_bytes", np.frombuffer(b"".join(contents), np.uint8))
-                writer.append("word_ends", ends)
+                words = [word.encode("utf-8") for word in table.words[start : start + _BLOCK]]
+                writer.append_texts("word", words)
                 writer.append("vectors", table.vectors[start : start + _BLOCK])
             writer.finish({"words": len(table), "units": table.units})
 

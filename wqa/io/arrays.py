@@ -64,20 +64,12 @@ class ArrayFolder:
             ) from None
         stored_version = needed.pop("format")
         if not _is_count(stored_version) or stored_version != version:
-            raise DataError(
-                self.path,
-                f"a {kind} of format {shorten(stored_version)}",
-                f"format {version}",
-                mend,
-            )
+            problem = f"a {kind} of format {shorten(stored_version)}"
+            raise DataError(self.path, problem, f"format {version}", mend)
         for name, value in needed.items():
             if not _is_count(value):
-                raise DataError(
-                    self.path / "meta.json",
-                    f"{name} is {shorten(value)}",
-                    "a number from 0 on",
-                    self._mend,
-                )
+                problem = f"{name} is {shorten(value)}"
+                raise DataError(self.path / "meta.json", problem, "a number from 0 on", self._mend)
         for name, size in self._sizes.items():
             self._check_size(self.path / f"{name}.bin", size)
 
@@ -105,12 +97,8 @@ class ArrayFolder:
                 raise DataError(self.path, f"has no array {name}", "the arrays " + ", ".join(types))
             path = self.path / f"{name}.bin"
             if self._sizes[name] % element.itemsize:
-                raise DataError(
-                    path,
-                    f"{self._sizes[name]} bytes",
-                    f"elements of {element.itemsize} bytes",
-                    self._mend,
-                )
+                expected = f"elements of {element.itemsize} bytes"
+                raise DataError(path, f"{self._sizes[name]} bytes", expected, self._mend)
             if self._sizes[name] == 0:  # an empty file cannot be mapped
                 arrays[name] = np.zeros(0, element)
                 continue
@@ -128,12 +116,9 @@ class ArrayFolder:
         """Check the number of elements of each array."""
         for name, values in arrays.items():
             if len(values) != lengths[name]:
-                raise DataError(
-                    self.path / f"{name}.bin",
-                    f"{len(values)} elements",
-                    f"{lengths[name]} elements",
-                    mend,
-                )
+                expected = f"{lengths[name]} elements"
+                path = self.path / f"{name}.bin"
+                raise DataError(path, f"{len(values)} elements", expected, mend)
 
     def check_sha256(self, names: Sequence[str], mend: str) -> None:
         """Check that fields of ``meta.json`` are digests."""
@@ -395,6 +380,13 @@ class ArrayWriter:
             self._files[name].write(content)
         self._digests[name].update(content)
         self._sizes[name] += len(content)
+
+    def append_texts(self, name: str, contents: Sequence[bytes]) -> None:
+        """Append texts to the array of their bytes, and where they end to another."""
+        lengths = np.array([len(content) for content in contents], "i8")
+        ends = self.count(f"{name}_bytes") + np.cumsum(lengths)
+        self.append(f"{name}_bytes", np.frombuffer(b"".join(contents), np.uint8))
+        self.append(f"{name}_ends", ends)
 
     def commit(self) -> None:
         """Flush all arrays to the disk and enter their sizes and the progress in the journal."""

@@ -97,7 +97,7 @@ def _digest(path: PathLike) -> str:
 
 def _write(writer: ArrayWriter, path: PathLike, method: Method, progress: bool) -> Dict[str, int]:
     """Write all arrays; returns the facts of the index."""
-    texts = _TextWriter(writer)
+    waiting: List[Document] = []
     terms: List[np.ndarray] = []
     counts: List[np.ndarray] = []
     documents = read_documents(path)
@@ -105,8 +105,11 @@ def _write(writer: ArrayWriter, path: PathLike, method: Method, progress: bool) 
         document_terms, document_counts = count_terms(document.full_text, method.longest)
         terms.append(document_terms.astype(np.uint32))
         counts.append(document_counts.astype(np.uint32))
-        texts.append(document)
-    texts.flush()
+        waiting.append(document)
+        if len(waiting) == _BLOCK_DOCUMENTS:
+            _write_texts(writer, waiting)
+            waiting = []
+    _write_texts(writer, waiting)
     if not any(map(len, terms)):
         raise DataError(
             path,
@@ -118,27 +121,10 @@ def _write(writer: ArrayWriter, path: PathLike, method: Method, progress: bool) 
     return {"documents": len(terms), "terms": len(names), "postings": int(postings.nnz)}
 
 
-class _TextWriter:
-    """Appends the ids and texts of documents to an index, block by block."""
-
-    def __init__(self, writer: ArrayWriter) -> None:
-        self._writer = writer
-        self._waiting: List[Document] = []
-        self._ends = dict.fromkeys(TEXTS, 0)
-
-    def append(self, document: Document) -> None:
-        self._waiting.append(document)
-        if len(self._waiting) == _BLOCK_DOCUMENTS:
-            self.flush()
-
-    def flush(self) -> None:
-        for name in TEXTS:
-            contents = [_content(document, name) for document in self._waiting]
-            ends = self._ends[name] + np.cumsum([len(content) for content in contents], dtype="i8")
-            self._writer.append(f"{name}_bytes", np.frombuffer(b"".join(contents), np.uint8))
-            self._writer.append(f"{name}_ends", ends)
-            self._ends[name] = int(ends[-1]) if contents else self._ends[name]
-        self._waiting.clear()
+def _write_texts(writer: ArrayWriter, documents: List[Document]) -> None:
+    """Append the ids, titles, texts and ``meta`` of documents."""
+    for name in TEXTS:
+        writer.append_texts(name, [_content(document, name) for document in documents])
 
 
 def _content(document: Document, name: str) -> bytes:

@@ -11,10 +11,7 @@ left, is that of each option.
 from __future__ import annotations
 
 import pathlib
-import sys
 from typing import Any, Dict, Mapping, Optional
-
-from tqdm import tqdm
 
 from wqa.config import LONG_QUESTIONS
 from wqa.data import read_questions
@@ -32,9 +29,10 @@ from wqa.io.arrays import (
 )
 from wqa.io.files import PathLike
 from wqa.io.locks import lock_output
+from wqa.io.progress import with_bar
 from wqa.text.encoding import PairEncoder
 from wqa.text.long_questions import is_skipped, naming_file
-from wqa.text.tokenized import PairTokenizer, TokenizedPairs, array_types
+from wqa.text.tokenized import COUNTS, PairTokenizer, TokenizedPairs, array_types
 
 #: Changes whenever older stores can no longer be read.
 FORMAT = 1
@@ -62,7 +60,7 @@ def is_store(path: PathLike) -> bool:
 #: Numbers of questions that the option for over-long questions changed.
 _CHANGED = ("truncated_questions", "skipped_questions")
 #: Progress of a build that starts.
-_START = {"questions": 0, "pairs": 0, "blank": 0, "truncated": 0, **dict.fromkeys(_CHANGED, 0)}
+_START = dict.fromkeys(("questions", "pairs", *COUNTS), 0)
 
 #: What earlier versions did not record: an over-long question was an error.
 _EARLIER = {**dict.fromkeys(_CHANGED, 0), "long_questions": "error"}
@@ -104,8 +102,7 @@ class PairStore(TokenizedPairs):
         if "keys" not in self.meta["files"]:  # a store of an earlier version
             del types["keys"]
         arrays = self._folder.arrays(types)
-        changed = [self.meta[name] for name in _CHANGED]
-        super().__init__(arrays, self.meta["blank"], self.meta["truncated"], *changed)
+        super().__init__(arrays, **{name: self.meta[name] for name in COUNTS})
         lengths = {
             "question_ends": self.meta["questions"],
             "candidate_ends": self.meta["pairs"],
@@ -158,7 +155,7 @@ class PairStore(TokenizedPairs):
         }
         if self.keys is not None:
             checks["keys"] = None  # any number may be a key
-        for name in tqdm(checks, desc="checking", unit="array", delay=2, file=sys.stderr):
+        for name in with_bar(checks, len(checks), "checking", True, "array"):
             self._folder.check(name, getattr(self, name), checks[name])
         longest = int(self.lengths(encoder.form.specials).max(initial=0))
         if longest > encoder.max_length:
@@ -310,15 +307,7 @@ def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> No
     stored = writer.progress["questions"]
     # The arrays verify the questions that they hold, but not how many were skipped between them.
     writer.progress["skipped_questions"] = 0
-    progress_bar = tqdm(
-        read_questions(source),
-        desc="tokenizing",
-        unit="question",
-        mininterval=0.5 if sys.stderr.isatty() else 20,
-        delay=2,
-        file=sys.stderr,
-    )
-    for question in progress_bar:
+    for question in with_bar(read_questions(source), None, "tokenizing", True):
         if stored:
             if is_skipped(question, encoder):
                 writer.progress["skipped_questions"] += 1
@@ -334,21 +323,15 @@ def _tokenize(source: PathLike, encoder: PairEncoder, writer: ArrayWriter) -> No
 
 def _commit(pairs: TokenizedPairs, writer: ArrayWriter) -> None:
     """Append pairs to the arrays; ends and indices are shifted by what the arrays hold."""
-    question_start = writer.count("question_tokens")
-    candidate_start = writer.count("candidate_tokens")
-    questions = writer.count("question_ends")
-    writer.append("question_tokens", pairs.question_tokens)
-    writer.append("question_ends", pairs.question_ends + question_start)
-    writer.append("candidate_tokens", pairs.candidate_tokens)
-    writer.append("candidate_ends", pairs.candidate_ends + candidate_start)
-    writer.append("question_of", pairs.question_of + questions)
-    writer.append("labels", pairs.labels)
-    if pairs.keys is not None:
-        writer.append("keys", pairs.keys)
+    shifts = {
+        "question_ends": writer.count("question_tokens"),
+        "candidate_ends": writer.count("candidate_tokens"),
+        "question_of": writer.count("question_ends"),
+    }
+    for name, values in pairs.arrays.items():
+        writer.append(name, values + shifts[name] if name in shifts else values)
     writer.progress["questions"] += len(pairs.question_ends)
     writer.progress["pairs"] += len(pairs)
-    writer.progress["blank"] += pairs.blank
-    writer.progress["truncated"] += pairs.truncated
-    for name in _CHANGED:
+    for name in COUNTS:
         writer.progress[name] += getattr(pairs, name)
     writer.commit()

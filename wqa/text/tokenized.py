@@ -17,6 +17,9 @@ from wqa.data.scores import TYPES, candidate_keys
 from wqa.errors import QuestionTooLong
 from wqa.text.encoding import PairEncoder
 
+#: Numbers that tokenized pairs count beside their arrays.
+COUNTS = ("blank", "truncated", "truncated_questions", "skipped_questions")
+
 
 def array_types(vocab_size: int) -> Dict[str, np.dtype]:
     """Element types of the arrays of tokenized pairs, by name."""
@@ -73,6 +76,7 @@ class TokenizedPairs:
         truncated_questions: int = 0,
         skipped_questions: int = 0,
     ) -> None:
+        self.arrays = arrays
         self.question_tokens = arrays["question_tokens"]
         self.question_ends = arrays["question_ends"]
         self.candidate_tokens = arrays["candidate_tokens"]
@@ -167,10 +171,7 @@ class PairTokenizer:
     def _clear(self) -> None:
         # Arrays need far less memory than lists of numbers.
         self._parts = {name: array.array("Q") for name in self._types}
-        self._blank = 0
-        self._truncated = 0
-        self._truncated_questions = 0
-        self._skipped_questions = 0
+        self._counts = dict.fromkeys(COUNTS, 0)
         self.candidates = 0
 
     def add(self, question: Question) -> None:
@@ -185,9 +186,9 @@ class PairTokenizer:
         except QuestionTooLong:
             if self._encoder.long_questions != "skip":
                 raise
-            self._skipped_questions += 1
+            self._counts["skipped_questions"] += 1
             return
-        self._truncated_questions += segments.question_truncated
+        self._counts["truncated_questions"] += segments.question_truncated
         parts = self._parts
         if self._with_keys:
             has_tokens = [bool(candidate_ids) for candidate_ids in segments.candidates]
@@ -197,13 +198,13 @@ class PairTokenizer:
         parts["question_ends"].append(len(parts["question_tokens"]))
         for index, candidate_ids in enumerate(segments.candidates):
             if not candidate_ids:
-                self._blank += 1
+                self._counts["blank"] += 1
                 continue
             parts["candidate_tokens"].extend(candidate_ids)
             parts["candidate_ends"].append(len(parts["candidate_tokens"]))
             parts["question_of"].append(question_index)
             parts["labels"].append(labels[index])
-            self._truncated += segments.truncated[index]
+            self._counts["truncated"] += segments.truncated[index]
         self.candidates += len(labels)
 
     def take(self) -> TokenizedPairs:
@@ -211,13 +212,7 @@ class PairTokenizer:
         arrays = {}
         for name, element in self._types.items():
             arrays[name] = np.array(self._parts[name], dtype=element)
-        pairs = TokenizedPairs(
-            arrays,
-            self._blank,
-            self._truncated,
-            self._truncated_questions,
-            self._skipped_questions,
-        )
+        pairs = TokenizedPairs(arrays, **self._counts)
         self._clear()
         return pairs
 
