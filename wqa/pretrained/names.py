@@ -62,7 +62,8 @@ class HuggingFaceNames:
     parts: Dict[str, List[str]] = dataclasses.field(default_factory=lambda: BERT_LAYER)
     projection: str = "embeddings_project"
     always_projects: bool = False
-    predictor: Dict[str, str] = dataclasses.field(default_factory=dict)
+    #: Start of the names of the predictor of masked tokens, its dense layer and normalization.
+    predictor: Tuple[str, ...] = ()
     embedding_size: int = 0
     head_dropout: str = "classifier_dropout"
     defaults: Dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -74,21 +75,13 @@ HUGGINGFACE: Dict[str, HuggingFaceNames] = {
         "Bert",
         "bert",
         POOLED_CLASSIFIER,
-        predictor={
-            "dense": "cls.predictions.transform.dense",
-            "layer_norm": "cls.predictions.transform.LayerNorm",
-            "bias": "cls.predictions.bias",
-        },
+        predictor=("cls.predictions.", "transform.dense", "transform.LayerNorm"),
     ),
     "roberta": HuggingFaceNames(
         "Roberta",
         "roberta",
         OWN_CLASSIFIER,
-        predictor={
-            "dense": "lm_head.dense",
-            "layer_norm": "lm_head.layer_norm",
-            "bias": "lm_head.bias",
-        },
+        predictor=("lm_head.", "dense", "layer_norm"),
         defaults={"pad_token_id": 1},
     ),
     "electra": HuggingFaceNames("Electra", "electra", OWN_CLASSIFIER, embedding_size=128),
@@ -100,11 +93,7 @@ HUGGINGFACE: Dict[str, HuggingFaceNames] = {
         parts=ALBERT_LAYER,
         projection="encoder.embedding_hidden_mapping_in",
         always_projects=True,
-        predictor={
-            "dense": "predictions.dense",
-            "layer_norm": "predictions.LayerNorm",
-            "bias": "predictions.bias",
-        },
+        predictor=("predictions.", "dense", "LayerNorm"),
         embedding_size=128,
         head_dropout="classifier_dropout_prob",
         defaults={
@@ -149,12 +138,11 @@ def layer_names(ours: str, family: HuggingFaceNames, theirs: str) -> Names:
 
 def predictor_names(config: BackboneConfig) -> Names:
     """Names of the parameters of the predictor of masked tokens, in a Hugging Face directory."""
-    tensors = HUGGINGFACE[config.layout].predictor
-    if not tensors:
+    if not HUGGINGFACE[config.layout].predictor:
         return {}
-    names = array_names("dense", [tensors["dense"]])
-    names.update(array_names("layer_norm", [tensors["layer_norm"]]))
-    return {**names, "bias": [tensors["bias"]]}
+    start, dense, norm = HUGGINGFACE[config.layout].predictor
+    names = {**array_names("dense", [start + dense]), **array_names("layer_norm", [start + norm])}
+    return {**names, "bias": [f"{start}bias"]}
 
 
 def zoo_names(config: BackboneConfig) -> Names:

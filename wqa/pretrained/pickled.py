@@ -91,7 +91,8 @@ def _dictionary(pairs: Any = ()) -> Dict[str, Any]:
     return dictionary
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any) -> PickledTensor:
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> PickledTensor:
+    """A tensor; since 0.4 PyTorch writes its gradient's flag and hooks behind it."""
     if type(storage) is not Storage:
         raise ValueError("a tensor without numbers")
     shape, strides = _sizes(shape), _sizes(strides)
@@ -122,16 +123,11 @@ def _parameter(tensor: Any, *_: Any) -> Any:
     return tensor
 
 
-def _tensor_2(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> PickledTensor:
-    """A tensor as PyTorch writes it since 0.4, without its gradient's flag and hooks."""
-    return _tensor(storage, offset, shape, strides)
-
-
 #: What stands for the objects that a pickle may name.
 _KNOWN: Dict[Tuple[str, str], Any] = {
     ("collections", "OrderedDict"): _dictionary,
     ("torch._utils", "_rebuild_tensor"): _tensor,
-    ("torch._utils", "_rebuild_tensor_v2"): _tensor_2,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): _parameter,
     ("torch", "Size"): _sizes,
     **{("torch", kind): StorageType(kind) for kind in STORAGES},
@@ -152,12 +148,8 @@ class PickledTensors:
         except EncoderError:
             raise
         except Exception as error:  # a damaged pickle can raise anything
-            raise EncoderError(
-                path,
-                f"cannot be read ({type(error).__name__}: {error})",
-                "a PyTorch checkpoint",
-                _MEND,
-            ) from None
+            problem = f"cannot be read ({type(error).__name__}: {error})"
+            raise self._error(problem, "a PyTorch checkpoint") from None
         self._tensors = {
             name: tensor for name, tensor in names.items() if isinstance(tensor, PickledTensor)
         }
@@ -182,6 +174,9 @@ class PickledTensors:
             numbers, shape, [step * numbers.itemsize for step in strides]
         )
 
+    def _error(self, problem: str, expected: str) -> EncoderError:
+        return EncoderError(self.path, problem, expected, _MEND)
+
     def _check(self, name: str, tensor: PickledTensor) -> None:
         """Refuse numbers that lie outside the storage or the file."""
         storage, offset, shape, strides = tensor
@@ -192,18 +187,13 @@ class PickledTensors:
             and math.prod(shape) <= storage.size
         )
         if not sound:
-            raise EncoderError(
-                self.path,
-                f"tensor {shorten(name)} has no numbers of its shape",
-                "a whole checkpoint",
-                _MEND,
+            raise self._error(
+                f"tensor {shorten(name)} has no numbers of its shape", "a whole checkpoint"
             )
         size = storage.size * np.dtype(STORAGES[storage.kind]).itemsize
         block = self._blocks[storage.key]
         if size > block.size or block.offset + block.size > self.path.stat().st_size:
-            raise EncoderError(
-                self.path, f"ends before tensor {shorten(name)} does", "a whole checkpoint", _MEND
-            )
+            raise self._error(f"ends before tensor {shorten(name)} does", "a whole checkpoint")
 
     def _check_sum(self, key: str) -> None:
         """Compare a storage's numbers with their CRC-32 before the first of them is used."""
@@ -217,12 +207,8 @@ class PickledTensors:
                 part = file.read(min(CHECKED_BYTES, block.size - start))
                 checksum = zlib.crc32(part, checksum)
         if checksum != block.checksum:
-            raise EncoderError(
-                self.path,
-                f"the numbers of storage {shorten(key)} are damaged (CRC-32 {checksum:08x})",
-                f"{block.checksum:08x}",
-                _MEND,
-            )
+            problem = f"the numbers of storage {shorten(key)} are damaged (CRC-32 {checksum:08x})"
+            raise self._error(problem, f"{block.checksum:08x}")
         self._checked.add(key)
 
     def _unpickler(self, stream: io.BytesIO) -> Unpickler:
@@ -244,18 +230,11 @@ class PickledTensors:
             _, kind, key, _, size, *view = pid
             if type(kind) is StorageType and type(key) is str and not any(view):
                 return Storage(key, kind.kind, *_sizes((size,)))
-        raise EncoderError(
-            self.path,
-            f"the pickle refers to {_describe(pid)}",
-            "a tensor's numbers",
-            _MEND,
-        )
+        raise self._error(f"the pickle refers to {_describe(pid)}", "a tensor's numbers")
 
     def _names(self, names: Any) -> Dict[str, Any]:
         if type(names) is not dict:
-            raise EncoderError(
-                self.path, f"holds a {type(names).__name__}", "a dictionary of tensors", _MEND
-            )
+            raise self._error(f"holds a {type(names).__name__}", "a dictionary of tensors")
         return names
 
     def _zipped(self, file: BinaryIO) -> Tuple[Dict[str, Any], Dict[str, _Block]]:
@@ -263,12 +242,13 @@ class PickledTensors:
             members = {member.filename: member for member in archive.infolist()}
             pickles = [name for name in members if name.endswith("/data.pkl")]
             if len(pickles) != 1:
-                raise EncoderError(
-                    self.path, f"holds {len(pickles)} data.pkl", "a PyTorch checkpoint", _MEND
-                )
+                raise self._error(f"holds {len(pickles)} data.pkl", "a PyTorch checkpoint")
             folder = pickles[0][: -len("data.pkl")]
             for name, member in members.items():
-                self._check_stored(name, member)
+                # Bit 0 of the flags marks an encrypted member.
+                if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+                    problem = f"{shorten(name)} is compressed or encrypted"
+                    raise self._error(problem, "a checkpoint as PyTorch stores it")
             for name in (pickles[0], folder + "byteorder"):
                 if name in members and members[name].file_size > MOST_BYTES:
                     raise ValueError(f"{name} of {members[name].file_size} bytes")
@@ -285,25 +265,13 @@ class PickledTensors:
                 blocks[name[len(folder + "data/") :]] = _Block(start, member.file_size, member.CRC)
         return self._names(names), blocks
 
-    def _check_stored(self, name: str, member: zipfile.ZipInfo) -> None:
-        # Bit 0 of the flags marks an encrypted member.
-        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
-            raise EncoderError(
-                self.path,
-                f"{shorten(name)} is compressed or encrypted",
-                "a checkpoint as PyTorch stores it",
-                _MEND,
-            )
-
     def _legacy(self, file: BinaryIO) -> Tuple[Dict[str, Any], Dict[str, _Block]]:
         # Five pickles come before the numbers, of which the first three are tiny.
         content = io.BytesIO(file.read(3 * MOST_BYTES))
         unpickler = self._unpickler(content)
         magic = unpickler.load()
         if type(magic) is not int or magic != LEGACY_MAGIC:
-            raise EncoderError(
-                self.path, "does not start as a checkpoint does", "a PyTorch checkpoint", _MEND
-            )
+            raise self._error("does not start as a checkpoint does", "a PyTorch checkpoint")
         # Two pickles go unused: the protocol's version and the system's word sizes.
         _, _, values, keys = (unpickler.load() for _ in range(4))
         position = content.tell()

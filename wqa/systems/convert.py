@@ -23,8 +23,7 @@ from wqa.pretrained import reference
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.load import without_gradients
 from wqa.pretrained.source import DirectoryLayout, Source, TensorMap, read_sizes
-from wqa.pretrained.stored_outputs import read_outputs
-from wqa.pretrained.weights import FORMATS
+from wqa.pretrained.weights import FORMATS, read_outputs
 from wqa.systems.checkpoints import (
     Checkpoint,
     build_held,

@@ -63,6 +63,11 @@ _CHARACTER_BYTES = 4
 #: Normalizers that act on characters, and on graphemes.
 _NORMALIZERS = ("BertNormalizer", "Lowercase", "StripAccents", "Nmt", "NFC", "NFD", "NFKC", "NFKD")
 _QUOTES = ({"String": "``"}, {"String": "''"})
+#: Options of BPE under which the ids of a word depend on more than its bytes.
+_BPE_OPTIONS = (
+    *("dropout", "continuing_subword_prefix", "end_of_word_suffix"),
+    *("fuse_unk", "byte_fallback", "ignore_merges"),
+)
 _SPACES_RULE = {"Regex": " {2,}"}
 
 Settings = Dict[str, Any]
@@ -280,17 +285,7 @@ def _known(model: Settings, splitters: Sequence[Settings], inner: tokenizers.Tok
     if model["type"] == "WordPiece":
         return names == ["BertPreTokenizer"]
     if model["type"] == "BPE":
-        plain = all(
-            not model.get(name)
-            for name in (
-                "dropout",
-                "continuing_subword_prefix",
-                "end_of_word_suffix",
-                "fuse_unk",
-                "byte_fallback",
-                "ignore_merges",
-            )
-        )
+        plain = not any(map(model.get, _BPE_OPTIONS))
         whole = all(inner.token_to_id(byte) for byte in pre_tokenizers.ByteLevel.alphabet())
         return plain and whole and names == ["ByteLevel"] and splitters[0].get("use_regex", True)
     if model["type"] == "Unigram":

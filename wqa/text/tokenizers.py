@@ -267,7 +267,7 @@ class Tokenizer:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of everything that determines its ids, in hexadecimal."""
-        return hashlib.sha256(self._inner.to_str().encode("utf-8")).hexdigest()
+        return hashlib.sha256(self._to_json().encode("utf-8")).hexdigest()
 
     def token(self, number: int) -> str:
         """Text of a token id.
@@ -293,7 +293,10 @@ class Tokenizer:
             The file to write.
         """
         with atomic_writer(path) as file:
-            file.write(self._inner.to_str(pretty=True))
+            file.write(self._to_json(pretty=True))
+
+    def _to_json(self, pretty: bool = False) -> str:
+        return self._inner.to_str(pretty)
 
 
 def _located(text: str, encoding: tokenizers.Encoding) -> Located:

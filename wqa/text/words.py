@@ -14,13 +14,11 @@ has cosine 1 with itself in a candidate, and about 0 with any other word.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
-import os
 import pathlib
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import mmh3
 import numpy as np
@@ -29,7 +27,6 @@ from wqa.config import BackboneConfig, parse_json
 from wqa.config.reading import open_file
 from wqa.data.word_vectors import WordVectors, mask_digits
 from wqa.errors import EncoderError, OptionError, shorten
-from wqa.io.files import atomic_writer
 from wqa.text.tokenizers import LONG_TEXT, Located, Tokenizer, check_text
 
 #: Version of the ``tokenizer.json`` of words.
@@ -238,11 +235,6 @@ class WordTokenizer(Tokenizer):
             sources[np.array(last, dtype=np.int64)] + 1,
         )
 
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of everything that determines its ids, in hexadecimal."""
-        return hashlib.sha256(self._to_json().encode("utf-8")).hexdigest()
-
     def token(self, number: int) -> str:
         """Word of an id.
 
@@ -258,18 +250,7 @@ class WordTokenizer(Tokenizer):
         """
         return self.words[number - 1] if 1 <= number <= len(self.words) else ""
 
-    def save(self, path: Union[str, os.PathLike[str]]) -> None:
-        """Write ``tokenizer.json``.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file to write.
-        """
-        with atomic_writer(path) as file:
-            file.write(self._to_json())
-
-    def _to_json(self) -> str:
+    def _to_json(self, pretty: bool = False) -> str:
         fields = {
             "words_format": FORMAT,
             "buckets": self.buckets,
