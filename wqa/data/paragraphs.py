@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import logging
 import pathlib
 from typing import Any, Iterable, Iterator, List, NamedTuple, Tuple
 
 from wqa.data.records import check_id
-from wqa.errors import DataError, OptionError, printable, shorten
+from wqa.errors import DataError, OptionError, shorten
 from wqa.io.files import PathLike
 from wqa.io.lines import (
     UniqueIds,
@@ -24,8 +23,7 @@ from wqa.io.lines import (
     text_of,
     write_lines,
 )
-
-LOGGER = logging.getLogger(__name__)
+from wqa.io.streams import note_counts
 
 #: Ends of the names of a folder's files of documents.
 SUFFIXES = (".jsonl", ".jsonl.gz")
@@ -260,8 +258,8 @@ def keep_long(
         kept: List[Paragraph] = []
         if sum(lengths) + len(lengths) - 1 >= minima.document:
             for paragraph, length in zip(document.paragraphs, lengths):
-                long = _long_sentences(paragraph, minima) if length >= minima.paragraph else ()
-                if long:
+                long = tuple(item for item in paragraph if len(item) >= minima.sentence)
+                if long and length >= minima.paragraph:
                     kept.append(long)
                     counts.short_sentences += len(paragraph) - len(long)
         if not kept:
@@ -277,10 +275,6 @@ def _length(paragraph: Paragraph) -> int:
     return sum(map(len, paragraph)) + len(paragraph) - 1
 
 
-def _long_sentences(paragraph: Paragraph, minima: Minima) -> Paragraph:
-    return tuple(sentence for sentence in paragraph if len(sentence) >= minima.sentence)
-
-
 def note_left_out(counts: ParagraphCounts, where: PathLike = "") -> None:
     """Print on standard error, in one line, what the minima leave out, if anything.
 
@@ -291,18 +285,12 @@ def note_left_out(counts: ParagraphCounts, where: PathLike = "") -> None:
     where : str or path-like
         The source; empty where the output names it.
     """
-    parts = []
-    for name in ("document", "paragraph", "sentence"):
-        count = getattr(counts, f"short_{name}s")
-        if count:
-            parts.append(f"{_counted(count, name)} too short and left out")
-    if counts.single_paragraphs:
-        number = _counted(counts.single_paragraphs, "document")
-        parts.append(f"{number} of one paragraph, which get no hard negatives")
-    if parts:
-        name = f"{where}: " if str(where) else ""
-        LOGGER.warning(printable(f"{name}{', '.join(parts)}"))
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count:,} {name}{'s' if count > 1 else ''}"
+    left_out = "too short and left out"
+    single = "of one paragraph, which get no hard negatives"
+    parts = (
+        (counts.short_documents, "document", left_out),
+        (counts.short_paragraphs, "paragraph", left_out),
+        (counts.short_sentences, "sentence", left_out),
+        (counts.single_paragraphs, "document", single),
+    )
+    note_counts(where, parts)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+from typing import Any, Dict, Iterable, List, Sequence
 
 from wqa.data import Question, filter_questions
-from wqa.data.records import FILTERS
+from wqa.data.records import filter_rule
 from wqa.errors import DataError, OptionError, check_choice, shorten
 from wqa.evaluation.metrics import METRICS, UNJUDGED, metrics_of, metrics_of_question
 from wqa.evaluation.trec import TIES, Qrels, Run, break_ties, trec_order
@@ -130,18 +130,13 @@ def score_run(
 
 def filter_qrels(qrels: Qrels, filter: str = "all") -> Qrels:
     """Keep the judged questions that a filter names."""
-    check_choice("filter", filter, FILTERS)
-    return {qid: grades for qid, grades in qrels.items() if _counts(grades, filter)}
-
-
-def _counts(grades: Mapping[str, int], filter: str) -> bool:
-    if filter == "all":
-        return True
-    positive = any(grade > 0 for grade in grades.values())
-    negative = any(grade <= 0 for grade in grades.values())
-    if filter == "no-all-negative":
-        return positive
-    return positive and negative
+    rule = filter_rule(filter)
+    kept = {}
+    for qid, grades in qrels.items():
+        positives = sum(grade > 0 for grade in grades.values())
+        if rule(positives, len(grades) - positives):
+            kept[qid] = grades
+    return kept
 
 
 def _order(ranking: Any, question: Question, ties: str) -> List[int]:

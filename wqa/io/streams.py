@@ -5,38 +5,41 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from typing import Any, Callable, Iterator, Optional, TextIO
+from typing import Any, Callable, ContextManager, Iterable, Iterator, Optional, TextIO, Tuple
+
+from wqa.errors import printable
+from wqa.io.files import PathLike
+
+LOGGER = logging.getLogger(__name__)
+
+
+def _losses() -> ContextManager[None]:
+    """Drop errors of a closed pipe or terminal, a full disk, a closed file, or no stream at all."""
+    return contextlib.suppress(OSError, ValueError, AttributeError)
 
 
 class LossyStream:
     """A stream of text that drops what it cannot write."""
 
     def __init__(self, stream: Optional[TextIO]) -> None:
-        self._stream = stream
+        self._stream: Any = stream
 
     def write(self, text: str) -> int:
         """Write a text, or drop it."""
-        try:
-            if self._stream is not None:
-                self._stream.write(text)
-        except (OSError, ValueError):  # a closed pipe or terminal, a full disk, a closed file
-            pass
+        with _losses():
+            self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Write what is buffered, if that is possible."""
-        try:
-            if self._stream is not None:
-                self._stream.flush()
-        except (OSError, ValueError):
-            pass
+        with _losses():
+            self._stream.flush()
 
     def isatty(self) -> bool:
         """Whether the stream is a terminal."""
-        try:
-            return self._stream is not None and self._stream.isatty()
-        except (OSError, ValueError):
-            return False
+        with _losses():
+            return self._stream.isatty()
+        return False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -59,11 +62,22 @@ class MessageHandler(logging.Handler):
             text = f"note: {text}"
         if sys.stderr is None:
             return
-        with contextlib.suppress(OSError, ValueError):  # a closed pipe or terminal, a full disk
+        with _losses():
             if "tqdm" in sys.modules:
                 sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)
             else:
                 print(text, file=sys.stderr)
+
+
+def note_counts(where: PathLike, counts: Iterable[Tuple[int, str, str]]) -> None:
+    """Log what was cut or left out, if anything was: numbers, what is counted, what was done."""
+    parts = []
+    for count, what, done in counts:
+        if count:
+            parts.append(f"{count:,} {what}{'s' if count > 1 else ''} {done}")
+    if parts:
+        start = f"{where}: " if str(where) else ""
+        LOGGER.warning(printable(f"{start}{', '.join(parts)}"))
 
 
 @contextlib.contextmanager

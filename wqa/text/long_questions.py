@@ -7,15 +7,13 @@ questions of a corpus before they are ranked.
 from __future__ import annotations
 
 import contextlib
-import logging
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple
 
 from wqa.data import Question
-from wqa.errors import DataError, InputError, QuestionTooLong, printable
+from wqa.errors import DataError, InputError, QuestionTooLong
 from wqa.io.files import PathLike
+from wqa.io.streams import note_counts
 from wqa.text.encoding import PairEncoder
-
-LOGGER = logging.getLogger(__name__)
 
 #: Questions that are tokenized at once.
 _CHUNK = 1024
@@ -153,16 +151,6 @@ def note_long_questions(
     names : (str, str)
         What a question, and the texts beside it, are called.
     """
-    name, others = names
-    parts = []
-    if truncated:
-        parts.append(f"{_counted(truncated, name)} truncated")
-    if skipped:
-        parts.append(f"{_counted(skipped, name)} skipped with all {others}")
-    if parts:
-        start = f"{where}: " if str(where) else ""
-        LOGGER.warning(printable(f"{start}{', '.join(parts)}"))
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count:,} over-long {name}{'s' if count > 1 else ''}"
+    name, others = f"over-long {names[0]}", names[1]
+    cut = (truncated, name, "truncated")
+    note_counts(where, (cut, (skipped, name, f"skipped with all {others}")))

@@ -12,13 +12,13 @@ import os
 import pathlib
 import re
 import sys
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 from tqdm import tqdm
 
 from wqa.config import parse_json
-from wqa.errors import MissingDependency, how_to_install, printable
-from wqa.io.files import PathLike, atomic_writer, storage_errors
+from wqa.errors import MissingDependency, how_to_install
+from wqa.io.files import atomic_writer, storage_errors
 from wqa.io.streams import LossyStream
 
 
@@ -88,16 +88,6 @@ def lossy_messages() -> Iterator[None]:
     stream: Any = LossyStream(sys.stderr)
     with contextlib.redirect_stderr(stream):
         yield
-
-
-def note_counts(train_file: PathLike, counts: Iterable[Tuple[int, str, str]]) -> None:
-    """Print on standard error what was cut from training data, or left out, if anything was."""
-    parts = []
-    for count, what, done in counts:
-        if count:
-            parts.append(f"{count:,} {what}{'s' if count > 1 else ''} {done}")
-    if parts:
-        LOGGER.warning(printable(f"{train_file}: {', '.join(parts)}"))
 
 
 #: Number of updates without an estimate. Libraries compile their kernels in the first ones, for the

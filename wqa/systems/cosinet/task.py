@@ -20,11 +20,11 @@ from wqa.config import TrainingConfig, from_dict
 from wqa.config.systems import System
 from wqa.data.word_vectors import read_word_vectors
 from wqa.errors import DataError, OptionError, printable
+from wqa.io.streams import note_counts
 from wqa.models import Network, NetworkConfig
 from wqa.systems.cosinet.inputs import plan_lists
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix
 from wqa.text.words import BUCKETS
-from wqa.training.logs import note_counts
 from wqa.training.losses import listwise_divergence
 from wqa.training.start import Start
 from wqa.training.task import PairTask

@@ -21,12 +21,12 @@ from wqa.data.claims import LABELS, Claim
 from wqa.errors import DataError, OptionError, QuestionTooLong, check_choice
 from wqa.evaluation import claim_evaluator
 from wqa.io.files import sha256
+from wqa.io.streams import note_counts
 from wqa.models import NetworkConfig
 from wqa.systems.mspp.inputs import JointEncoder, JointInput
 from wqa.systems.mspp.task import check_start, fill_joint, plan_rows
 from wqa.systems.mspp.verifier import OF_CLAIMS, Verifier, encode_claim, prepare_claims
 from wqa.text import is_store, naming_file, note_long_questions
-from wqa.training.logs import note_counts
 from wqa.training.losses import label_cross_entropy
 from wqa.training.pairs import SHUFFLES
 from wqa.training.start import Start

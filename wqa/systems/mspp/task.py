@@ -17,13 +17,14 @@ import numpy as np
 from wqa.config import TrainingConfig
 from wqa.config.systems import System
 from wqa.errors import OptionError
+from wqa.io.streams import note_counts
 from wqa.models import Network, NetworkConfig
 from wqa.systems.mspp.config import SINGLE_LABEL
 from wqa.systems.mspp.network import SourceEncoder
 from wqa.text import Tokenizer, bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.decoupled import SPECIALS
-from wqa.training.logs import LOGGER, note_counts
+from wqa.training.logs import LOGGER
 from wqa.training.losses import cross_entropy
 from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
 from wqa.training.task import PairTask
