@@ -20,15 +20,119 @@ For any other tokenizer the whole text is tokenized; one that would take long is
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
-from typing import Any, Dict, List, Optional, Pattern, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
 import tokenizers
 from tokenizers import pre_tokenizers
 
 from wqa.config import parse_json
 from wqa.errors import InputError, shorten
-from wqa.text.added_tokens import AddedTokens, NormalizedTokens, Piece, run_end
+
+#: Unicode's White_Space, which an added token with ``lstrip`` removes before it.
+_SPACES = "\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+_RUN_OF_SPACES = re.compile(f"[{_SPACES}]*")
+
+#: Most added tokens, and most characters of one. They bound the time of a search.
+MOST_TOKENS = 256
+MOST_CHARACTERS = 256
+
+Settings = Dict[str, Any]
+
+
+def run_end(pattern: Pattern[str], text: str, position: int) -> int:
+    """End of a run of characters, which can be empty."""
+    match = pattern.match(text, position)
+    return position if match is None else match.end()
+
+
+class Piece(NamedTuple):
+    """A part of a text up to an added token, or up to where it is read."""
+
+    end: int
+    token_id: Optional[int]
+    next_start: int
+
+
+class AddedTokens:
+    """Added tokens of a text: the leftmost, then the longest.
+
+    They are matched in the text before it is normalized, or behind it if ``normalize`` is given.
+    """
+
+    def __init__(
+        self, tokens: Sequence[Settings], normalize: Optional[Callable[[str], str]] = None
+    ) -> None:
+        contents = [(normalize or str)(token["content"]) for token in tokens]
+        self._ids = {content: token["id"] for content, token in zip(contents, tokens)}
+        self._strips = {token["content"] for token in tokens if token["lstrip"]}
+        self._longest = max(map(len, contents), default=0)
+        self.supported = _simple(tokens, contents)
+        if normalize is None:
+            spaced = any(re.search(r"\s", content) for content in contents)
+            self.supported = self.supported and not spaced and _disjoint(contents)
+        else:
+            # Of a run of spaces between words the last alone is read.
+            spaced = any(content[:2].isspace() for content in contents)
+            self.supported = self.supported and not spaced and not self._strips
+        if self.supported:
+            longest_first = sorted(contents, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+
+    def limit(self, text: str, start: int, end: int, spaces_count: bool) -> Piece:
+        """End a piece of a text at its first added token, if it has one."""
+        stop = min(end + self._longest - 1, len(text))
+        match = self._pattern.search(text, start, stop)
+        if match is None and spaces_count and self._strips:
+            # The spaces at the end belong to a token that follows them.
+            match = self._pattern.match(text, run_end(_RUN_OF_SPACES, text, end))
+            if match is not None and match.group() not in self._strips:
+                match = None
+        if match is None:
+            return Piece(end, None, end)
+        content = match.group()
+        end = match.start()
+        if content in self._strips:
+            while end > start and _RUN_OF_SPACES.fullmatch(text, end - 1, end):
+                end -= 1
+        return Piece(end, self._ids[content], match.end())
+
+    def limit_normalized(self, text: str, is_last: bool) -> Piece:
+        """End a text at its first added token, or where one may start that goes on behind it."""
+        end = len(text)
+        if not is_last and self._longest:
+            end = max(0, end - self._longest + 1)
+        match = self._pattern.search(text)
+        # A match from ``end`` on could become another one when the text continues.
+        if match is None or match.start() >= end:
+            return Piece(end, None, end)
+        return Piece(match.start(), self._ids[match.group()], match.end())
+
+
+def _simple(tokens: Sequence[Settings], contents: Sequence[str]) -> bool:
+    """Whether tokens are few, short and different, and match wherever they stand."""
+    if len(contents) > MOST_TOKENS:
+        return False
+    for flag in ("rstrip", "single_word"):
+        if any(token[flag] for token in tokens):
+            return False
+    if len(set(contents)) < len(contents):
+        return False
+    return all(0 < len(content) <= MOST_CHARACTERS for content in contents)
+
+
+def _disjoint(contents: List[str]) -> bool:
+    """Whether no two occurrences of strings can overlap."""
+    for content in contents:
+        for other in contents:
+            if content != other and content in other:
+                return False
+            for index in range(1, len(content)):
+                if other.startswith(content[index:]):
+                    return False
+    return True
+
 
 #: Characters of the first piece of a text, for each id that is needed.
 CHARACTERS_A_TOKEN = 8
@@ -70,8 +174,6 @@ _BPE_OPTIONS = (
 )
 _SPACES_RULE = {"Regex": " {2,}"}
 
-Settings = Dict[str, Any]
-
 
 @dataclasses.dataclass
 class _Part:
@@ -100,7 +202,7 @@ class StartTokenizer:
             is_late = normalizers and token["normalized"]
             (late if is_late else early).append(token)
         self._added = AddedTokens(early)
-        self._normalized_tokens = NormalizedTokens(late, self._normalize)
+        self._normalized_tokens = AddedTokens(late, self._normalize)
         self.supported = (
             _separable(normalizers)
             and _known(settings["model"], splitters, inner)
@@ -165,7 +267,7 @@ class StartTokenizer:
     def _take(self, part: _Part, is_last: bool, ids: List[int], count: int) -> None:
         """Append the ids of complete words, and of added tokens between them."""
         while len(ids) < count:
-            piece = self._normalized_tokens.limit(part.held, is_last)
+            piece = self._normalized_tokens.limit_normalized(part.held, is_last)
             words, part.held = part.held[: piece.end], part.held[piece.next_start :]
             if words and part.is_new:
                 part.is_new = False
@@ -229,19 +331,12 @@ class StartTokenizer:
         while length <= most:
             ids = self._ids(word[:length])
             if len(ids) > count:
-                for end in range(length - self._longest + 1, length):
-                    ids = _common_start(ids, self._ids(word[:end]))
+                cuts = [self._ids(word[:end]) for end in range(length - self._longest + 1, length)]
+                ids = list(os.path.commonprefix([ids, *cuts]))
                 if len(ids) >= count:
                     return ids
             length *= 2
         return []
-
-
-def _common_start(ids: List[int], others: List[int]) -> List[int]:
-    for index, (token_id, other) in enumerate(zip(ids, others)):
-        if token_id != other:
-            return ids[:index]
-    return ids[: len(others)]
 
 
 def _steps(setting: Optional[Settings], name: str) -> List[Settings]:

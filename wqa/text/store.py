@@ -13,6 +13,8 @@ from __future__ import annotations
 import pathlib
 from typing import Any, Dict, Mapping, Optional
 
+import numpy as np
+
 from wqa.config import LONG_QUESTIONS
 from wqa.data import read_questions
 from wqa.data.formats import data_digest
@@ -22,7 +24,6 @@ from wqa.io.arrays import (
     ArrayFolder,
     ArrayWriter,
     BlockCheck,
-    check_question_indices,
     check_text_ends,
     reusable_folder,
     values_below,
@@ -149,7 +150,7 @@ class PairStore(TokenizedPairs):
             "labels": values_below(2, "label"),
             "question_ends": check_text_ends(self.meta["max_length"]),
             "candidate_ends": check_text_ends(self.meta["max_length"]),
-            "question_of": check_question_indices(len(self.question_ends)),
+            "question_of": _check_question_indices(len(self.question_ends)),
             "question_tokens": ids,
             "candidate_tokens": ids,
         }
@@ -198,6 +199,22 @@ class PairStore(TokenizedPairs):
                 encoder.long_questions,
                 f'set long_questions="{option}", or tokenize the corpus again',
             )
+
+
+def _check_question_indices(limit: int) -> BlockCheck:
+    """Check the question indices of pairs: they never fall, and are below a limit."""
+    last = 0
+
+    def check(block: np.ndarray, start: int) -> str:
+        nonlocal last
+        wrong = (np.diff(block, prepend=last) < 0) | (block >= limit)
+        last = block[-1]
+        if not wrong.any():
+            return ""
+        index = int(wrong.argmax())
+        return f"question index {block[index]} of pair {start + index}, of {limit} questions"
+
+    return check
 
 
 def _settings(encoder: PairEncoder) -> Dict[str, Any]:

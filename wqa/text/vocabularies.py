@@ -132,7 +132,8 @@ def byte_level(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokenizer
 
 def _byte_level(path: pathlib.Path, model: models.BPE, settings: Settings) -> tokenizers.Tokenizer:
     inner = tokenizers.Tokenizer(model)
-    missing = [byte for byte in pre_tokenizers.ByteLevel.alphabet() if not _has(inner, byte)]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    missing = [byte for byte in alphabet if inner.token_to_id(byte) is None]
     if missing:
         raise EncoderError(
             path,
@@ -162,7 +163,8 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
     for text, score, _ in pieces:
         if not isinstance(score, float) or not math.isfinite(score):
             raise EncoderError(path, f"piece {shorten(text)} of score {shorten(score)}", "a number")
-    scores = [(text, score - _penalty(text)) for text, score, _ in pieces]
+    # The original splits a piece that ends in a digit and a comma.
+    scores = [(text, score - 100 * bool(re.search(r"\d,$", text))) for text, score, _ in pieces]
     inner = tokenizers.Tokenizer(models.Unigram(scores, unknown, False))
     steps: List[normalizers.Normalizer] = [
         normalizers.Replace("``", '"'),
@@ -185,11 +187,6 @@ def sentencepiece(folder: pathlib.Path, settings: Settings) -> tokenizers.Tokeni
     _register(inner, [text for text, _, kind in pieces if kind in (UNKNOWN, CONTROL, USER_DEFINED)])
     _bert_pairs(inner)
     return inner
-
-
-def _penalty(piece: str) -> float:
-    """Penalty of a piece that ends in a digit and a comma, which the original splits."""
-    return 100 if re.search(r"\d,$", piece) else 0
 
 
 #: Kinds of SentencePiece's pieces that text is not split into.
@@ -280,10 +277,6 @@ def _check_words(path: pathlib.Path, words: Sequence[str]) -> None:
                 "each word once",
                 "fetch the file again",
             )
-
-
-def _has(inner: tokenizers.Tokenizer, word: str) -> bool:
-    return inner.token_to_id(word) is not None
 
 
 def _is_cased(vocab: Dict[str, int]) -> bool:
