@@ -101,35 +101,21 @@ class _Settings:
 
     def size(self, setting: str) -> int:
         """A whole number."""
-        value = self._get(setting)
-        if type(value) is not int:
-            self.refuse(setting, "a whole number")
-        return value
+        return self.take(setting, "a whole number", int)
 
-    def number(self, setting: str) -> float:
-        """A number."""
-        value = self._get(setting)
-        if type(value) not in (int, float):
-            self.refuse(setting, "a number")
-        return value
-
-    def choice(self, setting: str, choices: Iterable[str]) -> str:
-        """One of a few words."""
-        value = self._get(setting)
-        if not isinstance(value, str) or value not in choices:
-            self.refuse(setting, "one of " + ", ".join(choices))
-        return value
-
-    def has(self, setting: str) -> bool:
-        """Whether the setting has a value."""
-        return self._values.get(setting) is not None
-
-    def _get(self, setting: str) -> Any:
+    def take(self, setting: str, expected: str, *types: type) -> Any:
+        """A value of one of some types."""
         if setting not in self._values:
             raise EncoderError(
                 self._path, f"no field {setting!r}", f"the configuration of a {self._name} encoder"
             )
+        if type(self._values[setting]) not in types:
+            self.refuse(setting, expected)
         return self._values[setting]
+
+    def has(self, setting: str) -> bool:
+        """Whether the setting has a value."""
+        return self._values.get(setting) is not None
 
     def refuse(self, setting: str, expected: str) -> NoReturn:
         """Refuse the value of a setting."""
@@ -170,18 +156,22 @@ def _config(name: str, settings: _Settings) -> BackboneConfig:
         sources["head_dropout"] = names.head_dropout
     fields: Dict[str, Any] = {field: settings.size(sources[field]) for field in _SIZES}
     for field in _RATES:
-        fields[field] = settings.number(sources[field])
+        fields[field] = settings.take(sources[field], "a number", int, float)
     first = 0
     if family.positions_after_padding:
         first = settings.size("pad_token_id") + 1
         if first < 1:
             settings.refuse("pad_token_id", "a token id")
     width = _embedding_size(names, settings, fields["units"])
+    known = "one of " + ", ".join(ACTIVATIONS)
+    activation = settings.take("hidden_act", known, str)
+    if activation not in ACTIVATIONS:
+        settings.refuse("hidden_act", known)
     try:
         return BackboneConfig(
             layout=name,
             max_positions=settings.size("max_position_embeddings") - first,
-            activation=ACTIVATIONS[settings.choice("hidden_act", ACTIVATIONS)],
+            activation=ACTIVATIONS[activation],
             embedding_size=width,
             first_position=first,
             shared_layers=family.shared_layers,
