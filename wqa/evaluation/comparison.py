@@ -109,8 +109,7 @@ def compare_rankers(
         If a candidate has no label, or the rankers do not skip the same over-long questions: the
         tests pair the questions.
     """
-    kept = questions_that_count(questions, filter)
-    results = _results(rankers, kept, filter, metrics, progress, ties)
+    results = _results(rankers, questions, filter, metrics, progress, ties)
     _check_count(len(results))
     first = results[0]
     comparisons = []
@@ -150,8 +149,7 @@ def evaluate_seeds(
         If there is no ranker, a candidate has no label, or the rankers do not skip the same
         over-long questions.
     """
-    kept = questions_that_count(questions, filter)
-    results = _results(rankers, kept, filter, metrics, progress, ties)
+    results = _results(rankers, questions, filter, metrics, progress, ties)
     rows = [result.row for result in results]
     names = ("questions", *metrics, "cost")
     spread = over_seeds([{name: row[name] for name in names} for row in rows])
@@ -295,7 +293,7 @@ def prepared_alike(
 
 def _results(
     rankers: Iterable[NamedRanker],
-    questions: Sequence[Question],
+    questions: Iterable[Question],
     filter: str,
     metrics: Sequence[str],
     progress: bool,
@@ -304,32 +302,20 @@ def _results(
     """Rank the questions that all rankers rank."""
     results: List[_Result] = []
     rules: List[str] = []
-    for entry, prepared in prepared_alike(rankers, questions):
-        rule = ties_of(entry.ranker, ties)
-        result = _result(entry, prepared.questions, filter, metrics, progress, rule)
-        result.row.update(prepared.counts)
-        results.append(result)
+    for entry, prepared in prepared_alike(rankers, questions_that_count(questions, filter)):
+        ranked, rule = prepared.questions, ties_of(entry.ranker, ties)
+        rankings = rank_questions(entry.ranker, ranked, entry.name, progress)
+        orders = [break_ties(*pair, rule) for pair in zip(rankings, ranked)]
+        row: Row = {"run": entry.name, "drop_ratio": entry.drop_ratio, "filter": filter}
+        row.update(evaluate(orders, ranked, metrics=metrics))
+        row.update(cost_of(rankings))
+        row.update(prepared.counts)
+        results.append(_Result(entry.title, row, per_question(orders, ranked, metrics), orders))
         rules.append(rule)
     if any(rule != "trec" for rule in rules):
         for result, rule in zip(results, rules):
             result.row["ties"] = rule
     return results
-
-
-def _result(
-    entry: NamedRanker,
-    questions: Sequence[Question],
-    filter: str,
-    metrics: Sequence[str],
-    progress: bool,
-    ties: str,
-) -> _Result:
-    rankings = rank_questions(entry.ranker, questions, entry.name, progress)
-    orders = [break_ties(*pair, ties) for pair in zip(rankings, questions)]
-    row: Row = {"run": entry.name, "drop_ratio": entry.drop_ratio, "filter": filter}
-    row.update(evaluate(orders, questions, metrics=metrics))
-    row.update(cost_of(rankings))
-    return _Result(entry.title, row, per_question(orders, questions, metrics), orders)
 
 
 def _comparison(

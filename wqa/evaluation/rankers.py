@@ -164,7 +164,7 @@ def evaluate_ranker(
         mend = "" if ties else "the rule is the ranker's own"
         _refuse_rule(rule, {"per_exit": per_exit, "trec_run": trec_run}, mend)
     if settings is None:
-        settings = {_current_setting(ranker): None}
+        settings = {"stored" if _discards(ranker) else "0": None}
     if trec_run and len(settings) > 1 and "{}" not in trec_run:
         raise OptionError(
             "trec_run",
@@ -172,8 +172,9 @@ def evaluate_ranker(
             "a file for each",
             "put {} in its name for the ratio",
         )
-    if per_exit:
-        _check_exits(ranker)
+    if per_exit and not ranker.capabilities.exits:
+        kind = f"{ranker.capabilities.kind} ({ranker.capabilities.system})"
+        raise OptionError("per_exit", kind, "a ranker with exits")
     rows = []
     for name, setting in settings.items():
         if setting is not None:
@@ -205,22 +206,10 @@ def _refuse_rule(rule: str, options: Mapping[str, Any], mend: str) -> None:
             raise OptionError("ties", f"{rule} with {name}", 'ties="trec"', mend)
 
 
-def _current_setting(ranker: Any) -> str:
-    """Name of a ranker's current drop setting."""
-    return "stored" if _discards(ranker) else "0"
-
-
 def _discards(ranker: Any) -> bool:
     """Whether a ranker, or one inside it, drops candidates."""
     own = any(drop.discards for drop in ranker.drops)
     return own or any(map(_discards, ranker.capabilities.rankers))
-
-
-def _check_exits(ranker: Any) -> None:
-    capabilities = ranker.capabilities
-    if not capabilities.exits:
-        kind = f"{capabilities.kind} ({capabilities.system})"
-        raise OptionError("per_exit", kind, "a ranker with exits")
 
 
 def _rows_of_exits(

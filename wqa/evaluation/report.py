@@ -150,7 +150,9 @@ def beside(
         figures = {"row": row["row"], "drop_ratio": row["drop_ratio"]}
         for name in row:
             if name not in KEYS:
-                figures[name] = _pair(row, result, name)
+                figures[name] = row[name]
+                if row[name] != "-" and row["recipe"] != "-":
+                    figures[name] += f" | {_figure(result, name)}"
         for name in ours:
             figures[f"{name}, ours"] = result.get(name, "-")
         figures["recipe"] = row["recipe"]
@@ -170,13 +172,6 @@ def _of_other_corpora(
 
 def _key(row: Mapping[str, str]) -> Tuple[str, str]:
     return row["row"], row["drop_ratio"]
-
-
-def _pair(published: Mapping[str, str], result: Mapping[str, str], name: str) -> str:
-    value = published[name]
-    if value == "-" or published["recipe"] == "-":
-        return value
-    return f"{value} | {_figure(result, name)}"
 
 
 def _figure(row: Mapping[str, str], name: str) -> str:
@@ -242,15 +237,12 @@ def _table(published: pathlib.Path, results: pathlib.Path, width: int) -> _Table
         run += sum(not value.endswith("not run") for value in pairs)
     number = rows[0]["table"]
     title = f"Table {number}, published | reproduced ({run} of {count} figures)"
-    lines = [title, lay_out(shown, width), *_remarks(published.with_suffix(".txt"), width)]
+    lines = [title, lay_out(shown, width)]
+    remarks = published.with_suffix(".txt")
+    if remarks.exists():
+        texts = [printable(line.rstrip()) for _, line in text_lines(remarks, largest=LARGEST_TABLE)]
+        lines += textwrap.wrap(" ".join(texts), width)
     return _Table("\n".join(lines), count, run)
-
-
-def _remarks(path: pathlib.Path, width: int) -> List[str]:
-    if not path.exists():
-        return []
-    lines = [printable(line.rstrip()) for _, line in text_lines(path, largest=LARGEST_TABLE)]
-    return textwrap.wrap(" ".join(lines), width)
 
 
 #: Level below which a difference is marked in LaTeX.
