@@ -5,9 +5,7 @@ is a database of SQLite, whose transactions make a change whole or undo it. It h
 each document's text, where its entry is, and checksums of the entry. The file of entries is only
 ever appended to, so that a reader may map it into memory while a process writes. Removed entries
 stay in the file until more than half of it is unused; then the writer copies the rest into a file
-of the next number N.
-
-`wqa.cache.document_cache_writer` writes it.
+of the next number N. `wqa.cache.document_cache_writer` writes it.
 """
 
 from __future__ import annotations
@@ -161,7 +159,7 @@ class DocumentCache:
             raise DataError(self._index, f"store is {error.found}", error.expected, MEND) from None
         self.store: str = self._format.store
         self.dtype = self._format.dtype
-        self._mapped = _Entries(self.path, state)
+        self._mapped = _Entries(self.path, state, set())
 
     def __len__(self) -> int:
         """Number of documents."""
@@ -280,12 +278,12 @@ class DocumentCache:
     def _map(self, state: State) -> _Entries:
         """The mapped entries of a state; the writer may have begun another file."""
         mapped = self._mapped
-        if mapped.state.number != state.number or len(mapped.content) < state.end:
-            checked = set(mapped.checked) if mapped.state.number == state.number else set()
-            mapped = self._mapped = _Entries(self.path, state, checked)
-        else:
+        is_same = mapped.state.number == state.number
+        if is_same and len(mapped.content) >= state.end:
             check_size(mapped.path, state.end)
-        return mapped
+        else:
+            self._mapped = _Entries(self.path, state, set(mapped.checked) if is_same else set())
+        return self._mapped
 
     def _connection(self) -> sqlite3.Connection:
         """Connection of this thread. SQLite's must not be used after a fork."""
@@ -311,9 +309,7 @@ def _connect_reader(path: pathlib.Path) -> sqlite3.Connection:
 class _Entries:
     """A file of entries, mapped into memory as far as it is committed."""
 
-    def __init__(
-        self, folder: pathlib.Path, state: State, checked: Optional[Set[int]] = None
-    ) -> None:
+    def __init__(self, folder: pathlib.Path, state: State, checked: Set[int]) -> None:
         self.state = state
         self.path = entries_path(folder, state.number)
         check_size(self.path, state.end)
@@ -327,7 +323,7 @@ class _Entries:
             # A plain array: slices of a memmap are slow to make.
             self.content = mapped.view(np.ndarray)
         #: Starts of entries whose checksums were compared.
-        self.checked: Set[int] = checked or set()
+        self.checked = checked
 
     def read(
         self, format: EntryFormat, entry: Entry, index: pathlib.Path, tokens: Optional[int]

@@ -102,7 +102,8 @@ class EntryFormat:
         if self._scale_bytes:
             scales = count * self._scale_bytes
             total += _sum(entry[:scales])
-        return _signed(total)
+        half = 1 << 63
+        return (total + half) % (2 * half) - half  # modulo 2**64, with a sign
 
     def _bounds(self, rows: int, count: int) -> Tuple[int, int]:
         """Start and end of the first rows, which lie behind the scales of all."""
@@ -156,12 +157,6 @@ def _sum(content: np.ndarray) -> int:
     total = np.add.reduce(words)
     rest = content[whole:].tobytes()
     return int(total) + int.from_bytes(rest, "little")
-
-
-def _signed(total: int) -> int:
-    """The same number modulo 2**64, with a sign."""
-    half = 1 << 63
-    return (total + half) % (1 << 64) - half
 
 
 def _as_float32(encodings: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ they were made from.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import re
 from typing import Any, Collection, Dict, List, Mapping, Optional
@@ -162,11 +163,8 @@ def _check_table(table: WordVectors, where: object) -> None:
             expected = f"1 to {LONGEST_WORD:,} bytes of UTF-8"
             raise DataError(where, f"the word {shorten(word)}", expected)
     if len(set(words)) < len(words):
-        seen = set()
-        for word in words:
-            if word in seen:
-                raise DataError(where, f"the word {shorten(word)} is there twice", "each word once")
-            seen.add(word)
+        word, _ = collections.Counter(words).most_common(1)[0]
+        raise DataError(where, f"the word {shorten(word)} is there twice", "each word once")
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         word = words[int(finite.argmin())]

@@ -164,16 +164,11 @@ def copy_member(tar: tarfile.TarFile, member: tarfile.TarInfo, target: IO[bytes]
     if source is None:
         raise tarfile.ReadError(f"the member {shorten(member.name)} is no plain file")
     with source:
-        for block in _blocks(source):
+        while True:
+            try:
+                block = source.read(_BLOCK)
+            except OSError as error:
+                raise tarfile.ReadError(str(error)) from None
+            if not block:
+                return
             target.write(block)
-
-
-def _blocks(source: IO[bytes]) -> Iterator[bytes]:
-    while True:
-        try:
-            block = source.read(_BLOCK)
-        except OSError as error:
-            raise tarfile.ReadError(str(error)) from None
-        if not block:
-            return
-        yield block

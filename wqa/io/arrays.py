@@ -256,22 +256,6 @@ def check_text_ends(longest: int, shortest: int = 1, unit: str = "token") -> Blo
     return check
 
 
-def check_question_indices(limit: int) -> BlockCheck:
-    """Check the question indices of pairs: they never fall, and are below a limit."""
-    last = 0
-
-    def check(block: np.ndarray, start: int) -> str:
-        nonlocal last
-        wrong = (np.diff(block, prepend=last) < 0) | (block >= limit)
-        last = block[-1]
-        if not wrong.any():
-            return ""
-        index = int(wrong.argmax())
-        return f"question index {block[index]} of pair {start + index}, of {limit} questions"
-
-    return check
-
-
 def widen(halves: np.ndarray) -> np.ndarray:
     """Convert bfloat16, whose bits are uint16, to float32."""
     bits = halves.astype("<u4")
@@ -289,12 +273,9 @@ class ArrayWriter:
         self, path: PathLike, version: int, types: Types, made_with: Mapping[str, Any]
     ) -> None:
         self.path = pathlib.Path(path)
-        self.progress: Dict[str, Any] = {}
         self._partial = self.path.with_name(f".{self.path.name}.partial")
         self._types = {name: np.dtype(element) for name, element in types.items()}
         self._made_with = {"format": version, **made_with}
-        self._sizes = dict.fromkeys(self._types, 0)
-        self._digests = {name: hashlib.sha256() for name in self._types}
         self._files: Dict[str, IO[bytes]] = {}
 
     def __enter__(self) -> ArrayWriter:
@@ -308,6 +289,9 @@ class ArrayWriter:
 
     def _open(self) -> None:
         """Open the files: those of a writer that was stopped, or new ones."""
+        self.progress: Dict[str, Any] = {}
+        self._sizes = dict.fromkeys(self._types, 0)
+        self._digests = {name: hashlib.sha256() for name in self._types}
         journal = self._read_journal()
         if journal is None:
             if self._partial.exists():
@@ -343,22 +327,20 @@ class ArrayWriter:
             for name, size in sizes.items():
                 if size % self._types[name].itemsize or self._file(name).stat().st_size < size:
                     return None
-            for name, size in sizes.items():
-                self._digests[name] = sha256_of_start(self._file(name), size)
-                digest = self._digests[name].hexdigest()
-                if written.get(name, digest) != digest:
-                    raise ValueError("other bytes than were written")
+            digests = {
+                name: sha256_of_start(self._file(name), size) for name, size in sizes.items()
+            }
+            for name, digest in digests.items():
+                if written.get(name, digest.hexdigest()) != digest.hexdigest():
+                    return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            self._digests = {name: hashlib.sha256() for name in self._types}
             return None
+        self._digests = digests
         return journal
 
     def restart(self) -> None:
         """Delete what was written, and start again with empty arrays."""
         self.__exit__()
-        self._sizes = dict.fromkeys(self._types, 0)
-        self._digests = {name: hashlib.sha256() for name in self._types}
-        self.progress = {}
         with storage_errors(self._partial):
             shutil.rmtree(self._partial)
         self.__enter__()
@@ -394,27 +376,19 @@ class ArrayWriter:
             for file in self._files.values():
                 file.flush()
                 os.fsync(file.fileno())
-            journal = {
-                "made_with": self._made_with,
-                "progress": self.progress,
-                "files": self._sizes,
-                "sha256": self._hexadecimal(),
-            }
+            journal = {"made_with": self._made_with, "progress": self.progress, **self._written()}
             with atomic_writer(self._partial / "journal.json") as journal_file:
                 json.dump(journal, journal_file)
 
-    def _hexadecimal(self) -> Dict[str, str]:
-        return {name: digest.hexdigest() for name, digest in self._digests.items()}
+    def _written(self) -> Dict[str, Any]:
+        """Sizes and digests of the files."""
+        digests = {name: digest.hexdigest() for name, digest in self._digests.items()}
+        return {"files": self._sizes, "sha256": digests}
 
     def finish(self, facts: Mapping[str, Any]) -> None:
         """Commit, write ``meta.json``, and give the folder its final name."""
         self.commit()
-        meta = {
-            **self._made_with,
-            **facts,
-            "files": self._sizes,
-            "sha256": self._hexadecimal(),
-        }
+        meta = {**self._made_with, **facts, **self._written()}
         write_json(self._partial / "meta.json", meta)
         with storage_errors(self.path):
             if self.path.exists():

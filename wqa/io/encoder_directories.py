@@ -12,6 +12,7 @@ import io
 import logging
 import os
 import pathlib
+import posixpath
 import re
 import tarfile
 from typing import Dict, Iterator, List, Sequence, Tuple
@@ -216,20 +217,17 @@ def _check_member(archive: pathlib.Path, member: tarfile.TarInfo) -> None:
     """Refuse a member whose name or link leaves the archive."""
     paths = [member.name]
     if member.issym():
-        paths.append(str(pathlib.PurePosixPath(member.name).parent / member.linkname))
+        paths.append(posixpath.join(posixpath.dirname(member.name), member.linkname))
     elif member.islnk():
         paths.append(member.linkname)
     for path in paths:
-        depth = 0
-        for part in pathlib.PurePosixPath(path).parts:
-            depth = depth - 1 if part == ".." else depth + 1
-            if depth < 0 or part == "/":
-                raise EncoderError(
-                    archive,
-                    f"the member {shorten(member.name)} leaves the archive's folder",
-                    "paths inside it",
-                    "nothing was unpacked; do not use an archive that you do not trust",
-                )
+        if path.startswith("/") or posixpath.normpath(path).split("/")[0] == "..":
+            raise EncoderError(
+                archive,
+                f"the member {shorten(member.name)} leaves the archive's folder",
+                "paths inside it",
+                "nothing was unpacked; do not use an archive that you do not trust",
+            )
 
 
 #: Start of the names of the zoo's encoders.

@@ -87,13 +87,6 @@ def lock_output(path: PathLike) -> Iterator[None]:
             lock.release()
 
 
-def has_locks(path: PathLike) -> bool:
-    """Whether the file system of an output has locks."""
-    target = pathlib.Path(path)
-    with storage_errors(target):
-        return _has_locks(_files_of(target)[0].parent)
-
-
 def _files_of(target: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:
     """The lock file and the holder file of an output."""
     resolved = target.resolve()
@@ -105,13 +98,14 @@ def _files_of(target: pathlib.Path) -> Tuple[pathlib.Path, pathlib.Path]:
     return folder / f"{name}.lock", folder / f"{name}.holder"
 
 
-def _has_locks(folder: pathlib.Path) -> bool:
-    """Whether the file system of a folder has locks.
+def has_locks(path: PathLike) -> bool:
+    """Whether the file system of an output has locks.
 
     filelock does not tell: by its version and the error, it takes the lock for held, raises the
     error, or takes a lock that a killed process holds for ever.
     """
-    with tempfile.TemporaryFile(dir=folder) as file:
+    target = pathlib.Path(path)
+    with storage_errors(target), tempfile.TemporaryFile(dir=_files_of(target)[0].parent) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -220,7 +214,9 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
             temporary.mkdir(parents=True)
             yield temporary
             for written in temporary.iterdir():
-                _flush_file(written)
+                # To the disk, so that the directory's rename is not there before the content.
+                with open(written, "rb+") as file:
+                    os.fsync(file.fileno())
             sync_directory(temporary)
             os.replace(temporary, target)
             sync_directory(target.parent)
@@ -232,9 +228,3 @@ def new_directory(path: PathLike) -> Iterator[pathlib.Path]:
             ) from error
         finally:
             remove(temporary)
-
-
-def _flush_file(path: pathlib.Path) -> None:
-    """Write a file's content to the disk, so that a directory's rename is not there before it."""
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())

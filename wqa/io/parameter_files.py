@@ -18,7 +18,7 @@ import collections
 import math
 import os
 import struct
-from typing import IO, Any, Dict, List, NamedTuple, Tuple
+from typing import IO, Any, Dict, NamedTuple, Tuple
 
 import numpy as np
 
@@ -77,7 +77,8 @@ def read_layout(path: PathLike) -> Dict[str, StoredArray]:
         raise ValueError(f"{len(arrays)} arrays have {len(names)} names")
     layout = dict(zip(names, arrays))
     if len(layout) < len(names):
-        raise ValueError(f"{shorten(_repeated(names))} names two arrays")
+        name, _ = collections.Counter(names).most_common(1)[0]
+        raise ValueError(f"{shorten(name)} names two arrays")
     return layout
 
 
@@ -175,7 +176,3 @@ def _name(header: _Header) -> str:
         return header.bytes(header.take("Q")).decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("a name is not UTF-8") from None
-
-
-def _repeated(names: List[str]) -> str:
-    return collections.Counter(names).most_common(1)[0][0]

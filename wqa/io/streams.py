@@ -8,7 +8,6 @@ import sys
 from typing import Any, Callable, ContextManager, Iterable, Iterator, Optional, TextIO, Tuple
 
 from wqa.errors import printable
-from wqa.io.files import PathLike
 
 LOGGER = logging.getLogger(__name__)
 
@@ -69,7 +68,7 @@ class MessageHandler(logging.Handler):
                 print(text, file=sys.stderr)
 
 
-def note_counts(where: PathLike, counts: Iterable[Tuple[int, str, str]]) -> None:
+def note_counts(where: object, counts: Iterable[Tuple[int, str, str]]) -> None:
     """Log what was cut or left out, if anything was: numbers, what is counted, what was done."""
     parts = []
     for count, what, done in counts:
