@@ -2,18 +2,29 @@
 
 A link that works where the page lies in the repository works on the site as well: the file comes
 along, under the path that it has in the repository. Markdown files come along as pages.
+
+A page with the options of all commands and systems is made from the parser.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import pathlib
 import posixpath
 import re
 from typing import Any, List, Set
+from unittest import mock
 
 from mkdocs.structure.files import File
 
+from wqa.cli import COMMANDS, build_parser
+from wqa.cli.systems import add_own_options
+from wqa.systems import SYSTEMS
+
 ROOT = pathlib.Path(__file__).parent.parent
+#: Page of the options, which is made when the site is built.
+OPTIONS = "reference/options.md"
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
 
 
@@ -35,9 +46,33 @@ def targets(path: str) -> List[str]:
     return [posixpath.normpath(posixpath.join(folder, link)) for link in LINK.findall(markdown)]
 
 
+def options_page() -> str:
+    """The page of options: what ``wqa COMMAND --help`` prints, and the options of each system."""
+    [commands] = [
+        action
+        for action in build_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    ]
+    lines = ["# Options", "", "What `wqa COMMAND --help` prints."]
+    with mock.patch.dict(os.environ, COLUMNS="100"):
+        for name in COMMANDS:
+            text = commands.choices[name].format_help()
+            lines += ["", f"## wqa {name}", "", "```text", text.rstrip(), "```"]
+        for name in SYSTEMS:
+            parser = argparse.ArgumentParser(usage=argparse.SUPPRESS, add_help=False)
+            add_own_options(parser, name)
+            text = parser.format_help().strip()
+            lines += ["", f"## wqa train {name}", "", "```text", text or "no options", "```"]
+    return "\n".join(lines) + "\n"
+
+
 def on_files(files: Any, config: Any) -> Any:
-    """Add what pages link to outside ``docs/``, and what those pages link to."""
-    waiting = [repository_path(page.src_uri) for page in files.documentation_pages()]
+    """Add the page of options, what pages link to outside ``docs/``, and what those link to."""
+    files.append(File.generated(config, OPTIONS, content=options_page()))
+    waiting = []
+    for page in files.documentation_pages():
+        if page.src_uri != OPTIONS:
+            waiting.append(repository_path(page.src_uri))
     seen: Set[str] = set(waiting)
     while waiting:
         for target in targets(waiting.pop()):
@@ -52,6 +87,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Write links as they stand on the site."""
+    if page.file.src_uri == OPTIONS:
+        return markdown
     path = repository_path(page.file.src_uri)
     here = posixpath.dirname(page.file.src_uri)
 
