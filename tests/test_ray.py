@@ -19,8 +19,7 @@ from conftest import child_environment
 import wqa.cluster.ray_cluster as ray_module
 from wqa.cli import main
 from wqa.cluster import PartitionScorer, ScoringJob, run_on_cluster
-from wqa.cluster.hand_out import ATTEMPTS, MOST_IN_A_ROW, HandOut
-from wqa.cluster.partition_files import read_manifest
+from wqa.cluster.partition_files import ATTEMPTS, MOST_IN_A_ROW, HandOut, read_manifest
 from wqa.cluster.ray_cluster import Outcome, Worker, connect
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import ClusterError, MissingDependency, OptionError, Stopped

@@ -23,9 +23,8 @@ import time
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from wqa.cluster.hand_out import HandOut
 from wqa.cluster.job import Job, PartitionRunner
-from wqa.cluster.partition_files import Manifest, read_manifest
+from wqa.cluster.partition_files import HandOut, Manifest, read_manifest
 from wqa.errors import (
     ClusterError,
     MissingDependency,

@@ -1,8 +1,8 @@
 """The training loop, the systems' tasks, schedule, sampling, losses and checkpoints."""
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
-from wqa.training.exits import ExitTask
 from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
+from wqa.training.schedules import ExitTask
 from wqa.training.start import Start
 from wqa.training.task import PairTask, Task
 from wqa.training.trainer import Trainer

@@ -11,8 +11,8 @@ from typing import Any, Dict
 import mxnet as mx
 
 from wqa.models.heads import scores_of_stages
-from wqa.training.exits import ExitTask
 from wqa.training.losses import cross_entropy
+from wqa.training.schedules import ExitTask
 
 
 class CascadeTask(ExitTask):

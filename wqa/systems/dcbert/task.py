@@ -21,7 +21,7 @@ from wqa.models import Backbone, Network, NetworkConfig
 from wqa.models.heads import FirstPositionHead
 from wqa.models.network import ExitNetwork
 from wqa.text import Tokenizer, bucketed, plan_batches
-from wqa.training.exits import ExitTask
+from wqa.training.schedules import ExitTask
 from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters
 
 #: Name of the system, for starts from a run of it.

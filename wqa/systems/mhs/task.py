@@ -22,7 +22,7 @@ from wqa.models.heads import FirstPositionHead
 from wqa.models.network import ExitConfig
 from wqa.systems.mhs.network import StudentStart
 from wqa.text import Tokenizer
-from wqa.training.exits import ExitTask
+from wqa.training.schedules import ExitTask
 from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters
 
 #: Name of the system, for starts from a student.

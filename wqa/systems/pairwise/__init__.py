@@ -8,7 +8,7 @@ SYSTEMS = (
         name="pairwise",
         help="the monolithic ranker",
         network="wqa.systems.pairwise.network.PairwiseTransformer",
-        task="wqa.training.exits.ExitTask",
+        task="wqa.training.schedules.ExitTask",
         directory="wqa.systems.pairwise.checkpoint.ClassifierLayout",
     ),
 )
