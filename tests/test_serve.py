@@ -24,7 +24,7 @@ from wqa.inference import Capabilities
 from wqa.serve import ServeConfig, create_app, read_api_key
 from wqa.serve.dialects import DIALECTS
 from wqa.serve.logs import json_logs, log
-from wqa.serve.requests import Fields, RequestError, error_dialect, parse_body
+from wqa.serve.requests import Fields, RequestError, error_answer, parse_body
 from wqa.serve.server import _page_url, ranker_name, served_digest
 from wqa.systems.load import load_ranker
 
@@ -525,7 +525,8 @@ def test_a_path_that_is_not_served(path):
 
 @pytest.mark.parametrize("path", ["/v1/rerank", "/v2/rerank", "/rerank", "/info", "/api/rank"])
 def test_the_dialect_of_an_error_does_not_depend_on_the_query_string(path):
-    assert error_dialect(f"{path}?a=/v1/") is error_dialect(path)
+    error = RequestError("value", "query", "is missing")
+    assert error_answer(f"{path}?a=/v1/", error, "1") == error_answer(path, error, "1")
 
 
 def test_wrong_keys():

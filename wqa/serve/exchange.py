@@ -18,7 +18,7 @@ from wqa.inference.ranking import Ranking
 from wqa.serve.dialects import DIALECTS, Answered, RankRequest
 from wqa.serve.logs import log, log_exception
 from wqa.serve.owner import Job
-from wqa.serve.requests import Fields, RequestError, error_dialect, parse_body
+from wqa.serve.requests import Fields, RequestError, error_answer, parse_body
 from wqa.serve.service import Service
 
 #: Most characters of a path in the log.
@@ -38,8 +38,8 @@ def refusal(path: str, error: RequestError, id: str) -> Response:
         headers["retry-after"] = str(error.retry_after)
     if error.kind == "key":
         headers["www-authenticate"] = "Bearer"
-    dialect = error_dialect(path)
-    return json_response(dialect.body(error, id), dialect.status(error), headers)
+    status, body = error_answer(path, error, id)
+    return json_response(body, status, headers)
 
 
 def refuse(request: Request, error: RequestError) -> Response:
@@ -51,14 +51,9 @@ def refuse(request: Request, error: RequestError) -> Response:
     label = path if is_served else "other"
     seconds = time.monotonic() - request.state.start
     request.app.state.service.metrics.count_request(label, response.status_code, seconds)
-    log(
-        "request",
-        id=id,
-        path=path[:_LONGEST_PATH],
-        status=response.status_code,
-        seconds=round(seconds, 6),
-        refused=error.kind,
-    )
+    status = response.status_code
+    path, seconds = path[:_LONGEST_PATH], round(seconds, 6)
+    log("request", id=id, path=path, status=status, seconds=seconds, refused=error.kind)
     return response
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from wqa.errors import WqaError, shorten
 from wqa.serve.config import ServeConfig
@@ -58,49 +58,19 @@ class RequestError(WqaError):
         super().__init__(where, found, expected, mend)
 
 
-class ErrorDialect(NamedTuple):
-    """How a dialect answers with an error."""
-
-    body: Callable[[RequestError, str], Dict[str, Any]]
-    statuses: Dict[str, int]
-
-    def status(self, error: RequestError) -> int:
-        """HTTP status of an error."""
-        return self.statuses.get(error.kind, STATUSES[error.kind])
-
-
-def error_dialect(path: str) -> ErrorDialect:
-    """The dialect in which a path answers with an error, whether or not it is served."""
-    parts = path.partition("?")[0].split("/")
-    return _ERRORS.get("".join(parts[1:2]), _OWN)
-
-
-def _cohere_1(error: RequestError, id: str) -> Dict[str, Any]:
-    return {**_cohere_2(error, id), "detail": str(error)}
-
-
-def _cohere_2(error: RequestError, id: str) -> Dict[str, Any]:
-    return {"id": id, "message": str(error)}
-
-
-def _tei(error: RequestError, id: str) -> Dict[str, Any]:
-    return {"error": str(error), "error_type": _TEI_TYPES.get(error.kind, "Validation")}
-
-
-def _own(error: RequestError, id: str) -> Dict[str, Any]:
-    return {"id": id, "error": str(error), "kind": error.kind}
-
-
-_COHERE_STATUSES = {"value": 400, "empty": 400}
-_TEI = ErrorDialect(_tei, {"failed": 424, "empty": 400})
-_OWN = ErrorDialect(_own, {})
-#: By the first part of a path.
-_ERRORS = {
-    "v1": ErrorDialect(_cohere_1, _COHERE_STATUSES),
-    "v2": ErrorDialect(_cohere_2, _COHERE_STATUSES),
-    "rerank": _TEI,
-    "info": _TEI,
-}
+def error_answer(path: str, error: RequestError, id: str) -> Tuple[int, Dict[str, Any]]:
+    """Status and body of an error in the dialect of a path, whether or not the path is served."""
+    first = "".join(path.partition("?")[0].split("/")[1:2])
+    status, text = STATUSES[error.kind], str(error)
+    if first in ("v1", "v2"):  # Cohere's and Jina's
+        body = {"id": id, "message": text}
+        if first == "v1":
+            body["detail"] = text
+        return 400 if error.kind in ("value", "empty") else status, body
+    if first in ("rerank", "info"):  # Text Embeddings Inference's
+        status = {"failed": 424, "empty": 400}.get(error.kind, status)
+        return status, {"error": text, "error_type": _TEI_TYPES.get(error.kind, "Validation")}
+    return status, {"id": id, "error": text, "kind": error.kind}
 
 
 def parse_body(raw: Union[bytes, bytearray]) -> Dict[str, Any]:
@@ -134,7 +104,7 @@ class Fields:
         text = self._body.get(name)
         if text is None:
             raise RequestError("value", name, "is missing", "the text of a question")
-        self._check_texts([text], lambda index: name)
+        self._check_text(text, name)
         if not text.strip():
             raise RequestError("value", name, "is empty", "the text of a question")
         return text
@@ -142,7 +112,7 @@ class Fields:
     def texts(self, name: str) -> List[str]:
         """The texts of candidates."""
         texts = self._candidates(name)
-        self._check_texts(texts, lambda index: f"{name}[{index}]")
+        self._check_texts(texts, name)
         return texts
 
     def documents(self, name: str, keys: Sequence[str] = ("text",)) -> Tuple[List[Any], List[str]]:
@@ -151,7 +121,7 @@ class Fields:
         texts = documents
         if any(isinstance(document, dict) for document in documents):
             texts = [_text_of(item, keys, name, index) for index, item in enumerate(documents)]
-        self._check_texts(texts, lambda index: f"{name}[{index}]")
+        self._check_texts(texts, name)
         return documents, texts
 
     def check_returned(self, name: str) -> None:
@@ -174,7 +144,7 @@ class Fields:
         is_list = isinstance(names, list) and names
         if not is_list or not all(isinstance(item, str) for item in names):
             raise RequestError("value", name, f"is {shorten(names)}", "a list of names")
-        self._check_texts(names, lambda index: f"{name}[{index}]")
+        self._check_texts(names, name)
         return names
 
     def flag(self, name: str) -> Optional[bool]:
@@ -217,7 +187,7 @@ class Fields:
             raise RequestError("size", name, f"has {len(values):,} entries", f"at most {most:,}")
         return values
 
-    def _check_texts(self, texts: Sequence[Any], name_of: Any) -> None:
+    def _check_texts(self, texts: Sequence[Any], name: str) -> None:
         """Check that values are texts of UTF-8 within the limit of characters."""
         try:
             "".join(texts).encode("utf-8")  # a fast check of all at once
@@ -226,7 +196,7 @@ class Fields:
         except (TypeError, UnicodeEncodeError):
             pass
         for index, text in enumerate(texts):
-            self._check_text(text, name_of(index))
+            self._check_text(text, f"{name}[{index}]")
 
     def _check_text(self, text: Any, name: str) -> None:
         most = self._config.max_characters

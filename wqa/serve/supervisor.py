@@ -19,12 +19,12 @@ import tempfile
 import threading
 import time
 import uuid
-from typing import Any, List, Optional
+from typing import Any, List
 
 from wqa.errors import WqaError
 from wqa.serve.config import METRICS_FOLDER, ServeConfig
 from wqa.serve.logs import json_logs, log
-from wqa.serve.requests import RequestError, error_dialect
+from wqa.serve.requests import RequestError, error_answer
 from wqa.serve.server import (
     FAILED,
     LATE,
@@ -119,38 +119,28 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
 
     stopping: List[bool] = []
     workers: List[_Worker] = []
-    earlier = os.environ.get(METRICS_FOLDER)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(stopping_signals(lambda: stopping.append(True)))
-        folder = tempfile.mkdtemp(prefix="wqa_metrics_")
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        os.environ[METRICS_FOLDER] = folder
-        stack.callback(_restore, METRICS_FOLDER, earlier)
-        stack.callback(lambda: _stop(workers, listener, 0))
-        digest = served_digest(run, options)
-        for _ in range(config.workers):
-            workers.append(_Worker((listener, run, config, options, digest)))
-        while not stopping:
-            waiting = [worker.process.sentinel for worker in workers if not worker.is_dead]
-            if not any(worker.accepts for worker in workers):
-                waiting.append(listener)
-            arrived = multiprocessing.connection.wait(waiting, _TICK)
-            for worker in workers:
-                status = _tend(worker, mark_process_dead, folder)
-                if status == FAILED and not any(other.was_ever_ready for other in workers):
-                    return FAILED
-            # A ranker that is loaded by now answers.
-            if listener in arrived and not any(worker.accepts for worker in workers):
-                _refuse(listener)
-        return 0 if _stop(workers, listener, config.drain) else LATE
-
-
-def _restore(name: str, value: Optional[str]) -> None:
-    """Restore a variable of the environment."""
-    if value is None:
-        del os.environ[name]
-    else:
-        os.environ[name] = value
+    folder = tempfile.mkdtemp(prefix="wqa_metrics_")
+    with stopping_signals(lambda: stopping.append(True)):
+        try:
+            arguments = (folder, listener, run, config, options, served_digest(run, options))
+            for _ in range(config.workers):
+                workers.append(_Worker(arguments))
+            while not stopping:
+                waiting = [worker.process.sentinel for worker in workers if not worker.is_dead]
+                if not any(worker.accepts for worker in workers):
+                    waiting.append(listener)
+                arrived = multiprocessing.connection.wait(waiting, _TICK)
+                for worker in workers:
+                    status = _tend(worker, mark_process_dead, folder)
+                    if status == FAILED and not any(other.was_ever_ready for other in workers):
+                        return FAILED
+                # A ranker that is loaded by now answers.
+                if listener in arrived and not any(worker.accepts for worker in workers):
+                    _refuse(listener)
+            return 0 if _stop(workers, listener, config.drain) else LATE
+        finally:
+            _stop(workers, listener, 0)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tend(worker: _Worker, mark_dead: Any, folder: str) -> int:
@@ -193,16 +183,18 @@ def _stop(workers: List[_Worker], listener: socket.socket, drain: float) -> bool
 
 
 def _run(
+    folder: str,
     listener: socket.socket,
     run: Any,
     config: ServeConfig,
     options: Any,
     digest: str,
-    is_later: bool,
+    loads_first: bool,
     sender: Any,
 ) -> None:
     """The process of a worker."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    os.environ[METRICS_FOLDER] = folder
     with json_logs():
         try:
             status = work(
@@ -212,7 +204,7 @@ def _run(
                 options,
                 on_ready=lambda: sender.send(True),
                 digest=digest,
-                loads_first=is_later,
+                loads_first=loads_first,
             )
         except WqaError as error:
             log("failed", error=type(error).__name__, message=str(error))
@@ -248,9 +240,10 @@ def _refuse(listener: socket.socket) -> None:
 def _answer(path: str, seconds: float) -> bytes:
     id = str(uuid.uuid4())
     error = RequestError("draining", "service", "has no ranker", mend="try again")
-    body = json.dumps(error_dialect(path).body(error, id)).encode("utf-8")
+    status, answer = error_answer(path, error, id)
+    body = json.dumps(answer).encode("utf-8")
     path = path.partition("?")[0][:60]
-    log("request", id=id, path=path, status=503, seconds=round(seconds, 6), refused=error.kind)
+    log("request", id=id, path=path, status=status, seconds=round(seconds, 6), refused=error.kind)
     head = (
         "HTTP/1.1 503 Service Unavailable",
         "content-type: application/json",
