@@ -265,13 +265,9 @@ class PartitionEncoder(PartitionRunner):
         settings = job.settings_of(self._encoder)
         made_with = {**job.settings(), **settings}
         computed_by = {**machine_settings(job.options), **chunk_settings()}
-        super().__init__(job, made_with, computed_by)
+        reader = PartitionReader(job.data, parse_document, LONGEST_DOCUMENT)
+        super().__init__(job, made_with, computed_by, reader)
         self._format = EntryFormat(settings["units"], job.store)
-        self._reader = PartitionReader(job.data, parse_document, LONGEST_DOCUMENT)
-
-    def close(self) -> None:
-        """Close the file of documents."""
-        self._reader.__exit__()
 
     def divide(self) -> Iterator[Partition]:
         """Divide the documents into partitions of whole chunks."""
@@ -279,32 +275,19 @@ class PartitionEncoder(PartitionRunner):
 
     def content(self, partition: Partition) -> Content:
         """Encode a partition."""
-        documents: List[Document] = self._reader.read(partition)
+        documents: List[Document] = self.reader.read(partition)
         if len(documents) != partition.read:
-            raise DataError(
-                f"{self.job.data}, from line {partition.line}",
-                f"{len(documents)} documents",
-                f"{partition.read}, as when the manifest was written",
-                f"restore the file, or delete {self.job.folder}",
-            )
+            self.refuse(partition, f"{len(documents)} documents", str(partition.read))
         packed: List[PackedDocument] = []
         for chunk, _ in document_chunks((document, 0) for document in documents):
             texts = [document.full_text for document in chunk]
             for document, text, encoded in zip(chunk, texts, self._encoder.encode(texts)):
-                id, digest = document.id, text_digest(text)
+                id, digest, kept = document.id, text_digest(text), self.job.first_tokens
                 if encoded is None:
                     packed.append(PackedDocument(id, digest, np.zeros(0, np.uint8), 0, False))
                     continue
-                packed.append(
-                    pack_document(
-                        self._format,
-                        self.job.first_tokens,
-                        id,
-                        digest,
-                        encoded.rows,
-                        encoded.truncated,
-                    )
-                )
+                rows, cut = encoded.rows, encoded.truncated
+                packed.append(pack_document(self._format, kept, id, digest, rows, cut))
         return _content(packed)
 
 

@@ -12,7 +12,18 @@ import dataclasses
 import logging
 import pathlib
 import time
-from typing import Any, ClassVar, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+from typing import (
+    Any,
+    ClassVar,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    NoReturn,
+    Optional,
+    Tuple,
+)
 
 from wqa.cluster.partition_files import (
     Content,
@@ -25,8 +36,8 @@ from wqa.cluster.partition_files import (
     write_manifest,
 )
 from wqa.config.environment import processor
-from wqa.data.partitions import PARTITION_TOKENS, Partition
-from wqa.errors import OutputLocked, printable
+from wqa.data.partitions import PARTITION_TOKENS, Partition, PartitionReader
+from wqa.errors import DataError, OutputLocked, printable
 from wqa.io.locks import lock_output
 from wqa.systems.scores import check_partition_tokens
 
@@ -224,26 +235,31 @@ class PartitionRunner(abc.ABC):
         Settings that the results depend on.
     computed_by : dict
         Settings that their last bits depend on.
+    reader : PartitionReader
+        Reader of the data, which the end of the block closes.
 
     Attributes
     ----------
-    job, made_with, computed_by
+    job, made_with, computed_by, reader
         As given.
     """
 
-    def __init__(self, job: Job, made_with: Dict[str, Any], computed_by: Dict[str, Any]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        made_with: Dict[str, Any],
+        computed_by: Dict[str, Any],
+        reader: PartitionReader,
+    ) -> None:
         self.job, self.made_with, self.computed_by = job, made_with, computed_by
+        self.reader = reader
         self._facts = {"instruction_sets": _instruction_sets()}
 
     def __enter__(self) -> PartitionRunner:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self.close()
-
-    @abc.abstractmethod
-    def close(self) -> None:
-        """Close the data."""
+        self.reader.__exit__()
 
     @abc.abstractmethod
     def divide(self) -> Iterator[Partition]:
@@ -281,6 +297,27 @@ class PartitionRunner(abc.ABC):
         WqaError
             If a record cannot be read or computed.
         """
+
+    def refuse(self, partition: Partition, counted: str, expected: str) -> NoReturn:
+        """Refuse data that are not those of the manifest any more.
+
+        Parameters
+        ----------
+        partition : Partition
+            The partition.
+        counted, expected : str
+            What was read, and what the manifest says.
+
+        Raises
+        ------
+        DataError
+        """
+        raise DataError(
+            f"{self.job.data}, from line {partition.line}",
+            counted,
+            f"{expected}, as when the manifest was written",
+            f"restore the file, or delete {self.job.folder}",
+        )
 
     def open_manifest(self) -> Optional[Manifest]:
         """Read the manifest and check it, or write it if nobody has.

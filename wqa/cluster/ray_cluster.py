@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import importlib
 import logging
 import os
@@ -189,6 +190,23 @@ class Call(NamedTuple):
     started: Any = None
 
 
+def _with_errors(method: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    """A method that answers with the text of its error.
+
+    The types of all errors need not be known to the driver's Python.
+    """
+
+    @functools.wraps(method)
+    def answer(*arguments: Any) -> Outcome:
+        try:
+            return method(*arguments)
+        except Exception as error:
+            name = "" if str(error) else type(error).__name__
+            return Outcome(f"worker on {platform.node()}: {error}{name}")
+
+    return answer
+
+
 class Worker:
     """Computes partitions in a process of its own; each call answers with an `Outcome`."""
 
@@ -201,16 +219,10 @@ class Worker:
         """Answer at once: the worker has a process."""
         return Outcome()
 
+    @_with_errors
     def begin(self) -> Outcome:
         """Load the run, and read or write the manifest."""
-        return _outcome(self._begin)
-
-    def compute(self, index: int) -> Outcome:
-        """Compute a partition and write its file."""
-        return _outcome(self._compute, index)
-
-    def _begin(self) -> Outcome:
-        if self._has_relative_paths():
+        if not all(os.path.isabs(path) for path in self._job.paths):
             os.chdir(self._folder)
         self._runner = self._job.load()
         if self._job.finished(self._runner.made_with) is not None:
@@ -218,22 +230,12 @@ class Worker:
         self._manifest = self._runner.open_manifest()
         return Outcome(merged=self._manifest is None)
 
-    def _has_relative_paths(self) -> bool:
-        return not all(os.path.isabs(path) for path in self._job.paths)
-
-    def _compute(self, index: int) -> Outcome:
+    @_with_errors
+    def compute(self, index: int) -> Outcome:
+        """Compute a partition and write its file."""
         assert self._runner is not None and self._manifest is not None
         self._runner.compute(self._manifest, index)
         return Outcome()
-
-
-def _outcome(function: Callable[..., Outcome], *arguments: Any) -> Outcome:
-    try:
-        return function(*arguments)
-    except Exception as error:
-        # Text, as the types of all errors need not be known to the driver's Python.
-        name = "" if str(error) else type(error).__name__
-        return Outcome(f"worker on {platform.node()}: {error}{name}")
 
 
 def compute_on_ray(

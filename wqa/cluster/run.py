@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 import shutil
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from wqa.cluster.job import Job, PartitionRunner
 from wqa.cluster.partition_files import NAME, Manifest, check_manifest, read_manifest
@@ -132,10 +132,9 @@ def run_partitions(
         of another job, or a file cannot be written.
     """
     with job.load() as runner:
-        meta = job.finished(runner.made_with)
-        if meta is not None:
-            remove_merged(job, runner.made_with)
-            return JobReport(meta)
+        report = _merged_before(job, runner.made_with)
+        if report is not None:
+            return report
         manifest = runner.open_manifest()
         if manifest is None:
             return JobReport(job.finished(runner.made_with))
@@ -197,10 +196,9 @@ def merge_shards(job: Job, progress: bool = False, stop: Optional[StopRequest] =
     """
     words = job.wording
     settings = job.settings()
-    meta = job.finished(settings)
-    if meta is not None:
-        remove_merged(job, settings)
-        return JobReport(meta)
+    report = _merged_before(job, settings)
+    if report is not None:
+        return report
     manifest = read_manifest(job.folder)
     if manifest is None:
         expected = "those of shards"
@@ -255,11 +253,7 @@ def run_on_cluster(
     """
     manifest, computed = compute_on_ray(job, cluster, progress, stop)
     if manifest is None:
-        settings = job.settings()
-        meta = job.finished(settings)
-        if meta is not None:
-            remove_merged(job, settings)
-        return JobReport(meta)
+        return _merged_before(job, job.settings()) or JobReport(None)
     return _merge_if_whole(job, manifest, computed, progress, stop)
 
 
@@ -328,20 +322,23 @@ def merge_partitions(
     return JobReport(meta, count, 0, 0, seconds, round(parts.cpu_seconds, 3))
 
 
-def remove_merged(job: Job, made_with: Mapping[str, Any]) -> None:
-    """Remove partitions that are merged, which a process has left that was killed.
+def _merged_before(job: Job, made_with: Dict[str, Any]) -> Optional[JobReport]:
+    """Report of results that are merged already; None where they are not.
 
-    What is not of this job, or in use by another process, stays.
+    Partitions of this job that a killed process has left are removed, unless another one uses them.
     """
+    meta = job.finished(made_with)
+    if meta is None:
+        return None
     remove_abandoned(job.folder)
-    if not (job.folder / NAME).is_file():
-        return
-    # The results are there: whatever stands in the way is no error of this command.
-    with contextlib.suppress(WqaError), lock_output(job.folder):
-        manifest = read_manifest(job.folder)
-        if manifest is not None:
-            check_manifest(manifest, job.folder, made_with, job.optional_settings)
-            _remove_partitions(job)
+    if (job.folder / NAME).is_file():
+        # The results are there: whatever stands in the way is no error of this command.
+        with contextlib.suppress(WqaError), lock_output(job.folder):
+            manifest = read_manifest(job.folder)
+            if manifest is not None:
+                check_manifest(manifest, job.folder, made_with, job.optional_settings)
+                _remove_partitions(job)
+    return JobReport(meta)
 
 
 def _remove_partitions(job: Job) -> None:

@@ -327,13 +327,9 @@ class PartitionScorer(PartitionRunner):
     def __init__(self, job: ScoringJob) -> None:
         self._ranker = load_ranker(job.run, **job.options)
         made_with = {**job.settings(), "system": self._ranker.capabilities.system}
-        super().__init__(job, made_with, machine_settings(job.options))
+        reader = PartitionReader(job.data)
+        super().__init__(job, made_with, machine_settings(job.options), reader)
         self._passes = passing(job.data, job.filter)
-        self._reader = PartitionReader(job.data)
-
-    def close(self) -> None:
-        """Close the file of questions."""
-        self._reader.__exit__()
 
     def divide(self) -> Iterator[Partition]:
         """Divide the corpus into groups of questions that can be ranked."""
@@ -345,9 +341,14 @@ class PartitionScorer(PartitionRunner):
 
     def content(self, partition: Partition) -> Content:
         """Score a partition."""
-        read = self._reader.read(partition)
+        read = self.reader.read(partition)
         questions: List[Question] = list(filter(self._passes, read))
-        self._check_counts(partition, len(read), questions)
+        candidates = sum(len(question.candidates) for question in questions)
+        counted = (len(read), len(questions), candidates)
+        expected = (partition.read, partition.records, partition.texts)
+        if counted != expected:
+            counts = "{} lines, {} questions to score and {} candidates"
+            self.refuse(partition, counts.format(*counted), counts.format(*expected))
         scored = score_questions(self._ranker, questions, partition.read, self.job.data)
         names = json.dumps(scored.names, ensure_ascii=False).encode("utf-8")
         arrays = {
@@ -356,19 +357,6 @@ class PartitionScorer(PartitionRunner):
             "names": np.frombuffer(names, _TYPES["names"]),
         }
         return Content(arrays, scored.counts)
-
-    def _check_counts(self, partition: Partition, read: int, questions: List[Question]) -> None:
-        candidates = sum(len(question.candidates) for question in questions)
-        counted = (read, len(questions), candidates)
-        expected = (partition.read, partition.records, partition.texts)
-        if counted != expected:
-            counts = "{} lines, {} questions to score and {} candidates"
-            raise DataError(
-                f"{self.job.data}, from line {partition.line}",
-                counts.format(*counted),
-                counts.format(*expected) + ", as when the manifest was written",
-                f"restore the file, or delete {self.job.folder}",
-            )
 
 
 def _without_spaces(group: QuestionGroup) -> QuestionGroup:
