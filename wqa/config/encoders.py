@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Dict, Optional, Sequence, Tuple
 
-from wqa.errors import OptionError, shorten
+from wqa.errors import OptionError, check_choice, shorten
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,10 +82,7 @@ class Family:
     mask_token: str = "[MASK]"
 
     def __post_init__(self) -> None:
-        if self.pair_form not in PAIR_FORMS:
-            raise OptionError(
-                "family pair_form", shorten(self.pair_form), "one of " + ", ".join(PAIR_FORMS)
-            )
+        check_choice("family pair_form", self.pair_form, PAIR_FORMS)
         if self.head_activation not in ("tanh", "gelu"):
             raise OptionError(
                 "family head_activation", shorten(self.head_activation), "tanh or gelu"
@@ -175,10 +172,7 @@ class BackboneConfig:
     shared_layers: bool = False
 
     def __post_init__(self) -> None:
-        if self.layout not in FAMILIES:
-            raise OptionError(
-                "backbone layout", shorten(self.layout), "one of " + ", ".join(FAMILIES)
-            )
+        check_choice("backbone layout", self.layout, FAMILIES)
         if self.activation not in ("gelu", "gelu_tanh", "relu"):
             raise OptionError(
                 "backbone activation", shorten(self.activation), "gelu, gelu_tanh or relu"

@@ -9,13 +9,14 @@ folder are those of dead ones.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import re
 import shutil
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from mxnet.gluon import Block
 
@@ -64,8 +65,7 @@ def save_parameters(block: Block, path: pathlib.Path) -> None:
     """Write the parameters of a block, flush them to the disk, and check the file."""
     with storage_errors(path):
         write_parameters(block, path)
-        with open(path, "rb+") as file:
-            os.fsync(file.fileno())
+        _flush(path)
 
 
 class Checkpoints:
@@ -78,14 +78,9 @@ class Checkpoints:
     def keep_best(self, model: Block, update: int) -> None:
         """Write the best parameters so far."""
         path = self.folder / f"best-{update:08}.params"
-        temporary = temporary_path(path)
-        with storage_errors(path):
+        with _replacing(path) as temporary:
             self.folder.mkdir(parents=True, exist_ok=True)
-            try:
-                save_parameters(model, temporary)
-                os.replace(temporary, path)
-            finally:
-                temporary.unlink(missing_ok=True)
+            save_parameters(model, temporary)
         self._best = path
 
     def save(self, state: State, model: Block, save_optimizer: OptimizerFile) -> pathlib.Path:
@@ -137,7 +132,7 @@ class Checkpoints:
         record = _read_record(newest)
         load_parameters(model, newest / "model.params", ctx)
         load_optimizer(newest / OPTIMIZER)
-        self._best = newest / "best.params" if record.has_best else None
+        self._best = newest / "best.params" if "best.params" in record.sha256 else None
         return record.state
 
     def check_fits(self, state: State, total: int, accumulate: int) -> None:
@@ -152,21 +147,33 @@ class Checkpoints:
 
     def finish(self, model: Block, path: pathlib.Path) -> None:
         """Write the final parameters of a run and delete the checkpoints."""
-        temporary = temporary_path(path)
+        with _replacing(path) as temporary:
+            remove_abandoned(path)
+            if self._best is None:
+                save_parameters(model, temporary)
+            else:
+                shutil.copyfile(self._best, temporary)
+                _flush(temporary)
         with storage_errors(path):
-            try:
-                remove_abandoned(path)
-                if self._best is not None:
-                    shutil.copyfile(self._best, temporary)
-                else:
-                    save_parameters(model, temporary)
-                with open(temporary, "rb+") as file:
-                    os.fsync(file.fileno())
-                os.replace(temporary, path)
-                sync_directory(path.parent)
-            finally:
-                temporary.unlink(missing_ok=True)
+            sync_directory(path.parent)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _replacing(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A temporary name, whose file gets the final name at the end of the block."""
+    temporary = temporary_path(path)
+    with storage_errors(path):
+        try:
+            yield temporary
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _flush(path: pathlib.Path) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
 
 
 def _link(source: pathlib.Path, target: pathlib.Path) -> None:
@@ -183,10 +190,6 @@ class _Record:
     state: State
     sha256: Dict[str, str]
     format: int = 1
-
-    @property
-    def has_best(self) -> bool:
-        return "best.params" in self.sha256
 
 
 def _number(folder: pathlib.Path) -> int:

@@ -7,6 +7,7 @@ Temperature scaling is Guo et al. 2017, section 4.2. The threshold is that of an
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -189,7 +190,8 @@ def calibrate(
             prepared.truncated,
             prepared.skipped,
         )
-        _check_use(ranker, _first_with_text(rankings, questions), result.calibration)
+        with_text = (not np.all(ranking.blank) for ranking in rankings)
+        _check_use(ranker, next(itertools.compress(questions, with_text)), result.calibration)
         choice = {"bins": bins, "precision": options.get("precision", "float32")}
         _store(folder, digest, result, tuning_record(choice, data, "all", prepared))
     return result
@@ -251,11 +253,6 @@ def _check_run(folder: pathlib.Path) -> None:
             "a run, or a converted classifier",
             "convert it with `wqa convert`",
         )
-
-
-def _first_with_text(rankings: Sequence[Ranking], questions: Sequence[Question]) -> Question:
-    pairs = zip(rankings, questions)
-    return next(question for ranking, question in pairs if not np.all(ranking.blank))
 
 
 def _check_use(ranker: Ranker, question: Question, calibration: Calibration) -> None:

@@ -155,7 +155,9 @@ def tune_sequence(
         rank_questions(replayed, questions, "scoring", progress)
         begin = time.perf_counter()
         drops = _grid(choices, len(rankers) - 1, questions)
-        configurations = _evaluate_all(replayed, questions, drops, progress)
+        configurations = []
+        for values in with_bar(drops, len(drops), "evaluating", progress, "configuration"):
+            configurations.append(_evaluate(replayed, questions, values))
         seconds = time.perf_counter() - begin
         columns = _columns(len(rankers) - 1, choices)
         marked = {"nothing dropped": configurations[-1]} if picture else None
@@ -202,19 +204,6 @@ def _grid(
     most = max(len(question.candidates) for question in questions)
     drops = [drop for drop in choices if drop.discards and drop.keep < most]
     return list(itertools.product((*drops, Drop()), repeat=stages))
-
-
-def _evaluate_all(
-    sequence: SequentialRanker,
-    questions: Sequence[Question],
-    drops: Sequence[Sequence[Drop]],
-    progress: bool,
-) -> List[Configuration]:
-    """Costs and metrics of configurations, by rankers that replay their scores."""
-    configurations = []
-    for values in with_bar(drops, len(drops), "evaluating", progress, "configuration"):
-        configurations.append(_evaluate(sequence, questions, values))
-    return configurations
 
 
 def _evaluate(
@@ -333,7 +322,8 @@ class ReplayedRanker(Ranker):
             exits=ranking.exits[part],
             truncated=ranking.truncated[part],
             blank=blank,
-            cost=_share_of(ranking.cost, share),
+            # Each candidate counts alike.
+            cost=Cost(ranking.cost.paper, *(share * part for part in ranking.cost[1:])),
             exit_scores=ranking.exit_scores[:, part],
             probabilities=ranking.probabilities[part],
             threshold=ranking.threshold,
@@ -349,8 +339,3 @@ def depends_on_others(ranker: Ranker) -> bool:
 
 def _key_of(question: Question) -> _Key:
     return question.id, question.document_ids
-
-
-def _share_of(cost: Cost, share: float) -> Cost:
-    """Cost of a share of the candidates, each of which counts alike."""
-    return Cost(cost.paper, *(share * part for part in cost[1:]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
 import numpy as np
 
@@ -173,11 +173,11 @@ class _Search:
         self, scores: Sequence[np.ndarray], questions: Sequence[Question], metric: str
     ) -> None:
         self._scores, self._questions, self._metric = scores, questions, metric
-        self._rankers = len(scores[0])
+        self._names = [f"weight_{number}" for number in range(1, len(scores[0]) + 1)]
 
     def figures(self, weights: Sequence[float], metrics: Sequence[str] = METRICS) -> Dict:
         """Metrics of the ensemble with some weights."""
-        shares = normalized_weights(weights, self._rankers)
+        shares = normalized_weights(weights, len(self._names))
         orders = []
         for scores in self._scores:
             combined = log_odds_of_mean(scores, shares)
@@ -195,7 +195,7 @@ class _Search:
         try:
             sampler = optuna.samplers.TPESampler(seed=seed)
             study = optuna.create_study(direction="maximize", sampler=sampler)
-            study.enqueue_trial(dict.fromkeys(self._parameters(), 1.0))
+            study.enqueue_trial(dict.fromkeys(self._names, 1.0))
             evaluated = []
             for _ in with_bar(range(trials), trials, "weights", progress, "trial"):
                 trial = study.ask()
@@ -207,14 +207,10 @@ class _Search:
             optuna.logging.set_verbosity(verbosity)
         return max(evaluated, key=lambda pair: pair[0])[1]
 
-    def _parameters(self) -> Iterator[str]:
-        for number in range(1, self._rankers + 1):
-            yield f"weight_{number}"
-
     def _suggested(self, trial: Any) -> Tuple[float, ...]:
-        weights: List[float] = [trial.suggest_float(name, 0.0, 1.0) for name in self._parameters()]
+        weights: List[float] = [trial.suggest_float(name, 0.0, 1.0) for name in self._names]
         if not any(weights):
-            weights = [1.0] * self._rankers
+            weights = [1.0] * len(weights)
         return _rounded(weights)
 
 
