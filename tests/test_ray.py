@@ -182,15 +182,15 @@ def test_errors_of_a_partition_are_repeated(job, ray, monkeypatch):
 
 def test_a_worker_that_cannot_begin_is_left_out(job, ray, monkeypatch, capsys, tmp_path):
     """A machine with other data, or another version; the others go on. If all are such, it ends."""
-    begin = Worker._begin
+    load = ScoringJob.load
 
-    def refuse(worker):
+    def refuse(job):
         if ray.calls[-1][0] == 1:
             raise OptionError("data", "other data", "the same")
-        return begin(worker)
+        return load(job)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Worker, "_begin", refuse)
+        patch.setattr(ScoringJob, "load", refuse)
         assert run_on_cluster(job, "local:2").computed == 5
     assert "a worker cannot begin: worker on" in capsys.readouterr().err and len(ray.killed) == 1
     other = ScoringJob("no", job.data, str(tmp_path / "other"))

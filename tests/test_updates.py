@@ -232,8 +232,9 @@ def test_a_loss_of_one_device_changes_the_parameter_on_all():
     parameters = [gluon.Parameter(name, shape=(2,)) for name in ("used", "unused")]
     for parameter in parameters:
         parameter.initialize(mx.init.One(), ctx=devices)
-    trainer = FreshTrainer(parameters, "sgd", {"learning_rate": 1.0})
     used, unused = parameters
+    named = {"used": used, "unused": unused}
+    trainer = FreshTrainer(named, "sgd", {"learning_rate": 1.0})
     used.grad(devices[1])[:] = 7  # of an update before
     with mx.autograd.record():
         loss = used.data(devices[0]).sum()

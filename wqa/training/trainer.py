@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import math
@@ -23,13 +22,7 @@ from wqa.models import Network, parse_devices
 from wqa.text import split_rows
 from wqa.training.checkpoint import Checkpoints, State
 from wqa.training.logs import MetricsFile, TrainingBar
-from wqa.training.optimizer import (
-    FreshTrainer,
-    GradientSums,
-    clip_gradients,
-    load_optimizer,
-    save_optimizer,
-)
+from wqa.training.optimizer import FreshTrainer, GradientSums, clip_gradients
 from wqa.training.schedules import (
     RATES,
     Schedule,
@@ -108,9 +101,7 @@ class Trainer:
                 self._parameters[name] = parameter
         set_encoder_rate(self.network, self._parameters, config.encoder_rate)
         settings = {"learning_rate": config.learning_rate}
-        self._optimizer = FreshTrainer(
-            list(self._parameters.values()), "adam", settings, self.workers
-        )
+        self._optimizer = FreshTrainer(self._parameters, "adam", settings, self.workers)
         self.workers.start(self._optimizer)
         length = task.max_length
         # An evaluation may use the engine too, by mini-batches of `tokens_per_batch`.
@@ -133,8 +124,8 @@ class Trainer:
         StorageError
             If ``metrics.jsonl`` cannot be written.
         """
-        load = functools.partial(load_optimizer, self._optimizer, self._parameters)
         with self.workers.in_turn():  # worker 0 deletes what dead processes left
+            load = self._optimizer.load_states
             loaded = self.checkpoints.load_latest(self.network, load, self.devices)
         self.state, self._epoch = loaded or State(), -1
         self.checkpoints.check_fits(self.state, self.total, self.config.accumulate)
@@ -179,7 +170,7 @@ class Trainer:
                 if state.evaluation_is_due and not stop:
                     self._evaluate(bar)
                     stop = self._agreed(request)
-                if self._checkpoint_is_due() or stop:
+                if stop or state.update % self.config.checkpoint_every == 0 or self._has_ended():
                     self._checkpoint()
                 if stop and (state.evaluation_is_due or not self._has_ended()):
                     raise TrainingStopped(
@@ -194,9 +185,6 @@ class Trainer:
     def _has_ended(self) -> bool:
         state = self.state
         return state.update >= self.total or state.finished or state.epoch >= self.config.epochs
-
-    def _checkpoint_is_due(self) -> bool:
-        return self.state.update % self.config.checkpoint_every == 0 or self._has_ended()
 
     # One update
 
@@ -398,8 +386,7 @@ class Trainer:
         self._check_same()
         if self.workers.writes:
             self.metrics.sync()  # a resumed training does not write the lines before its checkpoint
-            save = functools.partial(save_optimizer, self._optimizer, self._parameters)
-            self.checkpoints.save(self.state, self.network, save)
+            self.checkpoints.save(self.state, self.network, self._optimizer.save_states)
         self._since += time.perf_counter() - begin
 
     def _check_parameters(self) -> None:
