@@ -14,7 +14,6 @@ from typing import Any, Dict, List, Optional, Set
 from fastapi import Request, Response
 
 from wqa.errors import InputError, WqaError
-from wqa.inference.ranking import Ranking
 from wqa.serve.dialects import DIALECTS, Answered, RankRequest
 from wqa.serve.logs import log, log_exception
 from wqa.serve.owner import Job
@@ -48,13 +47,20 @@ def refuse(request: Request, error: RequestError) -> Response:
     response = refusal(path, error, id)
     # A counter of each path that clients make up would take any amount of memory.
     is_served = any(route.path == path for route in request.app.routes)
-    label = path if is_served else "other"
-    seconds = time.monotonic() - request.state.start
-    request.app.state.service.metrics.count_request(label, response.status_code, seconds)
-    status = response.status_code
-    path, seconds = path[:_LONGEST_PATH], round(seconds, 6)
-    log("request", id=id, path=path, status=status, seconds=seconds, refused=error.kind)
+    service, start = request.app.state.service, request.state.start
+    label, status = path if is_served else "other", response.status_code
+    _note(service, label, start, id=id, path=path, status=status, refused=error.kind)
     return response
+
+
+def _note(
+    service: Service, label: str, start: float, id: str, path: str, status: int, **fields: Any
+) -> None:
+    """Count a request that is answered, and log it."""
+    seconds = time.monotonic() - start
+    service.metrics.count_request(label, status, seconds)
+    path, seconds = path[:_LONGEST_PATH], round(seconds, 6)
+    log("request", id=id, path=path, status=status, seconds=seconds, **fields)
 
 
 class Exchange:
@@ -89,7 +95,9 @@ class Exchange:
         finally:
             self._service.held_bytes -= self._held
         if error is not None:
-            response = self._refusal(error)
+            response = refusal(self._path, error, self._id)
+            if not self._is_read:
+                response.headers["connection"] = "close"  # the rest of the body is not read
         self._log(response.status_code, error.kind if error else "")
         return response
 
@@ -151,23 +159,21 @@ class Exchange:
         finally:
             for job in self._jobs:
                 self._service.owner.withdraw(job)
+        rankings = []
         for job in self._jobs:
             if job.error is not None:
                 raise job.error
-            if job.ranking is None and time.monotonic() >= self._deadline:
+            if job.ranking is None:  # the thread skips jobs whose deadline has passed
                 raise self._late()
-            self._service.metrics.count_ranking(_ranking_of(job), job.group)
-        first, last = self._jobs[0], self._jobs[-1]
-        return Answered(
-            request,
-            self._id,
-            self._service.name,
-            self._service.exits,
-            _ranking_of(first),
-            first.seconds,
-            _ranking_of(last) if request.compare else None,
-            last.seconds,
+            self._service.metrics.count_ranking(job.ranking, job.group)
+            rankings.append(job.ranking)
+        service = self._service
+        answered = Answered(
+            request, self._id, service.name, service.exits, rankings[0], self._jobs[0].seconds
         )
+        if request.compare:
+            answered = answered._replace(full=rankings[-1], full_seconds=self._jobs[-1].seconds)
+        return answered
 
     async def _wait(self) -> None:
         """Wait for the rankings, unless the client goes away or the deadline passes first."""
@@ -191,30 +197,14 @@ class Exchange:
         late = f"no ranking within {self._service.config.timeout:g} seconds"
         return RequestError("deadline", "service", late)
 
-    def _refusal(self, error: RequestError) -> Response:
-        response = refusal(self._path, error, self._id)
-        if not self._is_read:
-            response.headers["connection"] = "close"  # the rest of the body is not read
-        return response
-
     def _log(self, status: int, refused: str) -> None:
-        seconds = time.monotonic() - self._start
-        self._service.metrics.count_request(self._path, status, seconds)
-        fields: Dict[str, Any] = {"id": self._id, "path": self._path, "status": status}
-        fields["seconds"] = round(seconds, 6)
-        if refused:
-            fields["refused"] = refused
+        fields: Dict[str, Any] = {"refused": refused} if refused else {}
         for job in self._jobs[:1]:
             fields.update(candidates=job.size, waited=round(job.waited, 6), group=job.group)
             if job.ranking is not None:
                 fields["dropped"] = int(job.ranking.dropped.sum())
-        log("request", **fields)
-
-
-def _ranking_of(job: Job) -> Ranking:
-    if job.ranking is None:
-        raise RequestError("failed", "service", "the ranker returned no ranking")
-    return job.ranking
+        path = self._path
+        _note(self._service, path, self._start, self._id, path, status, **fields)
 
 
 async def _until_gone(request: Request) -> None:
