@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pathlib
-from typing import Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence, Set
 
 import mxnet as mx
 from mxnet.gluon import Block
@@ -141,61 +141,59 @@ class RunStart(EncoderStart):
 
     def __init__(self, name: str, folder: pathlib.Path) -> None:
         super().__init__(name, folder)
+        self._path = folder / "model.params"
         check_finished(folder, self.run_config())
 
     def run_config(self) -> RunConfig:
         return read_run_config(self._folder / "config.json")
 
     def holds(self, network: Network, part: str) -> bool:
-        arrays = stored_layout(self._folder / "model.params")
-        parameters = network._collect_params_with_prefix()
-        names = [name for name in parameters if _part_of(name) == part]
-        return all(_has(arrays, name, parameters[name]) for name in names)
+        return part not in map(_part_of, self._differing(network))
+
+    def _differing(self, network: Network) -> List[str]:
+        """Parameters of a network that the run lacks or has in another shape."""
+        arrays, differing = stored_layout(self._path), []
+        for name, parameter in network._collect_params_with_prefix().items():
+            if name not in arrays or arrays[name].shape != parameter.shape:
+                differing.append(name)
+        return differing
 
     def backbone(self) -> BackboneConfig:
         backbone = self.run_config().backbone
         if backbone is None:
             raise RunDirectoryError(self._folder, "a run without an encoder", "one with an encoder")
-        layout = stored_layout(self._folder / "model.params")
-        check_layers(backbone, self._folder / "config.json", len(layout))
+        check_layers(backbone, self._folder / "config.json", len(stored_layout(self._path)))
         return backbone
 
     def tokenizer(self) -> Tokenizer:
-        config = read_run_config(self._folder / "config.json")
-        check_digest(self._folder / "tokenizer.json", config.sha256)
+        check_digest(self._folder / "tokenizer.json", self.run_config().sha256)
         return super().tokenizer()
 
     def _check_tokenizer(self, tokenizer: Tokenizer) -> None:
-        if read_run_config(self._folder / "config.json").backbone is not None:
+        if self.run_config().backbone is not None:
             super()._check_tokenizer(tokenizer)
 
     def fill(self, network: Network, devices: Sequence[mx.Context]) -> str:
-        source = read_run_config(self._folder / "config.json")
-        path = self._folder / "model.params"
-        check_digest(path, source.sha256)
-        arrays = stored_layout(path)
+        source = self.run_config()
+        check_digest(self._path, source.sha256)
+        arrays, differing = stored_layout(self._path), self._differing(network)
         parameters = network._collect_params_with_prefix()
-        encoders = {
-            id(parameter)
-            for backbone in network.encoders
-            for parameter in backbone.collect_params().values()
-        }
+        encoders: Set[int] = set()
+        for backbone in network.encoders:
+            encoders.update(map(id, backbone.collect_params().values()))
         # Before memory is taken for an encoder of the sizes that config.json names.
-        of_encoder = [name for name in parameters if id(parameters[name]) in encoders]
-        self._check_encoder(
-            [name for name in of_encoder if not _has(arrays, name, parameters[name])], path
-        )
+        self._check_encoder([name for name in differing if id(parameters[name]) in encoders])
         super(EncoderStart, self).fill(network, devices)
         kept: List[str] = []
         new: List[str] = []
         for part, group in itertools.groupby(parameters, _part_of):
             names = list(group)
-            differing = [name for name in names if not _has(arrays, name, parameters[name])]
+            is_new = not set(names).isdisjoint(differing)
             if any(id(parameters[name]) not in encoders for name in names):
-                (new if differing else kept).append(part)
-            if not differing:
+                (new if is_new else kept).append(part)
+            if not is_new:
                 for name in names:
-                    values = stored_parameter(path, name, arrays[name])
+                    values = stored_parameter(self._path, name, arrays[name])
                     parameters[name].set_data(mx.nd.array(values, dtype=values.dtype))
         line = f"{self.name} ({source.system})"
         if encoders:
@@ -205,9 +203,10 @@ class RunStart(EncoderStart):
                 line += "; " + _describe(state, parts)
         return line
 
-    def _check_encoder(self, differing: List[str], path: pathlib.Path) -> None:
+    def _check_encoder(self, differing: List[str]) -> None:
         if not differing:
             return  # also for a network without an encoder
+        path = self._path
         if not any(_part_of(name) == "backbone" for name in stored_layout(path)):
             raise RunDirectoryError(
                 path,
@@ -231,10 +230,6 @@ class RunStart(EncoderStart):
             f"the {self.backbone().family.name} encoder of its config.json",
             "the file holds an encoder of another family or size: restore it from its run",
         )
-
-
-def _has(arrays: dict, name: str, parameter: mx.gluon.Parameter) -> bool:
-    return name in arrays and arrays[name].shape == parameter.shape
 
 
 def _is_layer(name: str) -> bool:
