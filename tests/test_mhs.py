@@ -17,8 +17,8 @@ from wqa.errors import OptionError, RunDirectoryError
 from wqa.evaluation.rankers import evaluate_ranker
 from wqa.inference import CascadeRanker
 from wqa.inference.cost import total
+from wqa.models.exits import ExitConfig, ExitNetwork
 from wqa.models.heads import Branch, FirstPositionHead, MeanHead
-from wqa.models.network import ExitConfig, ExitNetwork
 from wqa.pretrained import read_backbone_config
 from wqa.systems.export import export_huggingface, export_mxnet
 from wqa.systems.load import load_ranker

@@ -12,7 +12,7 @@ import mxnet as mx
 from mxnet.gluon import nn
 
 from wqa.models import Head
-from wqa.models.network import ExitConfig, ExitNetwork
+from wqa.models.exits import ExitConfig, ExitNetwork
 from wqa.models.runtime import Tensor
 from wqa.training import PairTask
 
@@ -91,7 +91,7 @@ class ToyLayersConfig(ExitConfig):
 class ToyLayers(ExitNetwork):
     """Gated heads on the mean of the encodings.
 
-    Parameters are those of `wqa.models.network.ExitNetwork`.
+    Parameters are those of `wqa.models.exits.ExitNetwork`.
     """
 
     Config = ToyLayersConfig

@@ -4,10 +4,11 @@ from wqa.models.runtime import (  # noqa: I001 - prepares the process before any
     library_versions,
     parse_devices,
 )
-from wqa.models.backbone import Backbone, Embeddings, EncoderLayer, LayerStack, attention_mask
+from wqa.models.backbone import Backbone, Embeddings, EncoderLayer, LayerStack
+from wqa.models.masks import attention_mask
 from wqa.models.heads import Branch, Head
 from wqa.models.network import Network, NetworkConfig
-from wqa.models.partial import train_only
+from wqa.models.exits import train_only
 
 __all__ = [
     "Backbone",

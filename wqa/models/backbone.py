@@ -15,12 +15,8 @@ import numpy as np
 from mxnet.gluon import Block, HybridBlock, nn
 
 from wqa.config import BackboneConfig
+from wqa.models.masks import attention_mask
 from wqa.models.runtime import Tensor
-
-#: In place of the values of padding; far below any value, and finite in float32.
-MASKED = -1e9
-#: Added to the attention scores of padding; far below any score, and finite in float16 too.
-MASKED_SCORE = -6e4
 
 
 def break_cycles(block: Block) -> None:
@@ -36,38 +32,6 @@ def break_cycles(block: Block) -> None:
 
 def _check_nothing() -> None:
     pass
-
-
-def attention_mask(F, hidden: Tensor, valid_length: Tensor, heads: int) -> Tensor:
-    """Additive attention mask of padding, in full size for all layers.
-
-    A layer then adds it element by element, which needs no gradient of the mask; a broadcast sum
-    would compute one in every layer.
-
-    Parameters
-    ----------
-    F : module
-        ``mxnet.nd`` or ``mxnet.sym``.
-    hidden : Tensor
-        (B, L, C) encodings, for their shape.
-    valid_length : Tensor
-        (B,) number of positions that are not padding, of any type.
-    heads : int
-        H, the number of attention heads.
-
-    Returns
-    -------
-    Tensor
-        (B * H, L, L) of the type of ``hidden``: 0 at real positions, `MASKED_SCORE` at padding.
-    """
-    rows = F.zeros_like(F.slice_axis(hidden, axis=2, begin=0, end=1))  # (B, L, 1)
-    # Unlike a comparison, it takes lengths of another type than the encodings'.
-    padding = F.SequenceMask(
-        rows, valid_length, use_sequence_length=True, value=MASKED_SCORE, axis=1
-    )  # (B, L, 1)
-    mask = F.broadcast_add(rows, F.reshape(padding, (0, 1, -1)))  # (B, L, L)
-    mask = F.broadcast_axis(F.expand_dims(mask, axis=1), axis=1, size=heads)  # (B, H, L, L)
-    return F.BlockGrad(F.reshape(mask, (-3, 0, 0)))
 
 
 class Computation:

@@ -19,7 +19,7 @@ from wqa.io.files import PathLike
 from wqa.io.locks import new_directory
 from wqa.io.parameter_files import read_layout
 from wqa.models import library_versions
-from wqa.models.network import ExitNetwork
+from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
 from wqa.pretrained.parameters import write_tensors

@@ -225,7 +225,7 @@ def plan_updates(config: TrainingConfig, devices: int) -> UpdatePlan:
 
 
 class ExitTask(PairTask):
-    """Labelled pairs for an `wqa.models.network.ExitNetwork`, one exit an update.
+    """Labelled pairs for an `wqa.models.exits.ExitNetwork`, one exit an update.
 
     It takes the parameters of `PairTask`. The exits are one ranker at several depths: whichever an
     update trains learns from the teachers as the only score of a student does.

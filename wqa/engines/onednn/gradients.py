@@ -42,7 +42,8 @@ from wqa.engines.onednn.trained import (
     view,
 )
 from wqa.errors import OptionError
-from wqa.models.backbone import MASKED_SCORE, Embeddings, LayerStack
+from wqa.models.backbone import Embeddings, LayerStack
+from wqa.models.masks import MASKED_SCORE
 
 
 class GradientEngine:

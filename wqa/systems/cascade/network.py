@@ -14,8 +14,8 @@ from typing import Tuple
 from wqa.config import BackboneConfig
 from wqa.config.systems import option
 from wqa.errors import OptionError, check_choice
+from wqa.models.exits import TRAINED_EXITS, ExitConfig, ExitNetwork
 from wqa.models.heads import MeanHead
-from wqa.models.network import TRAINED_EXITS, ExitConfig, ExitNetwork
 
 
 @dataclasses.dataclass(frozen=True)

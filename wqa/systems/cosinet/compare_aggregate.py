@@ -12,8 +12,7 @@ from __future__ import annotations
 import mxnet as mx
 from mxnet.gluon import nn
 
-from wqa.models.backbone import MASKED
-from wqa.models.positions import greatest, real_positions
+from wqa.models.masks import MASKED, greatest, real_positions
 from wqa.models.runtime import Tensor
 from wqa.systems.cosinet.lists import ListNetwork
 

@@ -19,8 +19,8 @@ from mxnet.gluon import HybridBlock, Parameter, nn, rnn
 from wqa.config import BackboneConfig
 from wqa.errors import OptionError
 from wqa.models.backbone import Computation, break_cycles
+from wqa.models.masks import real_positions
 from wqa.models.network import Network
-from wqa.models.positions import real_positions
 from wqa.models.runtime import Tensor
 from wqa.systems.cosinet.config import ListConfig
 from wqa.systems.cosinet.inputs import ListEncoder

@@ -9,7 +9,8 @@ from wqa.config import BackboneConfig
 from wqa.config.encoders import MOST_LAYERS, check_exits
 from wqa.config.systems import option
 from wqa.errors import OptionError, check_choice, shorten
-from wqa.models.network import TRAINED_EXITS, NetworkConfig
+from wqa.models.exits import TRAINED_EXITS
+from wqa.models.network import NetworkConfig
 
 #: Least length of a question: its special tokens, and one token of the text.
 LEAST_QUESTION = 3

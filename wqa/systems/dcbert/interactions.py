@@ -10,8 +10,9 @@ from typing import Any, List, Optional, Sequence, Tuple
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn, rnn
 
-from wqa.models.backbone import MASKED, break_cycles
+from wqa.models.backbone import break_cycles
 from wqa.models.heads import Head, Stage
+from wqa.models.masks import MASKED
 from wqa.models.runtime import Tensor
 
 #: Dropout rates of the variants: before their layers, and before the linear variant's output.

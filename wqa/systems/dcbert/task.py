@@ -18,8 +18,8 @@ import numpy as np
 from wqa.config.systems import System
 from wqa.errors import OptionError
 from wqa.models import Backbone, Network, NetworkConfig
+from wqa.models.exits import ExitNetwork
 from wqa.models.heads import FirstPositionHead
-from wqa.models.network import ExitNetwork
 from wqa.text import Tokenizer, bucketed, plan_batches
 from wqa.training.schedules import ExitTask
 from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters

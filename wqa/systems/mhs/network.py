@@ -22,6 +22,7 @@ from wqa.config.encoders import MOST_LAYERS, check_exits
 from wqa.config.systems import option
 from wqa.errors import OptionError, shorten
 from wqa.models.backbone import Backbone
+from wqa.models.exits import ExitConfig, ExitNetwork
 from wqa.models.heads import (
     Branch,
     FirstPositionHead,
@@ -30,7 +31,7 @@ from wqa.models.heads import (
     Stage,
     log_odds_of_mean,
 )
-from wqa.models.network import ExitConfig, ExitNetwork, Network
+from wqa.models.network import Network
 from wqa.models.runtime import Tensor
 
 #: Outputs of a head's classifier, as in the authors' code.

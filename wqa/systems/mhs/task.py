@@ -18,8 +18,8 @@ import mxnet as mx
 from wqa.config.systems import System
 from wqa.errors import OptionError
 from wqa.models import Network, NetworkConfig
+from wqa.models.exits import ExitConfig
 from wqa.models.heads import FirstPositionHead
-from wqa.models.network import ExitConfig
 from wqa.systems.mhs.network import StudentStart
 from wqa.text import Tokenizer
 from wqa.training.schedules import ExitTask

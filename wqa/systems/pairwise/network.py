@@ -12,8 +12,8 @@ from typing import Optional, Tuple
 from wqa.config import BackboneConfig
 from wqa.config.systems import option
 from wqa.errors import OptionError
+from wqa.models.exits import ExitConfig, ExitNetwork
 from wqa.models.heads import FirstPositionHead
-from wqa.models.network import ExitConfig, ExitNetwork
 
 
 @dataclasses.dataclass(frozen=True)
