@@ -102,7 +102,10 @@ def count_words(
     counts: collections.Counter[str] = collections.Counter()
     for text in read_texts(paths, progress):
         counts.update(split_words(text))
-    kept = [word for word in counts if counts[word] >= least_count and len(word) <= _LONGEST]
+    kept = []
+    for word in sorted(counts):
+        if counts[word] >= least_count and len(word) <= _LONGEST:
+            kept.append(word)
     if not kept:
         raise DataError(
             ", ".join(map(str, paths)),
@@ -110,9 +113,10 @@ def count_words(
             "texts with words",
             "lower least_count",
         )
-    kept.sort(key=lambda word: (-counts[word], word))
+    kept.sort(key=counts.__getitem__, reverse=True)
     ordered = np.array([counts[word] for word in kept], np.int64)
-    return WordCounts(kept, ordered, sum(counts.values()))
+    total = sum(counts.values())
+    return WordCounts(kept, ordered, total)
 
 
 def sif_weights(counts: np.ndarray, total: int, smoothing: float) -> np.ndarray:
@@ -167,8 +171,10 @@ def count_pairs(texts: Iterable[str], words: Sequence[str], window: int = WINDOW
     for ids in _blocks(texts, words, window):
         for distance in range(1, window + 1):
             weight = (window + 1 - distance) / window
-            following = following + weight * _pairs_at(ids, distance, size)
-    return (following + following.T).tocsr()
+            pairs = _pairs_at(ids, distance, size)
+            following = following + weight * pairs
+    symmetric = following + following.T
+    return symmetric.tocsr()
 
 
 def _pairs_at(ids: np.ndarray, distance: int, size: int) -> csr_matrix:
@@ -176,9 +182,10 @@ def _pairs_at(ids: np.ndarray, distance: int, size: int) -> csr_matrix:
     left = ids[:-distance]
     right = ids[distance:]
     known = (left >= 0) & (right >= 0)
-    ones = np.ones(np.count_nonzero(known))
+    places = left[known], right[known]
+    ones = np.ones(len(places[0]))
     # Pairs that occur several times are added up.
-    return csr_matrix((ones, (left[known], right[known])), shape=(size, size))
+    return csr_matrix((ones, places), shape=(size, size))
 
 
 def _blocks(texts: Iterable[str], words: Sequence[str], window: int) -> Iterator[np.ndarray]:
@@ -215,7 +222,8 @@ def ppmi(pairs: csr_matrix) -> csr_matrix:
     # P(w, c) / P(w): the number of all pairs cancels out.
     conditional = entries.data / word_sums[entries.row]
     of_contexts = context_sums[entries.col] / context_sums.sum()
-    values = np.maximum(np.log(conditional / of_contexts), 0)
+    logarithms = np.log(conditional / of_contexts)
+    values = np.maximum(logarithms, 0)
     information = csr_matrix((values, (entries.row, entries.col)), shape=pairs.shape)
     information.eliminate_zeros()
     return information
@@ -256,7 +264,9 @@ def factorize(information: csr_matrix, units: int) -> np.ndarray:
     start = np.random.default_rng(0).standard_normal(size)
     left, values, _ = svds(information, k=units, v0=start)
     order = np.argsort(-values, kind="stable")
-    vectors = left[:, order] * values[order] ** _POWER
+    scales = values[order] ** _POWER
+    vectors = left[:, order] * scales
     greatest = np.abs(vectors).argmax(axis=0)
-    signs = np.sign(vectors[greatest, np.arange(units)])
+    columns = np.arange(units)
+    signs = np.sign(vectors[greatest, columns])
     return vectors * signs
