@@ -108,7 +108,6 @@ class Trainer:
         tokens = max(self._plan.step_tokens(length, self.workers.count), config.tokens_per_batch)
         self._engines = attach_engines(self.network, config, tokens, length)
         task.hybridize(not self._engines)
-        self._evaluates = evaluator is not None  # on worker 0
         self._epoch = -1  # epoch of `_batches`
         self._batches: Iterator[Any] = iter(())
         self._upcoming: Any = None
@@ -358,7 +357,12 @@ class Trainer:
             elif not isinstance(value, int):  # a whole number is a count
                 shown.append(f"{name} {100 * value:.2f}")
         LOGGER.info(f"update {state.update}: dev " + ", ".join(shown))
-        figure = self._deciding_figure(figures)
+        metric = self.task.metric  # by which the best parameters are chosen
+        if metric not in figures:
+            raise OptionError("evaluator", f"no figure {metric!r}", "one of " + ", ".join(figures))
+        figure = figures[metric]
+        if math.isnan(figure):
+            self._raise_diverged(f"{metric} on dev is not a number", "a number")
         if state.best_figure is None or figure > state.best_figure:
             self._check_parameters()
             state.best_figure, state.best_update = figure, state.update
@@ -370,15 +374,6 @@ class Trainer:
             state.finished = 0 < self.config.patience <= state.evaluations_since_best
         state.evaluation_is_due = False
         self._since += time.perf_counter() - begin
-
-    def _deciding_figure(self, figures: Dict[str, float]) -> float:
-        """The figure that chooses the best parameters."""
-        metric = self.task.metric
-        if metric not in figures:
-            raise OptionError("evaluator", f"no figure {metric!r}", "one of " + ", ".join(figures))
-        if math.isnan(figures[metric]):
-            self._raise_diverged(f"{metric} on dev is not a number", "a number")
-        return figures[metric]
 
     def _checkpoint(self) -> None:
         self._check_parameters()
