@@ -886,7 +886,7 @@ def test_a_thread_that_ends_ends_the_service():
         ended = asyncio.Event()
         async with running(ranker) as app:
             service = app.state.service
-            service.on_ended = ended.set
+            service.stop = ended.set
             first = await start_ranking(app, ranker)
             tasks = [start(app, "/api/rank", drop_ratio=0.5), start(app, "/v2/rerank")]
             await waits(app, 2)
@@ -1039,7 +1039,8 @@ def test_a_ranker_that_cannot_be_loaded_is_reported():
     async def run():
         failures = []
         app = create_app("no-such-run")
-        app.state.service.on_loaded = failures.append
+        service = app.state.service
+        service.stop = lambda: failures.append(service.failure)
         async with app.router.lifespan_context(app):
             for _ in range(4000):
                 if failures:

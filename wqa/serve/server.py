@@ -11,7 +11,7 @@ import pathlib
 import signal
 import socket
 import threading
-from typing import Any, Callable, Dict, Iterator, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 from wqa.data.baselines import parse_baseline
 from wqa.data.digests import ranker_digest
@@ -202,53 +202,33 @@ def work(
     loads_first: bool = False,
 ) -> int:
     """Load a ranker and answer requests in this process, until it is told to stop."""
-    life = _Life(on_ready)
-    with stopping_signals(life.stop):
+    told: List[bool] = []
+    server: Any = None
+
+    def stop() -> None:
+        told.append(True)
+        if server is not None:
+            server.should_exit = True
+
+    with stopping_signals(stop):
         on_begin()
         app = _create_app(run, config, options, digest)
         from wqa.serve.connections import build_server
 
         service, server = app.state.service, build_server(app, config, loads_first)
-        service.on_loaded, service.on_ended = life.loaded, life.ended
+        service.on_ready, service.stop = on_ready, stop
         service.is_draining = lambda: server.should_exit
-        life.server, server.should_exit = server, life.is_stopped
+        server.should_exit = bool(told)
         # uvicorn has handlers of its own while it runs, and raises the signals again at its end.
         server.run(sockets=[listener])
-    if life.failure is not None:
-        raise life.failure
+    if service.failure is not None:
+        raise service.failure
     log("stopped")
     # A server that has not started has taken no request.
-    is_late = server.started and is_ranking() and life.is_ready
+    is_late = server.started and is_ranking() and service.is_ready
     if is_late or service.cut_off:
         log("late", seconds=config.drain, requests=service.cut_off)
-    return LATE if is_late or service.cut_off or life.has_ended else 0
-
-
-class _Life:
-    """What becomes of a server and its ranker. It may be told to stop before it is there."""
-
-    def __init__(self, on_ready: Callable[[], None]) -> None:
-        self._on_ready = on_ready
-        self.server: Any = None
-        self.is_stopped = self.is_ready = self.has_ended = False
-        self.failure: Optional[BaseException] = None
-
-    def stop(self) -> None:
-        self.is_stopped = True
-        if self.server is not None:
-            self.server.should_exit = True
-
-    def loaded(self, error: Optional[BaseException]) -> None:
-        if error is None:
-            self.is_ready = True
-            self._on_ready()
-        else:
-            self.failure = error
-            self.stop()
-
-    def ended(self) -> None:
-        self.has_ended = True
-        self.stop()
+    return LATE if is_late or service.cut_off or service.has_ended else 0
 
 
 @contextlib.contextmanager

@@ -109,10 +109,13 @@ class Service:
         self.metrics = Metrics()
         self.owner.on_waiting = self.metrics.set_queue
         self.owner.on_ended = self._ended
-        #: Called when the ranker is loaded, and with the exception where it is not.
-        self.on_loaded: Callable[[Optional[BaseException]], None] = _ignore
-        #: Called where the thread of the ranker ends by itself, so that nothing is ranked any more.
-        self.on_ended: Callable[[], None] = _ignore
+        #: Called when the ranker is loaded.
+        self.on_ready: Callable[[], None] = _ignore
+        #: Called where the ranker is not loaded, for the reason in ``failure``, and where its
+        #: thread has ended by itself, so that nothing is ranked any more.
+        self.stop: Callable[[], None] = _ignore
+        self.failure: Optional[BaseException] = None
+        self.is_ready = self.has_ended = False
         #: Whether the server has been told to stop.
         self.is_draining: Callable[[], bool] = bool
         self.held_bytes = 0
@@ -131,14 +134,17 @@ class Service:
         try:
             await self.owner.start()
         except Exception as error:
-            self.on_loaded(error)
+            self.failure = error
+            self.stop()
             return
-        self.on_loaded(None)
+        self.is_ready = True
+        self.on_ready()
         log("ready", model=self.name, seconds=round(time.monotonic() - start, 3))
 
     def _ended(self) -> None:
         log("ranker_ended", model=self.name)
-        self.on_ended()
+        self.has_ended = True
+        self.stop()
 
     async def close(self) -> None:
         """End the thread of the ranker."""
