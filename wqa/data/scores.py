@@ -22,7 +22,10 @@ from wqa.io.files import PathLike
 FORMAT = 1
 
 #: Element types of the arrays of a folder of scores, by name.
-TYPES: Dict[str, np.dtype] = {"keys": np.dtype("<u8"), "scores": np.dtype("<f4")}
+TYPES: Dict[str, np.dtype] = {
+    "keys": np.dtype("<u8"),
+    "scores": np.dtype("<f4"),
+}
 
 #: Counts in the ``meta.json`` of a folder of scores.
 COUNTS = ("questions", "pairs", "blank", "truncated_questions", "skipped_questions")
@@ -46,7 +49,9 @@ def candidate_keys(question: Question) -> np.ndarray:
     numpy.ndarray
         (k,) keys by candidate, uint64.
     """
-    start = hashlib.blake2b(_delimited(question.id) + _delimited(question.question), digest_size=8)
+    start = hashlib.blake2b(digest_size=8)
+    start.update(_delimited(question.id))
+    start.update(_delimited(question.question))
     digests = []
     for index, text in enumerate(question.texts):
         digest = start.copy()
@@ -100,7 +105,8 @@ class CandidateScores:
             return np.full(len(keys), -1)
         order = np.argsort(self.keys, kind="stable")
         after = np.searchsorted(self.keys, keys, sorter=order)
-        indices = order[np.minimum(after, len(order) - 1)]
+        nearest = np.minimum(after, len(order) - 1)
+        indices = order[nearest]
         indices[self.keys[indices] != keys] = -1
         return indices
 
@@ -141,7 +147,8 @@ class StoredScores(CandidateScores):
         digest = hashlib.sha256()
         for name, values in arrays.items():
             folder.check(name, values)
-            digest.update(str(self.meta["sha256"][name]).encode("ascii"))
+            written = str(self.meta["sha256"][name])
+            digest.update(written.encode("ascii"))
         self.digest = digest.hexdigest()
 
 

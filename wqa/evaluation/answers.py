@@ -256,11 +256,14 @@ def label_accuracy(predictions: Mapping[str, str], claims: Iterable[Claim]) -> L
         if claim.id not in predictions:
             raise DataError(where, "no prediction", "a predicted label for each claim")
         check_label(predictions[claim.id], f"prediction for {where}")
-        confusion[LABELS.index(claim.label)][LABELS.index(predictions[claim.id])] += 1
+        predicted = LABELS.index(predictions[claim.id])
+        confusion[LABELS.index(claim.label)][predicted] += 1
         count += 1
     if not count:
         raise DataError("claims", "none", "at least one with its label")
-    correct = sum(confusion[index][index] for index in range(len(LABELS)))
+    correct = 0
+    for index, counts in enumerate(confusion):
+        correct += counts[index]
     return LabelScores(count, correct / count, tuple(map(tuple, confusion)))
 
 

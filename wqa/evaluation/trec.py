@@ -130,7 +130,8 @@ def break_ties(ranking: Any, question: Question, ties: str = "trec") -> List[int
     if not hasattr(ranking, "differs") or ranking.differs.all():
         return order
     document_ids = question.document_ids
-    bounds = [0, *(np.flatnonzero(ranking.differs) + 1).tolist(), len(order)]
+    ends = np.flatnonzero(ranking.differs) + 1
+    bounds = [0, *ends.tolist(), len(order)]
     broken: List[int] = []
     for start, end in zip(bounds, bounds[1:]):
         tied = _descending(order[start:end], document_ids)
@@ -263,12 +264,9 @@ def trec_order(scores: Dict[str, float]) -> List[str]:
     """
     with np.errstate(over="ignore"):
         rounded = np.array(list(scores.values()), dtype=np.float32).tolist()
-    return [
-        doc
-        for _, _, doc in sorted(
-            ((score, document_key(doc), doc) for score, doc in zip(rounded, scores)), reverse=True
-        )
-    ]
+    keys = [document_key(doc) for doc in scores]
+    rows = sorted(zip(rounded, keys, scores), reverse=True)
+    return [doc for _, _, doc in rows]
 
 
 def write_run(
@@ -309,7 +307,8 @@ def write_run(
             scores = _falling([ranking.scores[index] for index in order])
             for rank, (index, score) in enumerate(zip(order, scores), 1):
                 # Nine digits tell all numbers of single precision apart.
-                file.write(f"{question.id} Q0 {document_ids[index]} {rank} {score:.9g} {tag}\n")
+                fields = (question.id, "Q0", document_ids[index], str(rank), f"{score:.9g}", tag)
+                file.write(" ".join(fields) + "\n")
 
 
 def _falling(scores: Sequence[float]) -> List[np.float32]:
@@ -317,7 +316,8 @@ def _falling(scores: Sequence[float]) -> List[np.float32]:
     # The bits of the lowest finite score; those of the next higher score are one less. A score
     # leaves room for all that follow it, even if several are minus infinity.
     lowest = np.uint32(0xFF7FFFFF)
-    behind = np.arange(len(scores), dtype=np.uint32)[::-1]
+    behind = np.arange(len(scores), dtype=np.uint32)
+    behind = behind[::-1]
     floors = (lowest - behind).view(np.float32)
     falling = []
     last = np.float32(np.inf)
@@ -348,7 +348,8 @@ def write_qrels(path: PathLike, questions: Iterable[Question]) -> None:
     with atomic_writer(path) as file:
         for qid, grades in qrels_from(questions).items():
             _refuse_spaces(qid)
-            file.writelines(f"{qid} 0 {doc} {grade}\n" for doc, grade in grades.items())
+            for doc, grade in grades.items():
+                file.write(f"{qid} 0 {doc} {grade}\n")
 
 
 def _refuse_spaces(qid: str) -> None:

@@ -108,7 +108,7 @@ class TFIDF(Method):
 
     def idf(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
         """Inverse document frequencies, as `Method.idf`."""
-        return np.maximum(np.log((documents - frequencies + 0.5) / (frequencies + 0.5)), 0)
+        return np.maximum(np.log(_odds(frequencies, documents)), 0)
 
     def in_documents(self, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Weights in documents, as `Method.in_documents`."""
@@ -154,15 +154,22 @@ class BM25(Method):
 
     def idf(self, frequencies: np.ndarray, documents: int) -> np.ndarray:
         """Inverse document frequencies, as `Method.idf`."""
-        return np.log1p((documents - frequencies + 0.5) / (frequencies + 0.5))
+        return np.log1p(_odds(frequencies, documents))
 
     def in_documents(self, counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
         """Weights in documents, as `Method.in_documents`."""
-        return counts / (counts + self.k1 * (1 - self.b + self.b * lengths))
+        saturation = self.k1 * (1 - self.b + self.b * lengths)
+        return counts / (counts + saturation)
 
     def in_question(self, counts: np.ndarray, idf: np.ndarray) -> np.ndarray:
         """Weights in a question, as `Method.in_question`."""
         return counts.astype(np.float64)
+
+
+def _odds(frequencies: np.ndarray, documents: int) -> np.ndarray:
+    """Smoothed odds that a document lacks a term."""
+    without = documents - frequencies
+    return (without + 0.5) / (frequencies + 0.5)
 
 
 #: Methods by name.
@@ -216,7 +223,8 @@ def tokenize(text: str) -> List[str]:
         The tokens in their order. A token is a run of letters, digits and marks, or one other
         character that is neither a separator nor a control character.
     """
-    return _TOKEN.findall(unicodedata.normalize("NFD", text).lower())
+    normalized = unicodedata.normalize("NFD", text)
+    return _TOKEN.findall(normalized.lower())
 
 
 def ngrams(tokens: List[str], longest: int) -> List[str]:
@@ -231,7 +239,9 @@ def ngrams(tokens: List[str], longest: int) -> List[str]:
 
 
 def _counts(token: str) -> bool:
-    return token not in STOP_WORDS and not (len(token) == 1 and _PUNCTUATION.match(token))
+    if token in STOP_WORDS:
+        return False
+    return len(token) > 1 or not _PUNCTUATION.match(token)
 
 
 def count_terms(text: str, longest: int) -> Tuple[np.ndarray, np.ndarray]:
@@ -239,8 +249,11 @@ def count_terms(text: str, longest: int) -> Tuple[np.ndarray, np.ndarray]:
 
     Shapes: `terms` (T,), `counts` (T,).
     """
-    buckets = [mmh3.hash(gram, 0, False) % BUCKETS for gram in ngrams(tokenize(text), longest)]
-    return np.unique(np.array(buckets, np.int64), return_counts=True)
+    buckets = []
+    for gram in ngrams(tokenize(text), longest):
+        buckets.append(mmh3.hash(gram, 0, False) % BUCKETS)
+    terms = np.array(buckets, np.int64)
+    return np.unique(terms, return_counts=True)
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
