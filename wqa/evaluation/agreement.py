@@ -214,8 +214,6 @@ def _agreed(
     """Number of correct answers that a member shares with each teacher."""
     counts = []
     for of_teacher in of_teachers:
-        shared = 0
-        for answer, taught in zip(of_member, of_teacher):
-            shared += answer is not None and answer == taught
-        counts.append(shared)
+        pairs = zip(of_member, of_teacher)
+        counts.append(sum(answer is not None and answer == taught for answer, taught in pairs))
     return tuple(counts)

@@ -44,11 +44,10 @@ from wqa.io.files import (
 
 LOGGER = logging.getLogger(__name__)
 
-#: Attempts to take a lock whose file is removed at the same moment.
+#: Attempts to take a lock whose file is removed at the same moment, or to read who holds it: a
+#: process writes that just after it takes the lock.
 _ATTEMPTS = 100
-#: Attempts to read who holds a lock; a process writes that just after it takes the lock.
-_READINGS = 100
-_PAUSE = 0.02  # seconds
+_PAUSE = 0.02  # seconds between them
 #: What `fcntl.flock` raises on a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
@@ -72,7 +71,7 @@ def lock_output(path: PathLike) -> Iterator[None]:
         yield
         return
     with storage_errors(lock_path):
-        lock = _acquire_or_name_holder(target, lock_path, holder_path)
+        lock = _acquire(target, lock_path, holder_path)
     try:
         with storage_errors(target):
             _write_holder(holder_path)
@@ -115,37 +114,29 @@ def has_locks(path: PathLike) -> bool:
     return True
 
 
-def _acquire_or_name_holder(
-    target: pathlib.Path, lock_path: pathlib.Path, holder_path: pathlib.Path
-) -> FileLock:
-    for _ in range(_READINGS):
-        try:
-            return _acquire(lock_path)
-        except Timeout:
-            holder = _read_holder(holder_path)
-        if holder is not None:
-            text = (
-                f"locked by process {holder['pid']} on {holder['host']} since "
-                f"{holder['start']} ({holder['command']})"
-            )
-            raise OutputLocked(target, text, lock_path)
-        # The holder has not written who it is yet, or is about to release the lock.
-        time.sleep(_PAUSE)
-    raise OutputLocked(target, "locked by another process", lock_path)
-
-
-def _acquire(path: pathlib.Path) -> FileLock:
-    """Take a lock, whose file must still have its name: the holder before may have removed it."""
-    lock = FileLock(str(path), mode=_make_file(path))
+def _acquire(target: pathlib.Path, lock_path: pathlib.Path, holder_path: pathlib.Path) -> FileLock:
+    """Take a lock, whose file must still have its name, or name its holder."""
     for _ in range(_ATTEMPTS):
+        lock = FileLock(str(lock_path), mode=_make_file(lock_path))
         try:
             lock.acquire(timeout=0)
         except FileNotFoundError:
             continue  # removed while it was opened
-        if _has_name(lock, path):
+        except Timeout:
+            holder = _read_holder(holder_path)
+            if holder is None:
+                # It has not written who it is yet, or is about to release the lock.
+                time.sleep(_PAUSE)
+                continue
+            text = (
+                f"locked by process {holder['pid']} on {holder['host']} since "
+                f"{holder['start']} ({holder['command']})"
+            )
+            raise OutputLocked(target, text, lock_path) from None
+        if _has_name(lock, lock_path):
             return lock
-        lock.release()
-    raise Timeout(str(path))
+        lock.release()  # the holder before has removed the file
+    raise OutputLocked(target, "locked by another process", lock_path)
 
 
 def _make_file(path: pathlib.Path) -> int:
