@@ -7,6 +7,7 @@ those that a comparison needs, before anything is unpacked.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import os
@@ -38,6 +39,16 @@ FLOATS = ("F64", "F32", "F16", "BF16")
 
 #: Numbers to read at a time.
 PART = 1 << 19
+
+
+@contextlib.contextmanager
+def _reading(path: pathlib.Path, expected: str = "") -> Iterator[None]:
+    """Convert what a damaged file raises into an `EncoderError`."""
+    try:
+        yield
+    except (SafetensorError, OSError, ValueError) as error:
+        problem = f"cannot be read ({error})"
+        raise EncoderError(path, problem, expected, "fetch the file again") from None
 
 
 class SafeTensors:
@@ -74,13 +85,9 @@ class SafeTensors:
         return widen(halves).reshape(shape)
 
     def _open(self) -> Any:
-        try:
+        with _reading(self.path):
             open_file(self.path).close()  # what it refuses, the library would wait for
             return safe_open(str(self.path), framework="numpy")
-        except (SafetensorError, OSError) as error:
-            raise EncoderError(
-                self.path, f"cannot be read ({error})", mend="fetch the file again"
-            ) from None
 
 
 class ParameterFile:
@@ -88,25 +95,14 @@ class ParameterFile:
 
     def __init__(self, path: pathlib.Path) -> None:
         self.path = path
-        try:
+        with _reading(path, "a file that save_parameters wrote"):
             self._layout = read_layout(path)
-        except (OSError, ValueError) as error:
-            raise EncoderError(
-                path,
-                f"cannot be read ({error})",
-                "a file that save_parameters wrote",
-                "fetch the file again",
-            ) from None
         self.shapes = {name: stored.shape for name, stored in self._layout.items()}
 
     def read(self, name: str, start: int, stop: int) -> np.ndarray:
         """Read rows of an array."""
-        try:
+        with _reading(self.path):
             return read_array(self.path, self._layout[name], start, stop)
-        except (OSError, ValueError) as error:
-            raise EncoderError(
-                self.path, f"cannot be read ({error})", mend="fetch the file again"
-            ) from None
 
 
 #: A file of tensors: their ``shapes`` by name, and ``read``, which takes a name and rows.
