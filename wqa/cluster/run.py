@@ -161,7 +161,8 @@ def _compute(
     left = [index for index in indices if not files.has(index)]
     total = sum(partitions[index].texts for index in indices)
     done = total - sum(partitions[index].texts for index in left)
-    with progress_bar(total, job.wording.gerund, job.wording.unit, progress, done) as bar:
+    wording = job.wording
+    with progress_bar(total, wording.gerund, wording.unit, progress, initial=done) as bar:
         for count, index in enumerate(left):
             if stop.signal:
                 where = f"{job.folder}, {count} of {len(left)} partitions"

@@ -39,23 +39,21 @@ class Bar(tqdm):
         return {**values, "rate": None if is_known else 0.0}
 
 
-def progress_bar(total: int, title: str, unit: str, progress: bool, initial: int = 0) -> Any:
+def progress_bar(
+    total: Optional[int], title: str, unit: str, progress: bool, **options: Any
+) -> Any:
     """Make a bar on standard error that its caller updates, and that stays when it is done."""
     return Bar(
         total=total,
-        initial=initial,
         desc=printable(title),
         unit=unit,
         delay=1,
         disable=not progress,
-        mininterval=_seconds_between(),
+        # The least time between two states of the bar is longer in a file than on a terminal.
+        mininterval=0.5 if sys.stderr.isatty() else 20,
         file=sys.stderr,
+        **options,
     )
-
-
-def _seconds_between() -> float:
-    """Least time between two states of a bar, longer in a file than on a terminal."""
-    return 0.5 if sys.stderr.isatty() else 20
 
 
 def with_bar(
@@ -66,17 +64,7 @@ def with_bar(
     unit: str = "question",
 ) -> Iterable[Item]:
     """Show a bar on standard error while items are computed."""
-    return Bar(
-        items,
-        total=total,
-        desc=printable(title),
-        unit=unit,
-        delay=1,
-        leave=False,
-        disable=not progress,
-        file=sys.stderr,
-        mininterval=_seconds_between(),
-    )
+    return progress_bar(total, title, unit, progress, iterable=items, leave=False)
 
 
 #: Signals that stop a command: an interrupt from the keyboard, and a request to terminate.

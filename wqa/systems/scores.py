@@ -237,7 +237,7 @@ def _with_bar(
     parts: Iterable[ScoredQuestions], total: int, start: int, progress: bool
 ) -> Iterator[ScoredQuestions]:
     """Scored partitions, with a bar of the questions that were read."""
-    with progress_bar(total, "scoring", "question", progress, start) as bar:
+    with progress_bar(total, "scoring", "question", progress, initial=start) as bar:
         for part in parts:
             yield part
             bar.update(part.counts["read"])
