@@ -289,7 +289,7 @@ def test_nothing_more_is_handed_out_where_everything_fails():
         work.fail(index, "no")
     assert work.take() == 4
     assert work.take() is None and not work.is_done
-    work.succeed(4)
+    work.succeed()
     assert work.is_done and work.computed == 1
 
 

@@ -335,7 +335,7 @@ class HandOut:
         self._out += 1
         return self._waiting.popleft()
 
-    def succeed(self, index: int) -> None:
+    def succeed(self) -> None:
         """Note that a partition is computed."""
         self._out -= 1
         self._in_a_row = 0

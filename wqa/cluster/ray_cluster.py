@@ -374,7 +374,7 @@ class _Cluster:
         if outcome.error:
             self._work.fail(index, outcome.error)
         else:
-            self._work.succeed(index)
+            self._work.succeed()
             bar.update(self._manifest.partitions[index].texts)
 
     def _check_workers(self, waited: float) -> None:

@@ -258,26 +258,17 @@ def _field(hint: Any, value: Any, where: str) -> Any:
             raise RunDirectoryError(where, problem, f"at most {MOST_LAYERS}", _MEND)
         return tuple(_field(item, entry, where) for entry in value)
     kind = origin or hint
-    if not _is_of(kind, value):
+    accepted: Any = (int, float) if kind is float else kind
+    if not isinstance(value, accepted) or isinstance(value, bool) != (kind is bool):
         raise RunDirectoryError(where, shorten(value), f"a value of type {kind.__name__}", _MEND)
-    if kind is float:
-        _check_finite(value, where)
+    # JSON has no NaN and Infinity, but Python reads them; a whole number may exceed every float.
+    if kind is float and not abs(value) <= sys.float_info.max:
+        raise RunDirectoryError(where, shorten(value), "a finite number", _MEND)
     if origin is dict:
         item = typing.get_args(hint)[1]
         for key, entry in value.items():
             _field(item, entry, f"{where}, {shorten(key)}")
     return value
-
-
-def _is_of(kind: type, value: Any) -> bool:
-    accepted = (int, float) if kind is float else (kind,)
-    return isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
-
-
-def _check_finite(value: Any, where: str) -> None:
-    # JSON has no NaN and Infinity, but Python reads them; a whole number may exceed every float.
-    if not abs(value) <= sys.float_info.max:
-        raise RunDirectoryError(where, shorten(value), "a finite number", _MEND)
 
 
 def read_run_config(path: Union[str, Any]) -> RunConfig:
