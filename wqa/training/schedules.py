@@ -185,6 +185,11 @@ def decay_weights(parameters: Mapping[str, gluon.Parameter], ctx: mx.Context, ra
             parameter.data(ctx)[:] *= 1 - rate * parameter.lr_mult
 
 
+def rows_of(batch: Dict[str, np.ndarray]) -> int:
+    """Number of rows of a batch, which all of its arrays have."""
+    return len(next(iter(batch.values())))
+
+
 class UpdatePlan(NamedTuple):
     """How the batches of a plan become updates."""
 
@@ -203,7 +208,7 @@ class UpdatePlan(NamedTuple):
         """Divide a batch into the parts that the devices compute one after another."""
         if self.steps == 1:
             return [batch]
-        rows = len(next(iter(batch.values())))
+        rows = rows_of(batch)
         parts = []
         for start, end in split_rows(rows, self.steps):
             if start < end:

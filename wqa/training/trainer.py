@@ -31,6 +31,7 @@ from wqa.training.schedules import (
     order_of_epoch,
     plan_schedule,
     plan_updates,
+    rows_of,
     set_encoder_rate,
     with_chosen,
 )
@@ -197,8 +198,7 @@ class Trainer:
         rate_of = RATES[config.schedule]
         assert config.learning_rate is not None
         rate = rate_of(state.update, config.learning_rate, self.warmup, self.total)
-        losses = self.workers.sums(self.backward(batches))
-        for name, value in losses.items():
+        for name, value in self.workers.sums(self.backward(batches)).items():
             if not math.isfinite(value):
                 self._raise_diverged(f"the {name} is {value}", "a finite loss")
             state.loss_sums[name] = state.loss_sums.get(name, 0.0) + value
@@ -248,7 +248,7 @@ class Trainer:
         dict of float
             Each loss, and what the task watches.
         """
-        rows = sum(_rows(batch) for batch in batches)
+        rows = sum(rows_of(batch) for batch in batches)
         seed = dropout_seed(self.config.seed, self.state.update, self.workers.rank)
         mx.random.seed(seed)
         for index, engine in enumerate(self._engines):
@@ -272,7 +272,7 @@ class Trainer:
         """Losses of a mini-batch on each device, as shares of the mean over ``rows`` rows."""
         losses: Dict[str, List[mx.nd.NDArray]] = {}
         with autograd.record():
-            shares = split_rows(_rows(batch), len(self.devices) * self.workers.count)
+            shares = split_rows(rows_of(batch), len(self.devices) * self.workers.count)
             for (start, end), ctx in zip(self.workers.share(shares), self.devices):
                 part, weight = slice(start, end), 1.0
                 if start == end:
@@ -397,7 +397,3 @@ class Trainer:
         # A resumed run keeps its settings, and so would diverge again.
         mend = "train again into another directory, with a lower learning_rate or with clip_norm"
         raise TrainingDiverged(f"update {self.state.update}", problem, expected, mend)
-
-
-def _rows(batch: Dict[str, np.ndarray]) -> int:
-    return len(next(iter(batch.values())))
