@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -72,7 +72,9 @@ def _sorted(question: Question) -> Question:
     candidates = []
     for index in _descending(range(len(document_ids)), document_ids):
         candidate = question.candidates[index]
-        candidates.append(candidate._replace(id=document_ids[index], rank=ranks[index]))
+        document_id, rank = document_ids[index], ranks[index]
+        candidate = candidate._replace(id=document_id, rank=rank)
+        candidates.append(candidate)
     return question._replace(candidates=tuple(candidates))
 
 
@@ -126,7 +128,8 @@ def break_ties(ranking: Any, question: Question, ties: str = "trec") -> List[int
     list of int
         Candidate indices, best first.
     """
-    order = [int(index) for index in getattr(ranking, "order", ranking)]
+    order = getattr(ranking, "order", ranking)
+    order = [int(index) for index in order]
     if not hasattr(ranking, "differs") or ranking.differs.all():
         return order
     document_ids = question.document_ids
@@ -136,7 +139,8 @@ def break_ties(ranking: Any, question: Question, ties: str = "trec") -> List[int
     for start, end in zip(bounds, bounds[1:]):
         tied = _descending(order[start:end], document_ids)
         if ties == "pessimistic":
-            tied.sort(key=lambda index: (question.labels[index] or 0) > 0)
+            is_correct = [(label or 0) > 0 for label in question.labels]
+            tied.sort(key=is_correct.__getitem__)
         broken += tied
     return broken
 
@@ -148,16 +152,32 @@ Qrels = Dict[str, Dict[str, int]]
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-def _rows(path: PathLike, columns: Sequence[str]) -> Iterator[Tuple[str, List[str]]]:
+def _read(
+    path: PathLike,
+    columns: Sequence[str],
+    value_of: Callable[[Sequence[str], str], Any],
+    words: Tuple[str, str],
+) -> Dict[str, Dict[str, Any]]:
+    """Read a value for each question and document; the words are for messages."""
+    kind, done = words
+    values: Dict[str, Dict[str, Any]] = {}
     for number, line in text_lines(path):
         where = f"{path}, line {number}"
         # Only ASCII white space separates: a document id may hold any other character.
-        fields = [field for field in re.split(r"[ \t\r\n\f\v]+", line) if field]
+        parts = re.split(r"[ \t\r\n\f\v]+", line)
+        fields = list(filter(None, parts))
         if len(fields) != len(columns):
-            raise DataError(
-                where, f"{len(fields)} columns", f"{len(columns)}: " + " ".join(columns)
-            )
-        yield where, fields
+            expected = f"{len(columns)}: " + " ".join(columns)
+            raise DataError(where, f"{len(fields)} columns", expected)
+        value = value_of(fields, where)
+        qid, doc = fields[0], fields[2]
+        if doc in values.setdefault(qid, {}):
+            problem = f"document {shorten(doc)} is {done} twice for {shorten(qid)}"
+            raise DataError(where, problem, "once")
+        values[qid][doc] = value
+    if not values:
+        raise DataError(path, f"the file holds no {kind}", "lines of: " + " ".join(columns))
+    return values
 
 
 def read_run(path: PathLike) -> Run:
@@ -178,21 +198,18 @@ def read_run(path: PathLike) -> Run:
     DataError
         For a malformed line, a score that is no finite number, or a document ranked twice.
     """
-    run: Run = {}
-    for where, (qid, _, doc, _, score, _) in _rows(
-        path, ("qid", "Q0", "docid", "rank", "score", "tag")
-    ):
-        value = float(score) if _NUMBER.fullmatch(score) else math.nan
-        if not math.isfinite(value):
-            raise DataError(where, f"score {shorten(score)}", "a finite number")
-        if doc in run.setdefault(qid, {}):
-            raise DataError(
-                where, f"document {shorten(doc)} is ranked twice for {shorten(qid)}", "once"
-            )
-        run[qid][doc] = value
-    if not run:
-        raise DataError(path, "the file holds no ranking", "lines of: qid Q0 docid rank score tag")
-    return run
+    columns = ("qid", "Q0", "docid", "rank", "score", "tag")
+    return _read(path, columns, _score, ("ranking", "ranked"))
+
+
+def _score(fields: Sequence[str], where: str) -> float:
+    score = fields[4]
+    value = math.nan
+    if _NUMBER.fullmatch(score):
+        value = float(score)
+    if not math.isfinite(value):
+        raise DataError(where, f"score {shorten(score)}", "a finite number")
+    return value
 
 
 def read_qrels(path: PathLike) -> Qrels:
@@ -213,18 +230,15 @@ def read_qrels(path: PathLike) -> Qrels:
     DataError
         For a malformed line, a grade that is not a whole number, or a document judged twice.
     """
-    qrels: Qrels = {}
-    for where, (qid, _, doc, grade) in _rows(path, ("qid", "0", "docid", "rel")):
-        if not re.fullmatch(r"[+-]?[0-9]{1,9}", grade):
-            raise DataError(where, f"rel {shorten(grade)}", "a whole number")
-        if doc in qrels.setdefault(qid, {}):
-            raise DataError(
-                where, f"document {shorten(doc)} is judged twice for {shorten(qid)}", "once"
-            )
-        qrels[qid][doc] = int(grade)
-    if not qrels:
-        raise DataError(path, "the file holds no judgement", "lines of: qid 0 docid rel")
-    return qrels
+    columns = ("qid", "0", "docid", "rel")
+    return _read(path, columns, _grade, ("judgement", "judged"))
+
+
+def _grade(fields: Sequence[str], where: str) -> int:
+    grade = fields[3]
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", grade):
+        raise DataError(where, f"rel {shorten(grade)}", "a whole number")
+    return int(grade)
 
 
 def qrels_from(questions: Iterable[Question]) -> Qrels:
@@ -263,9 +277,11 @@ def trec_order(scores: Dict[str, float]) -> List[str]:
     compares ids byte by byte.
     """
     with np.errstate(over="ignore"):
-        rounded = np.array(list(scores.values()), dtype=np.float32).tolist()
+        values = list(scores.values())
+        rounded = np.array(values, dtype=np.float32)
     keys = [document_key(doc) for doc in scores]
-    rows = sorted(zip(rounded, keys, scores), reverse=True)
+    rows = list(zip(rounded.tolist(), keys, scores))
+    rows.sort(reverse=True)
     return [doc for _, _, doc in rows]
 
 
@@ -304,11 +320,14 @@ def write_run(
             check_document_ids(question, f"question {shorten(question.id)}")
             document_ids = question.document_ids
             order = break_ties(ranking, question)
-            scores = _falling([ranking.scores[index] for index in order])
+            ranked = [ranking.scores[index] for index in order]
+            scores = _falling(ranked)
             for rank, (index, score) in enumerate(zip(order, scores), 1):
                 # Nine digits tell all numbers of single precision apart.
-                fields = (question.id, "Q0", document_ids[index], str(rank), f"{score:.9g}", tag)
-                file.write(" ".join(fields) + "\n")
+                number = f"{score:.9g}"
+                fields = (question.id, "Q0", document_ids[index], str(rank), number, tag)
+                line = " ".join(fields)
+                file.write(f"{line}\n")
 
 
 def _falling(scores: Sequence[float]) -> List[np.float32]:
@@ -319,12 +338,13 @@ def _falling(scores: Sequence[float]) -> List[np.float32]:
     behind = np.arange(len(scores), dtype=np.uint32)
     behind = behind[::-1]
     floors = (lowest - behind).view(np.float32)
+    below = np.float32(-np.inf)
     falling = []
     last = np.float32(np.inf)
     for value, floor in zip(scores, floors):
         score = np.float32(value)
         if not score < last:
-            score = np.nextafter(last, np.float32(-np.inf))
+            score = np.nextafter(last, below)
         last = max(score, floor)
         falling.append(last)
     return falling
