@@ -203,8 +203,11 @@ def test_every_recipe_is_run():
     assert set(RECIPES) > NIGHTLY
 
 
-#: Recipes at a small scale, most of which consist of others that `make test` runs.
+#: Recipes at a small scale, most of which consist of others that `make test` runs, and two that are
+#: long.
 NIGHTLY = {
+    "cosinet/first_stage",
+    "mspp/speed",
     "cascade/last_exit",
     "cascade/wikiqa_minilm",
     "cascade/minilm_train",
@@ -956,8 +959,8 @@ def test_the_comparison_of_a_bert_shape():
     ] * 3
 
 
+@pytest.mark.nightly  # the measurements of the night run it too
 @pytest.mark.onednn
-@pytest.mark.once
 def test_the_comparison_of_trainings():
     arguments = ("--shape", "tiny", "--updates", 1, "--turns", 1)
     output = run_script(BENCH / "compare_training.py", *arguments)

@@ -436,6 +436,7 @@ def test_a_recipe_reaches_its_peak(recipe, variables, count, same_on_devices, tm
             assert schedule.warmup + every < earliest < schedule.total, train_file
 
 
+@pytest.mark.nightly
 def test_recipes_give_the_learning_rate_and_the_warmup(tmp_path):
     """None is chosen, so that a recipe's trainings stay what they are."""
     folders = set()

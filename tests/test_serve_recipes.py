@@ -70,6 +70,7 @@ def test_load(measure, capsys):
     assert f"2 clients: {figures['service']:,.0f} candidates/s" in printed
 
 
+@pytest.mark.nightly
 def test_soak(measure):
     own = ("--minutes", "0.05", "--measure", "0.2")
     status, figures = measure("soak", *own, "--", "--max-candidates", "500")

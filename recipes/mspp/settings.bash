@@ -15,10 +15,12 @@ fi
 case $SETTINGS in
   paper)
     : "${PRETRAIN_RATE:=5e-5}" "${PRETRAIN_CLIP:=1.0}" "${ASNQ_BATCH:=512}" "${BATCH:=32}" "${RATE:=2e-6}"
+    : "${DECAY:=0.01}" "${CLIP:=1.0}"   # of fine-tuning, "the same Adam optimizer" (B.1)
     : "${WARMUP_UPDATES:=1000}" "${POSITIONS:=slots}" "${MISSING:=absent}" "${ROW_DEVIATION:=0.02}" "${AGGREGATION:=mean}"
     VARIANT= ;;
   scripts)
     : "${PRETRAIN_RATE:=1e-4}" "${PRETRAIN_CLIP:=0}" "${ASNQ_BATCH:=2048}" "${BATCH:=128}" "${RATE:=1e-5}"
+    : "${DECAY:=0}" "${CLIP:=0}"
     : "${WARMUP_UPDATES:=100}" "${POSITIONS:=tokens}" "${MISSING:=visible}" "${ROW_DEVIATION:=1}" "${AGGREGATION:=sum}"
     VARIANT=_scripts ;;
   *) echo "error: SETTINGS is $SETTINGS; expected paper or scripts" >&2; exit 2 ;;
@@ -26,6 +28,7 @@ esac
 PRETRAIN_UPDATES=${PRETRAIN_UPDATES:-100000} PRETRAIN_BATCH=${PRETRAIN_BATCH:-4096} PRETRAIN_WARMUP=${PRETRAIN_WARMUP:-10000}
 ORDER=${ORDER:-shuffled}                # of candidates in ranking
 MARKS=${MARKS:-start}                   # first token of a candidate: start, as in the authors' code, or separator
+MASK_RATE=${MASK_RATE:-0.15}            # of the pre-training; 0 for MSPP alone, beyond the paper
 ASNQ_RATE=${ASNQ_RATE:-1e-5} ASNQ_WARMUP=${ASNQ_WARMUP:-5000} ASNQ_EPOCHS=${ASNQ_EPOCHS:-6} EPOCHS=${EPOCHS:-40}
 PATIENCE=${PATIENCE:-8}                 # of the code; the paper only says that it stops early
 TOKENS=${TOKENS:-12288}                 # of a mini-batch on each device: 32 joint inputs
@@ -94,6 +97,7 @@ pretrain() {  # HEAD: section 3.4, MSPP and masked tokens, from the plain encode
   echo "== $run"
   "$wqa" train mspp_pretraining --encoder "$ENCODER" --train "$DOCUMENTS" ${HELD_OUT:+--dev "$HELD_OUT"} --out "$run" --resume \
     --head "$1" $(joint_options) --learning-rate "$PRETRAIN_RATE" --weight-decay 0.01 --clip-norm "$PRETRAIN_CLIP" \
+    --mask-rate "$MASK_RATE" \
     $(pretraining_schedule) --tokens-per-batch "$PRETRAIN_TOKENS" --ctx "$CTX" --precision "$PRECISION" \
     ${limits[@]+"${limits[@]}"}
 }
@@ -141,7 +145,7 @@ fit() {  # SYSTEM CORPUS SEED: trains it where that was not done
   esac
   TOKENS=$(batch_tokens "$name" "$corpus") UPDATE_TOKENS=$(update_tokens "$name" "$corpus") train \
     "mspp/${name}_${corpus}_seed$seed" "${options[@]}" --seed "$seed" --learning-rate "$(rate_of "$corpus")" \
-    $(schedule_of "$corpus") --dev-filter "$(counted_of "$corpus")"
+    --weight-decay "$DECAY" --clip-norm "$CLIP" $(schedule_of "$corpus") --dev-filter "$(counted_of "$corpus")"
 }
 figures() {  # SYSTEM CORPUS SEED: of a system on a corpus, all candidates of a question in groups of k
   local run; run=$(run_of "$@")
