@@ -340,7 +340,8 @@ def test_merge_says_what_is_missing(job, whole, capsys):
 def test_without_locks_nothing_is_merged(job, whole, tmp_path, monkeypatch):
     """Several shards would write the cache at once; a copy can be merged where there are locks."""
     with monkeypatch.context() as patch:
-        patch.setattr(locks_module, "_has_locks", lambda folder: False)
+        for module in (locks_module, encoder_module):
+            patch.setattr(module, "has_locks", lambda path: False)
         with pytest.raises(StorageError, match="cache: its file system has no locks; .*copy"):
             run_partitions(job)
         assert len(list(job.folder.glob("000/*"))) == 5 and not pathlib.Path(job.out).exists()
