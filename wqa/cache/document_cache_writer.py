@@ -279,9 +279,7 @@ SPECIAL = 2
 PARTITION_TOKENS = 1 << 16
 
 
-def document_chunks(
-    placed: Iterable[Tuple[Document, int]],
-) -> Iterator[Tuple[List[Document], int]]:
+def document_chunks(placed: Iterable[Tuple[Document, int]]) -> Iterator[Tuple[List[Document], int]]:
     """Divide documents into chunks.
 
     The chunks after one of them do not depend on the documents before it.

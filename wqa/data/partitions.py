@@ -9,18 +9,7 @@ others. `wqa.cache.document_cache_writer` divides documents.
 
 from __future__ import annotations
 
-from typing import (
-    IO,
-    Any,
-    Callable,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Tuple,
-    TypeVar,
-)
+from typing import IO, Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 from wqa.data.formats import LONGEST_QUESTION, parse_question
 from wqa.data.records import Question
