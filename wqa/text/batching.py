@@ -34,7 +34,11 @@ def bucketed(length: int, most: Optional[int] = None) -> int:
     return max(length, min(padded, most))
 
 
-def plan_batches(lengths: Lengths, tokens: int, rng: Rng = None) -> List[np.ndarray]:
+def plan_batches(
+    lengths: Lengths,
+    tokens: int,
+    rng: Rng = None,
+) -> List[np.ndarray]:
     """Group samples into batches of at most ``tokens`` padded tokens; every sample once.
 
     Batches are filled from the shortest bucket up, so a batch holds samples of nearly one length,
