@@ -62,7 +62,7 @@ lint: .venv/.tests
 # Two processes, each with whole files, whose tests share fixtures. Threads that wait do not spin, as the processes share the cores.
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n 2 --dist loadfile
 # Files of the tests that depend on oneDNN or the processor, by their marks; others need not be imported again.
-ONEDNN_TESTS = $(shell grep -lE 'needs_onednn|needs_precision|mark\.onednn' tests/test_*.py)
+ONEDNN_TESTS = $(shell grep -rlE --include='test_*.py' 'needs_onednn|needs_precision|mark\.onednn' tests)
 
 # What depends on oneDNN or the processor runs again as on an ordinary processor, and without the oneDNN package. MXNet's own
 # oneDNN reads the second of the two variables.

@@ -30,9 +30,11 @@ settings.load_profile("wqa")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # before the hub's library is imported
 
 ROOT = pathlib.Path(__file__).parent.parent
-DATA = pathlib.Path(__file__).parent / "data"
+DATA = pathlib.Path(__file__).parent / "files"
 sys.path.insert(0, str(ROOT / "data_scripts"))  # the scripts import one another
 sys.path.insert(0, str(ROOT / "recipes"))
+# Tests in different folders import one another's helpers.
+sys.path += sorted({str(path.parent) for path in (ROOT / "tests").rglob("test_*.py")})
 
 from tiny_encoder import write_tiny_encoder  # noqa: E402
 

@@ -6,7 +6,7 @@
     python tests/make_expected.py decoupled             # transformers of any recent version
 
 Run in an environment of its own; the tests need none of these libraries. `models` writes, under
-tests/data/, a tiny classifier of every family with random weights as a Hugging Face directory with
+tests/files/, a tiny classifier of every family with random weights as a Hugging Face directory with
 what it computes, the same weights as PyTorch's own checkpoints, and hidden states of MiniLM.
 `decoupled` writes the scores and gradients of DC-BERT on the tiny BERT encoder.
 `tokenizers` trains small vocabularies on the built-in corpus and stores digests of the ids that
@@ -22,7 +22,7 @@ import tempfile
 
 import numpy as np
 
-HERE = pathlib.Path(__file__).parent / "data"
+HERE = pathlib.Path(__file__).parent / "files"
 sys.path.insert(0, str(HERE.parent.parent / "wqa" / "pretrained"))
 SIZES = {
     "vocab_size": 64,

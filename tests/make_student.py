@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Make the files that tests/test_mhs_checkpoint.py reads, with PyTorch and transformers.
+"""Make the files of tests/systems/mhs/test_mhs_checkpoint.py, with PyTorch and transformers.
 
     python tests/make_student.py
     python tests/make_student.py check EXPORTED
 
 Run in an environment of its own (transformers 4.41, numpy below 2). The first command writes
-tests/data/tiny_mhs: a Multiple-Heads Student B2_3H1 with random weights as `cerberus_model.pt`, the
-configuration and vocabulary of its ELECTRA encoder, and the probabilities that it gives. The
+tests/files/tiny_mhs: a Multiple-Heads Student B2_3H1 with random weights as `cerberus_model.pt`,
+the configuration and vocabulary of its ELECTRA encoder, and the probabilities that it gives. The
 student is written here from the paper's section 3.3 on the layers of transformers' ELECTRA, with
 the names of the authors' checkpoint. The second command loads what `wqa export --format pytorch`
 wrote of this student's run, and compares tensors and probabilities.
@@ -24,7 +24,7 @@ import transformers
 from torch import nn
 from transformers.models.electra.modeling_electra import ElectraClassificationHead
 
-HERE = pathlib.Path(__file__).parent / "data" / "tiny_mhs"
+HERE = pathlib.Path(__file__).parent / "files" / "tiny_mhs"
 FILE = "cerberus_model.pt"
 BODY, HEADS, HEAD_LAYERS = 2, 3, 1
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -47,7 +47,7 @@ def write_encoders(folder):
     from tiny_encoder import write_tiny_encoder
 
     write_tiny_encoder(folder / "encoder")
-    data = pathlib.Path(__file__).parents[1] / "data"
+    data = pathlib.Path(__file__).parents[1] / "files"
     for name, file in PICKLED.items():
         target = folder / name
         target.mkdir()

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import pathlib
 import shutil
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import gluonnlp as nlp
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import child_environment
+from conftest import DATA, child_environment
 from gluonnlp.data import utils as vocabularies
 from gluonnlp.model import bert
 from mxnet.gluon.model_zoo import model_store
@@ -27,7 +26,7 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.pretrained import from_gluonnlp, load_backbone, read_backbone_config
 from wqa.text import PairEncoder, load_tokenizer
 
-BYTE_LEVEL = pathlib.Path(__file__).parent / "data" / "tokenizers" / "byte_level"
+BYTE_LEVEL = DATA / "tokenizers" / "byte_level"
 BERT, ROBERTA = "gluonnlp:bert_2_16_2/tiny_uncased", "gluonnlp:roberta_2_16_2/tiny_cased"
 SIZES = {"num_layers": 2, "units": 16, "embed_size": 16, "hidden_size": 32, "num_heads": 2}
 TEXTS = ["How are glacier caves formed?", "  it's  1995 , Zürich\n", "a 'quoted' word we've"]

@@ -8,7 +8,7 @@ import sys
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import needs_onednn, needs_precision
+from conftest import ROOT, needs_onednn, needs_precision
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +30,6 @@ from wqa.systems.registry import build_network
 from wqa.text import Encoded, PairEncoder, load_tokenizer, pack_batches
 
 INT8 = "int8.safetensors"
-ROOT = pathlib.Path(__file__).parent.parent
 CONFIG = BackboneConfig(
     vocab_size=200, units=16, hidden_size=32, num_layers=4, num_heads=2, max_positions=64
 )
