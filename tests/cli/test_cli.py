@@ -9,7 +9,7 @@ import pytest
 from conftest import needs_precision
 
 from wqa.cli import COMMANDS, build_parser, main, parse
-from wqa.cli.messages import at_the_command_line
+from wqa.cli.output import at_the_command_line
 from wqa.config import BACKBONES, BackboneConfig
 from wqa.data import builtin_path, read_questions
 from wqa.errors import DataError, OptionError

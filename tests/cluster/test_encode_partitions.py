@@ -32,7 +32,7 @@ from wqa.cache.document_cache_writer import (
     document_partitions,
 )
 from wqa.cli import main
-from wqa.cli.partitions import rate_line
+from wqa.cli.options import rate_line
 from wqa.cluster import EncodingJob, PartitionEncoder, merge_shards, run_on_cluster, run_partitions
 from wqa.cluster.partition_files import Content, partition_path, read_manifest
 from wqa.config import EngineConfig

@@ -42,10 +42,9 @@ from wqa.cli import (
     tune,
     verify,
 )
-from wqa.cli.config_file import Settings, read_settings
-from wqa.cli.messages import at_the_command_line, with_flags
 from wqa.cli.options import check_number, note_cache
-from wqa.cli.systems import add_own_options, set_training_defaults
+from wqa.cli.output import at_the_command_line, with_flags
+from wqa.cli.systems import Settings, add_own_options, read_settings, set_training_defaults
 from wqa.errors import OptionError, Stopped, StorageError, WqaError, printable, shorten
 from wqa.io.streams import MessageHandler, messages_on_stderr
 

@@ -17,7 +17,7 @@ import argparse
 import pathlib
 from typing import TYPE_CHECKING, Iterator, List
 
-from wqa.cli.options import add_filter, add_long_questions, add_ranking, ranking_options
+from wqa.cli.options import add_data, add_filter, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.cli.runs import options_of
 from wqa.data.records import DEFAULT_FILTER
@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "teachers", nargs="+", metavar="TEACHER", help="run directory, or another ranker"
     )
-    parser.add_argument(
-        "--data", required=True, metavar="FILE", help="labelled questions, canonical JSONL"
-    )
+    add_data(parser, "labelled questions, canonical JSONL")
     parser.add_argument(
         "--out", default="", metavar="PATH", help="folder of the table and the picture to write"
     )
@@ -45,7 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_filter(parser, "--filter", DEFAULT_FILTER, "questions to score")
     add_json(parser)
     add_ranking(parser)
-    add_long_questions(parser)
 
 
 def run(options: argparse.Namespace) -> None:

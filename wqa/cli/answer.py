@@ -20,7 +20,7 @@ import argparse
 import logging
 from typing import Any, Dict, List, Tuple
 
-from wqa.cli.options import add_long_questions, add_ranking, ranking_options
+from wqa.cli.options import add_choice, add_number, add_ranking, loading_options, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.cli.rank import utf8_argument
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
@@ -29,8 +29,6 @@ LOGGER = logging.getLogger(__name__)
 
 #: Characters of a document that are shown on either side of an answer.
 _CONTEXT = 60
-#: Options of the ranker and the reader alike.
-_SHARED = ("ctx", "precision", "engine", "threads", "long_questions")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,25 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--data", metavar="FILE", help="questions, canonical JSONL; they need no candidates"
     )
-    for name, default, text in (
-        ("--top", 80, "documents to retrieve for a question"),
-        ("--read", 10, "documents to read"),
-        ("--n-best", 1, "answers of a question"),
-        ("--max-answer-tokens", 30, "most tokens of an answer"),
-    ):
-        parser.add_argument(
-            name, type=int, default=default, metavar="N", help=f"{text} (default: {default})"
-        )
-    parser.add_argument(
-        "--span-scores",
-        default="logits",
-        choices=("logits", "against-no-answer"),
-        help="compare spans by their logits, or by these less those of no answer (default: logits)",
-    )
+    add_number(parser, "--top", 80, "documents to retrieve for a question")
+    add_number(parser, "--read", 10, "documents to read")
+    add_number(parser, "--n-best", 1, "answers of a question")
+    add_number(parser, "--max-answer-tokens", 30, "most tokens of an answer")
+    text = "compare spans by their logits, or by these less those of no answer"
+    add_choice(parser, "--span-scores", ("logits", "against-no-answer"), text)
     parser.add_argument("--out", metavar="PATH", help="predictions to write: a text by question id")
     add_json(parser)
-    add_ranking(parser)
-    add_long_questions(parser, ("error", "truncate"))
+    add_ranking(parser, long_questions=("error", "truncate"))
 
 
 def run(options: argparse.Namespace) -> None:
@@ -77,6 +65,7 @@ def run(options: argparse.Namespace) -> None:
     if options.out and not options.data:
         raise OptionError("out", "with one question", "data, whose questions have ids")
     from wqa.data import Question, read_questions
+    from wqa.io.progress import with_bar
 
     if options.data:
         questions = list(read_questions(options.data, with_candidates=False))
@@ -87,13 +76,19 @@ def run(options: argparse.Namespace) -> None:
             raise InputError("question", "the question is empty", "text")
         questions = [Question("", text, ())]
     pipeline, index = _open(options, questions)
-    answered = _answer(pipeline, questions, options)
+    answers = pipeline.answer_all(questions, options.n_best)
+    answered = list(with_bar(answers, len(questions), "answering", progress=True))
     results = [_result(item) for item in answered]
     if not options.data:
         show(_text(answered[0]), results[0], options.json)
         return
     if options.out:
-        _write_predictions(options.out, answered)
+        from wqa.evaluation import write_predictions
+
+        predictions = {}
+        for item in answered:
+            predictions[item.question.id] = item.answers[0].text if item.answers else ""
+        write_predictions(options.out, predictions)
     figures = _figures(answered, index, options.read)
     show(_figures_text(figures), {**figures, "results": results}, options.json)
 
@@ -122,39 +117,21 @@ def _open(options: argparse.Namespace, questions: List[Any]) -> Tuple[Any, Any]:
     from wqa.systems.load_readers import load_reader
     from wqa.text import note_long_questions
 
-    shared = {name: getattr(options, name) for name in _SHARED}
     reader = load_reader(
         options.reader,
         max_answer_tokens=options.max_answer_tokens,
         span_scores=options.span_scores,
-        **shared,
+        **loading_options(options),
     )
+    models: List[Any] = [reader]
     ranker = None
     if options.ranker:
         ranker = load_ranker(options.ranker, **ranking_options(options))
-    models: List[Any] = [reader]
-    if ranker is not None:
         models.append(ranker)
     # A question is cut where it is too long for one of them.
     truncated = max(model.prepare(questions).truncated for model in models)
     note_long_questions(truncated, 0)
     return Pipeline(index, reader, ranker, options.top, options.read), index
-
-
-def _answer(pipeline: Any, questions: List[Any], options: argparse.Namespace) -> List[Any]:
-    from wqa.io.progress import with_bar
-
-    answers = pipeline.answer_all(questions, options.n_best)
-    return list(with_bar(answers, len(questions), "answering", progress=True))
-
-
-def _write_predictions(path: str, answered: List[Any]) -> None:
-    from wqa.evaluation import write_predictions
-
-    predictions = {}
-    for item in answered:
-        predictions[item.question.id] = item.answers[0].text if item.answers else ""
-    write_predictions(path, predictions)
 
 
 def _result(item: Any) -> Dict[str, Any]:

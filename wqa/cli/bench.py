@@ -33,9 +33,9 @@ import argparse
 import dataclasses
 from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
 
-from wqa.cli.drops import add_drops, settings_by_name
-from wqa.cli.options import add_long_questions, add_ranking, fields_of, numbers, ranking_options
+from wqa.cli.options import add_number, add_ranking, fields_of, numbers, ranking_options
 from wqa.cli.output import add_json, show
+from wqa.cli.runs import add_drops, settings_by_name
 from wqa.cli.systems import HelpWithOwnOptions
 from wqa.config import BACKBONES, BackboneConfig, EngineConfig
 from wqa.errors import OptionError, check_choice, shorten
@@ -53,13 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", nargs="?", metavar="RUN", help="run directory")
     parser.add_argument("--data", metavar="FILE", help="questions to rank, canonical JSONL")
     add_drops(parser, "; give it once for each row; 0, 0.3, 0.4 and 0.5 by default")
-    parser.add_argument(
-        "--rounds",
-        type=int,
-        default=5,
-        metavar="N",
-        help="rounds that count, after one to warm up (default: 5)",
-    )
+    add_number(parser, "--rounds", 5, "rounds that count, after one to warm up")
     parser.add_argument(
         "--latency",
         dest="count",
@@ -70,7 +64,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_random(parser)
     add_json(parser)
     add_ranking(parser)
-    add_long_questions(parser)
 
 
 def _add_random(parser: argparse.ArgumentParser) -> None:
@@ -86,13 +79,7 @@ def _add_random(parser: argparse.ArgumentParser) -> None:
         metavar="SYSTEM",
         help=f"system on that encoder, as `wqa train` takes it (default: {_SYSTEM})",
     )
-    parser.add_argument(
-        "--num-candidates",
-        type=int,
-        default=400,
-        metavar="K",
-        help="candidates of a question, with --random (default: 400)",
-    )
+    add_number(parser, "--num-candidates", 400, "candidates of a question, with --random", "K")
     parser.add_argument(
         "--tokens",
         default="20-60",
@@ -114,9 +101,7 @@ def _add_random(parser: argparse.ArgumentParser) -> None:
         help="monolithic ranker with random weights, or an ensemble of them, to time in turn with "
         "--random; give it once for each row",
     )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of --random (default: 0)"
-    )
+    add_number(parser, "--seed", 0, "seed of --random")
 
 
 class _Work(NamedTuple):
@@ -133,6 +118,7 @@ class _Work(NamedTuple):
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa bench`` and print a table of times."""
     from wqa.evaluation import table
+    from wqa.inference.timing import time_rankers
 
     given = settings_by_name(options.drops, options.run or "")
     _check_beside(options)
@@ -141,7 +127,8 @@ def run(options: argparse.Namespace) -> None:
         _show_cached(options, work)
         return
     if work.beside:
-        rows = _in_turn(options, work)
+        ranks = {f"{options.random} {options.system}": work.rank, **work.beside}
+        rows = time_rankers(ranks, work.questions, options.rounds, progress=True)
     else:
         rows = _time(options, work, _settings(given, work.ranker))
     show(table(rows), rows, options.json)
@@ -175,14 +162,6 @@ def _show_cached(options: argparse.Namespace, work: _Work) -> None:
     show(f"{table(times.rows)}\n{times.text()}", value, options.json)
 
 
-def _in_turn(options: argparse.Namespace, work: _Work) -> List[Dict[str, Any]]:
-    """Times of the ranker and of those beside it."""
-    from wqa.inference.timing import time_rankers
-
-    ranks = {f"{options.random} {options.system}": work.rank, **work.beside}
-    return time_rankers(ranks, work.questions, options.rounds, progress=True)
-
-
 def _time(
     options: argparse.Namespace, work: _Work, settings: Dict[str, Dict[str, Any]]
 ) -> List[Dict[str, Any]]:
@@ -206,11 +185,15 @@ def _settings(given: Dict[str, Dict[str, Any]], ranker: Any) -> Dict[str, Dict[s
 def _of_run(options: argparse.Namespace) -> _Work:
     from wqa.data import read_questions
     from wqa.systems.load import load_ranker
+    from wqa.systems.registry import find_system
     from wqa.text import note_long_questions
 
     if not options.run or not options.data:
         raise OptionError("wqa bench", "neither RUN with --data nor --random", "one or the other")
-    _refuse_own_options(options)
+    fields = dataclasses.fields(find_system(options.system).network_type().Config)
+    for name in ("system", *(field.name for field in fields)):
+        if getattr(options, name) != options.parser.get_default(name):
+            raise OptionError(name, "with RUN, whose network is known", "it with random")
     questions = list(read_questions(options.data))
     if not questions:
         raise OptionError("data", f"{options.data}, which has no question", "at least one")
@@ -218,16 +201,6 @@ def _of_run(options: argparse.Namespace) -> _Work:
     prepared = ranker.prepare(questions)
     note_long_questions(prepared.truncated, prepared.skipped, options.data)
     return _Work(ranker, prepared.questions)
-
-
-def _refuse_own_options(options: argparse.Namespace) -> None:
-    """Refuse the options of a network for a run, which has its own."""
-    from wqa.systems.registry import find_system
-
-    fields = dataclasses.fields(find_system(options.system).network_type().Config)
-    for name in ("system", *(field.name for field in fields)):
-        if getattr(options, name) != options.parser.get_default(name):
-            raise OptionError(name, "with RUN, whose network is known", "it with random")
 
 
 def _random(options: argparse.Namespace) -> _Work:

@@ -19,7 +19,7 @@ import argparse
 import logging
 from typing import TYPE_CHECKING, List
 
-from wqa.cli.options import add_long_questions, add_ranking, ranking_options
+from wqa.cli.options import add_data, add_number, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
 from wqa.errors import OptionError, printable
 
@@ -32,22 +32,10 @@ LOGGER = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa calibrate`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
-    parser.add_argument(
-        "--data",
-        required=True,
-        metavar="FILE",
-        help="labelled development questions, canonical JSONL",
-    )
-    parser.add_argument(
-        "--bins",
-        type=int,
-        default=15,
-        metavar="M",
-        help="bins of the expected calibration error (default: 15)",
-    )
+    add_data(parser, "labelled development questions, canonical JSONL")
+    add_number(parser, "--bins", 15, "bins of the expected calibration error", "M")
     add_json(parser)
     add_ranking(parser)
-    add_long_questions(parser)
 
 
 def run(options: argparse.Namespace) -> None:

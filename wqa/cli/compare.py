@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import argparse
 
-from wqa.cli.drops import add_drops
-from wqa.cli.options import add_long_questions, add_ranking, add_scoring, metric_names
+from wqa.cli.options import add_ranking, add_scoring, metric_names
 from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
-from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
+from wqa.cli.runs import add_drops, named_rankers, read_trec, scores_trec_runs
 from wqa.data.records import chosen_filter
 from wqa.errors import OptionError
 
@@ -42,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             help=f"write one table of all runs and their p-values too, such as table{ending}",
         )
     add_ranking(parser)
-    add_long_questions(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -60,7 +58,9 @@ def run(options: argparse.Namespace) -> None:
         for row in result["rows"]:
             note_omissions(row, options.complete)
     else:
-        _check_runs(options)
+        if len(options.runs) < 2:  # before the first is ranked
+            expected = "at least two to compare"
+            raise OptionError("runs", "one", expected, "for one: wqa evaluate RUN")
         rankers = named_rankers(options)
         questions = list(read_questions(options.data))
         result = compare_rankers(
@@ -74,9 +74,3 @@ def run(options: argparse.Namespace) -> None:
             with atomic_writer(path) as file:
                 file.write(experiment_table(result, form))
     show("\n\n".join(tables), result, options.json)
-
-
-def _check_runs(options: argparse.Namespace) -> None:
-    """Check the number of RUNs before the first is ranked."""
-    if len(options.runs) < 2:
-        raise OptionError("runs", "one", "at least two to compare", "for one: wqa evaluate RUN")

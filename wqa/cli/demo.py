@@ -19,10 +19,10 @@ import argparse
 import sys
 from typing import Any, Iterator, List
 
-from wqa.cli.drops import add_drops, one_drop_setting
-from wqa.cli.messages import at_the_command_line
-from wqa.cli.options import add_long_questions, add_ranking, ranking_options
+from wqa.cli.options import add_number, add_ranking, ranking_options
+from wqa.cli.output import at_the_command_line
 from wqa.cli.rank import ranking_table, read_candidates
+from wqa.cli.runs import add_drops, one_drop_setting
 from wqa.data import builtin_path, read_questions
 from wqa.errors import DataError, InputError, OptionError, printable
 
@@ -50,11 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="candidates, one a line (default: sentences of the built-in test questions)",
     )
     add_drops(parser)
-    parser.add_argument(
-        "--top-k", type=int, default=5, metavar="K", help="show the first K only (default: 5)"
-    )
-    add_ranking(parser, with_cache=False)
-    add_long_questions(parser, ("error", "truncate"))
+    add_number(parser, "--top-k", 5, "show the first K only", "K")
+    add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
 
 
 def run(options: argparse.Namespace) -> None:

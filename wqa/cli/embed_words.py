@@ -19,7 +19,7 @@ import argparse
 import logging
 from typing import Any, Mapping
 
-from wqa.cli.options import add_engine
+from wqa.cli.options import add_engine, add_number, engine_of
 from wqa.errors import printable
 
 LOGGER = logging.getLogger(__name__)
@@ -52,12 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("auto", *FORMATS),
         help="format of --vectors (default: auto, told from its first lines and its name)",
     )
-    parser.add_argument(
-        "--units",
-        type=int,
-        metavar="N",
-        help="elements of a vector, for --encoder and --ppmi (default: 300)",
-    )
+    text = "elements of a vector, for --encoder and --ppmi (default: 300)"
+    add_number(parser, "--units", None, text)
     parser.add_argument(
         "--sif",
         type=float,
@@ -65,19 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="weight the vectors of --encoder by A / (A + p(word)); 0 for no weights "
         "(default: 0.0001)",
     )
-    parser.add_argument(
-        "--least-count",
-        type=int,
-        default=1,
-        metavar="N",
-        help="leave out words that occur less often (default: 1)",
-    )
+    add_number(parser, "--least-count", 1, "leave out words that occur less often")
     add_engine(parser, ("float32", "bfloat16"))
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa embed-words`` and print what the table holds."""
-    from wqa.config import EngineConfig
     from wqa.systems.cosinet.word_tables import embed_words
 
     report = embed_words(
@@ -90,7 +79,7 @@ def run(options: argparse.Namespace) -> None:
         options.units,
         options.sif,
         options.least_count,
-        EngineConfig(options.engine, options.precision, options.threads, options.ctx),
+        engine_of(options),
         progress=True,
     )
     table = report.table

@@ -21,8 +21,16 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from wqa.cli.options import add_engine
-from wqa.cli.partitions import add_partitions, divides, rate_line, run_job, state_line
+from wqa.cli.options import (
+    add_choice,
+    add_engine,
+    add_partitions,
+    divides,
+    engine_of,
+    rate_line,
+    run_job,
+    state_line,
+)
 from wqa.errors import OptionError, printable
 
 
@@ -40,12 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--remove", metavar="FILE", help="ids of documents to remove from the cache, one a line"
     )
     parser.add_argument("--out", required=True, metavar="PATH", help="folder of the cache")
-    parser.add_argument(
-        "--store",
-        default="float16",
-        choices=tuple(STORES),
-        help="element type of the cache; int8 has a scale for each token (default: float16)",
-    )
+    text = "element type of the cache; int8 has a scale for each token"
+    add_choice(parser, "--store", tuple(STORES), text)
     parser.add_argument(
         "--first-tokens",
         type=int,
@@ -79,7 +83,6 @@ def run(options: argparse.Namespace) -> None:
     if divides(options):
         _encode_in_partitions(options)
         return
-    from wqa.config import EngineConfig
     from wqa.io.progress import stop_on_signals
 
     options.resume_command = shlex.join(options.command_line)
@@ -93,7 +96,7 @@ def run(options: argparse.Namespace) -> None:
             options.prune,
             progress=True,
             stop=stop,
-            engine=EngineConfig(options.engine, options.precision, options.threads, options.ctx),
+            engine=engine_of(options),
         )
     _show(options.out, report)
 

@@ -26,31 +26,15 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict, List
 
-from wqa.cli.claims import evaluate_claims, labels_claims
-from wqa.cli.drops import add_drops, settings_by_name
-from wqa.cli.options import (
-    add_long_questions,
-    add_ranking,
-    add_scoring,
-    metric_names,
-    ranking_options,
-)
+from wqa.cli.options import add_ranking, add_scoring, metric_names, ranking_options, refuse
 from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
-from wqa.cli.runs import named_rankers, read_trec, scores_trec_runs
+from wqa.cli.runs import add_drops, named_rankers, read_trec, scores_trec_runs, settings_by_name
+from wqa.cli.verify import evaluate_claims, labels_claims
 from wqa.data.records import chosen_filter
 from wqa.errors import OptionError
 
-#: Options that need a RUN or a TREC run, and their names in errors.
-_OF_RANKINGS = {
-    "runs": "runs",
-    "trec_runs": "run",
-    "qrels": "qrels",
-    "complete": "complete",
-    "drops": "drop_ratio and keep",
-    "seeds": "seeds",
-    "per_exit": "per_exit",
-    "ties": "ties",
-}
+#: Options that need a RUN or a TREC run.
+_OF_RANKINGS = ("runs", "trec_runs", "qrels", "complete", "drops", "seeds", "per_exit", "ties")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,12 +78,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_json(parser)
     add_ranking(parser)
-    add_long_questions(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa evaluate`` and print a table of figures."""
-    options.metrics = metric_names(options.metrics)
+    metrics = metric_names(options.metrics)
     if options.total < 0:
         raise OptionError("total", options.total, "a number of questions")
     reads_trec_run = not options.retrieved and scores_trec_runs(options)
@@ -107,6 +90,7 @@ def run(options: argparse.Namespace) -> None:
     if not ranks and labels_claims(options.runs):
         evaluate_claims(options)
         return
+    options.metrics = metrics
     options.filter = chosen_filter(options.filter, options.total)
     if options.retrieved:
         rows = _of_retrieval(options)
@@ -151,11 +135,8 @@ def _of_retrieval(options: argparse.Namespace) -> List[Dict[str, Any]]:
     from wqa.data import read_questions
     from wqa.evaluation import evaluate_retrieved
 
-    for name, shown in _OF_RANKINGS.items():
-        if getattr(options, name):
-            raise OptionError(
-                shown, "with --retrieved, where nothing is ranked", "one or the other"
-            )
+    problem = "with --retrieved, where nothing is ranked"
+    refuse(options, _OF_RANKINGS, problem, "one or the other")
     if not options.data:
         raise OptionError("data", "nothing", "labelled questions with their candidates")
     row = evaluate_retrieved(
@@ -173,9 +154,8 @@ def _of_seeds(options: argparse.Namespace) -> List[Dict[str, Any]]:
     from wqa.data import read_questions
     from wqa.evaluation.comparison import evaluate_seeds
 
-    for name in ("per_exit", "trec_run", "trec_qrels", "total"):
-        if getattr(options, name):
-            raise OptionError(name, "with --seeds", "a single RUN")
+    of_one_run = ("per_exit", "trec_run", "trec_qrels", "total")
+    refuse(options, of_one_run, "with --seeds", "a single RUN")
     rankers = named_rankers(options)
     questions = read_questions(options.data)
     return evaluate_seeds(

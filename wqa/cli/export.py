@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 
+from wqa.cli.options import add_choice
 from wqa.errors import printable
 
 
@@ -23,11 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa export`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
     parser.add_argument("out", metavar="OUT", help="new directory to write")
-    parser.add_argument(
-        "--format",
-        default="mxnet",
-        choices=("mxnet", "huggingface", "pytorch"),
-        help="library that reads the files (default: mxnet)",
+    add_choice(
+        parser, "--format", ("mxnet", "huggingface", "pytorch"), "library that reads the files"
     )
 
 

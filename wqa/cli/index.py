@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 
+from wqa.cli.options import add_choice
 from wqa.errors import printable
 
 
@@ -22,12 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa index`` to its parser."""
     parser.add_argument("documents", metavar="DOCUMENTS", help="documents, JSONL, or ir:NAME")
     parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
-    parser.add_argument(
-        "--method",
-        default="tfidf",
-        choices=("tfidf", "bm25"),
-        help="weights of terms (default: tfidf)",
-    )
+    add_choice(parser, "--method", ("tfidf", "bm25"), "weights of terms")
     parser.add_argument(
         "--k1", type=float, metavar="X", help="bm25: saturation of frequencies (default: 1.2)"
     )

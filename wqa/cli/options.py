@@ -7,12 +7,16 @@ import dataclasses
 import logging
 import math
 import re
+import shlex
 import typing
-from typing import Any, Dict, List, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence
 
-from wqa.config import LONG_QUESTIONS
+from wqa.config import LONG_QUESTIONS, EngineConfig
 from wqa.data.records import DEFAULT_FILTER, FILTERS
 from wqa.errors import OptionError, printable, shorten
+
+if TYPE_CHECKING:
+    from wqa.cluster import Job, JobReport
 
 LOGGER = logging.getLogger(__name__)
 
@@ -114,6 +118,35 @@ def metric_names(text: str) -> List[str]:
     return names
 
 
+def add_number(
+    parser: Any, flag: str, default: Optional[int], text: str, metavar: str = "N"
+) -> None:
+    """Add an option of a whole number, and its default to the help text if it has one."""
+    if default is not None:
+        text += f" (default: {default})"
+    parser.add_argument(flag, type=int, default=default, metavar=metavar, help=text)
+
+
+def add_choice(parser: Any, flag: str, choices: Sequence[str], text: str) -> None:
+    """Add an option of one of several words, of which the first is the default."""
+    text += f" (default: {choices[0]})"
+    parser.add_argument(flag, default=choices[0], choices=tuple(choices), help=text)
+
+
+def add_data(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add ``--data``, a file that the command needs."""
+    parser.add_argument("--data", required=True, metavar="FILE", help=text)
+
+
+def refuse(options: argparse.Namespace, names: Sequence[str], problem: str, expected: str) -> None:
+    """Refuse options that do not apply, if they are given."""
+    for name in names:
+        value = getattr(options, name, None)
+        if value not in (None, "", []) and value != options.parser.get_default(name):
+            shown = "drop_ratio and keep" if name == "drops" else name
+            raise OptionError(shown, problem, expected)
+
+
 def add_engine(
     parser: argparse.ArgumentParser,
     precisions: Sequence[str] = ("float32", "bfloat16", "int8"),
@@ -125,56 +158,47 @@ def add_engine(
     parser.add_argument(
         "--ctx", default="cpu", metavar="DEVICE", help="device: cpu or gpu:0 (default: cpu)"
     )
-    parser.add_argument(
-        "--precision",
-        default="float32",
-        choices=tuple(precisions),
-        help=f"precision of products{note} (default: float32)",
-    )
-    parser.add_argument(
-        "--engine",
-        default="auto",
-        choices=("auto", "mxnet", "onednn"),
-        help="engine of the layers; auto takes oneDNN on a CPU where it is installed "
-        "(default: auto)",
-    )
-    parser.add_argument(
-        "--threads",
-        type=int,
-        metavar="N",
-        help="threads on a CPU (default: all that the process may use)",
-    )
+    add_choice(parser, "--precision", precisions, f"precision of products{note}")
+    text = "engine of the layers; auto takes oneDNN on a CPU where it is installed"
+    add_choice(parser, "--engine", ("auto", "mxnet", "onednn"), text)
+    text = "threads on a CPU (default: all that the process may use)"
+    add_number(parser, "--threads", None, text)
 
 
-def add_ranking(parser: argparse.ArgumentParser, with_cache: bool = True) -> None:
-    """Add the options of ranking."""
+def add_ranking(
+    parser: argparse.ArgumentParser,
+    with_cache: bool = True,
+    long_questions: Sequence[str] = LONG_QUESTIONS,
+) -> None:
+    """Add the options of ranking, and what becomes of long questions."""
     add_engine(parser)
-    parser.add_argument(
-        "--pool",
-        default="question",
-        choices=("question", "batch"),
-        help="candidates that an exit compares: all of a question, or batches of them "
-        "(default: question)",
-    )
-    parser.add_argument(
-        "--pool-size",
-        type=int,
-        default=128,
-        metavar="B",
-        help="candidates a batch, for --pool batch (default: 128)",
-    )
+    text = "candidates that an exit compares: all of a question, or batches of them"
+    add_choice(parser, "--pool", ("question", "batch"), text)
+    add_number(parser, "--pool-size", 128, "candidates a batch, for --pool batch", "B")
     if with_cache:
         parser.add_argument(
             "--cache",
             metavar="DIR",
             help="document cache that `wqa encode` wrote, for a run that encodes documents apart",
         )
+    add_long_questions(parser, long_questions)
+
+
+def engine_of(options: argparse.Namespace) -> EngineConfig:
+    """Values of the options of `add_engine`."""
+    return EngineConfig(options.engine, options.precision, options.threads, options.ctx)
+
+
+def loading_options(options: argparse.Namespace) -> Dict[str, Any]:
+    """Values of the options of `add_engine` and `add_long_questions`, for any loader."""
+    names = ("ctx", "precision", "engine", "threads", "long_questions")
+    return {name: getattr(options, name) for name in names}
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
-    """Values of the options of `add_ranking` and `add_long_questions`, for `load_ranker`."""
-    names = ("ctx", "pool", "pool_size", "precision", "engine", "threads", "long_questions")
-    values = {name: getattr(options, name) for name in names}
+    """Values of the options of `add_ranking`, for `load_ranker`."""
+    values = loading_options(options)
+    values.update(pool=options.pool, pool_size=options.pool_size)
     if getattr(options, "cache", None) is not None:
         from wqa.cache.document_cache import CachedDocuments
 
@@ -200,12 +224,8 @@ def add_long_questions(
     parser: argparse.ArgumentParser, choices: Sequence[str] = LONG_QUESTIONS
 ) -> None:
     """Add ``--long-questions``."""
-    parser.add_argument(
-        "--long-questions",
-        default="error",
-        choices=choices,
-        help="questions that leave fewer than 16 tokens for a candidate (default: error)",
-    )
+    text = "questions that leave fewer than 16 tokens for a candidate"
+    add_choice(parser, "--long-questions", choices, text)
 
 
 def add_filter(parser: argparse.ArgumentParser, name: str, default: str, text: str) -> None:
@@ -243,3 +263,64 @@ def add_scoring(parser: argparse.ArgumentParser) -> None:
         "correct ones last (default: trec, but for the baseline wo)",
     )
     add_filter(parser, "--filter", "", "questions to score")
+
+
+def add_partitions(
+    parser: argparse.ArgumentParser, verb: str, participle: str, unit: str, tokens: int
+) -> None:
+    """Add ``--shard``, ``--cluster``, ``--merge`` and ``--partition-tokens``."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--shard", metavar="I/N", help=f"{verb} the I-th of N shares of the partitions, I from 1"
+    )
+    where.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help=f"{verb} on Ray: local, local:N for N workers on this machine, ray://HOST[:PORT]; "
+        "--threads are those of a worker (default: 1)",
+    )
+    where.add_argument(
+        "--merge", action="store_true", help=f"{verb} nothing; merge what shards have {participle}"
+    )
+    text = f"estimated tokens of the {unit} that are {participle} together (default: {tokens})"
+    add_number(parser, "--partition-tokens", None, text)
+
+
+def divides(options: argparse.Namespace) -> bool:
+    """Whether a command has an option that divides its work."""
+    return options.shard is not None or options.cluster is not None or options.merge
+
+
+def run_job(options: argparse.Namespace, job: Job) -> JobReport:
+    """Run a job as the options of `add_partitions` say, with a bar on standard error."""
+    from wqa.cluster import merge_shards, parse_shard, run_on_cluster, run_partitions
+    from wqa.io.progress import stop_on_signals
+
+    shard = parse_shard("1/1" if options.shard is None else options.shard)
+    options.resume_command = shlex.join(options.command_line)
+    with stop_on_signals() as stop:
+        if options.merge:
+            return merge_shards(job, progress=True, stop=stop)
+        if options.cluster is not None:
+            return run_on_cluster(job, options.cluster, progress=True, stop=stop)
+        return run_partitions(job, shard, progress=True, stop=stop)
+
+
+def state_line(job: Job, report: JobReport) -> str:
+    """State of partitions that are not merged by this command."""
+    state = f"{report.missing:,} are missing"
+    if not report.missing:
+        state = "not merged yet; unless another process merges them, run --merge"
+    counts = f"{report.computed:,} of {report.partitions:,} partitions {job.wording.participle}"
+    return f"{printable(str(job.folder))}: {counts}, {state}"
+
+
+def rate_line(figures: Dict[str, Any], count: int, units: str) -> str:
+    """Time that the partitions took."""
+    if not figures.get("seconds"):
+        return ""
+    rate = count / figures["seconds"]
+    return (
+        f"\n{figures['partitions']:,} partitions took {figures['seconds']:,.1f} s of their "
+        f"workers, {rate:,.1f} {units} a second of one worker"
+    )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Iterator
 
-from wqa.cli.options import add_long_questions
+from wqa.cli.options import add_data, add_long_questions, add_number
 from wqa.cli.output import add_json, show
 from wqa.errors import OptionError, printable
 
@@ -22,19 +22,8 @@ from wqa.errors import OptionError, printable
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa quantize`` to its parser."""
     parser.add_argument("run", metavar="RUN", help="run directory")
-    parser.add_argument(
-        "--data",
-        required=True,
-        metavar="FILE",
-        help="questions to measure ranges on, canonical JSONL, or claims",
-    )
-    parser.add_argument(
-        "--questions",
-        type=int,
-        default=100,
-        metavar="N",
-        help="number of questions to measure on (default: 100)",
-    )
+    add_data(parser, "questions to measure ranges on, canonical JSONL, or claims")
+    add_number(parser, "--questions", 100, "number of questions to measure on")
     parser.add_argument(
         "--strength",
         type=float,

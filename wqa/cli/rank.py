@@ -22,9 +22,9 @@ import os
 import sys
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from wqa.cli.drops import add_drops, one_drop_setting
-from wqa.cli.options import add_long_questions, add_ranking, ranking_options
+from wqa.cli.options import add_number, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
+from wqa.cli.runs import add_drops, one_drop_setting
 from wqa.data import Candidate
 from wqa.data import read_candidates as read_records
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
@@ -45,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="candidates, one a line; - for standard input",
     )
     add_drops(parser)
-    parser.add_argument(
-        "--top-k", type=int, metavar="K", help="show the first K only (default: all)"
-    )
+    add_number(parser, "--top-k", None, "show the first K only (default: all)", "K")
     parser.add_argument(
         "--threshold",
         nargs="?",
@@ -57,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "below the threshold of the calibrated run)",
     )
     add_json(parser)
-    add_ranking(parser, with_cache=False)  # a cache is for the documents of a collection
-    add_long_questions(parser, ("error", "truncate"))
+    # A cache is for the documents of a collection.
+    add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
 
 
 def run(options: argparse.Namespace) -> None:

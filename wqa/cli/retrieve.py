@@ -17,6 +17,7 @@ import argparse
 import logging
 from typing import Dict
 
+from wqa.cli.options import add_data, add_number
 from wqa.errors import printable
 
 LOGGER = logging.getLogger(__name__)
@@ -25,18 +26,11 @@ LOGGER = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa retrieve`` to its parser."""
     parser.add_argument("index", metavar="INDEX", help="folder that `wqa index` wrote")
-    parser.add_argument(
-        "--data",
-        required=True,
-        metavar="FILE",
-        help="questions, canonical JSONL; they need no candidates",
-    )
+    add_data(parser, "questions, canonical JSONL; they need no candidates")
     parser.add_argument(
         "--out", required=True, metavar="PATH", help="canonical JSONL to write, plain or .gz"
     )
-    parser.add_argument(
-        "--top", type=int, default=80, metavar="N", help="documents a question (default: 80)"
-    )
+    add_number(parser, "--top", 80, "documents a question")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -22,9 +22,19 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict
 
-from wqa.cli.options import add_filter, add_long_questions, add_ranking, ranking_options
+from wqa.cli.options import (
+    add_choice,
+    add_data,
+    add_filter,
+    add_partitions,
+    add_ranking,
+    divides,
+    ranking_options,
+    rate_line,
+    run_job,
+    state_line,
+)
 from wqa.cli.output import add_json, show
-from wqa.cli.partitions import add_partitions, divides, rate_line, run_job, state_line
 from wqa.errors import printable
 
 
@@ -33,21 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from wqa.data.partitions import PARTITION_TOKENS
 
     parser.add_argument("run", metavar="RUN", help="run directory, or another ranker")
-    parser.add_argument(
-        "--data", required=True, metavar="FILE", help="questions to score, canonical JSONL"
-    )
+    add_data(parser, "questions to score, canonical JSONL")
     parser.add_argument("--out", required=True, metavar="PATH", help="folder to write")
-    parser.add_argument(
-        "--format",
-        default="logits",
-        choices=("logits", "jsonl", "trec"),
-        help="logits, arrays for `wqa train --teachers`; jsonl, scores and order of each question; "
-        "trec, a run (default: logits)",
-    )
+    text = "logits, arrays for `wqa train --teachers`; jsonl, scores and order of each question; "
+    text += "trec, a run"
+    add_choice(parser, "--format", ("logits", "jsonl", "trec"), text)
     add_partitions(parser, "score", "scored", "questions", PARTITION_TOKENS)
     add_filter(parser, "--filter", "all", "questions to score")
     add_ranking(parser)
-    add_long_questions(parser)
     add_json(parser)
 
 

@@ -21,14 +21,8 @@ import dataclasses
 import os
 import sys
 
-from wqa.cli.drops import add_drops, one_drop_setting
-from wqa.cli.options import (
-    add_fields,
-    add_long_questions,
-    add_ranking,
-    fields_of,
-    ranking_options,
-)
+from wqa.cli.options import add_fields, add_ranking, fields_of, ranking_options
+from wqa.cli.runs import add_drops, one_drop_setting
 from wqa.io.streams import LossyStream
 from wqa.serve import ServeConfig, read_api_key, serve
 from wqa.serve.server import is_ranking
@@ -46,8 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="file with the key that clients send (default: the variable WQA_API_KEY, or no key)",
     )
     add_drops(parser)
-    add_ranking(parser, with_cache=False)
-    add_long_questions(parser, ("error", "truncate"))
+    add_ranking(parser, with_cache=False, long_questions=("error", "truncate"))
 
 
 def run(options: argparse.Namespace) -> int:

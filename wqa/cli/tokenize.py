@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 
-from wqa.cli.options import add_long_questions
+from wqa.cli.options import add_data, add_long_questions, add_number
 from wqa.cli.output import add_json, show
 from wqa.errors import printable
 
@@ -31,19 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--encoder", metavar="DIR", help="encoder whose tokenizer to take, as `wqa train` takes it"
     )
     start.add_argument("--init", metavar="RUN", help="run whose tokenizer to take instead")
-    parser.add_argument(
-        "--data", required=True, metavar="FILE", help="labelled questions, canonical JSONL"
-    )
+    add_data(parser, "labelled questions, canonical JSONL")
     parser.add_argument(
         "--out", required=True, metavar="PATH", help="folder to write; name it .store"
     )
-    parser.add_argument(
-        "--max-length",
-        type=int,
-        default=128,
-        metavar="TOKENS",
-        help="limit of a pair (default: 128)",
-    )
+    add_number(parser, "--max-length", 128, "limit of a pair", "TOKENS")
     add_long_questions(parser)
     add_json(parser)
 

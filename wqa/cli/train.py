@@ -21,7 +21,7 @@ import argparse
 import shlex
 from typing import Any, Callable
 
-from wqa.cli.options import add_fields, add_filter, fields_of
+from wqa.cli.options import add_fields, add_filter, add_number, fields_of
 from wqa.cli.output import add_json, show
 from wqa.cli.systems import HelpWithOwnOptions
 from wqa.config import TrainingConfig
@@ -36,45 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-h", "--help", action=HelpWithOwnOptions, nargs=0, help="show this message and exit"
     )
-    parser.add_argument(
-        "system",
-        metavar="SYSTEM",
-        help="system to train",
-    )
-    _add_start(parser)
-    parser.add_argument(
-        "--train",
-        required=True,
-        metavar="FILE",
-        help="training questions, canonical JSONL, or a store that `wqa tokenize` wrote",
-    )
-    parser.add_argument(
-        "--dev", metavar="FILE", help="development questions, for evaluation and early stopping"
-    )
-    parser.add_argument("--out", required=True, metavar="PATH", help="run directory to write")
-    parser.add_argument(
-        "--max-length",
-        type=int,
-        default=128,
-        metavar="TOKENS",
-        help="limit of an input; of a text in words for systems on word vectors (default: 128)",
-    )
-    add_filter(parser, "--train-filter", defaults.train_filter, "training questions to use")
-    add_filter(parser, "--dev-filter", defaults.dev_filter, "development questions to score")
-    parser.add_argument(
-        "--log-dir", metavar="DIR", help="folder to write the figures to for TensorBoard"
-    )
-    parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="file of these options, YAML or the config.json of a run; flags win over it",
-    )
-    parser.add_argument("--resume", action="store_true", help="resume the run in --out")
-    add_json(parser)
-    add_fields(parser.add_argument_group("training"), TrainingConfig, _FILTERS)
-
-
-def _add_start(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("system", metavar="SYSTEM", help="system to train")
     start = parser.add_mutually_exclusive_group()
     start.add_argument(
         "--encoder",
@@ -90,6 +52,31 @@ def _add_start(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="run to start from instead, as TANDA's adapt step does",
     )
+    parser.add_argument(
+        "--train",
+        required=True,
+        metavar="FILE",
+        help="training questions, canonical JSONL, or a store that `wqa tokenize` wrote",
+    )
+    parser.add_argument(
+        "--dev", metavar="FILE", help="development questions, for evaluation and early stopping"
+    )
+    parser.add_argument("--out", required=True, metavar="PATH", help="run directory to write")
+    text = "limit of an input; of a text in words for systems on word vectors"
+    add_number(parser, "--max-length", 128, text, "TOKENS")
+    add_filter(parser, "--train-filter", defaults.train_filter, "training questions to use")
+    add_filter(parser, "--dev-filter", defaults.dev_filter, "development questions to score")
+    parser.add_argument(
+        "--log-dir", metavar="DIR", help="folder to write the figures to for TensorBoard"
+    )
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="file of these options, YAML or the config.json of a run; flags win over it",
+    )
+    parser.add_argument("--resume", action="store_true", help="resume the run in --out")
+    add_json(parser)
+    add_fields(parser.add_argument_group("training"), TrainingConfig, _FILTERS)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -32,21 +32,23 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-from typing import TYPE_CHECKING, Any, Dict, List, Sequence
+from typing import TYPE_CHECKING, Any, Dict, List
 
 from wqa.cli.options import (
+    add_data,
     add_filter,
-    add_long_questions,
+    add_number,
     add_ranking,
     numbers,
     ranking_options,
+    refuse,
 )
 from wqa.cli.output import add_json, show
 from wqa.data.records import DEFAULT_FILTER
 from wqa.errors import OptionError, printable
 
 if TYPE_CHECKING:
-    from wqa.tuning import Picked, TunedWeights, Tuning
+    from wqa.tuning import Picked, Tuning
 
 _GRID = "0.1,0.2,0.3,0.4,0.5,0.6"
 _TRIALS, _SEED = 200, 0
@@ -62,29 +64,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="run directory of a cascade, or .json file of a sequence or an ensemble",
     )
-    parser.add_argument(
-        "--data",
-        required=True,
-        metavar="FILE",
-        help="labelled development questions, canonical JSONL",
-    )
+    add_data(parser, "labelled development questions, canonical JSONL")
     parser.add_argument(
         "--metric", default="map", choices=("map", "mrr", "p@1", "ndcg@10"), help="(default: map)"
     )
-    parser.add_argument(
-        "--trials",
-        type=int,
-        metavar="N",
-        help=f"trials of an ensemble's weights (default: {_TRIALS})",
-    )
-    parser.add_argument(
-        "--seed", type=int, metavar="N", help=f"seed of these trials (default: {_SEED})"
-    )
+    add_number(parser, "--trials", None, f"trials of an ensemble's weights (default: {_TRIALS})")
+    add_number(parser, "--seed", None, f"seed of these trials (default: {_SEED})")
     _add_drop_options(parser)
     add_filter(parser, "--filter", DEFAULT_FILTER, "questions to score")
     add_json(parser)
     add_ranking(parser)
-    add_long_questions(parser)
 
 
 def _add_drop_options(parser: argparse.ArgumentParser) -> None:
@@ -101,12 +90,8 @@ def _add_drop_options(parser: argparse.ArgumentParser) -> None:
         help="numbers of candidates that a ranker of a sequence may keep (default: 1 to 100 in "
         "steps that grow; none beside --grid)",
     )
-    parser.add_argument(
-        "--place-exits",
-        type=int,
-        metavar="N",
-        help="choose N of the run's exits instead, the last among them",
-    )
+    text = "choose N of the run's exits instead, the last among them"
+    add_number(parser, "--place-exits", None, text)
     limit = parser.add_mutually_exclusive_group()
     limit.add_argument(
         "--max-cost",
@@ -146,25 +131,20 @@ def run(options: argparse.Namespace) -> None:
 
     path = pathlib.Path(options.run)
     if is_ensemble_file(path):
-        _refuse(options, _OF_DROPS, "an ensemble", "a run with several exits, as a cascade has")
+        expected = "a run with several exits, as a cascade has"
+        refuse(options, _OF_DROPS, "with an ensemble", expected)
         if not options.picture:
             raise OptionError("picture", "with an ensemble", "no option: nothing is drawn")
         _tune_weights(options)
     elif is_sequence_file(path):
-        _refuse(options, _OF_WEIGHTS, "a sequence", "the .json file of an ensemble")
-        _refuse(options, ("place_exits",), "a sequence", "a run with several exits")
+        refuse(options, _OF_WEIGHTS, "with a sequence", "the .json file of an ensemble")
+        refuse(options, ("place_exits",), "with a sequence", "a run with several exits")
         _tune_sequence(options)
     else:
-        _refuse(options, _OF_WEIGHTS, "a run", "the .json file of an ensemble")
-        _refuse(options, ("keeps",), "a run", "the .json file of a sequence; for a run --grid")
+        refuse(options, _OF_WEIGHTS, "with a run", "the .json file of an ensemble")
+        expected = "the .json file of a sequence; for a run --grid"
+        refuse(options, ("keeps",), "with a run", expected)
         _tune_drops(options)
-
-
-def _refuse(options: argparse.Namespace, names: Sequence[str], kind: str, expected: str) -> None:
-    """Refuse options that do not apply to a kind of run."""
-    for name in names:
-        if getattr(options, name) not in (None, ""):
-            raise OptionError(name, f"with {kind}", expected)
 
 
 def _tune_weights(options: argparse.Namespace) -> None:
@@ -191,7 +171,8 @@ def _tune_weights(options: argparse.Namespace) -> None:
     lines = [
         f"{tuned.questions} questions, filter {options.filter}; {trials} trials, seed {seed}",
         table(rows),
-        _gain(tuned, options.metric),
+        f"{options.metric} {100 * tuned.metrics[options.metric]:.2f}, with equal weights "
+        f"{100 * tuned.equal[options.metric]:.2f}; stored in {printable(str(tuned.path))}",
     ]
     result = {
         "questions": tuned.questions,
@@ -204,13 +185,6 @@ def _tune_weights(options: argparse.Namespace) -> None:
         "file": str(tuned.path),
     }
     show("\n".join(lines), result, options.json)
-
-
-def _gain(tuned: TunedWeights, metric: str) -> str:
-    return (
-        f"{metric} {100 * tuned.metrics[metric]:.2f}, with equal weights "
-        f"{100 * tuned.equal[metric]:.2f}; stored in {printable(str(tuned.path))}"
-    )
 
 
 def _tune_sequence(options: argparse.Namespace) -> None:

@@ -14,12 +14,17 @@ all fields.
 from __future__ import annotations
 
 import argparse
-from typing import Any, List
+from typing import Any, Dict, List, Sequence
 
-from wqa.cli.claims import loading_options
-from wqa.cli.options import add_engine, add_long_questions
+from wqa.cli.options import add_engine, add_long_questions, loading_options, refuse
 from wqa.cli.output import add_json, show
 from wqa.cli.rank import read_lines, utf8_argument
+
+#: Options of rankings.
+_OF_RANKINGS = (
+    *("drops", "per_exit", "trec_run", "trec_qrels", "total", "ties", "cache"),
+    *("filter", "metrics", "pool", "pool_size"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,3 +68,62 @@ def _table(verdict: Any) -> str:
     if verdict.unread:
         lines.append(f"{verdict.unread:,} {pieces} not read")
     return "\n".join(lines)
+
+
+def labels_claims(runs: Sequence[str]) -> bool:
+    """Whether RUNs are a single run that labels claims."""
+    from wqa.systems.run_directory import run_kind
+
+    return len(runs) == 1 and run_kind(runs[0]) == "labels"
+
+
+def evaluate_claims(options: argparse.Namespace) -> None:
+    """Evaluate a run that labels claims, and print its label accuracy and the confusion."""
+    from wqa.data import read_claims
+    from wqa.data.claims import LABELS
+    from wqa.evaluation import label_accuracy
+    from wqa.io.progress import with_bar
+    from wqa.systems.load_readers import load_verifier
+    from wqa.text import naming_file, note_long_questions
+
+    problem = "with a RUN that labels claims and ranks nothing"
+    refuse(options, _OF_RANKINGS, problem, "a ranker")
+    claims = list(read_claims(options.data))
+    verifier = load_verifier(options.runs[0], **loading_options(options))
+    with naming_file(options.data):
+        prepared = verifier.prepare(claims)
+    labelled = with_bar(
+        verifier.label_all(prepared.claims), len(prepared.claims), "labelling", True, "claim"
+    )
+    predictions = {}
+    cut = unread = 0
+    for claim, verdict in zip(prepared.claims, labelled):
+        predictions[claim.id] = verdict.label
+        cut += sum(verdict.truncated)
+        unread += verdict.unread
+    scores = label_accuracy(predictions, prepared.claims)
+    note_long_questions(prepared.truncated, prepared.skipped, names=verifier.texts)
+    result = {
+        "claims": scores.claims,
+        "accuracy": scores.accuracy,
+        "labels": list(LABELS),
+        "confusion": [list(row) for row in scores.confusion],
+        "truncated_claims": prepared.truncated,
+        "skipped_claims": prepared.skipped,
+        "truncated_evidence": cut,
+        "unread_evidence": unread,
+    }
+    show("\n".join([*_title(result), scores.table()]), result, options.json)
+
+
+def _title(result: Dict[str, Any]) -> List[str]:
+    title = f"{result['claims']:,} claims, label accuracy {100 * result['accuracy']:.2f}"
+    if result["skipped_claims"]:
+        title += f", {result['skipped_claims']:,} over-long left out"
+    parts = []
+    for name, what in (("truncated_evidence", "shortened"), ("unread_evidence", "not read")):
+        if result[name]:
+            parts.append(f"{result[name]:,} {what}")
+    if not parts:
+        return [title]
+    return [title, "evidence: " + ", ".join(parts)]
