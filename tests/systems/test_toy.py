@@ -27,6 +27,7 @@ from wqa.systems.load import build_ranker, load_ranker
 from wqa.systems.train import train
 from wqa.training import Start, Trainer
 from wqa.training.schedules import triangular
+from wqa.training.task import Setup
 
 #: Tokens of a batch of four triples: two pairs each, of 64 tokens at most.
 FOUR_TRIPLES = 4 * 2 * 64
@@ -207,7 +208,7 @@ def make_trainer(files, folder, evaluator=None, **changes):
     options = {"learning_rate": 0.1, "warmup_updates": 0, "tokens_per_batch": FOUR_TRIPLES}
     config = TrainingConfig(**{**options, **changes})
     own_config = ToyConfig(units=12)
-    task = ToyTask.create(SYSTEM, Start(), own_config, str(files["train"]), config, 64)
+    task = ToyTask.create(Setup(SYSTEM, Start(), own_config, str(files["train"]), config, 64))
     mx.random.seed(0)
     task.initialize(Start(), parse_devices(config.ctx))
     folder.mkdir()

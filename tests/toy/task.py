@@ -9,14 +9,12 @@ import mxnet as mx
 import numpy as np
 import tokenizers
 
-from toy.network import ToyConfig, ToyNetwork
-from wqa.config import TrainingConfig
-from wqa.config.systems import System
+from toy.network import ToyNetwork
 from wqa.data import Question, filter_questions, read_questions
 from wqa.errors import DataError, OptionError
 from wqa.io.files import sha256
 from wqa.text import Encoded, PairEncoder, Tokenizer, bucketed, pad_pairs
-from wqa.training import Start, Task
+from wqa.training import Setup, Task
 from wqa.training.losses import cross_entropy
 
 #: Inputs of the network.
@@ -54,20 +52,13 @@ class ToyTask(Task):
         self.max_length, self.digest = encoder.max_length, digest
 
     @classmethod
-    def create(  # type: ignore[override]
-        cls,
-        system: System,
-        start: Start,
-        own_config: ToyConfig,
-        train_file: str,
-        config: TrainingConfig,
-        max_length: int,
-    ) -> ToyTask:
+    def create(cls, setup: Setup) -> ToyTask:
+        start, own_config, train_file = setup.start, setup.own_config, setup.train_file
         if start.name:
             raise OptionError("encoder and init", start.name, "neither: the toy has no encoder")
-        questions = filter_questions(read_questions(train_file), config.train_filter)
+        questions = filter_questions(read_questions(train_file), setup.config.train_filter)
         tokenizer = word_tokenizer(questions, own_config.vocab_size)
-        encoder = PairEncoder(tokenizer, max_length)
+        encoder = PairEncoder(tokenizer, setup.max_length)
         triples = triples_of(questions, encoder)
         if not triples:
             raise DataError(train_file, "no answer beside a wrong candidate", "at least one")

@@ -56,7 +56,7 @@ EXTRAS: Dict[str, Tuple[Tuple[str, ...], str]] = {
     "tensorboard": (("tensorboardX",), "`wqa train --log-dir`"),
     "completion": (("shtab",), "`wqa completion`"),
     "ray": (("ray", "grpcio"), "`wqa score --cluster`, on Python 3.10 or newer"),
-    "serve": (("fastapi", "uvicorn", "prometheus-client"), "`wqa serve`"),
+    "serve": (("fastapi", "pydantic", "uvicorn", "prometheus-client"), "`wqa serve`"),
     "pyterrier": (("python-terrier",), "rankers in pipelines of PyTerrier"),
     "langchain": (("langchain-core",), "rankers in retrievers of LangChain"),
     "llamaindex": (("llama-index-core",), "rankers in query engines of LlamaIndex"),

@@ -39,7 +39,7 @@ from wqa.training.schedules import (
     with_chosen,
 )
 from wqa.training.start import open_start
-from wqa.training.task import Task
+from wqa.training.task import Setup, Task
 from wqa.training.teachers import ScoreTeacher, open_teachers, scores_of_teachers
 from wqa.training.trainer import Evaluator, Trainer
 from wqa.training.workers import Workers, open_workers
@@ -157,7 +157,8 @@ def train(
         if resume:
             config = _with_earlier(config, run)
         with open_start(encoder, init) as start:
-            task = kind.task_type().create(kind, start, own_config, train_file, config, max_length)
+            setup = Setup(kind, start, own_config, train_file, config, max_length)
+            task = kind.task_type().create(setup)
             choose_training_engine(task.network, config)
             schedule = _schedule(task, config, run, workers)
             given, config = config, with_chosen(config, schedule)

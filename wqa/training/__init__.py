@@ -4,13 +4,14 @@ import wqa.models  # noqa: F401 - prepares the process before any module here im
 from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
 from wqa.training.schedules import ExitTask
 from wqa.training.start import Start
-from wqa.training.task import PairTask, Task
+from wqa.training.task import PairTask, Setup, Task
 from wqa.training.trainer import Trainer
 
 __all__ = [
     "ExitTask",
     "PairTask",
     "Pairs",
+    "Setup",
     "Start",
     "StoredPairs",
     "Task",

@@ -6,7 +6,7 @@ clipping, weight decay, schedule, checkpoints, evaluation and progress.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
@@ -15,18 +15,44 @@ from wqa.config import TrainingConfig
 from wqa.config.systems import System
 from wqa.data import filter_questions, read_questions
 from wqa.data.formats import data_digest
-from wqa.models import Network, NetworkConfig
-from wqa.text import (
-    PairEncoder,
-    PairStore,
-    Tokenizer,
-    is_store,
-    naming_file,
-    note_long_questions,
-)
+from wqa.models import Network
+from wqa.text import PairEncoder, PairStore, is_store, naming_file, note_long_questions
 from wqa.training.losses import cross_entropy, taught_loss, teachers_of
 from wqa.training.pairs import Pairs, StoredPairs, TrainingPairs
 from wqa.training.start import Start
+
+
+class Setup(NamedTuple):
+    """What a training gives its task.
+
+    Parameters
+    ----------
+    system : System
+        Record of the system.
+    start : Start
+        Encoder or run that the training starts from.
+    own_config : NetworkConfig
+        Configuration of the system.
+    train_file : str
+        File or store of training data.
+    config : TrainingConfig
+        Settings of the training.
+    max_length : int
+        Greatest length of an input in tokens.
+    """
+
+    system: System
+    start: Start
+    own_config: Any
+    train_file: str
+    config: TrainingConfig
+    max_length: int
+
+    def network(self) -> Any:
+        """Make the network of the system, with the encoder's sizes; its parameters are not
+        initialised.
+        """
+        return self.system.network_type()(self.start.backbone(), self.own_config)
 
 
 class Task:
@@ -58,31 +84,13 @@ class Task:
     digest: str
 
     @classmethod
-    def create(
-        cls,
-        system: System,
-        start: Start,
-        own_config: NetworkConfig,
-        train_file: str,
-        config: TrainingConfig,
-        max_length: int,
-    ) -> Task:
+    def create(cls, setup: Setup) -> Task:
         """Build the task of a training, without initialising parameters or writing files.
 
         Parameters
         ----------
-        system : System
-            Record of the system.
-        start : Start
-            Encoder or run that the training starts from.
-        own_config : NetworkConfig
-            Configuration of the system.
-        train_file : str
-            File or store of training data.
-        config : TrainingConfig
-            Settings of the training.
-        max_length : int
-            Greatest length of an input in tokens.
+        setup : Setup
+            What the training is given.
 
         Returns
         -------
@@ -256,10 +264,11 @@ class PairTask(Task):
         self._teacher_scores: Optional[np.ndarray] = None
 
     @classmethod
-    def create(cls, system, start, own_config, train_file, config, max_length) -> PairTask:
-        tokenizer = cls.make_tokenizer(start, train_file)
-        network = cls.make_network(system, start, own_config, tokenizer)
-        encoder = network.text_encoder(tokenizer, max_length, config.long_questions)
+    def create(cls, setup: Setup) -> PairTask:
+        train_file, config = setup.train_file, setup.config
+        network = cls.make_network(setup)
+        tokenizer = setup.start.tokenizer()
+        encoder = network.text_encoder(tokenizer, setup.max_length, config.long_questions)
         if is_store(train_file):
             store = PairStore(train_file)
             pairs: Pairs = StoredPairs(store, encoder, config.train_filter, config.shuffle)
@@ -279,41 +288,20 @@ class PairTask(Task):
         return cls(network, encoder, pairs, config, digest)
 
     @classmethod
-    def make_tokenizer(cls, start: Start, train_file: str) -> Tokenizer:
-        """Make the tokenizer of the training; by default that of the encoder or run.
-
-        Parameters
-        ----------
-        start : Start
-            Encoder or run that the training starts from.
-        train_file : str
-            File or store of training data.
-
-        Returns
-        -------
-        Tokenizer
-        """
-        return start.tokenizer()
-
-    @classmethod
-    def make_network(
-        cls, system: System, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
-    ) -> Network:
+    def make_network(cls, setup: Setup) -> Network:
         """Make the network to train; by default that of the system, with the encoder's sizes.
 
         Parameters
         ----------
-        system, start, own_config
-            As `create` takes them.
-        tokenizer : Tokenizer
-            Tokenizer of the training.
+        setup : Setup
+            What the training is given.
 
         Returns
         -------
         Network
             Network whose parameters are not initialised.
         """
-        return system.network_type()(start.backbone(), own_config)
+        return setup.network()
 
     def teach(self, scores_of: Callable[[Pairs], np.ndarray]) -> None:
         self._teacher_scores = scores_of(self.pairs)

@@ -36,6 +36,7 @@ from wqa.text.batching import bucketed
 from wqa.text.long_questions import prepare_questions
 from wqa.training.schedules import exit_of_update
 from wqa.training.start import EncoderStart, RunStart
+from wqa.training.task import Setup
 from wqa.training.trainer import Trainer
 
 SIZE = {
@@ -536,7 +537,7 @@ def task_of(start, corpus, config=None, max_length=40, **options):
     return (
         SYSTEMS["dcbert"]
         .task_type()
-        .create(SYSTEMS["dcbert"], start, own, str(corpus), config, max_length)
+        .create(Setup(SYSTEMS["dcbert"], start, own, str(corpus), config, max_length))
     )
 
 

@@ -23,6 +23,7 @@ from wqa.systems.train import train
 from wqa.training import Trainer
 from wqa.training.losses import cross_entropy
 from wqa.training.start import open_start
+from wqa.training.task import Setup
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
 
@@ -242,7 +243,9 @@ def started(start, **options):
     with open_start(**start) as opened:
         config = TrainingConfig(max_updates=1)
         data = str(builtin_path("dev"))
-        task = SYSTEMS["mhs"].task_type().create(SYSTEMS["mhs"], opened, own, data, config, 64)
+        task = (
+            SYSTEMS["mhs"].task_type().create(Setup(SYSTEMS["mhs"], opened, own, data, config, 64))
+        )
         mx.random.seed(4)
         line = task.initialize(opened, parse_devices("cpu"))
     return task.network, line
@@ -369,7 +372,9 @@ def test_a_student_starts_and_trains_on_several_devices(tiny_encoder, tmp_path):
     with open_start(init=str(tmp_path / "pairwise")) as start:
         config, own = TrainingConfig(max_updates=1), MHSConfig()
         data = str(builtin_path("dev"))
-        task = SYSTEMS["mhs"].task_type().create(SYSTEMS["mhs"], start, own, data, config, 64)
+        task = (
+            SYSTEMS["mhs"].task_type().create(Setup(SYSTEMS["mhs"], start, own, data, config, 64))
+        )
         task.initialize(start, devices)
     for name, parameter in task.network._collect_params_with_prefix().items():
         first, second = (array.asnumpy() for array in parameter.list_data())

@@ -26,6 +26,7 @@ from wqa.systems.train import train
 from wqa.text import load_tokenizer
 from wqa.training import Trainer
 from wqa.training.start import open_start
+from wqa.training.task import Setup
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
 
@@ -247,7 +248,7 @@ def make_task(folder, config=None, long_questions="error", **options):
         return (
             SYSTEMS["mspp"]
             .task_type()
-            .create(SYSTEMS["mspp"], start, own, str(builtin_path("train")), config, 128)
+            .create(Setup(SYSTEMS["mspp"], start, own, str(builtin_path("train")), config, 128))
         )
 
 
@@ -337,7 +338,7 @@ def test_onednn_has_the_gradients_of_mxnet(family_encoder, tmp_path, options):
 def filled(start_options, network):
     with open_start(**start_options) as start:
         task = SYSTEMS["mspp"].task_type()
-        built = task.make_network(SYSTEMS["mspp"], start, network, None)
+        built = task.make_network(Setup(SYSTEMS["mspp"], start, network, "", TrainingConfig(), 128))
         loader = object.__new__(task)
         loader.network = built
         mx.random.seed(0)

@@ -32,6 +32,7 @@ from wqa.systems.train import train
 from wqa.text import load_tokenizer
 from wqa.training import Trainer
 from wqa.training.start import open_start
+from wqa.training.task import Setup
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
 
@@ -185,7 +186,7 @@ def test_the_losses_by_hand(documents, tiny_encoder):
         task = (
             SYSTEMS[SYSTEM]
             .task_type()
-            .create(SYSTEMS[SYSTEM], start, own, str(documents), config, 128)
+            .create(Setup(SYSTEMS[SYSTEM], start, own, str(documents), config, 128))
         )
         task.initialize(start, [mx.cpu()])
     plan = task.plan(600, np.random.default_rng(0))
@@ -258,7 +259,7 @@ def test_onednn_has_the_gradients_of_mxnet(documents, tiny_encoder, tmp_path):
             task = (
                 SYSTEMS[SYSTEM]
                 .task_type()
-                .create(SYSTEMS[SYSTEM], start, own, str(documents), config, 128)
+                .create(Setup(SYSTEMS[SYSTEM], start, own, str(documents), config, 128))
             )
         task.network = network
         run = tmp_path / engine

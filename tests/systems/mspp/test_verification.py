@@ -49,6 +49,7 @@ from wqa.text import load_tokenizer
 from wqa.training import Trainer
 from wqa.training.losses import label_cross_entropy
 from wqa.training.start import open_start
+from wqa.training.task import Setup
 
 pytestmark = pytest.mark.onednn  # engine="auto" is oneDNN where it is
 
@@ -189,7 +190,7 @@ def make_task(folder, path, config=None, system=SYSTEM, **options):
         return (
             SYSTEMS[system]
             .task_type()
-            .create(SYSTEMS[system], start, own, str(path), config or TrainingConfig(), 128)
+            .create(Setup(SYSTEMS[system], start, own, str(path), config or TrainingConfig(), 128))
         )
 
 

@@ -16,18 +16,17 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import mxnet as mx
 import numpy as np
 
-from wqa.config import TrainingConfig, from_dict
-from wqa.config.systems import System
+from wqa.config import from_dict
 from wqa.data.word_vectors import read_word_vectors
 from wqa.errors import DataError, OptionError, printable
 from wqa.io.streams import note_counts
-from wqa.models import Network, NetworkConfig
+from wqa.models import Network
 from wqa.systems.cosinet.inputs import plan_lists
 from wqa.text import Tokenizer, WordTokenizer, embedding_matrix
 from wqa.text.words import BUCKETS
 from wqa.training.losses import listwise_divergence
 from wqa.training.start import Start
-from wqa.training.task import PairTask
+from wqa.training.task import PairTask, Setup
 
 #: Fields of `wqa.systems.cosinet.config.ListConfig` that the word vectors determine.
 FROM_WORDS = ("rows", "width", "words_sha256", "buckets")
@@ -107,27 +106,19 @@ class ListTask(PairTask):
         self._longest = longest[has_positive]
 
     @classmethod
-    def create(
-        cls,
-        system: System,
-        start: Start,
-        own_config: NetworkConfig,
-        train_file: str,
-        config: TrainingConfig,
-        max_length: int,
-    ) -> ListTask:
-        chosen, filled = _open(system.name, start, own_config)
-        task: Any = super().create(system, chosen, filled, train_file, config, max_length)
+    def create(cls, setup: Setup) -> ListTask:
+        chosen, filled = _open(setup.system.name, setup.start, setup.own_config)
+        task: Any = super().create(setup._replace(start=chosen, own_config=filled))
         task._start = chosen
-        task._check_words(train_file)
-        task._note(train_file)
+        task._check_words(setup.train_file)
+        cut = (task.pairs.truncated, "candidate", f"cut to {task.encoder.max_length} words")
+        left_out = (task.without_positive, "question", "without a positive left out")
+        note_counts(setup.train_file, (cut, left_out))
         return task
 
     @classmethod
-    def make_network(
-        cls, system: System, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
-    ) -> Network:
-        return system.network_type()(None, own_config)
+    def make_network(cls, setup: Setup) -> Network:
+        return setup.system.network_type()(None, setup.own_config)
 
     def _check_words(self, train_file: str) -> None:
         """Refuse word vectors of none of the corpus's words, and say if they are of few."""
@@ -148,12 +139,6 @@ class ListTask(PairTask):
                 f"{train_file}: only {share:.0%} of its words, as often as they occur, have vectors"
             )
             LOGGER.warning(printable(note))
-
-    def _note(self, train_file: str) -> None:
-        """Say what was cut and left out."""
-        cut = (self.pairs.truncated, "candidate", f"cut to {self.encoder.max_length} words")
-        left_out = (self.without_positive, "question", "without a positive left out")
-        note_counts(train_file, (cut, left_out))
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return (self._start or start).fill(self.network, devices)

@@ -15,14 +15,14 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import mxnet as mx
 import numpy as np
 
-from wqa.config.systems import System
 from wqa.errors import OptionError
-from wqa.models import Backbone, Network, NetworkConfig
+from wqa.models import Backbone, Network
 from wqa.models.exits import ExitNetwork
 from wqa.models.heads import FirstPositionHead
-from wqa.text import Tokenizer, bucketed, plan_batches
+from wqa.text import bucketed, plan_batches
 from wqa.training.schedules import ExitTask
 from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters
+from wqa.training.task import Setup
 
 #: Name of the system, for starts from a run of it.
 SYSTEM = "dcbert"
@@ -52,12 +52,10 @@ class DCBERTTask(ExitTask):
             )
 
     @classmethod
-    def make_network(
-        cls, system: System, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
-    ) -> Network:
-        network = super().make_network(system, start, own_config, tokenizer)
-        run = start.run_config()
-        if run is not None and run.system == system.name:
+    def make_network(cls, setup: Setup) -> Network:
+        network = super().make_network(setup)
+        run = setup.start.run_config()
+        if run is not None and run.system == setup.system.name:
             for name in _SHAPE:
                 # Runs of earlier versions lack the newer fields.
                 stored = run.network.get(name, getattr(type(network.own_config), name))

@@ -15,15 +15,14 @@ from typing import Any, Dict, Sequence
 
 import mxnet as mx
 
-from wqa.config.systems import System
 from wqa.errors import OptionError
-from wqa.models import Network, NetworkConfig
+from wqa.models import Network
 from wqa.models.exits import ExitConfig
 from wqa.models.heads import FirstPositionHead
 from wqa.systems.mhs.network import StudentStart
-from wqa.text import Tokenizer
 from wqa.training.schedules import ExitTask
 from wqa.training.start import INITIAL_SIGMA, Start, copy_layers, copy_parameters
+from wqa.training.task import Setup
 
 #: Name of the system, for starts from a student.
 SYSTEM = "mhs"
@@ -47,12 +46,10 @@ class MHSTask(ExitTask):
         return self.network.own_config.heads
 
     @classmethod
-    def make_network(
-        cls, system: System, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
-    ) -> Network:
-        network = super().make_network(system, start, own_config, tokenizer)
-        run = start.run_config()
-        if run is not None and run.system == system.name:
+    def make_network(cls, setup: Setup) -> Network:
+        network = super().make_network(setup)
+        run = setup.start.run_config()
+        if run is not None and run.system == setup.system.name:
             wanted = [getattr(network.own_config, name) for name in _SHAPE]
             stored = [run.network.get(name) for name in _SHAPE]
             if stored != wanted:

@@ -14,15 +14,12 @@ import mxnet as mx
 import numpy as np
 from tqdm import tqdm
 
-from wqa.config import TrainingConfig
-from wqa.config.systems import System
 from wqa.data import read_claims
 from wqa.data.claims import LABELS, Claim
 from wqa.errors import DataError, OptionError, QuestionTooLong, check_choice
 from wqa.evaluation import claim_evaluator
 from wqa.io.files import sha256
 from wqa.io.streams import note_counts
-from wqa.models import NetworkConfig
 from wqa.systems.mspp.inputs import JointEncoder, JointInput
 from wqa.systems.mspp.task import check_start, fill_joint, plan_rows
 from wqa.systems.mspp.verifier import OF_CLAIMS, Verifier, encode_claim, prepare_claims
@@ -30,7 +27,7 @@ from wqa.text import is_store, naming_file, note_long_questions
 from wqa.training.losses import label_cross_entropy
 from wqa.training.pairs import SHUFFLES
 from wqa.training.start import Start
-from wqa.training.task import Task
+from wqa.training.task import Setup, Task
 
 
 class ClaimExamples(NamedTuple):
@@ -98,25 +95,18 @@ class ClaimTask(Task):
         self._lengths = np.array([joint.length for joint in examples.inputs])
 
     @classmethod
-    def create(
-        cls,
-        system: System,
-        start: Start,
-        own_config: NetworkConfig,
-        train_file: str,
-        config: TrainingConfig,
-        max_length: int,
-    ) -> ClaimTask:
+    def create(cls, setup: Setup) -> ClaimTask:
+        train_file, config = setup.train_file, setup.config
         if is_store(train_file):
             raise DataError(train_file, "a store, which has no claims", "JSONL of claims")
         if config.train_filter != "all":
             expected = "all, as a claim has no right or wrong candidates"
             raise OptionError("train_filter", config.train_filter, expected)
-        own_config = _with_names(own_config)
-        check_start(start, own_config)
-        tokenizer = start.tokenizer()
-        network = system.network_type()(start.backbone(), own_config)
-        encoder: Any = network.text_encoder(tokenizer, max_length, config.long_questions)
+        setup = setup._replace(own_config=_with_names(setup.own_config))
+        check_start(setup.start, setup.own_config)
+        tokenizer = setup.start.tokenizer()
+        network = setup.network()
+        encoder = network.text_encoder(tokenizer, setup.max_length, config.long_questions)
         claims = list(read_claims(train_file))
         bar = tqdm(claims, desc="encoding", unit="claim", delay=2, file=sys.stderr)
         with naming_file(train_file):

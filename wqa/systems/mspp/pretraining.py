@@ -19,10 +19,9 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import TrainingConfig
-from wqa.config.systems import System
 from wqa.data.paragraphs import Minima, note_left_out
 from wqa.errors import DataError, OptionError
-from wqa.models import NetworkConfig, parse_devices
+from wqa.models import parse_devices
 from wqa.systems.mspp.examples import (
     KINDS,
     POSITIVE,
@@ -36,7 +35,7 @@ from wqa.systems.mspp.stream import ParagraphStream
 from wqa.systems.mspp.task import Spreads, check_start, fill_joint, spread
 from wqa.training.losses import cross_entropy
 from wqa.training.start import Start
-from wqa.training.task import Task
+from wqa.training.task import Setup, Task
 
 #: Seed of the masks, so that each evaluation predicts the same tokens.
 SEED = 0
@@ -167,24 +166,16 @@ class ParagraphTask(Task):
         self._spreads = Spreads()
 
     @classmethod
-    def create(
-        cls,
-        system: System,
-        start: Start,
-        own_config: NetworkConfig,
-        train_file: str,
-        config: TrainingConfig,
-        max_length: int,
-    ) -> ParagraphTask:
-        _check_unused(config)
-        check_start(start, own_config)
-        tokenizer = start.tokenizer()
-        network: Any = system.network_type()(start.backbone(), own_config)
-        joint: Any = network.text_encoder(tokenizer, max_length)
+    def create(cls, setup: Setup) -> ParagraphTask:
+        _check_unused(setup.config)
+        check_start(setup.start, setup.own_config)
+        tokenizer = setup.start.tokenizer()
+        network = setup.network()
+        joint = network.text_encoder(tokenizer, setup.max_length)
         encoder = ParagraphEncoder(joint, Masking(tokenizer, network.own_config.mask_rate))
-        stream = open_stream(train_file, own_config)
+        stream = open_stream(setup.train_file, setup.own_config)
         counts = stream.count()
-        note_left_out(counts, train_file)
+        note_left_out(counts, setup.train_file)
         return cls(network, encoder, stream, counts.examples, source_digest(stream))
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:

@@ -14,20 +14,18 @@ from typing import Any, Dict, List, Optional, Sequence
 import mxnet as mx
 import numpy as np
 
-from wqa.config import TrainingConfig
-from wqa.config.systems import System
 from wqa.errors import OptionError
 from wqa.io.streams import note_counts
-from wqa.models import Network, NetworkConfig
+from wqa.models import Network
 from wqa.systems.mspp.config import SINGLE_LABEL
 from wqa.systems.mspp.network import SourceEncoder
-from wqa.text import Tokenizer, bucketed
+from wqa.text import bucketed
 from wqa.text.batching import BUCKET
 from wqa.text.decoupled import SPECIALS
 from wqa.training.logs import LOGGER
 from wqa.training.losses import cross_entropy
 from wqa.training.start import INITIAL_SIGMA, Start, copy_parameters
-from wqa.training.task import PairTask
+from wqa.training.task import PairTask, Setup
 
 #: Label of a candidate that is missing in a group.
 MISSING_LABEL = -1
@@ -77,26 +75,16 @@ class MSPPTask(PairTask):
         return bucketed(longest, self.max_length)
 
     @classmethod
-    def create(
-        cls,
-        system: System,
-        start: Start,
-        own_config: NetworkConfig,
-        train_file: str,
-        config: TrainingConfig,
-        max_length: int,
-    ) -> MSPPTask:
-        task: Any = super().create(system, start, own_config, train_file, config, max_length)
+    def create(cls, setup: Setup) -> MSPPTask:
+        task: Any = super().create(setup)
         done = f"cut to {task.encoder.max_length} tokens"
-        note_counts(train_file, [(task.pairs.truncated, "candidate", done)])
+        note_counts(setup.train_file, [(task.pairs.truncated, "candidate", done)])
         return task
 
     @classmethod
-    def make_network(
-        cls, system: System, start: Start, own_config: NetworkConfig, tokenizer: Tokenizer
-    ) -> Network:
-        check_start(start, own_config)
-        return super().make_network(system, start, own_config, tokenizer)
+    def make_network(cls, setup: Setup) -> Network:
+        check_start(setup.start, setup.own_config)
+        return super().make_network(setup)
 
     def initialize(self, start: Start, devices: Sequence[mx.Context]) -> str:
         return fill_joint(self.network, start, devices)

@@ -42,7 +42,7 @@ from wqa.text import (
 )
 from wqa.training.losses import span_cross_entropy
 from wqa.training.pairs import SHUFFLES
-from wqa.training.task import Task
+from wqa.training.task import Setup, Task
 
 LOGGER = logging.getLogger(__name__)
 
@@ -231,15 +231,16 @@ class ReaderTask(Task):
         self._questions = np.array([example.question for example in examples.examples])
 
     @classmethod
-    def create(cls, system, start, own_config, train_file, config, max_length) -> ReaderTask:
+    def create(cls, setup: Setup) -> ReaderTask:
+        train_file, config, own_config = setup.train_file, setup.config, setup.own_config
         if is_store(train_file):
             raise DataError(
                 train_file, "a store, which has no answers", "canonical JSONL with answers"
             )
-        tokenizer = start.tokenizer()
-        network = system.network_type()(start.backbone(), own_config)
-        check_length(max_length, network.max_positions)
-        encoder = PairEncoder(tokenizer, max_length, config.long_questions)
+        tokenizer = setup.start.tokenizer()
+        network = setup.network()
+        check_length(setup.max_length, network.max_positions)
+        encoder = PairEncoder(tokenizer, setup.max_length, config.long_questions)
         windows = WindowEncoder(encoder, own_config.stride)
         questions = filter_questions(read_questions(train_file), config.train_filter)
         bar = tqdm(questions, desc="encoding", unit="question", delay=2, file=sys.stderr)
