@@ -25,7 +25,7 @@ from wqa.training.start import Start
 class Setup(NamedTuple):
     """What a training gives its task.
 
-    Parameters
+    Attributes
     ----------
     system : System
         Record of the system.
