@@ -83,10 +83,9 @@ def look_up(connection: sqlite3.Connection, ids: Sequence[str]) -> Dict[str, Ent
     return entries
 
 
-def count_documents(connection: sqlite3.Connection, path: pathlib.Path) -> int:
+def count_documents(connection: sqlite3.Connection) -> int:
     """Count the documents of a cache."""
-    with index_errors(path):
-        return connection.execute("SELECT count(*) FROM documents").fetchone()[0]
+    return connection.execute("SELECT count(*) FROM documents").fetchone()[0]
 
 
 class State(NamedTuple):

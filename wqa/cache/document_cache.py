@@ -163,7 +163,8 @@ class DocumentCache:
 
     def __len__(self) -> int:
         """Number of documents."""
-        return count_documents(self._connection(), self._index)
+        with index_errors(self._index):
+            return count_documents(self._connection())
 
     def stored_digests(self, ids: Sequence[str]) -> Dict[str, bytes]:
         """Look documents up. No entry is read.
@@ -282,8 +283,10 @@ class DocumentCache:
         if is_same and len(mapped.content) >= state.end:
             check_size(mapped.path, state.end)
         else:
-            self._mapped = _Entries(self.path, state, set(mapped.checked) if is_same else set())
-        return self._mapped
+            # Returned as it is made here: another thread may map another state meanwhile.
+            mapped = _Entries(self.path, state, set(mapped.checked) if is_same else set())
+            self._mapped = mapped
+        return mapped
 
     def _connection(self) -> sqlite3.Connection:
         """Connection of this thread. SQLite's must not be used after a fork."""

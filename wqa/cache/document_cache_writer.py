@@ -120,8 +120,7 @@ class DocumentCacheWriter:
         self.settings = stored
 
     def _make_tables(self) -> None:
-        with self._writing_index(), self._connection as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._transaction() as connection:
             for statement in filter(str.strip, _TABLES.split(";")):
                 connection.execute(statement)
             settings = [(name, json.dumps(value)) for name, value in self.settings.items()]
@@ -160,6 +159,20 @@ class DocumentCacheWriter:
                 f"could not be written ({error})",
                 mend="free space or check the folder, then run again; what was committed stays",
             ) from None
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """Commit the changes at the end of the block, or undo them after an error."""
+        with self._writing_index():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                # Not the connection's own context: before Python 3.9.8 a commit that fails stays.
+                self._connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                raise
 
     # Documents
 
@@ -211,9 +224,7 @@ class DocumentCacheWriter:
         self._added, self._removed = {}, []
 
     def _change_index(self, state: State, entries: Any) -> None:
-        # The connection's own context commits the changes, or undoes them after an error.
-        with self._writing_index(), self._connection as connection:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._transaction() as connection:
             removed = [(id,) for id in self._removed]
             connection.executemany("DELETE FROM documents WHERE id = ?", removed)
             query = "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -225,7 +236,8 @@ class DocumentCacheWriter:
 
     def __len__(self) -> int:
         """Number of documents that are committed."""
-        return count_documents(self._connection, self._index)
+        with index_errors(self._index):
+            return count_documents(self._connection)
 
     def used_bytes(self) -> int:
         """Bytes of the index, and of the entries of all documents that are committed."""
