@@ -218,7 +218,8 @@ def work(
         service, server = app.state.service, build_server(app, config, loads_first)
         service.on_ready, service.stop = on_ready, stop
         service.is_draining = lambda: server.should_exit
-        server.should_exit = bool(told)
+        if told:
+            server.should_exit = True
         # uvicorn has handlers of its own while it runs, and raises the signals again at its end.
         server.run(sockets=[listener])
     if service.failure is not None:

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import uuid
-from typing import Any, List
+from typing import Any, Iterator, List
 
 from wqa.errors import WqaError
 from wqa.serve.config import METRICS_FOLDER, ServeConfig
@@ -119,10 +119,9 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
 
     stopping: List[bool] = []
     workers: List[_Worker] = []
-    folder = tempfile.mkdtemp(prefix="wqa_metrics_")
-    with stopping_signals(lambda: stopping.append(True)):
+    with stopping_signals(lambda: stopping.append(True)), _metrics_folder() as folder:
         try:
-            arguments = (folder, listener, run, config, options, served_digest(run, options))
+            arguments = (listener, run, config, options, served_digest(run, options))
             for _ in range(config.workers):
                 workers.append(_Worker(arguments))
             while not stopping:
@@ -140,7 +139,25 @@ def supervise(listener: socket.socket, run: Any, config: ServeConfig, options: A
             return 0 if _stop(workers, listener, config.drain) else LATE
         finally:
             _stop(workers, listener, 0)
-            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _metrics_folder() -> Iterator[str]:
+    """A folder for the values of all workers.
+
+    They get it by the environment: the program that a worker imports first may import
+    prometheus_client.
+    """
+    folder, earlier = tempfile.mkdtemp(prefix="wqa_metrics_"), os.environ.get(METRICS_FOLDER)
+    os.environ[METRICS_FOLDER] = folder
+    try:
+        yield folder
+    finally:
+        if earlier is None:
+            del os.environ[METRICS_FOLDER]
+        else:
+            os.environ[METRICS_FOLDER] = earlier
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _tend(worker: _Worker, mark_dead: Any, folder: str) -> int:
@@ -183,7 +200,6 @@ def _stop(workers: List[_Worker], listener: socket.socket, drain: float) -> bool
 
 
 def _run(
-    folder: str,
     listener: socket.socket,
     run: Any,
     config: ServeConfig,
@@ -194,7 +210,6 @@ def _run(
 ) -> None:
     """The process of a worker."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ[METRICS_FOLDER] = folder
     with json_logs():
         try:
             status = work(
