@@ -123,6 +123,8 @@ def test_the_openapi_page_lists_every_path():
         "/ready",
         "/metrics",
     }
+    metrics = page["paths"]["/metrics"]["get"]["responses"]["200"]
+    assert set(metrics["content"]) == {"text/plain"}
 
 
 def test_cohere_and_jina_share_an_answer():

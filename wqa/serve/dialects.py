@@ -2,9 +2,8 @@
 
 Cohere's v1 and Jina's API share the path ``/v1/rerank`` and nearly all of their fields. One answer
 serves both: it has the ``id`` and ``meta`` of Cohere's, the ``model`` and ``usage`` of Jina's.
-`wqa.serve.requests` has the errors of each.
-
-What the answers of all dialects are made of: candidates in their order, with our own fields.
+`wqa.serve.requests` has the errors of each. The answers of all dialects have the candidates in
+their order, with our own fields.
 """
 
 from __future__ import annotations
