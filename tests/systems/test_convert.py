@@ -88,6 +88,8 @@ def test_classifiers_rank_at_once_convert_and_go_back(family_encoder, tmp_path):
     report = convert(family_encoder, tmp_path / "converted")
     assert report.system == "pairwise" and not report.unused and report.read == report.mapped
     np.testing.assert_array_equal(scores(tmp_path / "converted"), expected)
+    card = (tmp_path / "converted" / "README.md").read_text(encoding="utf-8")
+    assert f"| exits | `[{report.config.num_layers}]` |" in card  # as config.json says it
     assert read_backbone_config(tmp_path / "converted") == read_backbone_config(family_encoder)
     ours, theirs = (
         values(load_backbone(folder)) for folder in (tmp_path / "converted", family_encoder)

@@ -31,7 +31,7 @@ from wqa.systems.checkpoints import (
     find_layout,
     is_tensor_file,
 )
-from wqa.systems.saving import write_run
+from wqa.systems.saving import as_json, write_run
 from wqa.text import Tokenizer, load_tokenizer
 
 #: Greatest length of a pair that a converted run records.
@@ -208,7 +208,7 @@ def _write(
     record = RunConfig(
         system=report.system,
         backbone=report.config,
-        network=dataclasses.asdict(own_config) if own_config else {},
+        network=as_json(own_config) if own_config else {},
         max_length=min(max_length, report.config.max_positions),
         encoder=source,
         versions=library_versions(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+from typing import Any, Dict
 
 import mxnet as mx
 from mxnet.gluon import Block
@@ -61,13 +62,18 @@ def save_run(
     record = RunConfig(
         system=system,
         backbone=model.config,
-        network=json.loads(json.dumps(dataclasses.asdict(model.own_config))),
+        network=as_json(model.own_config),
         max_length=encoder.max_length,
         versions=library_versions(),
         command=command,
     )
     write_run(folder, model, record, encoder.tokenizer)
     return pathlib.Path(folder)
+
+
+def as_json(own_config: Any) -> Dict[str, Any]:
+    """Configuration of a network as ``config.json`` holds it: lists in place of tuples."""
+    return json.loads(json.dumps(dataclasses.asdict(own_config)))
 
 
 def write_run(folder: PathLike, model: Block, record: RunConfig, tokenizer: Tokenizer) -> None:

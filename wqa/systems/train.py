@@ -28,6 +28,7 @@ from wqa.models import library_versions, parse_devices
 from wqa.systems.development import Development
 from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import find_system, system_config
+from wqa.systems.saving import as_json
 from wqa.text import PairEncoder
 from wqa.training.checkpoint import State
 from wqa.training.logs import MetricsFile, TensorBoardLog, lossy_messages
@@ -169,7 +170,7 @@ def train(
             record = RunConfig(
                 system=system,
                 backbone=task.network.config,
-                network=_as_json(task.network.own_config),
+                network=as_json(task.network.own_config),
                 max_length=max_length,
                 training=config,
                 encoder=start.name,
@@ -272,10 +273,6 @@ def _own_config(system: str, options: Dict[str, Any]) -> Any:
     return system_config(system, options)
 
 
-def _as_json(own_config: Any) -> Dict[str, Any]:
-    return json.loads(json.dumps(dataclasses.asdict(own_config)))
-
-
 def _log_start(run: pathlib.Path, line: str) -> None:
     """Log the parts taken from another run, on standard error and in ``metrics.jsonl``."""
     if line and MetricsFile(run / "metrics.jsonl").log_start(line):
@@ -332,7 +329,7 @@ def _is_complete(run: pathlib.Path, record: RunConfig, resume: bool) -> bool:
     if earlier.system == record.system:
         # An earlier version of the package may not have recorded each field.
         kind, where = find_system(record.system).network_type().Config, f"{path}, field network"
-        network = _as_json(from_dict(kind, earlier.network, where))
+        network = as_json(from_dict(kind, earlier.network, where))
         earlier = dataclasses.replace(earlier, network=network)
     for name in _FIXED:
         _compare(path, name, getattr(earlier, name), getattr(record, name))
