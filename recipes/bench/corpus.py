@@ -88,7 +88,7 @@ def write_run(folder, system, config, tokenizer, encoder=None):
     folder : pathlib.Path
         The new directory.
     system : str
-        A key of `wqa.models.SYSTEMS`.
+        A key of `wqa.systems.SYSTEMS`.
     config : wqa.config.BackboneConfig
         Shape of the encoder.
     tokenizer : wqa.text.Tokenizer

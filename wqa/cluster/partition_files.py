@@ -1,15 +1,15 @@
-"""Files of partitions that are computed: a line of JSON, then the bare values of arrays.
+"""Partitions of a job: the manifest, the files of those that are computed, and who computes which.
 
-A file under its final name is whole. Its first line says of which manifest it is, what it counts,
-how long it took and on which processor, and has the SHA-256 of the counts and of what follows. That
-is the same wherever the partition was computed.
+The manifest says what the partitions are, and what all who compute them must agree on. It is
+written once, by whoever comes first. Everybody else compares: digests of the run and the data, the
+options, and what the last bits depend on, such as the number of threads.
 
-The manifest of a job: what its partitions are, and what all who compute them must agree on.
+The file of a partition is a line of JSON, then the bare values of arrays. Under its final name it
+is whole. Its first line says of which manifest it is, what it counts, how long it took and on which
+processor, and has the SHA-256 of the counts and of what follows. That is the same wherever the
+partition was computed.
 
-It is written once, by whoever comes first. Everybody else compares: digests of the run and the
-data, the options, and what the last bits depend on, such as the number of threads.
-
-The handing out of partitions, with a limited number of attempts for each.
+`HandOut` gives partitions to workers, with a limited number of attempts for each.
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Both score a document by a sum over the terms of the question of its weight in t
 its weight in the document. The weights in documents are computed once, so that both methods are one
 sparse matrix and one search.
 
-Terms of a text: hashed n-grams of its words, in DrQA's manner (Chen et al. 2017, section 3.1).
-
-A text is normalized to Unicode NFD and lower-cased. Its tokens are those of DrQA's
+The terms of a text are hashed n-grams of its words, in DrQA's manner (Chen et al. 2017, section
+3.1). A text is normalized to Unicode NFD and lower-cased. Its tokens are those of DrQA's
 ``SimpleTokenizer``: a run of letters, digits and marks, or one other visible character. DrQA's
 published index takes the tokens of CoreNLP instead, which differ in contractions ("does", "n't"),
 abbreviations ("U.S.") and hyphens.
