@@ -28,9 +28,9 @@ import zlib
 import mxnet as mx
 import numpy as np
 
+from wqa.cache.cache_index import STORES, EntryFormat
 from wqa.cache.document_cache import DocumentCache, open_cache, text_digest
 from wqa.cache.document_cache_writer import DocumentCacheWriter
-from wqa.cache.encodings import STORES, EntryFormat
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
 from wqa.data.documents import Document, write_documents

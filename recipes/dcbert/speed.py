@@ -21,7 +21,7 @@ import numpy as np
 from wqa.data import read_questions
 from wqa.errors import WqaError
 from wqa.evaluation import table
-from wqa.inference.cost import FREE
+from wqa.inference.dropping import FREE
 from wqa.inference.timing import time_rankers
 from wqa.io.files import atomic_writer
 from wqa.retrieval import Index, retrieve

@@ -12,7 +12,7 @@ from conftest import child_environment
 from wqa.data import Question
 from wqa.errors import DataError, InputError
 from wqa.inference import Capabilities, Ranker, Ranking
-from wqa.inference.cost import FREE
+from wqa.inference.dropping import FREE
 from wqa.systems.load import load_ranker
 
 ADAPTERS = {"pyterrier": "pyterrier", "langchain": "langchain_core", "llamaindex": "llama_index"}

@@ -24,9 +24,9 @@ from test_resume import KILLER
 import wqa.cache.document_cache_writer as chunk_module
 import wqa.cache.document_cache_writer as writer_module
 import wqa.systems.encode as encoding_module
+from wqa.cache.cache_index import EntryFormat
 from wqa.cache.document_cache import open_cache, text_digest
 from wqa.cache.document_cache_writer import DocumentCacheWriter
-from wqa.cache.encodings import EntryFormat
 from wqa.cli import main
 from wqa.config import EngineConfig
 from wqa.data.documents import Document, read_documents, write_documents

@@ -12,7 +12,7 @@ from wqa.errors import DataError, OptionError
 from wqa.evaluation.agreement import correct_answers, measure_agreement
 from wqa.evaluation.comparison import NamedRanker
 from wqa.inference import Capabilities, CascadeRanker, EnsembleRanker, Ranker, Ranking
-from wqa.inference.cost import FREE
+from wqa.inference.dropping import FREE
 from wqa.pretrained import read_backbone_config
 from wqa.systems.load import load_ranker
 from wqa.systems.registry import build_network

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wqa.data import Candidate, Question
 from wqa.data.word_vectors import WordVectors
 from wqa.inference import EnsembleRanker, Ranker, Ranking, SequentialRanker
-from wqa.inference.cost import FREE
+from wqa.inference.dropping import FREE
 from wqa.inference.ranking import LEAST, STEP, decreasing
 from wqa.pretrained import read_backbone_config
 from wqa.systems.load import build_ranker, load_ranker

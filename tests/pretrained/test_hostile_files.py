@@ -649,7 +649,7 @@ def test_names_that_no_file_can_have(tiny, tmp_path, capsys, monkeypatch):
 def test_an_export_to_a_full_disk_is_a_typed_error(tiny, tmp_path, monkeypatch):
     from safetensors import SafetensorError
 
-    import wqa.pretrained.parameters as parameter_files
+    import wqa.pretrained.load as parameter_files
     from wqa.errors import StorageError
 
     def full(*_):

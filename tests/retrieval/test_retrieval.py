@@ -268,8 +268,8 @@ def test_documents_that_tie_are_in_the_order_of_the_collection(build):
 @pytest.mark.parametrize("method", ["tfidf", "bm25"])
 def test_an_index_that_is_written_in_blocks_is_the_same(build, monkeypatch, method):
     whole = build(method=method)
-    monkeypatch.setattr("wqa.retrieval.build._BLOCK_DOCUMENTS", 2)
-    monkeypatch.setattr("wqa.retrieval.build._BLOCK_POSTINGS", 3)
+    monkeypatch.setattr("wqa.retrieval.collection._BLOCK_DOCUMENTS", 2)
+    monkeypatch.setattr("wqa.retrieval.collection._BLOCK_POSTINGS", 3)
     blocks = build(method=method, name="blocks")
     for question in ("ice caves melt", "rivers freeze", "volcanoes"):
         assert blocks.search(question) == whole.search(question)

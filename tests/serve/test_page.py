@@ -19,7 +19,7 @@ pytest.importorskip("prometheus_client", reason="prometheus-client is not instal
 import uvicorn  # noqa: E402
 
 from wqa.inference import Capabilities, Ranker, Ranking  # noqa: E402
-from wqa.inference.cost import Cost  # noqa: E402
+from wqa.inference.dropping import Cost  # noqa: E402
 from wqa.serve import ServeConfig  # noqa: E402
 from wqa.serve.app import (  # noqa: E402
     FILES,

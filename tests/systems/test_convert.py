@@ -410,7 +410,7 @@ def test_classifiers_of_three_labels_and_cut_ones(checked, tmp_path):
 
 
 def test_a_full_disk_leaves_nothing(checked, tmp_path, monkeypatch):
-    import wqa.pretrained.parameters as parameter_files
+    import wqa.pretrained.load as parameter_files
 
     def full(*_):
         raise OSError(28, "No space left on device")

@@ -22,7 +22,7 @@ from wqa.cli import main
 from wqa.config import BackboneConfig, TrainingConfig, config_digest
 from wqa.data import builtin_path, read_questions
 from wqa.data.digests import RUN_FILES, file_digests, forget_digests, record_digests
-from wqa.engines.onednn.parameters import PRODUCTS, Quantized
+from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.quantize import read_quantized, write_quantized
 from wqa.errors import EncoderError, RunDirectoryError, WqaError
 from wqa.io.files import remove_abandoned, temporary_path

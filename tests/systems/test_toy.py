@@ -20,7 +20,7 @@ from wqa.config import TrainingConfig
 from wqa.data import builtin_path, read_questions, write_questions
 from wqa.errors import OptionError
 from wqa.inference import Capabilities, CascadeRanker, Ranker, Ranking, SequentialRanker
-from wqa.inference.cost import FREE
+from wqa.inference.dropping import FREE
 from wqa.models import parse_devices
 from wqa.systems import SYSTEMS
 from wqa.systems.load import build_ranker, load_ranker

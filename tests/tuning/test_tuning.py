@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from wqa.data import Candidate, Question
 from wqa.errors import DataError, OptionError
 from wqa.evaluation import evaluate
-from wqa.inference.cost import Cost
-from wqa.inference.dropping import dropped
+from wqa.inference.dropping import Cost, dropped
 from wqa.inference.ranker import Ranking
 from wqa.tuning import (
     GRID,

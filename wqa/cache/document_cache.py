@@ -24,6 +24,7 @@ from wqa.cache.cache_index import (
     MAKE,
     MEND,
     Entry,
+    EntryFormat,
     State,
     check_size,
     connect,
@@ -35,7 +36,6 @@ from wqa.cache.cache_index import (
     read_settings,
     read_state,
 )
-from wqa.cache.encodings import EntryFormat
 from wqa.data.records import Candidate
 from wqa.errors import DataError, OptionError, shorten
 from wqa.io.files import PathLike

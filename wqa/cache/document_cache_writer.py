@@ -27,6 +27,8 @@ from wqa.cache.cache_index import (
     INDEX,
     MEND,
     Entry,
+    EntryFormat,
+    PackedDocument,
     State,
     check_size,
     connect,
@@ -34,11 +36,11 @@ from wqa.cache.cache_index import (
     entries_path,
     index_errors,
     look_up,
+    pack_document,
     read_settings,
     read_state,
     refuse_other_files,
 )
-from wqa.cache.encodings import EntryFormat, PackedDocument, pack_document
 from wqa.data.documents import Document
 from wqa.data.partitions import CHARACTERS, Partition, bounded_groups
 from wqa.errors import DataError, StorageError, shorten

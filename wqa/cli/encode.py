@@ -36,8 +36,8 @@ from wqa.errors import OptionError, printable
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``wqa encode`` to its parser."""
+    from wqa.cache.cache_index import STORES
     from wqa.cache.document_cache_writer import PARTITION_TOKENS
-    from wqa.cache.encodings import STORES
 
     parser.add_argument(
         "run", metavar="RUN", nargs="?", help="run directory; needed with --documents"

@@ -13,7 +13,13 @@ from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optio
 
 import numpy as np
 
-from wqa.cache.cache_index import INDEX, refuse_other_files
+from wqa.cache.cache_index import (
+    INDEX,
+    EntryFormat,
+    PackedDocument,
+    pack_document,
+    refuse_other_files,
+)
 from wqa.cache.document_cache import text_digest
 from wqa.cache.document_cache_writer import (
     PARTITION_TOKENS,
@@ -22,7 +28,6 @@ from wqa.cache.document_cache_writer import (
     document_chunks,
     document_partitions,
 )
-from wqa.cache.encodings import EntryFormat, PackedDocument, pack_document
 from wqa.cluster.job import Job, PartitionRunner, Wording
 from wqa.cluster.partition_files import NAME, Content, Layout, Manifest
 from wqa.config import EngineConfig

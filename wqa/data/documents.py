@@ -35,7 +35,7 @@ class Document(NamedTuple):
         Its title, such as the name of the article; empty where it has none.
     meta : dict of str to Any, optional
         What else is known of it, as values of JSON; None where it is absent. Candidates that
-        `wqa.retrieval.retrieve` makes of documents have it too.
+        `wqa.retrieval.collection` makes of documents have it too.
     """
 
     id: str

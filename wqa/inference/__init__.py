@@ -5,8 +5,7 @@ from typing import Any
 
 import wqa.models  # noqa: F401 - prepares the process before any module here imports MXNet
 from wqa.inference.calibrated import Calibration
-from wqa.inference.cost import Cost, relative_cost
-from wqa.inference.dropping import Drop
+from wqa.inference.dropping import Cost, Drop, relative_cost
 from wqa.inference.ensemble import EnsembleRanker
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.ranker import Capabilities, Ranker

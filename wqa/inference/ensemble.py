@@ -16,7 +16,7 @@ import numpy as np
 
 from wqa.data import Question
 from wqa.errors import DataError, OptionError, shorten
-from wqa.inference.cost import Cost
+from wqa.inference.dropping import Cost
 from wqa.inference.lookahead import LookAhead, with_size
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, question_name

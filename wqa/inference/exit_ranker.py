@@ -20,7 +20,7 @@ from tqdm import tqdm
 from wqa.data import Question
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
 from wqa.errors import OptionError
-from wqa.inference.cost import FREE, Cost
+from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import EncodingRanker, GroupPairs, Names, check_finite, names_of_group
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking

@@ -24,7 +24,7 @@ from scipy.special import expit
 from wqa.data import Candidate, Question
 from wqa.errors import InputError, OptionError, ScoreError, shorten
 from wqa.inference.calibrated import is_probability
-from wqa.inference.cost import Cost
+from wqa.inference.dropping import Cost
 
 #: Least relative difference of two values. Half of it would do for float64 and JSON; this one is
 #: also seen by clients that hold the values in float32.

@@ -14,8 +14,7 @@ import numpy as np
 from wqa.data import Question
 from wqa.errors import OptionError
 from wqa.inference.calibrated import Calibration
-from wqa.inference.cost import FREE, Cost
-from wqa.inference.dropping import Drop, DropRatio, Keep
+from wqa.inference.dropping import FREE, Cost, Drop, DropRatio, Keep
 from wqa.inference.lookahead import LookAhead, with_size
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, check_candidates

@@ -25,7 +25,7 @@ from typing import (
 import numpy as np
 
 from wqa.errors import OptionError, printable
-from wqa.inference.cost import total
+from wqa.inference.dropping import total
 from wqa.inference.ranker import Ranker
 from wqa.inference.ranking import Ranking
 

@@ -21,8 +21,8 @@ from wqa.io.parameter_files import read_layout
 from wqa.models import library_versions
 from wqa.models.exits import ExitNetwork
 from wqa.pretrained.configs import to_huggingface
+from wqa.pretrained.load import write_tensors
 from wqa.pretrained.names import HUGGINGFACE, huggingface_names
-from wqa.pretrained.parameters import write_tensors
 from wqa.pretrained.pickling import write_checkpoint
 from wqa.systems.checkpoints import checkpoint_tensors
 from wqa.systems.load import load_network_ranker

@@ -32,7 +32,7 @@ from wqa.inference.dropping import drop_ratios
 from wqa.io.files import PathLike, sha256
 from wqa.models import Network, parse_devices
 from wqa.pretrained.configs import check_layers
-from wqa.pretrained.parameters import load_parameters, stored_layout
+from wqa.pretrained.load import load_parameters, stored_layout
 from wqa.systems.registry import find_system
 from wqa.text import PairEncoder, load_tokenizer
 

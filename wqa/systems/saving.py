@@ -17,7 +17,7 @@ from wqa.io.files import PathLike
 from wqa.io.locks import new_directory
 from wqa.io.parameter_files import is_finite
 from wqa.models import Network, library_versions
-from wqa.pretrained.parameters import write_parameters
+from wqa.pretrained.load import write_parameters
 from wqa.systems.model_card import write_model_card
 from wqa.systems.registry import SYSTEMS, add_installed_systems
 from wqa.text import PairEncoder, Tokenizer

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from wqa.cache.encodings import STORES
+from wqa.cache.cache_index import STORES
 from wqa.config import EngineConfig, read_json, read_run_config
 from wqa.data import builtin_path, read_questions
 from wqa.data.baselines import BaselineName, parse_baseline

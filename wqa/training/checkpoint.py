@@ -31,7 +31,7 @@ from wqa.io.files import (
     sync_directory,
     temporary_path,
 )
-from wqa.pretrained.parameters import load_parameters, write_parameters
+from wqa.pretrained.load import load_parameters, write_parameters
 from wqa.training.optimizer import FILE as OPTIMIZER
 
 #: Number of checkpoints on disk.

@@ -24,7 +24,7 @@ from wqa.config.reading import open_file
 from wqa.errors import RunDirectoryError, shorten
 from wqa.io.files import storage_errors
 from wqa.io.parameter_files import is_finite
-from wqa.pretrained.parameters import write_tensors
+from wqa.pretrained.load import write_tensors
 from wqa.training.workers import Workers
 
 #: Adam's moments, in MXNet's order.

@@ -17,7 +17,7 @@ from wqa.io.encoder_directories import encoder_directory
 from wqa.models import LayerStack, Network
 from wqa.pretrained import initialize_from, read_backbone_config
 from wqa.pretrained.configs import check_layers
-from wqa.pretrained.parameters import stored_layout, stored_parameter
+from wqa.pretrained.load import stored_layout, stored_parameter
 from wqa.text import Tokenizer, load_tokenizer
 
 #: Standard deviation of new parameters.

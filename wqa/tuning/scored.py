@@ -17,8 +17,7 @@ from wqa.data import Question
 from wqa.errors import DataError, shorten
 from wqa.evaluation import METRICS, by_document_id
 from wqa.evaluation.rankers import cost_before_stages, rank_questions
-from wqa.inference.cost import relative_cost
-from wqa.inference.dropping import drop_ratios, dropped
+from wqa.inference.dropping import drop_ratios, dropped, relative_cost
 from wqa.inference.ranking import Ranking
 from wqa.tuning.configurations import Configuration
 

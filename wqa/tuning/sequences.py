@@ -32,8 +32,7 @@ from wqa.errors import OptionError, shorten
 from wqa.evaluation import evaluate
 from wqa.evaluation.picture import check_matplotlib
 from wqa.evaluation.rankers import questions_that_count, rank_questions
-from wqa.inference.cost import Cost, total
-from wqa.inference.dropping import Drop
+from wqa.inference.dropping import Cost, Drop, total
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranker_files import is_sequence_file
 from wqa.inference.ranking import Ranking

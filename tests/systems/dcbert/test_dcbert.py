@@ -24,7 +24,7 @@ from wqa.errors import (
 )
 from wqa.models import parse_devices
 from wqa.pretrained import load_backbone, read_backbone_config
-from wqa.pretrained.parameters import load_parameters
+from wqa.pretrained.load import load_parameters
 from wqa.systems import SYSTEMS
 from wqa.systems.dcbert.config import DCBERTConfig
 from wqa.systems.dcbert.interactions import PairRows

@@ -18,8 +18,8 @@ from wqa.data import Candidate, Question, builtin_path, read_questions, write_qu
 from wqa.data.documents import Document, write_documents
 from wqa.engines.onednn import PackedBatch, PackedLayers
 from wqa.engines.onednn.library import as_float32, zeros
+from wqa.engines.onednn.operations import Norm
 from wqa.engines.onednn.pair_rows import PairRows
-from wqa.engines.onednn.parameters import Norm
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
 from wqa.inference import cached_timing

@@ -16,7 +16,7 @@ from wqa.engines.choice import packing_obstacle
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.evaluation.rankers import evaluate_ranker
 from wqa.inference import CascadeRanker
-from wqa.inference.cost import total
+from wqa.inference.dropping import total
 from wqa.models.exits import ExitConfig, ExitNetwork
 from wqa.models.heads import Branch, FirstPositionHead, MeanHead
 from wqa.pretrained import read_backbone_config

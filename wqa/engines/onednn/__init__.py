@@ -15,8 +15,8 @@ from wqa.engines.onednn.choice import check_precision, choose_engine, encoding_k
 from wqa.engines.onednn.engine import DenseChain
 from wqa.engines.onednn.gradients import GradientEngine
 from wqa.engines.onednn.library import available, instruction_set
+from wqa.engines.onednn.operations import Quantized
 from wqa.engines.onednn.packed_parts import PackedBatch
-from wqa.engines.onednn.parameters import Quantized
 from wqa.engines.onednn.quantize import quantize_layers, read_quantized, write_quantized
 from wqa.engines.onednn.scoring import PackedLayers
 

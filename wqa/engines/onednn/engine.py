@@ -23,9 +23,8 @@ from wqa.engines.onednn.library import (
     in_usable_thread,
     openmp_threads,
 )
-from wqa.engines.onednn.operations import Operations, Workspace
+from wqa.engines.onednn.operations import Dense, Operations, Workspace
 from wqa.engines.onednn.packed_parts import PackedBatch, round_up
-from wqa.engines.onednn.parameters import Dense
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.engines.onednn.read_rows import ATTENDING
 from wqa.engines.onednn.scoring import PackedLayers

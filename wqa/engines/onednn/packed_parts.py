@@ -25,8 +25,15 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.library import Array, Call, Layout, Scratch, multiplies_bytes
-from wqa.engines.onednn.operations import Operations, Workspace
-from wqa.engines.onednn.parameters import PRODUCTS, Dense, Norm, Quantized, split_queries
+from wqa.engines.onednn.operations import (
+    PRODUCTS,
+    Dense,
+    Norm,
+    Operations,
+    Quantized,
+    Workspace,
+    split_queries,
+)
 from wqa.models.backbone import Embeddings, EncoderLayer
 
 #: Rows are rounded up to a multiple of this: two of AMX's tiles.

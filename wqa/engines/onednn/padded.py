@@ -15,8 +15,7 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.library import Array, Memory, one
-from wqa.engines.onednn.operations import Operations, Workspace
-from wqa.engines.onednn.parameters import address
+from wqa.engines.onednn.operations import Operations, Workspace, address
 from wqa.engines.onednn.primitives import MEAN, VARIANCE
 from wqa.engines.onednn.trained import TrainedNorm, TrainedProduct, view
 

@@ -14,9 +14,8 @@ import numpy as np
 
 from wqa.engines.onednn import primitives
 from wqa.engines.onednn.library import TYPES, Array, Call, Layout, Scratch, as_float32, check_thread
-from wqa.engines.onednn.operations import Operations
+from wqa.engines.onednn.operations import Norm, Operations
 from wqa.engines.onednn.packed_parts import Recent
-from wqa.engines.onednn.parameters import Norm
 from wqa.engines.onednn.primitives import DST, SRC, SRC_1
 
 #: Element type by the NumPy type that carries it.

@@ -18,8 +18,8 @@ from safetensors.numpy import save
 
 from wqa.config import PAIR_FORMS, BackboneConfig
 from wqa.config.reading import open_file
+from wqa.engines.onednn.operations import PRODUCTS, Quantized
 from wqa.engines.onednn.packed_parts import PackedBatch, product_parameter
-from wqa.engines.onednn.parameters import PRODUCTS, Quantized
 from wqa.engines.onednn.scoring import PackedLayers
 from wqa.errors import OptionError, RunDirectoryError
 from wqa.models.backbone import Embeddings, EncoderLayer
@@ -75,7 +75,7 @@ def quantize_layers(
     Returns
     -------
     list of dict of str to Quantized
-        Products of each layer, by the keys of `wqa.engines.onednn.parameters.PRODUCTS`.
+        Products of each layer, by the keys of `wqa.engines.onednn.operations.PRODUCTS`.
 
     Raises
     ------

@@ -19,7 +19,7 @@ import numpy as np
 
 from wqa.config import BackboneConfig
 from wqa.engines.onednn.library import Call, Scratch, as_float32, check_thread, one
-from wqa.engines.onednn.operations import Operations
+from wqa.engines.onednn.operations import Operations, Quantized
 from wqa.engines.onednn.packed_parts import (
     PackedAttention,
     PackedBatch,
@@ -29,7 +29,6 @@ from wqa.engines.onednn.packed_parts import (
     RowBuffers,
     round_up,
 )
-from wqa.engines.onednn.parameters import Quantized
 from wqa.engines.onednn.read_rows import ReadRows
 from wqa.models.backbone import Embeddings, EncoderLayer
 

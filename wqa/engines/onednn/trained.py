@@ -18,7 +18,7 @@ import numpy as np
 from mxnet.base import _LIB, MXCallbackList, c_array, c_handle_array, check_call
 
 from wqa.engines.onednn.library import Array, Layout
-from wqa.engines.onednn.parameters import Dense, Norm, address, shared_memory, split_queries
+from wqa.engines.onednn.operations import Dense, Norm, address, shared_memory, split_queries
 from wqa.models.backbone import Embeddings, EncoderLayer
 
 #: MXNet's numbers of the requests "null" and "add".

@@ -11,7 +11,7 @@ import mxnet as mx
 import numpy as np
 
 from wqa.config import EngineConfig
-from wqa.engines.onednn.parameters import shared_memory
+from wqa.engines.onednn.operations import shared_memory
 from wqa.engines.sparse.recurrence import Direction
 from wqa.errors import OptionError
 from wqa.models import Network, parse_devices

@@ -15,7 +15,7 @@ import numpy as np
 from wqa.data import Question
 from wqa.data.baselines import BaselineName
 from wqa.errors import InputError
-from wqa.inference.cost import FREE
+from wqa.inference.dropping import FREE
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking, check_candidates, question_name
 from wqa.retrieval.methods import BM25, ngrams, tokenize

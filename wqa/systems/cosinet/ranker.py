@@ -24,7 +24,7 @@ from wqa.engines.sparse import (
     network_parameters,
 )
 from wqa.engines.sparse.threads import one_blas_thread
-from wqa.inference.cost import FREE, Cost
+from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import EncodingRanker, Names
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking

@@ -22,8 +22,8 @@ from wqa.engines.mxnet import HybridEngine
 from wqa.engines.onednn import PackedBatch, PackedLayers
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.library import as_float32, zeros
+from wqa.engines.onednn.operations import Norm
 from wqa.engines.onednn.pair_rows import PairRows
-from wqa.engines.onednn.parameters import Norm
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
 from wqa.inference.document_encoder import (
     DocumentEncoder,

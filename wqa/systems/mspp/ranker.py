@@ -23,7 +23,7 @@ from wqa.engines.onednn import PackedBatch, PackedLayers, quantize_layers
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.errors import InputError, check_choice
-from wqa.inference.cost import FREE, Cost
+from wqa.inference.dropping import FREE, Cost
 from wqa.inference.loop import EncodingRanker, Names, check_ids, names_of_group, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
