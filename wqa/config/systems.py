@@ -79,7 +79,7 @@ class System:
     def ranker_type(self, computes: str = "scores") -> Any:
         """Class of what uses a network that computes this, a key of `KINDS`, or None."""
         if isinstance(self.ranker, dict):
-            return import_part(self.ranker[computes])
+            return import_part(self.ranker.get(computes))
         return import_part(self.ranker)
 
     def development_factory(self) -> Any:

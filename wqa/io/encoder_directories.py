@@ -1,7 +1,7 @@
-"""Directories of encoders, in archives and in installed packages too.
+"""Directories of encoders, also in archives and in installed packages.
 
-Encoders of the Hugging Face hub and of GluonNLP's zoo by name, by way of their own libraries and
-caches.
+The name of an encoder of the Hugging Face hub, or of GluonNLP's zoo, is looked up by its own
+library, in the cache of that library or the network.
 """
 
 from __future__ import annotations

@@ -143,6 +143,8 @@ def load_held(directory: PathLike, ctx: Devices = None) -> Tuple[str, Network]:
         if layout is None or system_config(layout.system, {}).computes != "scores":
             _refuse(directory, files)
         network = build_held(layout, files)
+        if network.computes != "scores":  # as its own options say
+            _refuse(directory, files)
         initialize(network, mx.init.Zero(), ctx)
         fill_held(layout, network, files)
     with_gradients(network)

@@ -186,6 +186,19 @@ def test_a_converted_classifier_gives_the_references_logits(tmp_path, head):
         load_ranker(tmp_path / "run")
 
 
+def test_a_directory_ranks_as_its_run_does(tmp_path):
+    directory = write_directory(tmp_path / "authors")
+    convert(directory, tmp_path / "run")
+    ours, theirs = (
+        load_ranker(path, order="original").rank(TEXTS[0], TEXTS[1:]).scores
+        for path in (tmp_path / "run", directory)
+    )
+    np.testing.assert_array_equal(theirs, ours)
+    claims = write_directory(tmp_path / "claims", "IE_1", labels=3)
+    with pytest.raises(EncoderError, match="without a classifier"):
+        load_ranker(claims)
+
+
 def test_what_a_converted_run_records(tmp_path):
     directory = write_directory(tmp_path / "authors")
     tensors = random_tensors()
