@@ -1,10 +1,11 @@
 import json
 import math
+import sys
 
 import mxnet as mx
 import numpy as np
 import pytest
-from conftest import DATA
+from conftest import DATA, ROOT, needs_onednn
 
 from wqa.config import BackboneConfig, EngineConfig
 from wqa.data import Candidate, Question, builtin_path, read_questions
@@ -329,3 +330,24 @@ def test_a_run_of_the_version_before_still_loads():
     for ranking, was in zip(ranker.rank_all(questions), expected["rankings"]):
         assert ranking.order.tolist() == was["order"] and ranking.exits.tolist() == was["exits"]
         np.testing.assert_allclose(ranking.scores, was["scores"], atol=1e-4)
+
+
+@needs_onednn
+def test_a_warm_ranking_enters_few_files(tiny_run):
+    """Whoever follows a ranking reads them."""
+    ranker = load_ranker(tiny_run, drop_ratio=0.3, engine="onednn")
+    question, candidates = "how do tides rise ?", ["The moon pulls the water.", "A cat sleeps."]
+    ranker.rank(question, candidates)  # compiles
+    package, entered = str(ROOT / "wqa"), set()
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            entered.add(frame.f_code.co_filename[len(package) + 1 :])
+
+    sys.setprofile(note)
+    try:
+        ranker.rank(question, candidates)
+    finally:
+        sys.setprofile(None)
+    assert {"inference/exit_ranker.py", "engines/onednn/engine.py"} <= entered
+    assert len(entered) <= 20, sorted(entered)

@@ -156,6 +156,10 @@ RECIPES = {
         "results/mspp/minilm_rerank_claims.txt": "t_test_seeds",
         "results/mspp/logs/minilm_pretrained_IE_k.metrics.jsonl": "mlm_loss",
     },
+    "mspp/separator": {
+        "results/mspp/separator_wikiqa.tsv": "joint IE_k, MSPP",
+        "results/mspp/separator_claims.txt": "t_test_seeds",
+    },
     "mspp/speed": {"results/mspp/speed_float32.txt": "pairwise, joint on its first 2"},
 }
 BENCH = ROOT / "recipes" / "bench"
@@ -219,6 +223,7 @@ NIGHTLY = {
     "cosinet/wikiqa_minilm",
     "mspp/minilm_train",
     "mspp/minilm_tables",
+    "mspp/separator",
 }
 SMOKE_RUNS = []
 for recipe in RECIPES:
