@@ -25,7 +25,7 @@ import wqa.cache.document_cache_writer as chunk_module
 import wqa.cache.document_cache_writer as writer_module
 import wqa.systems.encode as encoding_module
 from wqa.cache.cache_index import EntryFormat
-from wqa.cache.document_cache import open_cache, text_digest
+from wqa.cache.document_cache import DocumentCache, open_cache, text_digest
 from wqa.cache.document_cache_writer import DocumentCacheWriter
 from wqa.cli import main
 from wqa.config import EngineConfig
@@ -454,7 +454,7 @@ def test_the_writer_of_a_second_process_is_refused(stored, held):
 
 READER = """
 import sys, numpy as np
-from wqa.cache.document_cache import open_cache, text_digest
+from wqa.cache.document_cache import DocumentCache, open_cache, text_digest
 cache, seen = open_cache(sys.argv[1]), 0
 ids = [f"D{number}" for number in range(150)]
 digests = [text_digest(id) for id in ids]
@@ -562,6 +562,27 @@ def test_threads_read_at_once(stored):
         for rows in pool.map(lambda _: cache.get_many(list(documents), digests), range(40)):
             for row, expected in zip(rows, documents.values()):
                 np.testing.assert_array_equal(row, expected.astype(np.float16))
+
+
+def test_a_thread_reads_the_file_that_it_has_mapped(stored):
+    path, _ = stored
+
+    class Raced(DocumentCache):
+        """At each mapping of a state another thread maps the state before it."""
+
+        def __setattr__(self, name, value):
+            earlier = self.__dict__.get(name)
+            super().__setattr__(name, value)
+            if name == "_mapped" and earlier is not None:
+                super().__setattr__(name, earlier)
+
+    cache = Raced(path)
+    values = encodings_of([3])[0]
+    with DocumentCacheWriter(path, SETTINGS) as writer:
+        writer.put("new", text_digest("new"), values)
+        writer.commit()
+    [rows] = cache.get_many(["new"], [text_digest("new")])
+    np.testing.assert_array_equal(rows, values.astype(np.float16))
 
 
 def test_a_cache_in_a_folder_without_permission_to_write(stored):

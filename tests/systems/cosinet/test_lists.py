@@ -8,6 +8,7 @@ import signal
 import mxnet as mx
 import numpy as np
 import pytest
+from conftest import needs_onednn
 from hypothesis import given
 from hypothesis import strategies as st
 from test_cosinet import batch
@@ -779,6 +780,7 @@ def test_wrong_options_of_a_ranker_are_refused(run, options, message):
         load_ranker(run, **options)
 
 
+@needs_onednn
 def test_other_precisions_and_engines_are_refused(run, files, capsys):
     for options in (("--engine", "mxnet", "--precision", "bfloat16"), ("--precision", "int8")):
         assert wqa("evaluate", run, "--data", files["dev"], *options) == 2
