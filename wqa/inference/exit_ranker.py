@@ -42,10 +42,10 @@ class CascadeRanker(EncodingRanker):
     It takes the parameters of `wqa.inference.loop.EncodingRanker`.
     """
 
-    def __init__(self, network: Network, encoder: PairEncoder, **options: Any) -> None:
+    def __init__(self, network: Network, encoder: PairEncoder, *drops: Any, **options: Any) -> None:
         self._stage_work = np.array(network.stage_work())
         self._full_work, self._longest = network.full_work(), network.max_positions
-        super().__init__(network, encoder, **options)
+        super().__init__(network, encoder, *drops, **options)
 
     @property
     def capabilities(self) -> Capabilities:

@@ -113,7 +113,7 @@ class EncodingRanker(Ranker):
         Show a bar on standard error while a stage of a group takes longer than two seconds, where
         there are several stages.
     system : str
-        Name of the system, for `Ranker.capabilities`.
+        Name of the system, for `Ranker.capabilities`; by default that of the network's class.
 
     Raises
     ------
@@ -138,7 +138,8 @@ class EncodingRanker(Ranker):
         check_choice("pool", pool, POOLS)
         if pool_size < 1:
             raise OptionError("pool_size", pool_size, "a whole number above 0")
-        self.network, self.encoder, self._system = network, encoder, system
+        self.network, self.encoder = network, encoder
+        self._system = system or type(network).__name__
         self._pool_size = pool_size if pool == "batch" else 0
         self._group_tokens, self._progress = group_tokens, progress
         self._config = engine or EngineConfig(engine="mxnet")

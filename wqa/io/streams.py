@@ -13,31 +13,33 @@ LOGGER = logging.getLogger(__name__)
 
 
 def _losses() -> ContextManager[None]:
-    """Drop errors of a closed pipe or terminal, a full disk, a closed file, or no stream at all."""
-    return contextlib.suppress(OSError, ValueError, AttributeError)
+    """Drop errors of a closed pipe or terminal, a full disk, or a closed file."""
+    return contextlib.suppress(OSError, ValueError)
 
 
 class LossyStream:
     """A stream of text that drops what it cannot write."""
 
     def __init__(self, stream: Optional[TextIO]) -> None:
-        self._stream: Any = stream
+        self._stream = stream
 
     def write(self, text: str) -> int:
         """Write a text, or drop it."""
-        with _losses():
-            self._stream.write(text)
+        if self._stream is not None:
+            with _losses():
+                self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Write what is buffered, if that is possible."""
-        with _losses():
-            self._stream.flush()
+        if self._stream is not None:
+            with _losses():
+                self._stream.flush()
 
     def isatty(self) -> bool:
         """Whether the stream is a terminal."""
         with _losses():
-            return self._stream.isatty()
+            return self._stream is not None and self._stream.isatty()
         return False
 
     def __getattr__(self, name: str) -> Any:

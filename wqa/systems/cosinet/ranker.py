@@ -204,9 +204,9 @@ class ListRanker(EncodingRanker):
     It takes the parameters of `wqa.inference.loop.EncodingRanker`; a text has words for tokens.
     """
 
-    def __init__(self, network: Any, encoder: Any, **options: Any) -> None:
+    def __init__(self, network: Any, encoder: Any, *drops: Any, **options: Any) -> None:
         self._work = network.word_work(), network.list_work()
-        super().__init__(network, encoder, **options)
+        super().__init__(network, encoder, *drops, **options)
 
     def _build_engine(self, quantized: Any) -> ListEngine:
         if choose_ranking_engine(self.network, self._config) == "sparse":

@@ -109,6 +109,8 @@ class JointRanker(EncodingRanker):
         Network that scores candidates, with its parameters on the engine's device.
     encoder : JointEncoder
         Encodes questions with groups of candidates.
+    *drops
+        ``drop_ratio`` and ``keep`` of `wqa.inference.loop.EncodingRanker`.
     order : {"shuffled", "original"}, optional
         Order in which candidates are divided into groups; by default that of the network's
         configuration.
@@ -122,12 +124,12 @@ class JointRanker(EncodingRanker):
     """
 
     def __init__(
-        self, network: Any, encoder: Any, order: Optional[str] = None, **options: Any
+        self, network: Any, encoder: Any, *drops: Any, order: Optional[str] = None, **options: Any
     ) -> None:
         self._order = order or network.own_config.order
         check_choice("order", self._order, ORDERS)
         self._depth, self._work = network.num_layers, network.full_work()
-        super().__init__(network, encoder, **options)
+        super().__init__(network, encoder, *drops, **options)
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         tokenizer = self.encoder.tokenizer
