@@ -70,12 +70,12 @@ test: lint
 	$(PYTEST) tests -m "not nightly"
 	@echo "== what depends on oneDNN or the processor, on AVX2 alone"
 	@if grep -Eqw 'avx512f|avx_vnni' /proc/cpuinfo; then \
-	  ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once"; \
+	  ONEDNN_MAX_CPU_ISA=AVX2 DNNL_MAX_CPU_ISA=AVX2 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once and not nightly"; \
 	else \
 	  echo "skipped: this processor has nothing above AVX2"; \
 	fi
 	@echo "== the same without the oneDNN package"
-	WQA_TESTS_HIDE_ONEDNN=1 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once"
+	WQA_TESTS_HIDE_ONEDNN=1 $(PYTEST) $(ONEDNN_TESTS) -m "onednn and not once and not nightly"
 
 # What takes too long for each change.
 nightly: .venv/.tests measurements newcomer

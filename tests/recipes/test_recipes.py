@@ -898,6 +898,7 @@ def left_out(name, precision):
 
 
 @pytest.mark.onednn
+@pytest.mark.once
 def test_the_comparison_of_speeds(tmp_path):
     """In two precisions, and without the peers, which another environment holds."""
     size = ("--shape", "tiny", "--questions", 4, "--candidates", 12, "--chunk", 2)
@@ -1087,6 +1088,7 @@ class SentenceTransformer:
 
 
 @pytest.mark.onednn
+@pytest.mark.once
 def test_the_comparison_of_cosines(tiny_encoder, tmp_path):
     (tmp_path / "sentence_transformers.py").write_text(SENTENCE_TRANSFORMERS)
     options = ("--peers-python", sys.executable, "--encoder", tiny_encoder)
