@@ -207,10 +207,12 @@ def test_every_recipe_is_run():
     assert set(RECIPES) > NIGHTLY
 
 
-#: Recipes at a small scale, most of which consist of others that `make test` runs, and two that are
-#: long.
+#: Recipes at a small scale, most of which consist of others that `make test` runs, those that measure
+#: speeds alone, and a long one.
 NIGHTLY = {
     "cosinet/first_stage",
+    "cosinet/speed",
+    "dcbert/base_speed",
     "mspp/speed",
     "cascade/last_exit",
     "cascade/wikiqa_minilm",
