@@ -151,7 +151,7 @@ def _check_beside(options: argparse.Namespace) -> None:
 def _show_cached(options: argparse.Namespace, work: _Work) -> None:
     """Times with and without a cache, and beside others."""
     from wqa.evaluation import table
-    from wqa.inference.cached_timing import time_cached
+    from wqa.systems.random import time_cached
 
     if options.count is not None or options.drops:
         problem = f"with --random {options.system}"

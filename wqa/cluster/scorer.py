@@ -34,19 +34,22 @@ from wqa.data.records import Candidate, Question, filter_rule
 from wqa.data.scores import COUNTS, FORMAT, TYPES
 from wqa.errors import DataError, OptionError, check_choice, shorten
 from wqa.inference.ranking import differs
-from wqa.inference.scored_questions import (
-    ARRAYS,
-    ScoredQuestions,
-    checked_groups,
-    passing,
-    score_questions,
-)
 from wqa.io.arrays import ArrayFolder, ArrayWriter, reusable_folder
 from wqa.io.files import sha256, write_json
 from wqa.io.lines import write_lines
 from wqa.io.locks import lock_output
 from wqa.systems.load import load_ranker
-from wqa.systems.scores import OPTIONAL_SETTINGS, machine_settings, score_settings, with_defaults
+from wqa.systems.scores import (
+    ARRAYS,
+    OPTIONAL_SETTINGS,
+    ScoredQuestions,
+    checked_groups,
+    machine_settings,
+    passing,
+    score_questions,
+    score_settings,
+    with_defaults,
+)
 
 #: Writes a TREC run: a path, questions and their rankings, as `wqa.evaluation.write_run` does.
 RunWriter = Callable[[pathlib.Path, Iterable[Question], Iterable[Any]], None]

@@ -12,7 +12,7 @@ Nothing outlives a group: its pairs, scores and stored encodings belong to one `
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -21,7 +21,7 @@ from wqa.data import Question
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
 from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import EncodingRanker, GroupPairs, Names, check_finite, names_of_group
+from wqa.inference.loop import EncodingRanker, GroupPairs, Names, check_finite
 from wqa.inference.ranker import Capabilities, Ranker
 from wqa.inference.ranking import Ranking
 from wqa.models import EncoderLayer, Network
@@ -125,46 +125,10 @@ class CascadeRanker(EncodingRanker):
         """Pairs of a question with each of its candidates."""
         return self.encoder.encode(question.question, question.texts, question.id)
 
-    def rank_pairs(
-        self,
-        group: Sequence[Sequence[Any]],
-        names: Sequence[str] = (),
-        document_ids: Sequence[Sequence[Optional[str]]] = (),
-        originals: Sequence[Sequence[int]] = (),
-    ) -> List[Ranking]:
-        """Rank encoded questions as one group.
-
-        Parameters
-        ----------
-        group : sequence of sequence of Encoded or SplitPair
-            Pairs of each question, as the ranker's encoder makes them.
-        names : sequence of str
-            Name of each question in errors; by default its number in the group.
-        document_ids : sequence of sequence of str or None
-            Id of each question's candidates in errors; by default their numbers, from 1.
-        originals : sequence of sequence of int
-            For each question's candidates the index of the first one with the same text, whose
-            score they share; by default each has its own.
-
-        Returns
-        -------
-        list of Ranking
-            Ranking of each question.
-
-        Raises
-        ------
-        InputError
-            If a pair is longer than the network's positions, or holds a token id without a row in
-            its word embeddings.
-        ScoreError
-            If a score is not finite.
-        """
-        encoded = []
-        all_names = names_of_group(len(group), names, document_ids)
-        for index, pairs in enumerate(group):
-            own = originals[index] if originals else range(len(pairs))
-            encoded.append(EncodedQuestion(pairs, all_names[index], own))
-        return self._rank_group(encoded)
+    def _of_pairs(
+        self, pairs: Sequence[Any], names: Names, originals: Sequence[int]
+    ) -> EncodedQuestion:
+        return EncodedQuestion(pairs, names, originals)
 
     def _inputs(self, pairs: GroupPairs) -> Tuple[List[Any], List[Tuple[int, int]]]:
         """What the engine runs for the pairs of a group, after a check of their ids and lengths.

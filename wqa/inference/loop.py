@@ -8,13 +8,15 @@ that they hand in.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Iterable, Iterator, List, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine
+from wqa.engines.mxnet import HybridEngine
+from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, OptionError, check_choice, shorten
 from wqa.inference.dropping import DropRatio, Keep
@@ -121,6 +123,9 @@ class EncodingRanker(Ranker):
         If an option is out of range, or does not fit the network or this machine.
     """
 
+    #: Types of MXNet's engine and of oneDNN's, for `wqa.engines.choice.build_engine`.
+    engines: Tuple[Type[HybridEngine], Type[PackedEngine]] = (HybridEngine, PackedEngine)
+
     def __init__(
         self,
         network: Any,
@@ -148,10 +153,56 @@ class EncodingRanker(Ranker):
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Any:
         """Build the engine of `_config`."""
-        return build_engine(self.network, self.encoder.tokenizer, self._config, quantized)
+        tokenizer = self.encoder.tokenizer
+        return build_engine(self.network, tokenizer, self._config, quantized, self.engines)
 
     def rank_all(self, questions: Iterable[Question]) -> Iterator[Ranking]:
         yield from score_in_groups(questions, self._encode, self._rank_group, self._group_tokens)
+
+    def rank_pairs(
+        self,
+        group: Sequence[Sequence[Any]],
+        names: Sequence[str] = (),
+        document_ids: Sequence[Sequence[Optional[str]]] = (),
+        originals: Sequence[Sequence[int]] = (),
+    ) -> List[Ranking]:
+        """Rank encoded questions as one group.
+
+        Parameters
+        ----------
+        group : sequence of sequence of Encoded or SplitPair
+            Pairs of each question, as the ranker's encoder makes them.
+        names : sequence of str
+            Name of each question in errors; by default its number in the group.
+        document_ids : sequence of sequence of str or None
+            Id of each question's candidates in errors; by default their numbers, from 1.
+        originals : sequence of sequence of int
+            For each question's candidates the index of the first one with the same text, whose
+            score they share; by default each has its own.
+
+        Returns
+        -------
+        list of Ranking
+            Ranking of each question.
+
+        Raises
+        ------
+        InputError
+            If an input is longer than the network's positions, or holds a token id without a row in
+            its word embeddings.
+        ScoreError
+            If a score is not finite.
+        """
+        encoded = []
+        all_names = names_of_group(len(group), names, document_ids)
+        for index, pairs in enumerate(group):
+            own = originals[index] if originals else range(len(pairs))
+            encoded.append(self._of_pairs(pairs, all_names[index], own))
+        return self._rank_group(encoded)
+
+    def _of_pairs(self, pairs: Sequence[Any], names: Names, originals: Sequence[int]) -> Any:
+        """An encoded question of its pairs."""
+        raise NotImplementedError
 
     def _rank_question(self, question: Question) -> Ranking:
         encoded, _ = self._encode(question)

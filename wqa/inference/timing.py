@@ -138,8 +138,7 @@ def time_rankings(
     OptionError
         If ``rounds`` is below 1, or there is no question.
     """
-    _check_rounds(rounds)
-    _check_questions(questions)
+    _check(rounds, questions)
     turns = list(take_turns(ranker, questions, settings, rounds + 1, rank, progress))
     return _rows(turns, "drop_ratio")
 
@@ -170,8 +169,7 @@ def time_rankers(
     OptionError
         If ``rounds`` is below 1, or there is no question.
     """
-    _check_rounds(rounds)
-    _check_questions(questions)
+    _check(rounds, questions)
     turns = []
     for _ in _rounds(rounds + 1, progress):
         turns.append({name: _turn(rank, questions) for name, rank in ranks.items()})
@@ -280,9 +278,10 @@ def _rank_all(ranker: Ranker) -> Rank:
     return lambda questions: list(ranker.rank_all(questions))
 
 
-def _check_rounds(rounds: int) -> None:
+def _check(rounds: int, questions: Sequence[Any]) -> None:
     if rounds < 1:
         raise OptionError("rounds", rounds, "a whole number above 0")
+    _check_questions(questions)
 
 
 def _check_questions(questions: Sequence[Any]) -> None:

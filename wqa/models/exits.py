@@ -216,9 +216,6 @@ class ExitNetwork(Network):
         depths = [end - start for start, end in zip((0, *self.exits), self.exits)]
         return [float(depth * self.config.layer_work) for depth in depths]
 
-    def full_work(self) -> float:
-        return float(self.num_layers * self.config.layer_work)
-
     def hybrid_forward(
         self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
     ) -> Tensor:
@@ -226,6 +223,54 @@ class ExitNetwork(Network):
         layers = layers_before(head, self.backbone.layers[: self.exits[-1]])
         hidden = self.backbone.embeddings(token_ids, token_types)
         return score(F, head, layers(hidden, valid_length), valid_length)
+
+
+class OneHeadNetwork(Network):
+    """An encoder, ``backbone``, and one head, ``head``, which is behind all of its layers.
+
+    Parameters
+    ----------
+    backbone : BackboneConfig
+        Sizes of the encoder.
+    config : NetworkConfig, optional
+        Configuration of the system.
+
+    Raises
+    ------
+    OptionError
+        If there is no encoder.
+    """
+
+    def __init__(
+        self, backbone: BackboneConfig, config: Optional[NetworkConfig] = None, **kwargs
+    ) -> None:
+        super().__init__(backbone, config, **kwargs)
+        if backbone is None:
+            raise OptionError("backbone", "none", "the sizes of the network's encoder")
+        with self.name_scope():
+            self.backbone = Backbone(backbone)
+            self.head = self.make_head()
+
+    def make_head(self) -> Head:
+        """A new head; the network's configurations are set already."""
+        raise NotImplementedError
+
+    @property
+    def encoders(self) -> List[Backbone]:
+        return [self.backbone]
+
+    @property
+    def heads(self) -> List[Head]:
+        return [self.head]
+
+    def stages(self) -> List[HybridBlock]:
+        return list(self.encoder_stages())
+
+    def encoder_stages(self) -> List[Stage]:
+        return [Stage(self.backbone.embeddings, self.backbone.layers, self.head, last=True)]
+
+    def stage_work(self) -> List[float]:
+        return [self.full_work()]
 
 
 def train_only(network: Network, part: Block) -> ParameterDict:

@@ -209,13 +209,15 @@ class Network(HybridBlock):
         return [float(sum(_dense_work(self)))]
 
     def full_work(self) -> float:
-        """Multiply-adds of the full network for one token.
+        """Multiply-adds of the full network for one token: of all layers of its encoder, if any.
 
         Returns
         -------
         float
         """
-        return sum(self.stage_work())
+        if self.config is None:
+            return sum(self.stage_work())
+        return float(self.num_layers * self.config.layer_work)
 
 
 def _dense_work(block: HybridBlock) -> List[int]:

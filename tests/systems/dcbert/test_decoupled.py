@@ -22,8 +22,8 @@ from wqa.engines.onednn.operations import Norm
 from wqa.engines.onednn.pair_rows import PairRows
 from wqa.errors import DataError, InputError, OptionError, RunDirectoryError
 from wqa.evaluation import evaluate_ranker
-from wqa.inference import cached_timing
 from wqa.inference.document_encoder import StoredDocument, encodings_identity
+from wqa.systems import random as random_rankers
 from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.systems.encode import encode_documents
 from wqa.systems.load import build_ranker, load_ranker
@@ -629,10 +629,10 @@ def test_costs_of_a_cache_by_hand(monkeypatch):
     seconds = {"it, cached": 10.0, "it, not cached": 40.0, "fast": 5.0}
     clock = types.SimpleNamespace(perf_counter=itertools.count().__next__)
     rows = [{"ranker": name, "seconds": value} for name, value in seconds.items()]
-    monkeypatch.setattr(cached_timing, "time", clock)
-    monkeypatch.setattr(cached_timing, "time_rankers", lambda *_: rows)
+    monkeypatch.setattr(random_rankers, "time", clock)
+    monkeypatch.setattr(random_rankers, "time_rankers", lambda *_: rows)
     ranker = ranker_of(network_of(), by("mxnet"))
-    times = cached_timing.time_cached("it", ranker, questions_of(), {"fast": None})
+    times = random_rankers.time_cached("it", ranker, questions_of(), {"fast": None})
     # One second for the documents of a question, for all questions, and to read all documents.
     assert times.parts == pytest.approx(
         {

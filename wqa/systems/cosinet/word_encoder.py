@@ -13,6 +13,7 @@ import numpy as np
 
 from wqa.config import EngineConfig
 from wqa.engines.onednn import check_precision
+from wqa.engines.onednn.library import as_float32
 from wqa.errors import OptionError
 from wqa.inference.document_encoder import DocumentEncoder, encodings_identity
 from wqa.io.encoder_directories import encoder_directory
@@ -106,16 +107,9 @@ class WordEncoder:
                 token_ids.append(encoded.token_ids)
         vectors = np.zeros((len(rows), self.units), np.float32)
         for index, encoding in enumerate(self._encoder.encode(token_ids)):
-            of_tokens = _float32(encoding)[1:-1]  # (tokens, C), without the special tokens
+            of_tokens = as_float32(encoding)[1:-1]  # (tokens, C), without the special tokens
             vectors[index] = of_tokens.mean(axis=0)
         return rows, vectors
-
-
-def _float32(encoding: np.ndarray) -> np.ndarray:
-    """Elements in float32; those in bfloat16 come as their bits."""
-    if encoding.dtype == np.float32:
-        return encoding
-    return (encoding.astype(np.uint32) << 16).view(np.float32)
 
 
 def principal_components(vectors: np.ndarray, units: int) -> np.ndarray:

@@ -7,7 +7,7 @@ the questions that a ranker is evaluated on may be among them, as a published ta
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -123,18 +123,16 @@ def embed_words(
         raise OptionError("format", f"{format} with {source}", "with vectors alone")
     check_choice("format", format, ("auto", *FORMATS))
     counts = count_words(data, least_count, progress)
-    settings: Dict[str, Any] = {
-        "data_sha256": [data_digest(path) for path in data],
-        "least_count": least_count,
-    }
     made_units, smoothing = units or UNITS, SIF if sif is None else sif
+    digests = [data_digest(path) for path in data]
     if vectors is not None:
-        maker: _Maker = _FromFile(vectors, format, counts, progress)
+        maker = _from_file(vectors, format, counts, progress)
     elif encoder is not None:
-        maker = _FromEncoder(encoder, made_units, smoothing, engine, counts, progress)
+        config = engine or EngineConfig()
+        maker = _from_encoder(encoder, made_units, smoothing, config, counts, progress)
     else:
-        maker = _FromTexts(data, made_units, counts, progress)
-    settings.update(maker.settings)
+        maker = _from_texts(data, made_units, counts, progress)
+    settings = {"data_sha256": digests, "least_count": least_count, **maker.settings}
     if reusable_folder(out, FORMAT, KIND, settings) is not None:
         return _report(read_word_vectors(out), counts, 0.0)
     table = maker.make()
@@ -172,87 +170,72 @@ def _check_options(
         raise OptionError("sif", sif, "0 (off) or a number above 0")
 
 
-class _Maker:
+class _Maker(NamedTuple):
     """Makes a table; ``settings`` are what it depends on besides the texts."""
 
     settings: Dict[str, Any]
-
-    def make(self) -> WordVectors:
-        raise NotImplementedError
+    make: Callable[[], WordVectors]
 
 
-class _FromFile(_Maker):
+def _from_file(path: PathLike, format: str, counts: WordCounts, progress: bool) -> _Maker:
     """The rows of a published file that the words are looked up as."""
-
-    def __init__(self, path: PathLike, format: str, counts: WordCounts, progress: bool) -> None:
-        self._path, self._counts, self._progress = path, counts, progress
-        kind = tell_format(path) if format == "auto" else format
-        self.settings = {"kind": kind, "source_sha256": sha256(path)}
-
-    def make(self) -> WordVectors:
-        kind = self.settings["kind"]
-        return read_vector_file(self._path, self._counts.words, kind, self._progress)
+    kind = tell_format(path) if format == "auto" else format
+    settings = {"kind": kind, "source_sha256": sha256(path)}
+    return _Maker(settings, lambda: read_vector_file(path, counts.words, kind, progress))
 
 
-class _FromEncoder(_Maker):
+def _from_encoder(
+    name: str,
+    units: int,
+    smoothing: float,
+    engine: EngineConfig,
+    counts: WordCounts,
+    progress: bool,
+) -> _Maker:
     """Static vectors distilled from an encoder."""
+    encoder = WordEncoder(name, engine)
+    if units > encoder.units:
+        expected = f"at most {encoder.units}, the units of the encoder"
+        raise OptionError("units", units, expected)
+    settings = {
+        "kind": "distilled",
+        "source": name,
+        "source_sha256": encoder.sha256,
+        "precision": engine.precision,
+        "components": units,
+        "sif": smoothing,
+    }
 
-    def __init__(
-        self,
-        name: str,
-        units: int,
-        smoothing: float,
-        engine: Optional[EngineConfig],
-        counts: WordCounts,
-        progress: bool,
-    ) -> None:
-        self._counts, self._progress = counts, progress
-        self._encoder = WordEncoder(name, engine)
-        if units > self._encoder.units:
-            expected = f"at most {self._encoder.units}, the units of the encoder"
-            raise OptionError("units", units, expected)
-        self.settings = {
-            "kind": "distilled",
-            "source": name,
-            "source_sha256": self._encoder.sha256,
-            "precision": (engine or EngineConfig()).precision,
-            "components": units,
-            "sif": smoothing,
-        }
-
-    def make(self) -> WordVectors:
-        rows, encodings = self._encoder.encode(self._counts.words, self._progress)
-        words = [self._counts.words[row] for row in rows]
+    def make() -> WordVectors:
+        rows, encodings = encoder.encode(counts.words, progress)
+        words = [counts.words[row] for row in rows]
         if len(words) < 2:
             raise DataError(
-                self.settings["source"],
+                name,
                 f"the encoder has tokens for {len(words)} of the texts' words",
                 "at least 2 words",
                 "take more texts",
             )
-        vectors = _scaled(principal_components(encodings, self.settings["components"]))
-        weights = sif_weights(self._counts.counts[rows], self._counts.total, self.settings["sif"])
+        vectors = _scaled(principal_components(encodings, units))
+        weights = sif_weights(counts.counts[rows], counts.total, smoothing)
         return WordVectors(words, (vectors * weights[:, None]).astype(np.float32))
 
+    return _Maker(settings, make)
 
-class _FromTexts(_Maker):
+
+def _from_texts(data: Sequence[PathLike], units: int, counts: WordCounts, progress: bool) -> _Maker:
     """Positive pointwise mutual information of the texts' words, factorized."""
 
-    def __init__(
-        self, data: Sequence[PathLike], units: int, counts: WordCounts, progress: bool
-    ) -> None:
-        self._data, self._counts, self._progress = data, counts, progress
-        self.settings = {"kind": "ppmi", "components": units, "window": cooccurrence.WINDOW}
-
-    def make(self) -> WordVectors:
-        texts = read_texts(self._data, self._progress)
-        pairs = cooccurrence.count_pairs(texts, self._counts.words)
+    def make() -> WordVectors:
+        pairs = cooccurrence.count_pairs(read_texts(data, progress), counts.words)
         information = cooccurrence.ppmi(pairs)
-        vectors = cooccurrence.factorize(information, self.settings["components"])
+        vectors = cooccurrence.factorize(information, units)
         # A word without a context above chance has no vector; it stays unknown.
         rows = np.flatnonzero(information.getnnz(axis=1))
-        words = [self._counts.words[row] for row in rows]
+        words = [counts.words[row] for row in rows]
         return WordVectors(words, _scaled(vectors[rows]).astype(np.float32))
+
+    return _Maker({"kind": "ppmi", "components": units, "window": cooccurrence.WINDOW}, make)
 
 
 def _scaled(vectors: np.ndarray) -> np.ndarray:
@@ -265,16 +248,10 @@ def _scaled(vectors: np.ndarray) -> np.ndarray:
 
 
 def _report(table: WordVectors, counts: WordCounts, seconds: float) -> TableReport:
-    known, occurrences = _known(table, counts)
-    coverage = occurrences / counts.total
-    return TableReport(table, len(counts.words), known, coverage, seconds)
-
-
-def _known(table: WordVectors, counts: WordCounts) -> Tuple[int, int]:
-    """Number of words that have a vector, and of their occurrences."""
     words = set(table.words)
-    rows: List[int] = []
+    rows: List[int] = []  # words that have a vector
     for row, word in enumerate(counts.words):
         if not words.isdisjoint(table_keys([word], table.masks_digits)):
             rows.append(row)
-    return len(rows), int(counts.counts[rows].sum())
+    coverage = int(counts.counts[rows].sum()) / counts.total
+    return TableReport(table, len(counts.words), len(rows), coverage, seconds)

@@ -289,10 +289,6 @@ class DecoupledTransformer(Network):
         depths = [end - start for start, end in zip((0, *self.exits), self.exits)]
         return [float(depth * self.config.layer_work) for depth in depths]
 
-    def full_work(self) -> float:
-        """Multiply-adds of an encoder that reads question and document as one text."""
-        return float(self.num_layers * self.config.layer_work)
-
     def hybrid_forward(
         self,
         F,

@@ -16,7 +16,6 @@ from mxnet.gluon import HybridBlock
 from wqa.cache.document_cache import CachedDocuments
 from wqa.config import EngineConfig
 from wqa.data import Question
-from wqa.engines.choice import build_engine
 from wqa.engines.engine import Engine
 from wqa.engines.mxnet import HybridEngine
 from wqa.engines.onednn import PackedBatch, PackedLayers
@@ -25,11 +24,7 @@ from wqa.engines.onednn.library import as_float32, zeros
 from wqa.engines.onednn.operations import Norm
 from wqa.engines.onednn.pair_rows import PairRows
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
-from wqa.inference.document_encoder import (
-    DocumentEncoder,
-    StoredDocument,
-    encodings_identity,
-)
+from wqa.inference.document_encoder import DocumentEncoder, StoredDocument, encodings_identity
 from wqa.inference.exit_ranker import CascadeRanker
 from wqa.inference.loop import GroupPairs
 from wqa.io.files import PathLike
@@ -77,15 +72,8 @@ class DecoupledPackedEngine(PackedEngine):
     % of a layer for a question of 18 tokens and documents of 150.
     """
 
-    def __init__(
-        self,
-        network: Any,
-        typed: bool,
-        padding_id: int,
-        config: EngineConfig,
-        quantized: Optional[QuantizedLayers] = None,
-    ) -> None:
-        super().__init__(network, typed, padding_id, config, quantized)
+    def __init__(self, network: Any, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(network, *arguments, **keywords)
         self._joint = _pair_rows(network, self._layers.kind)
 
     def _batch(self, pairs: Sequence[EncodedPair]) -> PackedBatch:
@@ -151,9 +139,7 @@ def _tables(network: Any) -> List[Optional[np.ndarray]]:
 class DecoupledHybridEngine(HybridEngine):
     """MXNet's engine on the encodings of questions and documents, padded apart."""
 
-    def __init__(self, network: Any, typed: bool, padding_id: int, config: EngineConfig) -> None:
-        self._join: Optional[HybridBlock] = None
-        super().__init__(network, typed, padding_id, config)
+    _join: Optional[HybridBlock] = None
 
     def _blocks(self) -> List[HybridBlock]:
         network: Any = self._network
@@ -230,6 +216,7 @@ class DecoupledRanker(CascadeRanker):
     """
 
     takes_cache = True
+    engines = (DecoupledHybridEngine, DecoupledPackedEngine)
 
     def __init__(
         self,
@@ -263,10 +250,7 @@ class DecoupledRanker(CascadeRanker):
             self._cache.open(encodings_identity(backbone, encoder.tokenizer, encoder.max_length))
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
-        network, tokenizer = self.network, self.encoder.tokenizer
-        layers = quantized and quantized[2 * network.num_layers :]
-        engines = (DecoupledHybridEngine, DecoupledPackedEngine)
-        return build_engine(network, tokenizer, self._config, layers, engines)
+        return super()._build_engine(quantized and quantized[2 * self.network.num_layers :])
 
     @staticmethod
     def quantize(

@@ -25,14 +25,13 @@ from mxnet.gluon import HybridBlock
 from wqa.config.encoders import SIMILARITIES
 from wqa.engines.choice import build_engine
 from wqa.engines.engine import Engine
-from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import check_choice
 from wqa.models.backbone import Backbone
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.runtime import Tensor
 from wqa.systems.dcbert.interactions import padding_of
-from wqa.systems.dcbert.ranker import DecoupledHybridEngine, DecoupledRanker
+from wqa.systems.dcbert.ranker import DecoupledRanker
 from wqa.text import SplitEncoder, Tokenizer
 
 #: Log-odds for a unit of similarity: the inverse temperature of the softmax over cosines that
@@ -112,10 +111,6 @@ class SimilarityNetwork(Network):
 
     def stage_work(self) -> List[float]:
         return [0.0]  # no product with weights follows the encoders
-
-    def full_work(self) -> float:
-        """Multiply-adds of an encoder that reads question and document as one text."""
-        return float(self.num_layers * self.config.layer_work)
 
     def hybrid_forward(
         self,
@@ -225,8 +220,7 @@ class SimilarityRanker(DecoupledRanker):
 
     def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
         config = dataclasses.replace(self._config, engine="mxnet", precision="float32")
-        engines = (DecoupledHybridEngine, PackedEngine)
-        return build_engine(self.network, self.encoder.tokenizer, config, engines=engines)
+        return build_engine(self.network, self.encoder.tokenizer, config, engines=self.engines)
 
 
 def build_similarity(

@@ -23,14 +23,7 @@ from wqa.config.systems import option
 from wqa.errors import OptionError, shorten
 from wqa.models.backbone import Backbone
 from wqa.models.exits import ExitConfig, ExitNetwork
-from wqa.models.heads import (
-    Branch,
-    FirstPositionHead,
-    Head,
-    MeanHead,
-    Stage,
-    log_odds_of_mean,
-)
+from wqa.models.heads import Branch, FirstPositionHead, Head, MeanHead, Stage, log_odds_of_mean
 from wqa.models.network import Network
 from wqa.models.runtime import Tensor
 
@@ -279,9 +272,6 @@ class Member(Network):
 
     def stage_work(self) -> List[float]:
         return [float(len(self.path.layers) * self.config.layer_work)]
-
-    def full_work(self) -> float:
-        return float(self.num_layers * self.config.layer_work)
 
     def hybrid_forward(
         self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor

@@ -33,7 +33,8 @@ from wqa.config import BackboneConfig
 from wqa.config.encoders import check_length
 from wqa.errors import OptionError
 from wqa.models.backbone import Backbone, activate
-from wqa.models.heads import Head, Stage, score
+from wqa.models.exits import OneHeadNetwork
+from wqa.models.heads import Head, score
 from wqa.models.network import Network, NetworkConfig
 from wqa.models.runtime import Tensor
 from wqa.systems.mspp.config import SINGLE_LABEL, ClaimConfig, MSPPConfig, ParagraphConfig
@@ -157,7 +158,7 @@ class InputHead(SegmentHead):
         return self.classify(row)
 
 
-class JointTransformer(Network):
+class JointTransformer(OneHeadNetwork):
     """An encoder of a question and k candidates with one of the four heads.
 
     Inputs are ``token_ids`` and ``token_types``, (B, L), int32, ``positions``, (B, L), int32, for
@@ -183,16 +184,17 @@ class JointTransformer(Network):
         self, backbone: BackboneConfig, config: Optional[MSPPConfig] = None, **kwargs
     ) -> None:
         own = self.Config() if config is None else config
-        if backbone is None:
-            raise OptionError("backbone", "none", "the sizes of the network's encoder")
-        _check_positions(own, backbone.max_positions)
-        backbone = dataclasses.replace(backbone, token_types=own.k + 1)
+        if backbone is not None:
+            _check_positions(own, backbone.max_positions)
+            backbone = dataclasses.replace(backbone, token_types=own.k + 1)
         super().__init__(backbone, own, **kwargs)
         self.exits = (backbone.num_layers,)
+
+    def make_head(self) -> Head:
+        """The head that the configuration names."""
+        own = self.own_config
         head = InputHead if own.head in SINGLE_LABEL else CandidateHead
-        with self.name_scope():
-            self.backbone = Backbone(backbone)
-            self.head = head(own, backbone.units, backbone.head_dropout)
+        return head(own, self.config.units, self.config.head_dropout)
 
     def text_encoder(
         self, tokenizer: Tokenizer, max_length: int, long_questions: str = "error"
@@ -216,23 +218,6 @@ class JointTransformer(Network):
             long_questions,
             own.marks,
         )
-
-    @property
-    def encoders(self) -> List[Backbone]:
-        return [self.backbone]
-
-    @property
-    def heads(self) -> List[Head]:
-        return [self.head]
-
-    def stages(self) -> List[HybridBlock]:
-        return list(self.encoder_stages())
-
-    def encoder_stages(self) -> List[Stage]:
-        return [Stage(self.backbone.embeddings, self.backbone.layers, self.head, last=True)]
-
-    def stage_work(self) -> List[float]:
-        return [float(self.num_layers * self.config.layer_work)]
 
     def hybrid_forward(self, F, *inputs: Tensor) -> Tensor:
         _, output = self._forward(F, *inputs)

@@ -16,15 +16,13 @@ import mxnet as mx
 import numpy as np
 
 from wqa.data import Question
-from wqa.engines.choice import build_engine
-from wqa.engines.engine import Engine
 from wqa.engines.mxnet import HybridEngine
 from wqa.engines.onednn import PackedBatch, PackedLayers, quantize_layers
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
 from wqa.errors import InputError, check_choice
 from wqa.inference.dropping import FREE, Cost
-from wqa.inference.loop import EncodingRanker, Names, check_ids, names_of_group, score_inputs
+from wqa.inference.loop import EncodingRanker, Names, check_ids, score_inputs
 from wqa.inference.ranker import Capabilities
 from wqa.inference.ranking import Ranking
 from wqa.models import Network
@@ -65,13 +63,28 @@ ENGINES = (JointHybridEngine, JointPackedEngine)
 
 
 def quantize_joint(
-    network: Network, inputs: Sequence[JointInput], strength: float
+    network: Network, pairs: Sequence[JointInput], strength: float = STRENGTH
 ) -> QuantizedLayers:
-    """Quantize the products of all layers of a joint model."""
+    """Quantize the products of all layers of a joint model.
+
+    Parameters
+    ----------
+    network : JointTransformer
+        Network with its parameters on the CPU.
+    pairs : sequence of JointInput
+        Inputs to measure the inputs of layers on.
+    strength : float
+        SmoothQuant's alpha.
+
+    Returns
+    -------
+    list of dict of str to Quantized
+        Products of each layer.
+    """
     [backbone] = network.encoders
     layers = list(backbone.layers)
     return quantize_layers(
-        network.config, backbone.embeddings, layers, inputs, strength, begin=_embed
+        network.config, backbone.embeddings, layers, pairs, strength, begin=_embed
     )
 
 
@@ -123,6 +136,8 @@ class JointRanker(EncodingRanker):
         If an option is out of range, or does not fit the network or this machine.
     """
 
+    engines = ENGINES
+
     def __init__(
         self, network: Any, encoder: Any, *drops: Any, order: Optional[str] = None, **options: Any
     ) -> None:
@@ -130,10 +145,6 @@ class JointRanker(EncodingRanker):
         check_choice("order", self._order, ORDERS)
         self._depth, self._work = network.num_layers, network.full_work()
         super().__init__(network, encoder, *drops, **options)
-
-    def _build_engine(self, quantized: Optional[QuantizedLayers]) -> Engine:
-        tokenizer = self.encoder.tokenizer
-        return build_engine(self.network, tokenizer, self._config, quantized, ENGINES)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -143,63 +154,12 @@ class JointRanker(EncodingRanker):
             self._system, exits=network.exits, num_layers=network.num_layers, joint=True
         )
 
-    @staticmethod
-    def quantize(
-        network: Network, pairs: Sequence[Any], strength: float = STRENGTH
-    ) -> QuantizedLayers:
-        """Quantize the products of all layers of a joint model.
+    quantize = staticmethod(quantize_joint)
 
-        Parameters
-        ----------
-        network : JointTransformer
-            Network with its parameters on the CPU.
-        pairs : sequence of JointInput
-            Inputs to measure the inputs of layers on.
-        strength : float
-            SmoothQuant's alpha.
-
-        Returns
-        -------
-        list of dict of str to Quantized
-            Products of each layer.
-        """
-        return quantize_joint(network, pairs, strength)
-
-    def rank_pairs(
-        self,
-        group: Sequence[Sequence[SplitPair]],
-        names: Sequence[str] = (),
-        document_ids: Sequence[Sequence[Optional[str]]] = (),
-    ) -> List[Ranking]:
-        """Rank encoded questions as one group.
-
-        Parameters
-        ----------
-        group : sequence of sequence of SplitPair
-            Segments of each question with each of its candidates, in the order of retrieval.
-        names : sequence of str
-            Name of each question in errors; by default its number in the group.
-        document_ids : sequence of sequence of str or None
-            Id of each question's candidates in errors; by default their numbers, from 1.
-
-        Returns
-        -------
-        list of Ranking
-            Ranking of each question.
-
-        Raises
-        ------
-        InputError
-            If an input is longer than the network's positions, or holds a token id without a row in
-            its word embeddings.
-        ScoreError
-            If a score is not finite.
-        """
-        all_names = names_of_group(len(group), names, document_ids)
-        encoded = []
-        for pairs, own in zip(group, all_names):
-            encoded.append(self._grouped(pairs, range(len(pairs)), own))
-        return self._rank_group(encoded)
+    def _of_pairs(
+        self, pairs: Sequence[SplitPair], names: Names, originals: Sequence[int]
+    ) -> EncodedQuestion:
+        return self._grouped(pairs, range(len(pairs)), names)
 
     def _encode(self, question: Question) -> Tuple[EncodedQuestion, int]:
         """Encode a question; returns its number of tokens too."""

@@ -8,17 +8,7 @@ the text `wqa.data.claims.NO_EVIDENCE`, as in the corpus.
 from __future__ import annotations
 
 import contextlib
-from typing import (
-    Any,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Optional,
-    Sequence,
-    Tuple,
-)
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -27,10 +17,9 @@ from wqa.config.systems import KINDS
 from wqa.data import Claim, Question
 from wqa.data.claims import LABELS, NO_EVIDENCE
 from wqa.engines.choice import build_engine
-from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers
+from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import DataError, InputError, OptionError, shorten
 from wqa.inference.loop import Names, check_finite, score_in_groups, score_inputs
-from wqa.models import Network
 from wqa.systems.mspp.inputs import JointEncoder, JointInput
 from wqa.systems.mspp.ranker import ENGINES, check_input, quantize_joint
 from wqa.text.long_questions import prepare_questions
@@ -186,23 +175,7 @@ class Verifier:
         config = engine or EngineConfig(engine="mxnet")
         self._engine = build_engine(network, encoder.tokenizer, config, quantized, ENGINES)
 
-    @staticmethod
-    def quantize(
-        network: Network, pairs: Sequence[Any], strength: float = STRENGTH
-    ) -> QuantizedLayers:
-        """Quantize the products of all layers of a joint model.
-
-        Parameters
-        ----------
-        network, pairs, strength
-            As `wqa.systems.mspp.ranker.JointRanker.quantize` takes them.
-
-        Returns
-        -------
-        list of dict of str to Quantized
-            Products of each layer.
-        """
-        return quantize_joint(network, pairs, strength)
+    quantize = staticmethod(quantize_joint)
 
     def prepare(self, claims: Iterable[Claim]) -> PreparedClaims:
         """Apply the rule for over-long questions to claims, before they are labelled.

@@ -11,16 +11,15 @@ Shapes: B pairs, L positions, C units.
 from __future__ import annotations
 
 import dataclasses
-from typing import List, Optional, Tuple
+from typing import List, Tuple
 
-from mxnet.gluon import HybridBlock, nn
+from mxnet.gluon import nn
 
-from wqa.config import BackboneConfig
 from wqa.config.systems import option
 from wqa.errors import OptionError
-from wqa.models.backbone import Backbone
-from wqa.models.heads import Head, Stage
-from wqa.models.network import Network, NetworkConfig
+from wqa.models.exits import OneHeadNetwork
+from wqa.models.heads import Head
+from wqa.models.network import NetworkConfig
 from wqa.models.runtime import Tensor
 
 
@@ -90,7 +89,7 @@ class SpanHead(Head):
         return self.out(hidden)
 
 
-class SpanReader(Network):
+class SpanReader(OneHeadNetwork):
     """An encoder with a `SpanHead`.
 
     Inputs are those of `Network`; the output is (B, L, 2) logits. Those of the question's positions
@@ -111,32 +110,9 @@ class SpanReader(Network):
 
     Config = ReaderConfig
 
-    def __init__(
-        self, backbone: BackboneConfig, config: Optional[ReaderConfig] = None, **kwargs
-    ) -> None:
-        super().__init__(backbone, config, **kwargs)
-        if backbone is None:
-            raise OptionError("backbone", "none", "the sizes of the network's encoder")
-        with self.name_scope():
-            self.backbone = Backbone(backbone)
-            self.head = SpanHead(backbone.units)
-
-    @property
-    def encoders(self) -> List[Backbone]:
-        return [self.backbone]
-
-    @property
-    def heads(self) -> List[Head]:
-        return [self.head]
-
-    def stages(self) -> List[HybridBlock]:
-        return list(self.encoder_stages())
-
-    def encoder_stages(self) -> List[Stage]:
-        return [Stage(self.backbone.embeddings, self.backbone.layers, self.head, last=True)]
-
-    def stage_work(self) -> List[float]:
-        return [float(self.num_layers * self.config.layer_work)]
+    def make_head(self) -> SpanHead:
+        """The two logits of each position."""
+        return SpanHead(self.config.units)
 
     def hybrid_forward(
         self, F, token_ids: Tensor, token_types: Tensor, valid_length: Tensor
