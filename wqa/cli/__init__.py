@@ -10,41 +10,22 @@ from __future__ import annotations
 import argparse
 import difflib
 import functools
+import importlib
 import os
 import re
 import sys
 from typing import Any, List, NoReturn, Optional, Sequence
 
 import wqa
-from wqa.cli import (
-    agreement,
-    answer,
-    bench,
-    calibrate,
-    compare,
-    completion,
-    convert,
-    demo,
-    doctor,
-    embed_words,
-    encode,
-    evaluate,
-    export,
-    index,
-    quantize,
-    rank,
-    report,
-    retrieve,
-    score,
-    serve,
-    tokenize,
-    train,
-    tune,
-    verify,
-)
 from wqa.cli.options import check_number, note_cache
 from wqa.cli.output import at_the_command_line, with_flags
-from wqa.cli.systems import Settings, add_own_options, read_settings, set_training_defaults
+from wqa.cli.systems import (
+    Settings,
+    add_own_options,
+    read_settings,
+    set_training_defaults,
+    subparsers,
+)
 from wqa.errors import OptionError, Stopped, StorageError, WqaError, printable, shorten
 from wqa.io.streams import MessageHandler, messages_on_stderr
 
@@ -56,31 +37,14 @@ OUT_OF_MEMORY = StorageError(
     "memory", "there is not enough of it", mend="take a smaller model or less data at a time"
 )
 
+#: Modules of the subcommands, in the order of the help text.
+_MODULES = (
+    "train evaluate compare agreement answer calibrate index rank verify demo retrieve completion "
+    "convert doctor embed_words encode export bench quantize report score serve tokenize tune"
+)
 COMMANDS = {
-    "train": train,
-    "evaluate": evaluate,
-    "compare": compare,
-    "agreement": agreement,
-    "answer": answer,
-    "calibrate": calibrate,
-    "index": index,
-    "rank": rank,
-    "verify": verify,
-    "demo": demo,
-    "retrieve": retrieve,
-    "completion": completion,
-    "convert": convert,
-    "doctor": doctor,
-    "embed-words": embed_words,
-    "encode": encode,
-    "export": export,
-    "bench": bench,
-    "quantize": quantize,
-    "report": report,
-    "score": score,
-    "serve": serve,
-    "tokenize": tokenize,
-    "tune": tune,
+    module.replace("_", "-"): importlib.import_module(f"wqa.cli.{module}")
+    for module in _MODULES.split()
 }
 
 
@@ -149,7 +113,7 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     parser = build_parser(command)
     settings = read_settings(given) if command == "train" else Settings("", {})
     if settings.values:
-        settings.set_defaults(_subparser(parser, command))
+        settings.set_defaults(subparsers(parser)[command])
     options, _ = parser.parse_known_args(arguments)
     if options.command in ("bench", "train"):
         add_own_options(options.parser, options.system)
@@ -163,13 +127,6 @@ def parse(arguments: Optional[Sequence[str]] = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.command_line = ["wqa", *given]
     return options
-
-
-def _subparser(parser: argparse.ArgumentParser, command: str) -> argparse.ArgumentParser:
-    [commands] = [
-        action for action in parser._actions if isinstance(action, argparse._SubParsersAction)
-    ]
-    return commands.choices[command]
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-from typing import TYPE_CHECKING, Iterator, List
+from typing import TYPE_CHECKING, Any, Iterator, List
 
 from wqa.cli.options import add_data, add_filter, add_ranking, ranking_options
 from wqa.cli.output import add_json, show
@@ -62,22 +62,21 @@ def run(options: argparse.Namespace) -> None:
     if options.out:
         _write(pathlib.Path(options.out), agreement, options.picture)
     title = f"{agreement.questions} questions, filter {options.filter}"
-    value = {
-        "questions": agreement.questions,
-        "filter": options.filter,
-        "rows": agreement.rows(),
-    }
+    value = {"questions": agreement.questions, "filter": options.filter, "rows": agreement.rows()}
     show(f"{title}\n{agreement.table()}", value, options.json)
+
+
+def _load(options: argparse.Namespace, run: str) -> Any:
+    from wqa.systems.load import load_ranker
+
+    own = options_of(run, [options.student, *options.teachers], ranking_options(options))
+    return load_ranker(run, **own)
 
 
 def _members(options: argparse.Namespace) -> List[NamedRanker]:
     from wqa.evaluation.comparison import NamedRanker
-    from wqa.systems.load import load_ranker
 
-    runs = [options.student, *options.teachers]
-    own = options_of(options.student, runs, ranking_options(options))
-    student = load_ranker(options.student, **own)
-    members = student.members()
+    members = _load(options, options.student).members()
     if len(members) == 1:
         return [NamedRanker(options.student, members[0][1])]
     return [NamedRanker(name, member) for name, member in members]
@@ -85,12 +84,9 @@ def _members(options: argparse.Namespace) -> List[NamedRanker]:
 
 def _teachers(options: argparse.Namespace) -> Iterator[NamedRanker]:
     from wqa.evaluation.comparison import NamedRanker
-    from wqa.systems.load import load_ranker
 
-    runs = [options.student, *options.teachers]
     for run in options.teachers:
-        own = options_of(run, runs, ranking_options(options))
-        yield NamedRanker(run, load_ranker(run, **own))
+        yield NamedRanker(run, _load(options, run))
 
 
 def _write(folder: pathlib.Path, agreement: Agreement, picture: bool) -> None:

@@ -20,7 +20,14 @@ import argparse
 import logging
 from typing import Any, Dict, List, Tuple
 
-from wqa.cli.options import add_choice, add_number, add_ranking, loading_options, ranking_options
+from wqa.cli.options import (
+    add_choice,
+    add_number,
+    add_ranking,
+    loading_options,
+    ranking_options,
+    values_of,
+)
 from wqa.cli.output import add_json, show
 from wqa.cli.rank import utf8_argument
 from wqa.errors import DataError, InputError, OptionError, printable, shorten
@@ -119,8 +126,7 @@ def _open(options: argparse.Namespace, questions: List[Any]) -> Tuple[Any, Any]:
 
     reader = load_reader(
         options.reader,
-        max_answer_tokens=options.max_answer_tokens,
-        span_scores=options.span_scores,
+        **values_of(options, "max_answer_tokens", "span_scores"),
         **loading_options(options),
     )
     models: List[Any] = [reader]

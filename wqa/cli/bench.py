@@ -118,7 +118,6 @@ class _Work(NamedTuple):
 def run(options: argparse.Namespace) -> None:
     """Run ``wqa bench`` and print a table of times."""
     from wqa.evaluation import table
-    from wqa.inference.timing import time_rankers
 
     given = settings_by_name(options.drops, options.run or "")
     _check_beside(options)
@@ -127,6 +126,8 @@ def run(options: argparse.Namespace) -> None:
         _show_cached(options, work)
         return
     if work.beside:
+        from wqa.inference.timing import time_rankers
+
         ranks = {f"{options.random} {options.system}": work.rank, **work.beside}
         rows = time_rankers(ranks, work.questions, options.rounds, progress=True)
     else:
@@ -220,7 +221,11 @@ def _random(options: argparse.Namespace) -> _Work:
         other = _random_ranker(options, shape_configs, _MONOLITHIC, {})
         others[f"{shapes} {_MONOLITHIC}"] = other.rank_pairs
     vocab_size = min(config.vocab_size for config in sum(besides, configs))
-    count, candidates = min(options.count or 1, 20), _num_candidates(options)
+    if not 1 <= options.num_candidates <= _MOST:
+        raise OptionError("num_candidates", options.num_candidates, f"1 to {_MOST}")
+    if options.seed < 0:
+        raise OptionError("seed", options.seed, "a whole number from 0")
+    count, candidates = min(options.count or 1, 20), options.num_candidates
     lengths = _lengths(options.tokens, "tokens")
     if any(not inner.encoder.joins_pairs for inner in ranker.capabilities.rankers):
         problem = f"several shapes with --system {options.system}"
@@ -261,14 +266,6 @@ def _lengths(text: str, option: str) -> Tuple[int, int]:
     if not 4 <= shortest <= longest <= 512:
         raise OptionError(option, shorten(text), "lengths from 4 to 512, as 20-60")
     return shortest, longest
-
-
-def _num_candidates(options: argparse.Namespace) -> int:
-    if not 1 <= options.num_candidates <= _MOST:
-        raise OptionError("num_candidates", options.num_candidates, f"1 to {_MOST}")
-    if options.seed < 0:
-        raise OptionError("seed", options.seed, "a whole number from 0")
-    return options.num_candidates
 
 
 def _random_ranker(

@@ -10,8 +10,8 @@ Of `wqa train` and `wqa bench` it knows the systems, but not each system's own o
 from __future__ import annotations
 
 import argparse
-from typing import Any, List, Sequence
 
+from wqa.cli.systems import installed_systems, subparsers
 from wqa.errors import MissingDependency, how_to_install
 
 SHELLS = ("bash", "zsh")
@@ -42,27 +42,11 @@ def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
             "the library that writes completions",
             how_to_install("completion"),
         ) from None
-    systems = _systems()
-    for sub in _subparsers(parser):
+    systems = tuple(installed_systems())  # other completions need no MXNet
+    for sub in subparsers(parser).values():
         for action in sub._actions:  # argparse has no public list of them
             if _PATHS.intersection(str(action.metavar).split("|")):
                 action.complete = shtab.FILE
             if action.dest == "system":
                 action.choices = systems
     return shtab.complete(parser, shell=shell)
-
-
-def _systems() -> Sequence[str]:
-    try:
-        from wqa.systems.registry import SYSTEMS, add_installed_systems
-    except MissingDependency:  # other completions need no MXNet
-        return ()
-    add_installed_systems()
-    return tuple(SYSTEMS)
-
-
-def _subparsers(parser: argparse.ArgumentParser) -> List[Any]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return list(action.choices.values())
-    return []

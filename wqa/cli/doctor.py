@@ -210,14 +210,17 @@ def as_text(report: Dict[str, Any]) -> str:
     """Lay a report out for a terminal."""
     verdict = "ranking works here" if report["works"] else "ranking does not work here"
     chip, limits = report["processor"], report["limits"]
-    caps = [f"{name}={value}" for name, value in chip["caps"].items()]
+    caps = ", ".join(f"{name}={value}" for name, value in chip["caps"].items()) or "nothing"
     rows = [("wqa", f"{report['versions']['wqa']}: {verdict}")]
     versions = [item for item in report["versions"].items() if item[0] != "wqa"]
     rows += _titled("versions", [f"{name} {version or '-'}" for name, version in versions])
     rows += [
         ("processor", f"{chip['name'] or 'unknown'}, {chip['machine']}"),
         ("", " ".join(chip["instruction_sets"]) or "instruction sets are not known"),
-        ("", f"oneDNN uses {chip['onednn_uses'] or 'nothing'}; limited by {_listed(caps)}"),
+        (
+            "",
+            f"oneDNN uses {chip['onednn_uses'] or 'nothing'}; limited by {caps}",
+        ),
         ("processors", f"{limits['processors']} of {limits['processors_of_machine']}"),
         (
             "memory",
@@ -247,10 +250,6 @@ def _titled(title: str, texts: Sequence[str]) -> List[Tuple[str, str]]:
 def _aligned(names: Sequence[str], texts: Sequence[str]) -> List[str]:
     width = max(map(len, names), default=0)
     return [f"{name:{width}}  {text}" for name, text in zip(names, texts)]
-
-
-def _listed(texts: Sequence[str]) -> str:
-    return ", ".join(texts) or "nothing"
 
 
 def _gigabytes(number: Optional[int]) -> str:

@@ -19,7 +19,7 @@ import argparse
 import logging
 from typing import Any, Mapping
 
-from wqa.cli.options import add_engine, add_number, engine_of
+from wqa.cli.options import add_engine, add_number, engine_of, values_of
 from wqa.errors import printable
 
 LOGGER = logging.getLogger(__name__)
@@ -70,17 +70,10 @@ def run(options: argparse.Namespace) -> None:
     from wqa.systems.cosinet.word_tables import embed_words
 
     report = embed_words(
-        options.data,
-        options.out,
-        options.vectors,
-        options.encoder,
-        options.ppmi,
-        options.format,
-        options.units,
-        options.sif,
-        options.least_count,
-        engine_of(options),
+        engine=engine_of(options),
         progress=True,
+        **values_of(options, "data", "out", "vectors", "encoder", "ppmi", "format", "units"),
+        **values_of(options, "sif", "least_count"),
     )
     table = report.table
     _note_rows(table.meta, options.vectors)

@@ -30,6 +30,7 @@ from wqa.cli.options import (
     rate_line,
     run_job,
     state_line,
+    values_of,
 )
 from wqa.errors import OptionError, printable
 
@@ -88,15 +89,10 @@ def run(options: argparse.Namespace) -> None:
     options.resume_command = shlex.join(options.command_line)
     with stop_on_signals() as stop:
         report = encode_documents(
-            options.run,
-            options.documents,
-            options.out,
-            options.store,
-            options.first_tokens,
-            options.prune,
             progress=True,
             stop=stop,
             engine=engine_of(options),
+            **values_of(options, "run", "documents", "out", "store", "first_tokens", "prune"),
         )
     _show(options.out, report)
 
@@ -107,16 +103,14 @@ def _encode_in_partitions(options: argparse.Namespace) -> None:
     from wqa.systems.encode import CacheReport
 
     tokens = options.partition_tokens
-    engine = {name: getattr(options, name) for name in ("ctx", "engine", "precision", "threads")}
+    engine = values_of(options, "ctx", "engine", "precision", "threads")
     job = EncodingJob(
         options.run,
         options.documents,
         options.out,
         PARTITION_TOKENS if tokens is None else tokens,
         engine,
-        options.store,
-        options.first_tokens,
-        options.prune,
+        **values_of(options, "store", "first_tokens", "prune"),
     )
     report = run_job(options, job)
     if report.meta is None:

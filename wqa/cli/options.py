@@ -184,6 +184,11 @@ def add_ranking(
     add_long_questions(parser, long_questions)
 
 
+def values_of(options: argparse.Namespace, *names: str) -> Dict[str, Any]:
+    """Values of some options, as keyword arguments of the same names."""
+    return {name: getattr(options, name) for name in names}
+
+
 def engine_of(options: argparse.Namespace) -> EngineConfig:
     """Values of the options of `add_engine`."""
     return EngineConfig(options.engine, options.precision, options.threads, options.ctx)
@@ -191,14 +196,12 @@ def engine_of(options: argparse.Namespace) -> EngineConfig:
 
 def loading_options(options: argparse.Namespace) -> Dict[str, Any]:
     """Values of the options of `add_engine` and `add_long_questions`, for any loader."""
-    names = ("ctx", "precision", "engine", "threads", "long_questions")
-    return {name: getattr(options, name) for name in names}
+    return values_of(options, "ctx", "precision", "engine", "threads", "long_questions")
 
 
 def ranking_options(options: argparse.Namespace) -> Dict[str, Any]:
     """Values of the options of `add_ranking`, for `load_ranker`."""
-    values = loading_options(options)
-    values.update(pool=options.pool, pool_size=options.pool_size)
+    values = {**loading_options(options), **values_of(options, "pool", "pool_size")}
     if getattr(options, "cache", None) is not None:
         from wqa.cache.document_cache import CachedDocuments
 

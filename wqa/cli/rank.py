@@ -162,7 +162,10 @@ def ranking_table(rows: List[Dict[str, Any]], cost: float) -> str:
         score = "-"
         if row["score"] is not None:
             score = f"{row['score']:.3f}"
-        text = " ".join([*_notes(row), printable(_shortened(row["text"]))])
+        sentence = row["text"]
+        if len(sentence) > _WIDTH:
+            sentence = sentence[: _WIDTH - 3] + "..."
+        text = " ".join([*_notes(row), printable(sentence)])
         lines.append(f"{row['rank']:4} {score:>8} {row['exit']:5}  {text}")
     lines.append(f"cost {100 * cost:.0f} % of the full encoder")
     return "\n".join(lines)
@@ -186,9 +189,3 @@ def _notes(row: Dict[str, Any]) -> List[str]:
     if row["dropped"]:
         notes.append(f"(dropped at exit {row['exit']})")
     return notes
-
-
-def _shortened(sentence: str) -> str:
-    if len(sentence) <= _WIDTH:
-        return sentence
-    return sentence[: _WIDTH - 3] + "..."

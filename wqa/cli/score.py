@@ -33,6 +33,7 @@ from wqa.cli.options import (
     rate_line,
     run_job,
     state_line,
+    values_of,
 )
 from wqa.cli.output import add_json, show
 from wqa.errors import printable
@@ -65,15 +66,8 @@ def run(options: argparse.Namespace) -> None:
         return
     from wqa.systems.scores import write_scores
 
-    meta = write_scores(
-        options.run,
-        options.data,
-        options.out,
-        options.filter,
-        progress=True,
-        partition_tokens=options.partition_tokens,
-        **ranking_options(options),
-    )
+    given = values_of(options, "run", "data", "out", "filter", "partition_tokens")
+    meta = write_scores(progress=True, **given, **ranking_options(options))
     _show(options, meta, {})
 
 

@@ -47,21 +47,30 @@ class HelpWithOwnOptions(argparse.Action):
             add_own_options(parser, options.system)
             set_training_defaults(parser, options)
         else:
-            _list_systems(parser)
+            texts = [f"{name}: {system.help}" for name, system in installed_systems().items()]
+            for action in parser._actions:  # argparse has no public list of them
+                if texts and action.dest == "system" and not action.option_strings:
+                    action.help = "; ".join(texts)
         parser.print_help()
         parser.exit()
 
 
-def _list_systems(parser: argparse.ArgumentParser) -> None:
-    """Let the help text of SYSTEM list the systems; without MXNet it stays as it is."""
+def subparsers(parser: argparse.ArgumentParser) -> Dict[str, Any]:
+    """Parsers of the subcommands by name; none if the parser has no subcommands."""
+    for action in parser._actions:  # argparse has no public list of them
+        if isinstance(action, argparse._SubParsersAction):
+            return action.choices
+    return {}
+
+
+def installed_systems() -> Dict[str, Any]:
+    """Records of all systems by name; none without MXNet."""
     try:
         from wqa.systems.registry import SYSTEMS, add_installed_systems
     except MissingDependency:
-        return
+        return {}
     add_installed_systems()
-    for action in parser._actions:  # argparse has no public list of them
-        if action.dest == "system" and not action.option_strings:
-            action.help = "; ".join(f"{name}: {system.help}" for name, system in SYSTEMS.items())
+    return SYSTEMS
 
 
 def add_own_options(parser: argparse.ArgumentParser, system: str) -> None:

@@ -21,7 +21,7 @@ import argparse
 import shlex
 from typing import Any, Callable
 
-from wqa.cli.options import add_fields, add_filter, add_number, fields_of
+from wqa.cli.options import add_fields, add_filter, add_number, fields_of, values_of
 from wqa.cli.output import add_json, show
 from wqa.cli.systems import HelpWithOwnOptions
 from wqa.config import TrainingConfig
@@ -89,18 +89,13 @@ def run(options: argparse.Namespace) -> None:
     command = shlex.join(options.command_line)
     options.resume_command = command if options.resume else f"{command} --resume"
     state = train(
-        options.system,
-        options.train,
-        options.out,
-        options.encoder,
-        options.init,
-        config,
-        options.max_length,
-        options.resume,
+        train_file=options.train,
+        config=config,
         command=command,
         score_teacher=teacher_scorer(options),
         log_dir=options.log_dir or "",
         dev=options.dev or "",
+        **values_of(options, "system", "out", "encoder", "init", "max_length", "resume"),
         **own,
     )
     if state.rank:

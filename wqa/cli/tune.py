@@ -42,6 +42,7 @@ from wqa.cli.options import (
     numbers,
     ranking_options,
     refuse,
+    values_of,
 )
 from wqa.cli.output import add_json, show
 from wqa.data.records import DEFAULT_FILTER
@@ -159,9 +160,8 @@ def _tune_weights(options: argparse.Namespace) -> None:
         options.data,
         trials,
         seed,
-        options.metric,
-        options.filter,
         progress=True,
+        **values_of(options, "metric", "filter"),
         **ranking_options(options),
     )
     note_long_questions(tuned.truncated_questions, tuned.skipped_questions, options.data)
@@ -187,6 +187,12 @@ def _tune_weights(options: argparse.Namespace) -> None:
     show("\n".join(lines), result, options.json)
 
 
+def _shared_options(options: argparse.Namespace) -> Dict[str, Any]:
+    """Options for the drops of a run and of a sequence alike."""
+    names = ("metric", "max_cost", "min_metric", "max_loss", "out", "picture", "filter")
+    return {**values_of(options, *names), **ranking_options(options)}
+
+
 def _tune_sequence(options: argparse.Namespace) -> None:
     from wqa.tuning import tune_sequence
     from wqa.tuning.configurations import as_row
@@ -196,15 +202,8 @@ def _tune_sequence(options: argparse.Namespace) -> None:
         options.data,
         None if options.keeps is None else numbers(options.keeps, "keeps"),
         None if options.grid is None else numbers(options.grid, "grid", float),
-        options.metric,
-        options.max_cost,
-        options.min_metric,
-        options.max_loss,
-        options.out,
-        options.picture,
-        options.filter,
         progress=True,
-        **ranking_options(options),
+        **_shared_options(options),
     )
     picked = ""
     if tuning.picked:
@@ -242,15 +241,8 @@ def _tune_drops(options: argparse.Namespace) -> None:
         options.data,
         numbers(_GRID if options.grid is None else options.grid, "grid", float),
         options.place_exits,
-        options.metric,
-        options.max_cost,
-        options.min_metric,
-        options.out,
-        options.picture,
-        options.filter,
         progress=True,
-        max_loss=options.max_loss,
-        **ranking_options(options),
+        **_shared_options(options),
     )
     picked = ""
     if tuning.picked:
