@@ -110,6 +110,30 @@ def _release() -> None:
         _held.pop().release()
 
 
+class Work(NamedTuple):
+    """Stages to run on a micro-batch.
+
+    Attributes
+    ----------
+    stages : sequence of int
+        Indices of consecutive stages.
+    numbers : numpy.ndarray
+        (pairs,) numbers of the pairs in the stores.
+    pairs : sequence of Encoded
+        Pairs of the micro-batch; the engine of a system may take others.
+    store : optional
+        Store that holds the encodings of the pairs; None for the first stage.
+    following : optional
+        Store for the encodings after the last of the stages; None if nothing reads them.
+    """
+
+    stages: Sequence[int]
+    numbers: np.ndarray
+    pairs: Sequence[Any]
+    store: Any = None
+    following: Any = None
+
+
 class Readings(NamedTuple):
     """Result of running stages on a micro-batch."""
 
@@ -192,35 +216,20 @@ class Engine(LockedEngine):
         """Create an empty store for encodings between two runs."""
         raise NotImplementedError
 
-    def run(
-        self,
-        stages: Sequence[int],
-        numbers: np.ndarray,
-        pairs: Sequence[Any],
-        store: Any,
-        following: Any,
-    ) -> Readings:
+    def run(self, work: Work) -> Readings:
         """Run consecutive stages on a micro-batch.
 
         Parameters
         ----------
-        stages : sequence of int
-            Indices of the stages.
-        numbers : numpy.ndarray
-            (pairs,) numbers of the pairs in the stores.
-        pairs : sequence of Encoded
-            Pairs of the micro-batch; the engine of a system may take others.
-        store : optional
-            Store that holds the encodings of the pairs; None for the first stage.
-        following : optional
-            Store for the encodings after the last of the stages; None if nothing reads them.
+        work : Work
+            The stages, and the micro-batch.
 
         Returns
         -------
         Readings
             Positions that ran, and the input of the heads.
         """
-        return self._exclusively(self._run, stages, numbers, pairs, store, following)
+        return self._exclusively(self._run, work)
 
     def scores(self, stage: int, rows: np.ndarray) -> np.ndarray:
         """Scores of a stage.
@@ -239,14 +248,7 @@ class Engine(LockedEngine):
         """
         return self._exclusively(self._scores, stage, rows)
 
-    def _run(
-        self,
-        stages: Sequence[int],
-        numbers: np.ndarray,
-        pairs: Sequence[Any],
-        store: Any,
-        following: Any,
-    ) -> Readings:
+    def _run(self, work: Work) -> Readings:
         """`run`, while no other thread uses the engine."""
         raise NotImplementedError
 

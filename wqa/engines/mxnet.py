@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Sequence, Tuple
 
 import mxnet as mx
 import numpy as np
 from mxnet.gluon import HybridBlock
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import Engine, LockedEngine, Readings, in_mxnet_thread
+from wqa.engines.engine import Engine, LockedEngine, Readings, Work, in_mxnet_thread
 from wqa.engines.hidden import HiddenStore
 from wqa.models import Network, parse_devices
 from wqa.text import bucketed, pad_pairs, plan_batches
@@ -67,14 +67,8 @@ class HybridEngine(OnMXNet, Engine):
     def store(self) -> HiddenStore:
         return HiddenStore(self._config.hidden_bytes)
 
-    def _run(
-        self,
-        stages: Sequence[int],
-        numbers: np.ndarray,
-        pairs: Sequence[Any],
-        store: Optional[HiddenStore],
-        following: Optional[HiddenStore],
-    ) -> Readings:
+    def _run(self, work: Work) -> Readings:
+        stages, numbers, pairs, store, following = work
         if store is None:
             inputs, length = self._begin(pairs)
         else:

@@ -18,6 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 from wqa.data import Question
+from wqa.engines.engine import Work
 from wqa.engines.onednn.quantize import STRENGTH, QuantizedLayers, quantize_layers
 from wqa.errors import OptionError
 from wqa.inference.dropping import FREE, Cost
@@ -206,7 +207,7 @@ class QuestionGroup:
         for indices in self._with_bar(batches, stages[-1]):
             batch = alive[indices]
             pairs = [self._pairs[pair] for pair in batch]
-            done = engine.run(stages, batch, pairs, store, following)
+            done = engine.run(Work(stages, batch, pairs, store, following))
             self._padded[batch] += ranker._stage_work[stages].sum() * done.positions
             for stage_readings, stage_rows in zip(readings, done.rows):
                 stage_readings.append(stage_rows)

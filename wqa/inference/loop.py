@@ -15,6 +15,7 @@ import numpy as np
 from wqa.config import EngineConfig
 from wqa.data import Question
 from wqa.engines.choice import build_engine
+from wqa.engines.engine import Work
 from wqa.engines.mxnet import HybridEngine
 from wqa.engines.onednn.engine import PackedEngine
 from wqa.engines.onednn.quantize import QuantizedLayers
@@ -267,7 +268,7 @@ def score_inputs(engine: Any, inputs: Sequence[Any], outputs: int) -> Tuple[np.n
     positions = np.zeros(len(inputs))
     numbers, rows = [], []
     for batch in micro_batches(engine, np.array([one.length for one in inputs], dtype=int)):
-        done = engine.run([0], batch, [inputs[number] for number in batch], None, None)
+        done = engine.run(Work([0], batch, [inputs[number] for number in batch]))
         positions[batch] = done.positions
         numbers.append(batch)
         rows += done.rows

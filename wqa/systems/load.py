@@ -7,7 +7,7 @@ import dataclasses
 import os
 import pathlib
 import tarfile
-from typing import Any, Dict, Iterable, Iterator, Optional, Sequence, Union
+from typing import Any, Dict, Iterable, Iterator, NamedTuple, Optional, Sequence, Union
 
 from wqa.cache.document_cache import CachedDocuments
 from wqa.config import EngineConfig, read_json, read_run_config
@@ -154,19 +154,27 @@ def load_ranker(
     """
     config = EngineConfig(engine, precision, threads, ctx, batch_tokens, hidden_bytes)
     options.update(long_questions=long_questions, calibrated=calibrated)
-    return _load(run, config, {"drop_ratio": drop_ratio, "keep": keep}, cache, options)
+    drops = {"drop_ratio": drop_ratio, "keep": keep}
+    return _load(run, drops, _Loading(config, cache, options))
 
 
-def _load(
-    run: PathLike, engine: EngineConfig, drops: Dict[str, Any], cache: Any, options: Dict[str, Any]
-) -> Ranker:
-    """Load a ranker; `options` are those of the ranker and those of the ones inside it."""
+class _Loading(NamedTuple):
+    """How a ranker and those inside it are loaded."""
+
+    engine: EngineConfig
+    cache: Any
+    options: Dict[str, Any]
+
+
+def _load(run: PathLike, drops: Dict[str, Any], loading: _Loading) -> Ranker:
+    """Load a ranker."""
+    engine, cache, options = loading
     path = pathlib.Path(run)
     check_engine(engine, options["long_questions"])
     baseline = parse_baseline(run)
     if baseline is not None:
         _check_no_drops(baseline, drops["drop_ratio"])
-        ranker = _load_baseline(baseline, engine, cache, options)
+        ranker = _load_baseline(baseline, loading)
         ranker.set_drops(**drops)
         return ranker
     if cache is not None:
@@ -175,7 +183,7 @@ def _load(
             raise OptionError("cache", problem, "a run that encodes documents by themselves")
         cache = CachedDocuments.of(cache)
     if is_ranker_file(path):
-        return _load_file(path, engine, drops, cache, options)
+        return _load_file(path, drops, loading._replace(cache=cache))
     if isinstance(drops["drop_ratio"], str):
         if drops["drop_ratio"] != "tuned":
             raise OptionError("drop_ratio", shorten(drops["drop_ratio"]), "numbers, or tuned")
@@ -191,9 +199,8 @@ def _check_no_drops(name: BaselineName, drop_ratio: Any) -> None:
         raise OptionError("drop_ratio", problem, "none")
 
 
-def _load_baseline(
-    name: BaselineName, engine: EngineConfig, cache: Any, options: Dict[str, Any]
-) -> Ranker:
+def _load_baseline(name: BaselineName, loading: _Loading) -> Ranker:
+    engine, cache, options = loading
     if name.is_similarity:
         own = {key: value for key, value in options.items() if key != "calibrated"}
         return load_similarity(name, engine, cache=cache, **own)
@@ -287,16 +294,10 @@ def load_network_ranker(run: Union[str, os.PathLike[str]], **options: Any) -> Ca
     return ranker  # type: ignore[return-value]
 
 
-def _load_file(
-    path: pathlib.Path,
-    engine: EngineConfig,
-    drops: Dict[str, Any],
-    cache: Any,
-    options: Dict[str, Any],
-) -> Ranker:
+def _load_file(path: pathlib.Path, drops: Dict[str, Any], loading: _Loading) -> Ranker:
     """Load a sequence or an ensemble."""
     content = read_ranker_file(path)
-    rankers = [_load_entry(path, entry, engine, cache, options) for entry in content.entries]
+    rankers = [_load_entry(path, entry, loading) for entry in content.entries]
     if content.kind == "ensemble":
         names = [entry.name for entry in content.entries]
         with _naming(path):
@@ -309,22 +310,22 @@ def _load_file(
         return SequentialRanker(rankers, content.drop_ratio, content.keep)
 
 
-def _load_entry(
-    path: pathlib.Path, entry: Entry, engine: EngineConfig, cache: Any, options: Dict[str, Any]
-) -> Ranker:
+def _load_entry(path: pathlib.Path, entry: Entry, loading: _Loading) -> Ranker:
     """Load one ranker of a file."""
+    engine = loading.engine
     engine = dataclasses.replace(engine, precision=entry.precision or engine.precision)
+    loading = loading._replace(engine=engine)
     if not _entry_reads_cache(entry):
-        cache = None
+        loading = loading._replace(cache=None)
     ratio = entry.drop_ratio
     if entry.baseline is None:
-        ranker = _load(entry.run, engine, {"drop_ratio": None, "keep": None}, cache, options)
+        ranker = _load(entry.run, {"drop_ratio": None, "keep": None}, loading)
         if isinstance(ratio, str):
             ratio = read_tuned(entry.run)
     else:
         with _naming(path):
             _check_no_drops(entry.baseline, ratio)
-        ranker = _load_baseline(entry.baseline, engine, cache, options)
+        ranker = _load_baseline(entry.baseline, loading)
     if ratio is not None or entry.keep is not None:
         with _naming(path):
             ranker.set_drops(ratio, entry.keep)

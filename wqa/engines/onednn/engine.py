@@ -12,7 +12,7 @@ import numpy as np
 from mxnet.gluon import HybridBlock, nn
 
 from wqa.config import EngineConfig
-from wqa.engines.engine import MXNET_LOCK, Engine, LockedEngine, Readings, in_mxnet_thread
+from wqa.engines.engine import MXNET_LOCK, Engine, LockedEngine, Readings, Work, in_mxnet_thread
 from wqa.engines.hidden import RowStore
 from wqa.engines.onednn.choice import encoding_kind
 from wqa.engines.onednn.library import (
@@ -312,14 +312,8 @@ class PackedEngine(OnOneDNN, Engine):
     def store(self) -> RowStore:
         return RowStore(self._config.hidden_bytes)
 
-    def _run(
-        self,
-        stages: Sequence[int],
-        numbers: np.ndarray,
-        pairs: Sequence[Any],
-        store: Optional[RowStore],
-        following: Optional[RowStore],
-    ) -> Readings:
+    def _run(self, work: Work) -> Readings:
+        stages, numbers, pairs, store, following = work
         layers, batch = self._layers, self._batch(pairs)
         lengths = batch.lengths
         if store is None:

@@ -246,38 +246,21 @@ class ListNetwork(Network):
             raise OptionError("tokenizer", ids, f"{self.own_config.rows:,}, the word embeddings")
         return ListEncoder(tokenizer, max_length, long_questions)
 
-    def hybrid_forward(
-        self,
-        F,
-        question_ids: Tensor,
-        question_valid: Tensor,
-        candidate_ids: Tensor,
-        candidate_valid: Tensor,
-        list_valid: Tensor,
-        vectors: Tensor,
-    ) -> Tensor:
-        pairs = self.encode(
-            F, question_ids, question_valid, candidate_ids, candidate_valid, vectors
-        )  # (Q, n, C)
+    def hybrid_forward(self, F, *inputs: Tensor, vectors: Tensor) -> Tensor:
+        *texts, list_valid = inputs
+        pairs = self.encode(F, *texts, vectors=vectors)  # (Q, n, C)
         return self.score(F, pairs, list_valid)
 
-    def encode(
-        self,
-        F,
-        question_ids: Tensor,
-        question_valid: Tensor,
-        candidate_ids: Tensor,
-        candidate_valid: Tensor,
-        vectors: Tensor,
-    ) -> Tensor:
+    def encode(self, F, *texts: Tensor, vectors: Tensor) -> Tensor:
         """Encode the pairs of lists.
 
         Parameters
         ----------
         F : module
             ``mxnet.nd`` or ``mxnet.sym``.
-        question_ids, question_valid, candidate_ids, candidate_valid : Tensor
-            The first inputs of the network.
+        *texts : Tensor
+            The first four inputs of the network: ids and numbers of words of the questions, and of
+            the candidates.
         vectors : Tensor
             (rows, D) word embeddings.
 
@@ -286,6 +269,7 @@ class ListNetwork(Network):
         Tensor
             (Q, n, C)
         """
+        question_ids, question_valid, candidate_ids, candidate_valid = texts
         question = self._embed(F, question_ids, question_valid, vectors)  # (Q, N, units)
         question = _for_each(F, question, candidate_ids)  # (B, N, units)
         question_counts = _for_each(F, question_valid, candidate_ids)  # (B,)
@@ -359,18 +343,8 @@ class _Pairs(_Part):
         self.vectors = network.vectors
         self.params.update({network.vectors.name: network.vectors})
 
-    def hybrid_forward(
-        self,
-        F,
-        question_ids: Tensor,
-        question_valid: Tensor,
-        candidate_ids: Tensor,
-        candidate_valid: Tensor,
-        vectors: Tensor,
-    ) -> Tensor:
-        return self._network[0].encode(
-            F, question_ids, question_valid, candidate_ids, candidate_valid, vectors
-        )
+    def hybrid_forward(self, F, *texts: Tensor, vectors: Tensor) -> Tensor:
+        return self._network[0].encode(F, *texts, vectors=vectors)
 
 
 class _Lists(_Part):

@@ -289,15 +289,7 @@ class DecoupledTransformer(Network):
         depths = [end - start for start, end in zip((0, *self.exits), self.exits)]
         return [float(depth * self.config.layer_work) for depth in depths]
 
-    def hybrid_forward(
-        self,
-        F,
-        question_ids: Tensor,
-        question_valid: Tensor,
-        document_ids: Tensor,
-        document_valid: Tensor,
-        **tables: Tensor,
-    ) -> Tensor:
+    def hybrid_forward(self, F, *texts: Tensor, **tables: Tensor) -> Tensor:
         # The blocks of the path share the tables.
         path = self.path(len(self.exits) - 1)
-        return F.reshape(path(question_ids, question_valid, document_ids, document_valid), (-1,))
+        return F.reshape(path(*texts), (-1,))

@@ -18,6 +18,7 @@ from wqa.config import EngineConfig
 from wqa.config.systems import KINDS
 from wqa.data import Candidate, Question
 from wqa.engines.choice import build_engine
+from wqa.engines.engine import Work
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.errors import InputError, OptionError, check_choice, shorten
 from wqa.inference.loop import check_finite, micro_batches, score_in_groups
@@ -311,7 +312,7 @@ class Reader:
         logits: List[np.ndarray] = [np.zeros((0, 2))] * len(windows)
         for batch in micro_batches(self._engine, lengths):
             pairs = [windows[index].pair for index in batch]
-            done = self._engine.run([0], batch, pairs, None, None)
+            done = self._engine.run(Work([0], batch, pairs))
             # Of MXNet (pairs, L, 2), with padding; of oneDNN (tokens, 2).
             rows = self._engine.scores(0, done.rows[0]).reshape(-1, 2)
             starts = np.cumsum(done.positions) - done.positions
