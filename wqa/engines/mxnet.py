@@ -11,7 +11,7 @@ from mxnet.gluon import HybridBlock
 from wqa.config import EngineConfig
 from wqa.engines.engine import Engine, LockedEngine, Readings, Work, in_mxnet_thread
 from wqa.engines.hidden import HiddenStore
-from wqa.models import Network, parse_devices
+from wqa.models import parse_devices
 from wqa.text import bucketed, pad_pairs, plan_batches
 
 #: Default number of tokens of a micro-batch.
@@ -45,12 +45,10 @@ class HybridEngine(OnMXNet, Engine):
     It reads the current parameters of the network at each run. All such engines have one lock.
     """
 
-    def __init__(
-        self, network: Network, typed: bool, padding_id: int, config: EngineConfig
-    ) -> None:
-        super().__init__(network, typed, padding_id, config)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self._stages = self._blocks()
-        self._prepare(config, self._stages)
+        self._prepare(self._config, self._stages)
 
     def _blocks(self) -> List[HybridBlock]:
         """The stages, as blocks that MXNet traces."""

@@ -28,7 +28,7 @@ from wqa.engines.onednn.packed_parts import PackedBatch, round_up
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.engines.onednn.read_rows import ATTENDING
 from wqa.engines.onednn.scoring import PackedLayers
-from wqa.models import Head, LayerStack, Network
+from wqa.models import Head, LayerStack
 from wqa.models.heads import Stage
 from wqa.text import pack_batches
 
@@ -280,15 +280,9 @@ class PackedEngine(OnOneDNN, Engine):
     It reads the parameters of the network once.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        typed: bool,
-        padding_id: int,
-        config: EngineConfig,
-        quantized: Optional[QuantizedLayers] = None,
-    ) -> None:
-        super().__init__(network, typed, padding_id, config)
+    def __init__(self, *arguments: Any, quantized: Optional[QuantizedLayers] = None) -> None:
+        super().__init__(*arguments)
+        network, config = self._network, self._config
         self._prepare(config, network.config.max_positions)
         stages = network.encoder_stages()
         layers = [layer for stage in stages for layer in stage.all_layers()]
@@ -296,7 +290,7 @@ class PackedEngine(OnOneDNN, Engine):
             network.config,
             stages[0].embeddings,
             layers,
-            typed,
+            self._typed,
             encoding_kind(config.precision),
             self._tokens,
             quantized,

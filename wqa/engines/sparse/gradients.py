@@ -216,34 +216,22 @@ class ListGradients:
             Seed, as `wqa.engines.onednn.GradientEngine.seed` takes it.
         """
 
-    def scores(
-        self,
-        question_ids: mx.nd.NDArray,
-        question_valid: mx.nd.NDArray,
-        candidate_ids: mx.nd.NDArray,
-        candidate_valid: mx.nd.NDArray,
-        list_valid: mx.nd.NDArray,
-    ) -> mx.nd.NDArray:
+    def scores(self, *arrays: mx.nd.NDArray) -> mx.nd.NDArray:
         """Score candidates.
 
         Parameters
         ----------
-        question_ids, question_valid, candidate_ids, candidate_valid, list_valid
-            The inputs of the network.
+        *arrays : mxnet.nd.NDArray
+            The inputs of the network: ``question_ids``, ``question_valid``, ``candidate_ids``,
+            ``candidate_valid`` and ``list_valid``.
 
         Returns
         -------
         mxnet.nd.NDArray
             (Q, n) float32 scores, 0 at padding.
         """
-        candidates = candidate_ids.shape[:2]
-        lists = lists_of_arrays(
-            question_ids.asnumpy(),
-            question_valid.asnumpy(),
-            candidate_ids.asnumpy(),
-            candidate_valid.asnumpy(),
-            list_valid.asnumpy(),
-        )
+        candidates = arrays[2].shape[:2]
+        lists = lists_of_arrays(*[array.asnumpy() for array in arrays])
         mx.nd.waitall()  # the optimizer may still be writing
         with self._lock, one_blas_thread():
             parameters = list_parameters(self._parts)

@@ -62,25 +62,16 @@ class DecoupledPath(HybridBlock):
         self._reads_first = network.own_config.interaction == "linear"
         break_cycles(self)
 
-    def hybrid_forward(
-        self,
-        F,
-        question_ids: Tensor,
-        question_valid: Tensor,
-        document_ids: Tensor,
-        document_valid: Tensor,
-        question_rows: Optional[Tensor] = None,
-        document_rows: Optional[Tensor] = None,
-    ) -> Tensor:
+    def hybrid_forward(self, F, *texts: Tensor) -> Tensor:
+        question_ids, question_valid, document_ids, document_valid, *rows = texts
         question = self._encode(F, self.question_encoder, question_ids, question_valid)
         document = self._encode(F, self.document_encoder, document_ids, document_valid)
-        if question_rows is not None:
-            question = F.take(question, question_rows)
-            question_valid = F.take(question_valid, question_rows)
-        if document_rows is not None:
-            document = F.take(document, document_rows)
-            document_valid = F.take(document_valid, document_rows)
-        return self.interaction(question, question_valid, document, document_valid)
+        encoded = [question, question_valid, document, document_valid]
+        if rows:
+            question_rows, document_rows = rows
+            of_array = (question_rows, question_rows, document_rows, document_rows)
+            encoded = [F.take(array, index) for array, index in zip(encoded, of_array)]
+        return self.interaction(*encoded)
 
     def _encode(self, F, encoder: Backbone, token_ids: Tensor, valid_length: Tensor) -> Tensor:
         """Encodings of texts, (texts, length, C), or the first ones where no others are read."""

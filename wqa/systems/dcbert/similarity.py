@@ -112,14 +112,8 @@ class SimilarityNetwork(Network):
     def stage_work(self) -> List[float]:
         return [0.0]  # no product with weights follows the encoders
 
-    def hybrid_forward(
-        self,
-        F,
-        question_ids: Tensor,
-        question_valid: Tensor,
-        document_ids: Tensor,
-        document_valid: Tensor,
-    ) -> Tensor:
+    def hybrid_forward(self, F, *texts: Tensor) -> Tensor:
+        question_ids, question_valid, document_ids, document_valid = texts
         question = self.question_encoder(question_ids, F.zeros_like(question_ids), question_valid)
         document = self.document_encoder(document_ids, F.zeros_like(document_ids), document_valid)
         return self.similarity(question, question_valid, document, document_valid)
@@ -141,17 +135,9 @@ class Similarity(HybridBlock):
         super().__init__(**kwargs)
         self._interaction = interaction
 
-    def hybrid_forward(
-        self,
-        F,
-        question: Tensor,
-        question_valid: Tensor,
-        document: Tensor,
-        document_valid: Tensor,
-    ) -> Tensor:
+    def hybrid_forward(self, F, *texts: Tensor) -> Tensor:
         compare = self._maxsim if self._interaction == "maxsim" else self._cosine
-        similarity = compare(F, question, question_valid, document, document_valid)
-        return SCALE * (similarity - MIDPOINT)
+        return SCALE * (compare(F, *texts) - MIDPOINT)
 
     @staticmethod
     def _cosine(
