@@ -215,7 +215,7 @@ class Layout(Handle):
             strides = [int(np.prod(self.shape[axis + 1 :])) for axis in range(len(self.shape))]
         self.strides = tuple(strides)
         #: Key of the layout in the caches of kernels.
-        self.key = (self.shape, kind, self.strides)
+        self.key = (self.shape, kind, self.strides, any_layout)
         sizes = (ctypes.c_int64 * 12)(*self.shape)
         axes, number = len(self.shape), TYPES[kind][0]
         if any_layout:

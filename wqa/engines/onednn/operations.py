@@ -213,26 +213,17 @@ class Operations:
         self._kernels: Dict[tuple, Kernel] = {}
         self.scratch = scratch or Scratch()
 
-    def _kernel(self, name: str, build: Callable[..., Kernel], *arguments: Any) -> Kernel:
+    def _kernel(self, build: Callable[..., Kernel], *arguments: Any) -> Kernel:
         """The kernel of an operation, compiled on first use; layouts are compared by their keys."""
-        key = (name, *(_key(argument) for argument in arguments))
+        layouts = [_layout(argument) for argument in arguments]
+        key = (build, *map(_key, layouts))
         if key not in self._kernels:
-            self._kernels[key] = build(*arguments)
+            self._kernels[key] = build(*layouts)
         return self._kernels[key]
 
     def product(self, left: Array, right: Array, out: Array, *steps: Step) -> Call:
         """Bind ``out = steps(left @ right)``."""
-        layouts = _layouts(_present(steps))
-        kernel = self._kernel(
-            "product",
-            primitives.product,
-            left.layout,
-            right.layout,
-            out.layout,
-            None,
-            None,
-            layouts,
-        )
+        kernel = self._kernel(primitives.product, left, right, out, None, None, _layouts(steps))
         arrays: Dict[int, Memory] = {SRC: left, WEIGHTS: right, DST: out}
         return kernel.bind(arrays, _operands(steps), self.scratch)
 
@@ -240,22 +231,12 @@ class Operations:
         self, source: Array, weight: Dense, out: Array, *steps: Step, backward: bool = False
     ) -> Call:
         """Bind a product with prepacked weights."""
-        layouts = _layouts(_present(steps))
-        right = Layout(
-            (source.layout.shape[1], out.layout.shape[1]), source.layout.kind, any_layout=True
-        )
+        shape = (source.layout.shape[1], out.layout.shape[1])
+        right = Layout(shape, source.layout.kind, any_layout=True)
         bias = None if backward else weight.bias
         scales = {WEIGHTS: 2} if weight.scale is not None else None  # one a column
-        kernel = self._kernel(
-            "dense",
-            primitives.product,
-            source.layout,
-            right,
-            out.layout,
-            bias and bias.layout,
-            scales,
-            layouts,
-        )
+        operands = (source, right, out, bias)
+        kernel = self._kernel(primitives.product, *operands, scales, _layouts(steps))
         arrays: Dict[int, Memory] = {SRC: source, DST: out}
         arrays[WEIGHTS] = weight.packed(kernel, backward)
         if bias is not None:
@@ -277,9 +258,7 @@ class Operations:
 
     def _norm_kernel(self, source: Array, out: Array, training: bool) -> Kernel:
         rows = Layout((source.layout.shape[0],), "float32") if training else None
-        return self._kernel(
-            "norm", primitives.layer_norm, source.layout, out.layout, self._epsilon, rows
-        )
+        return self._kernel(primitives.layer_norm, source, out, self._epsilon, rows)
 
     def norm_backward(
         self,
@@ -294,15 +273,8 @@ class Operations:
         """Bind the gradients of a normalisation."""
         rows = Layout((source.layout.shape[0],), "float32")
         forward = self._norm_kernel(source, out, True)
-        kernel = self._kernel(
-            "norm backward",
-            primitives.layer_norm_backward,
-            forward,
-            source.layout,
-            gradient.layout,
-            rows,
-            self._epsilon,
-        )
+        operands = (forward, source, gradient, rows, self._epsilon)
+        kernel = self._kernel(primitives.layer_norm_backward, *operands)
         arrays: Dict[int, Memory] = {SRC: source, DIFF_DST: gradient, DIFF_SRC: result}
         arrays.update({GAMMA: norm.gamma, BETA: norm.beta, **statistics})
         arrays.update({DIFF_GAMMA: parameters[0], DIFF_BETA: parameters[1]})
@@ -310,63 +282,58 @@ class Operations:
 
     def activation(self, name: str, source: Array, out: Array) -> Call:
         """Bind an activation."""
-        kernel = self._kernel("activation", primitives.activation, name, source.layout)
+        kernel = self._kernel(primitives.activation, name, source)
         return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
 
     def activation_backward(self, name: str, source: Array, gradient: Array, result: Array) -> Call:
         """Bind the gradient of an activation."""
-        forward = self._kernel("activation", primitives.activation, name, source.layout)
-        kernel = self._kernel(
-            "activation backward", primitives.activation_backward, forward, name, source.layout
-        )
+        forward = self._kernel(primitives.activation, name, source)
+        kernel = self._kernel(primitives.activation_backward, forward, name, source)
         arrays: Dict[int, Memory] = {SRC: source, DIFF_DST: gradient, DIFF_SRC: result}
         return kernel.bind(arrays, scratch=self.scratch)
 
     def softmax(self, source: Array, out: Array, training: bool = False) -> Call:
         """Bind a softmax over the last axis."""
-        kernel = self._kernel("softmax", primitives.softmax, source.layout, out.layout, training)
+        kernel = self._kernel(primitives.softmax, source, out, training)
         return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
 
     def softmax_backward(self, source: Array, out: Array, gradient: Array, result: Array) -> Call:
         """Bind the gradient of a softmax."""
-        forward = self._kernel("softmax", primitives.softmax, source.layout, out.layout, True)
-        kernel = self._kernel("softmax backward", primitives.softmax_backward, forward, out.layout)
+        forward = self._kernel(primitives.softmax, source, out, True)
+        kernel = self._kernel(primitives.softmax_backward, forward, out)
         arrays: Dict[int, Memory] = {DST: out, DIFF_DST: gradient, DIFF_SRC: result}
         return kernel.bind(arrays, scratch=self.scratch)
 
     def multiply(self, source: Array, factors: Array, out: Array) -> Call:
         """Bind ``out = source * factors``, rounded and clipped where ``out`` is int8."""
-        kernel = self._kernel(
-            "multiply", primitives.multiply, source.layout, factors.layout, out.layout
-        )
+        kernel = self._kernel(primitives.multiply, source, factors, out)
         return kernel.bind({SRC: source, SRC_1: factors, DST: out}, scratch=self.scratch)
 
     def convert(self, source: Array, out: Array) -> Call:
         """Bind a copy to another element type."""
-        kernel = self._kernel("convert", primitives.convert, source.layout, out.layout)
+        kernel = self._kernel(primitives.convert, source, out)
         return kernel.bind({SRC: source, DST: out}, scratch=self.scratch)
 
 
 def _key(argument: Any) -> Any:
     if isinstance(argument, Layout):
         return argument.key
-    if isinstance(argument, tuple):
-        return tuple(map(_key, argument))
-    if isinstance(argument, list):
+    if isinstance(argument, (tuple, list)):
         return tuple(map(_key, argument))
     return tuple(argument.items()) if isinstance(argument, dict) else argument
 
 
-def _present(steps: Sequence[Step]) -> List[Step]:
-    """Steps without those whose second operand is None."""
-    return [step for step in steps if step[1] is not None or step[0] not in ("add", "multiply")]
+def _layout(argument: Any) -> Any:
+    """The layout of an array; any other argument as it is."""
+    return argument.layout if isinstance(argument, Array) else argument
 
 
 def _layouts(steps: Sequence[Step]) -> List[Tuple[str, Any]]:
-    """Steps with layouts for arrays, as kernels are compiled from them."""
+    """Steps with layouts for arrays, as kernels are compiled from them, without those of None."""
     pairs = []
     for name, operand in steps:
-        pairs.append((name, operand.layout if isinstance(operand, Array) else operand))
+        if operand is not None or name not in ("add", "multiply"):
+            pairs.append((name, _layout(operand)))
     return pairs
 
 

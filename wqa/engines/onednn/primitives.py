@@ -136,9 +136,21 @@ def scale_argument(argument: int) -> int:
     return _SCALES | argument
 
 
-_ACCURATE_SOFTMAX, _NORM_FLAGS = 196608, 6
-_ADD, _MULTIPLY = 131056, 131057
+_ACCURATE_SOFTMAX, _NORM_FLAGS = 196608, ctypes.c_uint(6)
 _TRAINING, _INFERENCE, _BACKWARD = 64, 96, 128
+_ZERO = ctypes.c_float(0)
+
+
+def _compile(operation: str, *arguments: Any, attributes: Optional[Attributes] = None) -> Kernel:
+    """Compile an operation; layouts and kernels among its arguments become their descriptions."""
+    handles = []
+    for argument in arguments:
+        if isinstance(argument, Layout):
+            argument = argument.handle
+        elif isinstance(argument, Kernel):
+            argument = argument.description
+        handles.append(argument)
+    return Kernel(operation, engine(), *handles, attributes=attributes or Attributes())
 
 
 def product(
@@ -150,15 +162,7 @@ def product(
     steps: Sequence[Step] = (),
 ) -> Kernel:
     """Compile ``out = steps(left @ right + bias)``."""
-    return Kernel(
-        "matmul",
-        engine(),
-        left.handle,
-        right.handle,
-        bias.handle if bias else None,
-        out.handle,
-        attributes=Attributes(scales, steps),
-    )
+    return _compile("matmul", left, right, bias, out, attributes=Attributes(scales, steps))
 
 
 def layer_norm(
@@ -168,96 +172,43 @@ def layer_norm(
 
     Shapes: `statistics` (rows,).
     """
-    return Kernel(
-        "layer_normalization_forward",
-        engine(),
-        _TRAINING if statistics else _INFERENCE,
-        source.handle,
-        out.handle,
-        statistics.handle if statistics else None,
-        ctypes.c_float(epsilon),
-        ctypes.c_uint(_NORM_FLAGS),
-        attributes=Attributes(),
-    )
+    kind = _TRAINING if statistics else _INFERENCE
+    numbers = (ctypes.c_float(epsilon), _NORM_FLAGS)
+    return _compile("layer_normalization_forward", kind, source, out, statistics, *numbers)
 
 
 def layer_norm_backward(
     forward: Kernel, source: Layout, gradient: Layout, statistics: Layout, epsilon: float
 ) -> Kernel:
     """Compile the gradients `DIFF_SRC`, `DIFF_GAMMA` and `DIFF_BETA` of a normalisation."""
-    return Kernel(
-        "layer_normalization_backward",
-        engine(),
-        _BACKWARD,
-        gradient.handle,
-        gradient.handle,
-        source.handle,
-        statistics.handle,
-        ctypes.c_float(epsilon),
-        ctypes.c_uint(_NORM_FLAGS),
-        forward.description,
-        attributes=Attributes(),
-    )
+    layouts = (gradient, gradient, source, statistics)
+    numbers = (ctypes.c_float(epsilon), _NORM_FLAGS)
+    return _compile("layer_normalization_backward", _BACKWARD, *layouts, *numbers, forward)
 
 
 def softmax(source: Layout, out: Layout, training: bool = False) -> Kernel:
     """Compile a softmax over the last axis."""
-    return Kernel(
-        "softmax_forward",
-        engine(),
-        _TRAINING if training else _INFERENCE,
-        _ACCURATE_SOFTMAX,
-        source.handle,
-        out.handle,
-        len(source.shape) - 1,
-        attributes=Attributes(),
-    )
+    kind = _TRAINING if training else _INFERENCE
+    last = len(source.shape) - 1
+    return _compile("softmax_forward", kind, _ACCURATE_SOFTMAX, source, out, last)
 
 
 def softmax_backward(forward: Kernel, out: Layout) -> Kernel:
     """Compile the gradient `DIFF_SRC` of a softmax, from its output `DST`."""
-    return Kernel(
-        "softmax_backward",
-        engine(),
-        _ACCURATE_SOFTMAX,
-        out.handle,
-        out.handle,
-        out.handle,
-        len(out.shape) - 1,
-        forward.description,
-        attributes=Attributes(),
-    )
+    last = len(out.shape) - 1
+    return _compile("softmax_backward", _ACCURATE_SOFTMAX, out, out, out, last, forward)
 
 
 def activation(name: str, layout: Layout) -> Kernel:
     """Compile an activation."""
-    return Kernel(
-        "eltwise_forward",
-        engine(),
-        _TRAINING,
-        ACTIVATIONS[name],
-        layout.handle,
-        layout.handle,
-        ctypes.c_float(0),
-        ctypes.c_float(0),
-        attributes=Attributes(),
-    )
+    kind = ACTIVATIONS[name]
+    return _compile("eltwise_forward", _TRAINING, kind, layout, layout, _ZERO, _ZERO)
 
 
 def activation_backward(forward: Kernel, name: str, layout: Layout) -> Kernel:
     """Compile the gradient `DIFF_SRC` of an activation, from its input `SRC`."""
-    return Kernel(
-        "eltwise_backward",
-        engine(),
-        ACTIVATIONS[name],
-        layout.handle,
-        layout.handle,
-        layout.handle,
-        ctypes.c_float(0),
-        ctypes.c_float(0),
-        forward.description,
-        attributes=Attributes(),
-    )
+    kind, layouts = ACTIVATIONS[name], (layout, layout, layout)
+    return _compile("eltwise_backward", kind, *layouts, _ZERO, _ZERO, forward)
 
 
 def multiply(source: Layout, factors: Layout, out: Layout) -> Kernel:
@@ -265,17 +216,12 @@ def multiply(source: Layout, factors: Layout, out: Layout) -> Kernel:
 
     oneDNN is slow from float32 to bfloat16: multiply in float32, then `convert`.
     """
-    return _binary(_MULTIPLY, source, factors, out)
+    return _compile("binary", _MULTIPLY, source, factors, out)
 
 
 def add(source: Layout, addend: Layout, out: Layout) -> Kernel:
     """Compile ``out = source + addend``."""
-    return _binary(_ADD, source, addend, out)
-
-
-def _binary(operation: int, left: Layout, right: Layout, out: Layout) -> Kernel:
-    handles = (left.handle, right.handle, out.handle)
-    return Kernel("binary", engine(), operation, *handles, attributes=Attributes())
+    return _compile("binary", _ADD, source, addend, out)
 
 
 def convert(source: Layout, out: Layout) -> Kernel:
