@@ -285,11 +285,8 @@ class GradientEngine:
         """Copies between MXNet's arrays and the buffers: a slice's input, and its output."""
         key = (call, depth, shape, needed)
         if key not in self._copies:
-            units, padded, convert = (
-                self._config.units,
-                self._padded,
-                self._padded.operations.convert,
-            )
+            units, padded = self._config.units, self._padded
+            convert = padded.operations.convert
             source = padded.external(f"{call} in", shape, units)
             result = padded.external(f"{call} result", shape, units)
             first = padded.rows(f"{call} x0", shape, units)
@@ -302,10 +299,8 @@ class GradientEngine:
             out_gradient = padded.external(f"{call} out gradient", needed, units)
             last_gradient = padded.rows("gradient", needed, units, "float32")
             leave_backward: List[Run] = [convert(out_gradient, last_gradient)]
-            self._copies[key] = (
-                Part(enter, enter_backward, []),
-                Part(leave, leave_backward, []),
-            )
+            entering, leaving = Part(enter, enter_backward, []), Part(leave, leave_backward, [])
+            self._copies[key] = (entering, leaving)
         return self._copies[key]
 
 

@@ -55,16 +55,13 @@ class LayerCompiler:
     def _rows(
         self, name: str, width: int = 0, kind: str = "", shape: Optional[Shape] = None
     ) -> Array:
-        width = width or self._config.units
-        return self._padded.rows(self._name(name), shape or self._queries, width, kind)
+        return self._shared(self._name(name), width, kind, shape)
 
     def _heads(self, name: str, shape: Shape, transposed: bool = False) -> Array:
         return self._padded.heads(self._name(name), shape, transposed)
 
     def _scores(self, name: str, transposed: bool = False) -> Array:
-        return self._padded.scores(
-            self._name(name), self._shape, self._queries, transposed=transposed
-        )
+        return self._shared_scores(self._name(name), transposed)
 
     def _mask(self, name: str, like: Array, attention: bool = False) -> List[Mask]:
         rate = self._config.attention_dropout if attention else self._config.dropout
@@ -100,26 +97,18 @@ class LayerCompiler:
         inner, active = self._rows("inner", hidden_size), self._rows("active", hidden_size)
         last = self._rows("last", kind="float32")
         after = self._padded.rows(self._next, self._queries, self._config.units)
-        output_mask, outer_mask = _array(self._output_masks), _array(self._outer_masks)
+        output_steps = (("multiply", _array(self._output_masks)), ("add", x))
+        outer_steps = (("multiply", _array(self._outer_masks)), ("add", middle))
+        of_attention, of_ffn = self._statistics("attention", total), self._statistics("ffn", last)
         return [
             *self._project_forward(x),
             *self._attention_forward(),
-            operations.dense(
-                self._rows("context"),
-                layer.output.dense,
-                total,
-                ("multiply", output_mask),
-                ("add", x),
-            ),
-            operations.norm(
-                total, layer.attention_norm.norm, middle, self._statistics("attention", total)
-            ),
+            operations.dense(self._rows("context"), layer.output.dense, total, *output_steps),
+            operations.norm(total, layer.attention_norm.norm, middle, of_attention),
             operations.dense(middle, layer.inner.dense, inner),
             operations.activation(self._config.activation, inner, active),
-            operations.dense(
-                active, layer.outer.dense, last, ("multiply", outer_mask), ("add", middle)
-            ),
-            operations.norm(last, layer.ffn_norm.norm, after, self._statistics("ffn", last)),
+            operations.dense(active, layer.outer.dense, last, *outer_steps),
+            operations.norm(last, layer.ffn_norm.norm, after, of_ffn),
         ]
 
     def _project_forward(self, x: Array) -> List[Run]:
@@ -139,22 +128,15 @@ class LayerCompiler:
     def _attention_forward(self) -> List[Run]:
         operations, padded = self._operations, self._padded
         raw = padded.scores("raw", self._shape, self._queries, "float32")
-        weights = self._scores("weights")
+        weights, kept = self._scores("weights"), self._kept_weights()
+        query, context = (self._heads(name, self._queries) for name in ("query", "context"))
+        key, value = self._heads("key", self._shape, True), self._heads("value", self._shape)
+        scale, padding = self._config.attention_scale, padded.padding(self._shape)
         return [
-            operations.product(
-                self._heads("query", self._queries),
-                self._heads("key", self._shape, transposed=True),
-                raw,
-                ("times", self._config.attention_scale),
-                ("add", padded.padding(self._shape)),
-            ),
+            operations.product(query, key, raw, ("times", scale), ("add", padding)),
             operations.softmax(raw, weights, training=True),
-            *padded.multiply(weights, _array(self._weight_masks), self._kept_weights()),
-            operations.product(
-                self._kept_weights(),
-                self._heads("value", self._shape),
-                self._heads("context", self._queries),
-            ),
+            *padded.multiply(weights, _array(self._weight_masks), kept),
+            operations.product(kept, value, context),
         ]
 
     def _statistics(self, name: str, source: Array) -> Dict[int, Memory]:
@@ -201,15 +183,9 @@ class LayerCompiler:
         padded, layer = self._padded, self._layer
         through, below = (self._shared(name, kind="float32") for name in ("through", "below"))
         total = self._rows("total", kind="float32")
-        runs = padded.norm_backward(
-            total,
-            layer.attention_norm,
-            self._rows("middle"),
-            below,
-            through,
-            self._statistics("attention", total),
-            add,
-        )
+        middle, statistics = self._rows("middle"), self._statistics("attention", total)
+        norm = layer.attention_norm
+        runs = padded.norm_backward(total, norm, middle, below, through, statistics, add)
         mask = _array(self._output_masks)
         rounded, name = padded.rounded(through, "through", mask, self._queries, runs)
         runs += padded.weight_gradients(rounded, name, self._rows("context"), layer.output, add)
@@ -219,35 +195,25 @@ class LayerCompiler:
     def _attention_backward(self) -> List[Run]:
         operations, padded = self._operations, self._padded
         scale = ("times", self._config.attention_scale)
-        gradient = padded.heads("context gradient", self._queries)
-        kept, weights = (
-            self._shared_scores("kept gradient"),
-            self._shared_scores("weights gradient"),
-        )
-        raw = self._shared_scores("raw gradient")
+        shape, queries = self._shape, self._queries
+        gradient = padded.heads("context gradient", queries)
+        names = ("kept gradient", "weights gradient", "raw gradient")
+        kept, weights, raw = map(self._shared_scores, names)
         raw_transposed = self._shared_scores("raw gradient", transposed=True)
-        source = padded.scores("raw", self._shape, self._queries, "float32")
+        source = padded.scores("raw", shape, queries, "float32")
+        query, key = self._heads("query", queries), self._heads("key", shape)
+        value = self._heads("value", shape, transposed=True)
+        query_gradient = padded.heads("query gradient", queries)
+        key_gradient, value_gradient = (
+            padded.heads(f"{name} gradient", shape) for name in ("key", "value")
+        )
         return [
-            operations.product(
-                self._kept_weights(transposed=True),
-                gradient,
-                padded.heads("value gradient", self._shape),
-            ),
-            operations.product(gradient, self._heads("value", self._shape, transposed=True), kept),
+            operations.product(self._kept_weights(transposed=True), gradient, value_gradient),
+            operations.product(gradient, value, kept),
             *padded.multiply(kept, _array(self._weight_masks), weights),
             operations.softmax_backward(source, self._scores("weights"), weights, raw),
-            operations.product(
-                raw,
-                self._heads("key", self._shape),
-                padded.heads("query gradient", self._queries),
-                scale,
-            ),
-            operations.product(
-                raw_transposed,
-                self._heads("query", self._queries),
-                padded.heads("key gradient", self._shape),
-                scale,
-            ),
+            operations.product(raw, key, query_gradient, scale),
+            operations.product(raw_transposed, query, key_gradient, scale),
         ]
 
     def _input_backward(self, add: bool) -> List[Run]:

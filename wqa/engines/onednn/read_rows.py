@@ -218,16 +218,11 @@ class ReadRows:
             query = buffers.array("query", rows, units)
             values = buffers.array("values", rows, units, "float32")
             # One matrix a head: (H, rows, C / H), and (H, rows, C) in rows of H C numbers.
-            query_heads = Array(
-                Layout((heads, rows, size), self._kind, (size, units, 1)), query.data
-            )
-            value_heads = Array(
-                Layout((heads, rows, size), "float32", (size, units, 1)), values.data
-            )
-            folded = Array(
-                Layout((heads, rows, units), self._kind, (units, heads * units, 1)),
-                buffers.array("folded", rows, heads * units).data,
-            )
+            shape, strides = (heads, rows, size), (size, units, 1)
+            query_heads = Array(Layout(shape, self._kind, strides), query.data)
+            value_heads = Array(Layout(shape, "float32", strides), values.data)
+            layout = Layout((heads, rows, units), self._kind, (units, heads * units, 1))
+            folded = Array(layout, buffers.array("folded", rows, heads * units).data)
             before: List[Call] = []
             source = buffers.rounded(before, x, layer.products["query"], "x8")
             before.append(operations.dense(source, layer.products["query"], query))

@@ -277,16 +277,10 @@ class ListGradients:
         question_words = self._words(lists.question_ids, distinct)
         question_words = question_words._replace(words=question_words.words[repeated])
         candidate_words = self._words(lists.candidate_ids, distinct)
-        questions = convolve(
-            question_words, lengths, of_questions, parameters.question, products[0]
-        )
-        candidates = convolve(
-            candidate_words,
-            lists.candidate_lengths,
-            of_candidates,
-            parameters.candidate,
-            products[1],
-        )
+        question, candidate = parameters[:2]
+        questions = convolve(question_words, lengths, of_questions, question, products[0])
+        lengths = lists.candidate_lengths
+        candidates = convolve(candidate_words, lengths, of_candidates, candidate, products[1])
         pairs = combine(questions.texts, candidates.texts)
         hidden, steps = pairs, Steps(lists.counts)
         passes: List[Pass] = []
@@ -295,18 +289,8 @@ class ListGradients:
         scores = hidden @ parameters.weight[0] + parameters.bias
         # Windows of a question's words are the same for all its candidates.
         sources = repeated[questions.windows.steps.rows()]
-        return _Forward(
-            question_words,
-            candidate_words,
-            questions,
-            candidates,
-            sources,
-            steps,
-            pairs,
-            passes,
-            hidden,
-            scores,
-        )
+        texts = (question_words, candidate_words, questions, candidates, sources)
+        return _Forward(*texts, steps, pairs, passes, hidden, scores)
 
     def _words(self, ids: np.ndarray, distinct: Distinct) -> BatchWords:
         rows, indices = distinct.of(ids)
@@ -336,9 +320,8 @@ class ListGradients:
         pairs = np.outer(gradient, parameters.weight)
         directions: List[np.ndarray] = []
         if parameters.directions:
-            shares, pairs = run_layer_backward(
-                parameters.directions, done.pairs, done.passes, pairs, done.steps
-            )
+            forward = (parameters.directions, done.pairs, done.passes)
+            shares, pairs = run_layer_backward(*forward, pairs, done.steps)
             for share in shares:
                 directions += share
         questions, candidates = combine_backward(done.questions.texts, done.candidates.texts, pairs)
