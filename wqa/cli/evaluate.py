@@ -26,7 +26,14 @@ from __future__ import annotations
 import argparse
 from typing import Any, Dict, List
 
-from wqa.cli.options import add_ranking, add_scoring, metric_names, ranking_options, refuse
+from wqa.cli.options import (
+    add_ranking,
+    add_scoring,
+    metric_names,
+    ranking_options,
+    refuse,
+    values_of,
+)
 from wqa.cli.output import add_json, figures_table, note_long_rows, note_omissions, show
 from wqa.cli.runs import add_drops, named_rankers, read_trec, scores_trec_runs, settings_by_name
 from wqa.cli.verify import evaluate_claims, labels_claims
@@ -120,14 +127,9 @@ def _of_run(options: argparse.Namespace) -> List[Dict[str, Any]]:
         load_ranker(run, **ranking_options(options)),
         questions,
         settings or None,
-        options.filter,
-        options.metrics,
-        options.per_exit,
-        options.trec_run,
-        options.trec_qrels,
         progress=True,
-        total=options.total,
-        ties=options.ties,
+        **values_of(options, "filter", "metrics", "per_exit", "trec_run", "trec_qrels"),
+        **values_of(options, "total", "ties"),
     )
 
 
@@ -139,15 +141,8 @@ def _of_retrieval(options: argparse.Namespace) -> List[Dict[str, Any]]:
     refuse(options, _OF_RANKINGS, problem, "one or the other")
     if not options.data:
         raise OptionError("data", "nothing", "labelled questions with their candidates")
-    row = evaluate_retrieved(
-        read_questions(options.data),
-        options.filter,
-        options.metrics,
-        options.trec_run,
-        options.trec_qrels,
-        options.total,
-    )
-    return [row]
+    given = values_of(options, "filter", "metrics", "trec_run", "trec_qrels", "total")
+    return [evaluate_retrieved(read_questions(options.data), **given)]
 
 
 def _of_seeds(options: argparse.Namespace) -> List[Dict[str, Any]]:

@@ -43,13 +43,8 @@ def run(options: argparse.Namespace) -> None:
     if options.questions < 1:
         raise OptionError("questions", options.questions, "a whole number above 0")
     strength = STRENGTH if options.strength is None else options.strength
-    pairs = quantize(
-        options.run,
-        _questions(options),
-        options.questions,
-        strength,
-        options.long_questions,
-    )
+    questions = _questions(options)
+    pairs = quantize(options.run, questions, options.questions, strength, options.long_questions)
     file = f"{options.run}/int8.safetensors"
     text = f"{printable(file)}: calibrated on {pairs} pairs\n"
     text += f"it ranks by --precision int8 on {where_int8_runs()}"

@@ -79,16 +79,8 @@ def _score_in_partitions(options: argparse.Namespace) -> None:
     if "cache" in keywords:
         # A path: the rankers of other processes count what they look up by themselves.
         options.cache = keywords["cache"] = str(keywords["cache"].path)
-    job = ScoringJob(
-        options.run,
-        options.data,
-        options.out,
-        options.partition_tokens,
-        keywords,
-        filter=options.filter,
-        output=options.format,
-        run_writer=write_run,
-    )
+    given = values_of(options, "run", "data", "out", "filter", "partition_tokens")
+    job = ScoringJob(options=keywords, output=options.format, run_writer=write_run, **given)
     report = run_job(options, job)
     figures = report._asdict()
     meta = figures.pop("meta")

@@ -134,16 +134,9 @@ class _PackedEngine(OnOneDNN):
         self.kind = encoding_kind(config.precision)
         layers = list(backbone.layers)
         self._depth = len(layers)
+        parts = (backbone.config, backbone.embeddings, layers)
         typed = False  # all tokens have type 0
-        self._layers = PackedLayers(
-            backbone.config,
-            backbone.embeddings,
-            layers,
-            typed,
-            self.kind,
-            self._tokens,
-            quantized,
-        )
+        self._layers = PackedLayers(*parts, typed, self.kind, self._tokens, quantized)
 
     def encode(self, token_ids: Sequence[np.ndarray]) -> List[np.ndarray]:
         return self._exclusively(self._encode, token_ids)

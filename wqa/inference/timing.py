@@ -83,7 +83,7 @@ def take_turns(
         One round: a turn of each setting.
     """
     rank = rank or _rank_all(ranker)
-    for _ in _rounds(rounds, progress):
+    for _ in _bar(rounds, "rounds", "round", progress):
         turns = {}
         for name, setting in settings.items():
             ranker.set_drops(**setting)
@@ -91,13 +91,12 @@ def take_turns(
         yield turns
 
 
-def _rounds(rounds: int, progress: bool) -> Iterable[int]:
-    """Numbers of the rounds, behind a bar."""
+def _bar(count: int, title: str, unit: str, progress: bool) -> Iterable[int]:
+    """Numbers below ``count``, behind a bar."""
     from tqdm import tqdm
 
-    return tqdm(
-        range(rounds), desc="rounds", unit="round", delay=1, disable=not progress, file=sys.stderr
-    )
+    off = not progress
+    return tqdm(range(count), desc=title, unit=unit, delay=1, disable=off, file=sys.stderr)
 
 
 def _turn(rank: Rank, questions: Sequence[Any]) -> Turn:
@@ -171,7 +170,7 @@ def time_rankers(
     """
     _check(rounds, questions)
     turns = []
-    for _ in _rounds(rounds + 1, progress):
+    for _ in _bar(rounds + 1, "rounds", "round", progress):
         turns.append({name: _turn(rank, questions) for name, rank in ranks.items()})
     return _rows(turns, "ranker")
 
@@ -255,18 +254,8 @@ def _milliseconds(
     rank: Rank, questions: Sequence[Any], count: int, title: str, progress: bool
 ) -> List[float]:
     """Milliseconds of a warm-up call on the first question, and of the timed calls."""
-    from tqdm import tqdm
-
-    bar = tqdm(
-        range(count + 1),
-        desc=printable(title),
-        unit="question",
-        delay=1,
-        disable=not progress,
-        file=sys.stderr,
-    )
     milliseconds = []
-    for number in bar:
+    for number in _bar(count + 1, printable(title), "question", progress):
         question = questions[max(number - 1, 0) % len(questions)]
         begin = time.perf_counter()
         rank([question])

@@ -74,7 +74,8 @@ def _quantized(
         return None
     config = network.config
     rng = np.random.default_rng(seed)
-    shortest, longest = (min(length, network.max_positions) for length in _LENGTHS)
+    most = network.max_positions or config.max_positions  # of a document, where texts are apart
+    shortest, longest = (min(length, most) for length in _LENGTHS)
     if encoder.joins_pairs:
         pairs: List[Any] = random_pairs(rng, _CALIBRATED, shortest, longest, config.vocab_size)
     else:

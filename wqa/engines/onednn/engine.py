@@ -286,15 +286,9 @@ class PackedEngine(OnOneDNN, Engine):
         self._prepare(config, network.config.max_positions)
         stages = network.encoder_stages()
         layers = [layer for stage in stages for layer in stage.all_layers()]
-        self._layers = PackedLayers(
-            network.config,
-            stages[0].embeddings,
-            layers,
-            self._typed,
-            encoding_kind(config.precision),
-            self._tokens,
-            quantized,
-        )
+        parts = (network.config, stages[0].embeddings, layers)
+        kind = encoding_kind(config.precision)
+        self._layers = PackedLayers(*parts, self._typed, kind, self._tokens, quantized)
         self._stages: List[PackedStage] = []
         end = 0
         for stage in stages:

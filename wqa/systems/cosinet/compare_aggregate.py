@@ -35,20 +35,9 @@ class CompareAggregate(ListNetwork):
     recurrent_units = 600
 
     def make_encoder(self, width: int) -> None:
-        self.gate = nn.Dense(
-            UNITS,
-            activation="sigmoid",
-            flatten=False,
-            in_units=width,
-            weight_initializer=mx.init.Xavier(),
-        )
-        self.update = nn.Dense(
-            UNITS,
-            activation="tanh",
-            flatten=False,
-            in_units=width,
-            weight_initializer=mx.init.Xavier(),
-        )
+        options = {"in_units": width, "weight_initializer": mx.init.Xavier()}
+        self.gate = nn.Dense(UNITS, activation="sigmoid", flatten=False, **options)
+        self.update = nn.Dense(UNITS, activation="tanh", flatten=False, **options)
         self.question_filters = _filters()
         self.candidate_filters = _filters()
 
@@ -77,17 +66,10 @@ class CompareAggregate(ListNetwork):
 def _filters() -> nn.HybridSequential:
     """Convolutions of one text."""
     filters = nn.HybridSequential()
+    options = {"in_channels": UNITS, "weight_initializer": mx.init.Xavier()}
     for window in WINDOWS:
         # `_aggregate` drops the outputs of windows that begin before the text.
-        filters.add(
-            nn.Conv1D(
-                FILTERS,
-                window,
-                padding=window - 1,
-                in_channels=UNITS,
-                weight_initializer=mx.init.Xavier(),
-            )
-        )
+        filters.add(nn.Conv1D(FILTERS, window, padding=window - 1, **options))
     return filters
 
 

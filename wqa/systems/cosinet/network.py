@@ -57,13 +57,8 @@ class Cosinet(ListNetwork):
 
 def _filters(channels: int) -> nn.Conv1D:
     """A convolution whose last channel is the relatedness; the first D are those of the words."""
-    return nn.Conv1D(
-        FILTERS,
-        WINDOW,
-        padding=WINDOW // 2,
-        in_channels=channels,
-        weight_initializer=mx.init.Xavier(),
-    )
+    options = {"in_channels": channels, "weight_initializer": mx.init.Xavier()}
+    return nn.Conv1D(FILTERS, WINDOW, padding=WINDOW // 2, **options)
 
 
 def _normalized(F, words: Tensor) -> Tensor:

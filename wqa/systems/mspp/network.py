@@ -209,15 +209,8 @@ class JointTransformer(OneHeadNetwork):
                 f"at least {own.segment_length}",
                 f"give max_length={own.segment_length}, or a smaller segment_length",
             )
-        return JointEncoder(
-            tokenizer,
-            own.segment_length,
-            own.k,
-            own.positions,
-            own.missing,
-            long_questions,
-            own.marks,
-        )
+        form = (own.segment_length, own.k, own.positions, own.missing)
+        return JointEncoder(tokenizer, *form, long_questions, own.marks)
 
     def hybrid_forward(self, F, *inputs: Tensor) -> Tensor:
         _, output = self._forward(F, *inputs)

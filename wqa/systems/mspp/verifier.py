@@ -57,12 +57,9 @@ def encode_claim(
     truncated = [False] * len(texts)
     for index, was_cut in zip(read, segments.truncated):
         truncated[index] = was_cut
-    return EncodedClaim(
-        encoder.join(pairs),
-        tuple(truncated),
-        len(filled) - len(read),
-        segments.question_truncated,
-    )
+    unread = len(filled) - len(read)
+    joint = encoder.join(pairs)
+    return EncodedClaim(joint, tuple(truncated), unread, segments.question_truncated)
 
 
 class PreparedClaims(NamedTuple):
@@ -272,14 +269,8 @@ def _verdict(named: _Named, logits: np.ndarray) -> Verdict:
     check_finite(logits, lambda index: (f"{named.name}, logits", f"the label {LABELS[index]}"))
     shares = np.exp(logits - logits.max())
     probabilities = dict(zip(LABELS, (shares / shares.sum()).tolist()))
-    encoded = named.encoded
-    return Verdict(
-        LABELS[int(logits.argmax())],
-        probabilities,
-        encoded.truncated,
-        encoded.unread,
-        encoded.claim_truncated,
-    )
+    label, claim = LABELS[int(logits.argmax())], named.encoded
+    return Verdict(label, probabilities, claim.truncated, claim.unread, claim.claim_truncated)
 
 
 def _check_labels(own_config: Any) -> None:
