@@ -191,9 +191,7 @@ def train(
             if workers.writes:
                 _begin(run, record, task)
             _seed(config.seed)
-            line = task.initialize(start, devices)
-            if workers.writes:
-                _log_start(run, line)
+            _log_start(run, task.initialize(start, devices), workers)
         state = _fit(task, config, run, evaluator, resume, schedule, log, workers)
         return Trained(**vars(state), rank=workers.rank)
 
@@ -273,9 +271,9 @@ def _own_config(system: str, options: Dict[str, Any]) -> Any:
     return system_config(system, options)
 
 
-def _log_start(run: pathlib.Path, line: str) -> None:
+def _log_start(run: pathlib.Path, line: str, workers: Workers) -> None:
     """Log the parts taken from another run, on standard error and in ``metrics.jsonl``."""
-    if line and MetricsFile(run / "metrics.jsonl").log_start(line):
+    if workers.writes and line and MetricsFile(run / "metrics.jsonl").log_start(line):
         LOGGER.info(f"start: {printable(line)}")
 
 

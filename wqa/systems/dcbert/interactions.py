@@ -155,8 +155,15 @@ class LSTMInteraction(HybridBlock):
             self.bilinear_bias = self.params.get("bilinear_bias", shape=(BILINEAR,), init="zeros")
             self.out = nn.Dense(1, in_units=BILINEAR)
 
-    def hybrid_forward(self, F, *texts: Tensor, bilinear_bias: Tensor) -> Tensor:
-        question, question_valid, document, document_valid = texts
+    def hybrid_forward(
+        self,
+        F,
+        question: Tensor,
+        question_valid: Tensor,
+        document: Tensor,
+        document_valid: Tensor,
+        bilinear_bias: Tensor,
+    ) -> Tensor:
         first = F.slice_axis(question, axis=1, begin=0, end=1)
         first = F.reshape(first, (-3, 0))  # (B, C)
         if self.question_pooler is not None:
@@ -247,10 +254,18 @@ class PairRows(HybridBlock):
         self.norm = owner.norm
         break_cycles(self)
 
-    def hybrid_forward(self, F, *texts: Tensor, **tables: Tensor) -> Tuple[Tensor, Tensor]:
-        question, question_valid, document, document_valid = texts
-        question = self._add_rows(F, question, 0, **tables)
-        document = self._add_rows(F, document, 1, **tables)
+    def hybrid_forward(
+        self,
+        F,
+        question: Tensor,
+        question_valid: Tensor,
+        document: Tensor,
+        document_valid: Tensor,
+        position_weight: Tensor,
+        type_weight: Tensor,
+    ) -> Tuple[Tensor, Tensor]:
+        question = self._add_rows(F, question, 0, position_weight, type_weight)
+        document = self._add_rows(F, document, 1, position_weight, type_weight)
         hidden = F.concat(question, document, dim=1)  # (B, L, C), padding of questions inside
         order = _order(F, hidden, question, question_valid)
         # A lookup in all rows of the batch, which is ten times faster than `batch_dot` with a
