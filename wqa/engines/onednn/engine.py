@@ -28,7 +28,7 @@ from wqa.engines.onednn.packed_parts import PackedBatch, round_up
 from wqa.engines.onednn.quantize import QuantizedLayers
 from wqa.engines.onednn.read_rows import ATTENDING
 from wqa.engines.onednn.scoring import PackedLayers
-from wqa.models import Head, LayerStack
+from wqa.models import Head, LayerStack, Network
 from wqa.models.heads import Stage
 from wqa.text import pack_batches
 
@@ -280,15 +280,21 @@ class PackedEngine(OnOneDNN, Engine):
     It reads the parameters of the network once.
     """
 
-    def __init__(self, *arguments: Any, quantized: Optional[QuantizedLayers] = None) -> None:
-        super().__init__(*arguments)
-        network, config = self._network, self._config
+    def __init__(
+        self,
+        network: Network,
+        typed: bool,
+        padding_id: int,
+        config: EngineConfig,
+        quantized: Optional[QuantizedLayers] = None,
+    ) -> None:
+        super().__init__(network, typed, padding_id, config)
         self._prepare(config, network.config.max_positions)
         stages = network.encoder_stages()
         layers = [layer for stage in stages for layer in stage.all_layers()]
         parts = (network.config, stages[0].embeddings, layers)
         kind = encoding_kind(config.precision)
-        self._layers = PackedLayers(*parts, self._typed, kind, self._tokens, quantized)
+        self._layers = PackedLayers(*parts, typed, kind, self._tokens, quantized)
         self._stages: List[PackedStage] = []
         end = 0
         for stage in stages:
