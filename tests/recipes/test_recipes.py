@@ -207,8 +207,8 @@ def test_every_recipe_is_run():
     assert set(RECIPES) > NIGHTLY
 
 
-#: Recipes at a small scale, most of which consist of others that `make test` runs, those that measure
-#: speeds alone, and a long one.
+#: Recipes at a small scale, most of which consist of others that `make test` runs, those that
+#: measure speeds alone, and a long one.
 NIGHTLY = {
     "cosinet/first_stage",
     "cosinet/speed",
