@@ -79,12 +79,12 @@ def ran(monkeypatch):
     counts = {"candidates": 0, "tokens": 0}
     run = HybridEngine._run
 
-    def counted(engine, stages, numbers, pairs, *stores):
+    def counted(engine, work):
         exits = [0, *engine._network.exits]
-        layers = exits[stages[-1] + 1] - exits[stages[0]]
-        counts["candidates"] += layers * len(pairs)
-        counts["tokens"] += layers * sum(len(pair.token_ids) for pair in pairs)
-        return run(engine, stages, numbers, pairs, *stores)
+        layers = exits[work.stages[-1] + 1] - exits[work.stages[0]]
+        counts["candidates"] += layers * len(work.pairs)
+        counts["tokens"] += layers * sum(len(pair.token_ids) for pair in work.pairs)
+        return run(engine, work)
 
     monkeypatch.setattr(HybridEngine, "_run", counted)
     return counts
