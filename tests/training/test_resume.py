@@ -4,12 +4,14 @@ bits."""
 import contextlib
 import io
 import json
+import os
 import resource
 import shlex
 import signal
 import subprocess
 import sys
 
+import mxnet as mx
 import pytest
 from conftest import child_environment
 
@@ -40,6 +42,13 @@ setattr(place, name, deadly)
 from wqa.cli import main
 sys.exit(main(sys.argv[5:]))
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_threads():
+    """As many threads as a process of its own has, whose bits are compared; tests before these may
+    have set another number."""
+    mx.base.check_call(mx.base._LIB.MXSetNumOMPThreads(len(os.sched_getaffinity(0))))
 
 
 @pytest.fixture(scope="module", autouse=True)
