@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import shutil
+import stat
 
 import numpy as np
 
@@ -220,7 +221,7 @@ class Damage(Attack):
         """Resume a stopped training, in a copy of its folder."""
         run = self.fresh("resumed" + ODD_NAME)
         shutil.rmtree(run)
-        shutil.copytree(self._copies / "stopped", run)
+        shutil.copytree(self._copies / "stopped", run, symlinks=True, copy_function=_copy)
         from soak.material import TRAINING
 
         files = self.material
@@ -229,6 +230,14 @@ class Damage(Attack):
         with _loaded_weights() as loaded:
             _train(["train", "cascade", *arguments, *TRAINING])
         return [np.frombuffer((run / "model.params").read_bytes(), np.uint8), *loaded]
+
+
+def _copy(source, target):
+    """Copy a file; of a pipe, which would be read without an end, make another one."""
+    if stat.S_ISFIFO(os.stat(source).st_mode):
+        os.mkfifo(target)
+    else:
+        shutil.copyfile(source, target)
 
 
 @contextlib.contextmanager
