@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Table 1 in small with candidates that begin with the separator, which tells them apart (--marks separator): MiniLM is
-# pre-trained by MSPP alone on WikiText, SelQA, WikiQA's training documents and half of SQuAD 2.0's development set, six times
+# pre-trained by MSPP alone on WikiText, SelQA, WikiQA's training documents and half of SQuAD 2.0's development set, thirteen times
 # the paragraphs of minilm_train.sh. Then, on WikiQA, the pairwise model, and joint models without and with this pre-training,
 # for as many epochs as dev rises. The settings were chosen on dev by the trials in logs/README.md. Results:
 # separator_wikiqa.tsv, and paired tests of the claims with their intervals: separator_claims.txt.
@@ -36,6 +36,7 @@ if [ "${SMOKE:-0}" != 1 ]; then
     done
   }
 fi
+title_of() { case $1 in joint_ie) echo "joint IE_k" ;; mspp_ie) echo "joint IE_k, MSPP" ;; *) echo "$1" ;; esac; }
 
 for seed in $SEEDS; do
   for name in pairwise $SYSTEMS; do figures "$name" wikiqa "$seed"; done
