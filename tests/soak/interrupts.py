@@ -83,22 +83,25 @@ class Interrupts(Attack):
 
     def _interrupt_training(self, random, engine):
         if engine not in self._trained:
-            self._trained[engine] = self._train(engine, f"{engine}-whole")
+            self._trained[engine] = self._train(engine)
         expected, seconds = self._trained[engine]
-        name = f"{engine}-interrupted"
-        shutil.rmtree(self.folder / name, ignore_errors=True)
-        interrupted = self._disturb(random, lambda: self._train(engine, name), seconds)
+        shutil.rmtree(self._run(engine))
+        interrupted = self._disturb(random, lambda: self._train(engine), seconds)
         gc.collect()
-        actual, _ = self._train(engine, name)
+        actual, _ = self._train(engine)
         for path in sorted(set(actual) | set(expected)):
             if actual.get(path) != expected.get(path):
                 raise Fault(f"{engine}: {path} differs after an interrupt of the training")
         return interrupted
 
-    def _train(self, engine, name):
+    def _run(self, engine):
+        """Folder of every training by an engine, whose name its model card has."""
+        return self.folder / f"{engine}-training"
+
+    def _train(self, engine):
         """Train in this process, or resume; returns the files and the seconds."""
         cli = importlib.import_module("wqa.cli")
-        out, files = self.folder / name, self.material
+        out, files = self._run(engine), self.material
         words = ["train", "cascade", "--encoder", str(files / "encoder"), "--engine", engine]
         words += ["--train", str(files / "train.jsonl"), "--dev", str(files / "dev.jsonl")]
         options = cli.parse([*words, "--out", str(out), "--resume", *TRAINING])
