@@ -42,6 +42,7 @@ from wqa.io.locks import lock_output
     fetching,
     encoders,
     squad_open,
+    squad_sentences,
     nq_open,
     fever,
     paragraphs,
@@ -58,6 +59,7 @@ from wqa.io.locks import lock_output
         "fetching",
         "encoders",
         "squad_open",
+        "squad_sentences",
         "nq_open",
         "fever",
         "paragraphs",
@@ -276,6 +278,14 @@ def write_squad_open(folder):
     return [squad_open, "--archive", folder]
 
 
+def write_squad_sentences(folder):
+    folder.mkdir()
+    for side in ("src", "tgt"):
+        lines = [f"{side} {number}\n" for number in range(6)]
+        (folder / f"{side}-dev.txt").write_text("".join(lines))
+    return [squad_sentences, "--archive", folder, "--held-out", "1,2"]
+
+
 def write_nq_open(folder):
     folder.mkdir()
     answer = {"text": "b", "word_start": 1, "word_end": 1}
@@ -320,6 +330,7 @@ def contents(folder):
         write_trecqa,
         write_pairs,
         write_squad_open,
+        write_squad_sentences,
         write_nq_open,
         write_fever,
         write_texts,

@@ -13,8 +13,11 @@ from conftest import SHARED
 
 from wqa.data import read_questions
 from wqa.data.documents import Document, read_documents
+from wqa.retrieval import build_index, write_retrieved
 
-squad_open, nq_open, fetching = map(importlib.import_module, ("squad_open", "nq_open", "fetching"))
+squad_open, squad_sentences, nq_open, fetching = map(
+    importlib.import_module, ("squad_open", "squad_sentences", "nq_open", "fetching")
+)
 
 BREAD = "Rye bread keeps for a week. Bakers in Turku add a sour dough that is two days old."
 SALT = "Salt was once carried on sledges. A load weighed forty kilos."
@@ -446,3 +449,101 @@ def test_a_release_that_is_not_whole(tmp_path, capsys):
     missing = tmp_path / "missing"
     found = refusal(capsys, nq_open, "--archive", missing, out=tmp_path / "out")
     assert "cannot be read" in found
+
+
+def write_sentences(folder, **parts):
+    """Parts of Du et al.'s release: the sentence and the question of each line."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, pairs in parts.items():
+        for side, column in (("src", 0), ("tgt", 1)):
+            lines = "".join(f"{pair[column]} \n" for pair in pairs)
+            (folder / f"{side}-{name}.txt").write_text(lines)
+    return folder
+
+
+def numbered(start, end):
+    return [(f"fact {n} is true .", f"which is fact {n} ?") for n in range(start, end)]
+
+
+def test_the_sentences_of_squad(tmp_path, capsys):
+    marked = ("the `` moon '' -lrb- luna -rrb- is -lsb- grey -rsb- .", "which colour ?")
+    # The last question of the file is about a sentence of its first, so it trains as that does.
+    dev = [*numbered(4, 10), ("fact 4 is true .", "what is true ?")]
+    folder = write_sentences(tmp_path / "in", test=[marked, *numbered(0, 4)], dev=dev)
+    out = tmp_path / "out"
+    assert convert(squad_sentences, "--archive", folder, "--held-out", "2,3", out=out) == 0
+    train, dev, test = [
+        open_questions(out / f"{split}.questions.jsonl") for split in ("train", "dev", "test")
+    ]
+    assert train[0] == ("test-1", "which colour ?", ('the " moon " ( luna ) is [ grey ] .',))
+    assert [key for key, _, _ in train] == [
+        *(f"test-{n}" for n in range(1, 6)),
+        *("dev-1", "dev-2", "dev-7"),
+    ]
+    assert dev == [
+        ("dev-3", "which is fact 6 ?", ("fact 6 is true .",)),
+        ("dev-4", "which is fact 7 ?", ("fact 7 is true .",)),
+    ]
+    assert [key for key, _, _ in test] == ["dev-5", "dev-6"]
+    documents = list(read_documents(out / "documents.jsonl"))
+    assert [document.text for document in documents[1:]] == [
+        f"fact {n} is true ." for n in range(10)
+    ]
+    assert documents[0] == Document("test-1", 'the " moon " ( luna ) is [ grey ] .')
+    assert list(read_documents(out / "train.documents.jsonl")) == documents[:7]
+    stats = json.loads((out / "stats.json").read_text())
+    assert {
+        name: counts["questions"] for name, counts in stats.items() if "questions" in counts
+    } == {
+        "train": 8,
+        "dev": 2,
+        "test": 2,
+    }
+    # Each question's own sentence is its only correct candidate.
+    build_index(out / "documents.jsonl", tmp_path / "index")
+    retrieved = write_retrieved(
+        tmp_path / "index", out / "test.questions.jsonl", tmp_path / "test.jsonl", 20
+    )
+    assert retrieved["positives"] == 2
+    assert "11 documents" in capsys.readouterr().out
+
+
+def test_sentences_that_do_not_fit(tmp_path, capsys):
+    def error(*arguments, **parts):
+        folder = write_sentences(tmp_path / str(len(list(tmp_path.iterdir()))), **parts)
+        archive = ("--archive", folder, *arguments)
+        return refusal(capsys, squad_sentences, *archive, out=tmp_path / "out")
+
+    assert "holds none of src-train.txt, src-test.txt and src-dev.txt" in error()
+    assert "src-dev.txt, line 2: it is empty" in error(dev=[("a", "b"), ("", "c")])
+    message = "part dev: 9 questions; expected more than the 9 that --held-out takes"
+    assert message in error("--held-out", "4,5", dev=numbered(0, 9))
+    folder = write_sentences(tmp_path / "in", dev=numbered(0, 9))
+    arguments = (squad_sentences, "--archive", folder)
+    with open(folder / "tgt-dev.txt", "a") as file:
+        file.write("one more ?\n")
+    message = refusal(capsys, *arguments, out=tmp_path / "out")
+    assert "tgt-dev.txt: 10 lines; expected 9, as src-dev.txt has" in message
+    (folder / "tgt-dev.txt").unlink()
+    assert "holds no tgt-dev.txt" in refusal(capsys, *arguments, out=tmp_path / "out")
+    with pytest.raises(SystemExit):
+        convert(squad_sentences, "--held-out", "5", out=tmp_path / "out")
+    assert "expected two numbers, as in 1500,3000" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(
+    not (SHARED / "squad_questions").exists(), reason="SQuAD's sentences are not at hand"
+)
+def test_the_sentences_of_the_release(tmp_path):
+    out = tmp_path / "out"
+    archive = SHARED / "squad_questions"
+    assert convert(squad_sentences, "--archive", archive, out=out) == 0
+    stats = json.loads((out / "stats.json").read_text())
+    counts = {name: part.get("questions", part.get("documents")) for name, part in stats.items()}
+    assert counts == {
+        "documents": 13_447,
+        "train documents": 10_263,
+        "train": 17_947,
+        "dev": 1_501,
+        "test": 2_999,
+    }
